@@ -1,0 +1,383 @@
+//! What a call or a frame produces. The specification calls it a Result; here it is an [`Outcome`],
+//! because Rust's own `Result` is everywhere (MWL, "The Result").
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::code::{Code, system};
+use super::value::{Map, Value};
+
+/// How many failures a `previous` chain may hold. The platform's choice ("Chaining"); a deeper one is
+/// cut and ends in `System.FailureChainTruncated`.
+pub const MAX_CHAIN: usize = 64;
+
+/// The spec's Result: exactly one for each call, attempt, Step and frame.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The target completed normally with this value.
+    Success(Value),
+    /// Any non-success: an error, a timeout, a cancellation, a skipped dispatch, an extension type.
+    Failure(Arc<Failure>),
+}
+
+/// The failure envelope ("The failure envelope"). Immutable once made: reshaping makes a successor.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The non-success type.
+    pub ty: FailureType,
+    /// What exactly failed: what matchers match.
+    pub code: Code,
+    /// For people.
+    pub message: Option<Arc<str>>,
+    /// Structured context; absent and `null` are different to an expression.
+    pub details: Option<Value>,
+    /// The advisory retry signal; `None` where nothing is asserted.
+    pub retryable: Option<bool>,
+    /// The failure that this one superseded.
+    pub previous: Option<Arc<Failure>>,
+}
+
+/// A failure's `type`: the four that the specification defines, or an extension type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FailureType {
+    /// A recoverable failure of a provider, a middleware or the Flow's own logic.
+    Error,
+    /// The work was stopped by a directive.
+    Cancellation,
+    /// A duration bound was exceeded.
+    Timeout,
+    /// The target was never started.
+    Skipped,
+    /// A type of an author's or a platform's own.
+    Extension(Arc<str>),
+}
+
+impl FailureType {
+    /// The type named `text`; `None` for `success`, which is no failure.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "success" => return None,
+            "error" => Self::Error,
+            "cancellation" => Self::Cancellation,
+            "timeout" => Self::Timeout,
+            "skipped" => Self::Skipped,
+            other => Self::Extension(other.into()),
+        })
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Error => "error",
+            Self::Cancellation => "cancellation",
+            Self::Timeout => "timeout",
+            Self::Skipped => "skipped",
+            Self::Extension(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for FailureType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Outcome {
+    /// Whether this is a success.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Success(_))
+    }
+
+    /// The failure, where this is one.
+    pub fn failure(&self) -> Option<&Arc<Failure>> {
+        match self {
+            Self::Failure(failure) => Some(failure),
+            Self::Success(_) => None,
+        }
+    }
+
+    /// The Result as expressions read it: `type` with `value`, or the envelope.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Success(value) => {
+                Value::object([("type", Value::from("success")), ("value", value.clone())])
+            }
+            Self::Failure(failure) => failure.to_value(),
+        }
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(Arc::new(failure))
+    }
+}
+
+impl Failure {
+    /// A failure of type `error` with nothing but its code and message.
+    pub fn error(code: impl Into<Code>, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            ty: FailureType::Error,
+            code: code.into(),
+            message: Some(message.into()),
+            details: None,
+            retryable: None,
+            previous: None,
+        }
+    }
+
+    /// `System.ParameterValidationFailed`, with the constraint that was broken and the value that
+    /// broke it in `details` ("System.ParameterValidationFailed").
+    pub fn validation(
+        message: impl Into<Arc<str>>,
+        schema_path: impl Into<Arc<str>>,
+        observed: Value,
+    ) -> Self {
+        let details = [
+            ("schemaPath", Value::string(schema_path)),
+            ("value", observed),
+        ];
+        Self {
+            details: Some(Value::object(details)),
+            ..Self::error(system::PARAMETER_VALIDATION_FAILED, message)
+        }
+    }
+
+    /// The same failure with these `details`.
+    #[must_use]
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// The same failure with this advisory signal.
+    #[must_use]
+    pub fn with_retryable(mut self, retryable: bool) -> Self {
+        self.retryable = Some(retryable);
+        self
+    }
+
+    /// The envelope as expressions read it. Absent fields stay absent.
+    pub fn to_value(&self) -> Value {
+        // Built from the deepest link up: a long chain must not recurse.
+        let mut previous = None;
+        for failure in self.chain().collect::<Vec<_>>().into_iter().rev() {
+            previous = Some(failure.envelope(previous));
+        }
+        previous.unwrap_or_default()
+    }
+
+    fn envelope(&self, previous: Option<Value>) -> Value {
+        let mut map = Map::with_capacity(6);
+        map.insert("type".into(), Value::from(self.ty.as_str()));
+        map.insert(
+            "code".into(),
+            match &self.code {
+                Code::Static(text) => Value::from(*text),
+                Code::Shared(text) => Value::String(Arc::clone(text)),
+            },
+        );
+        let message = self.message.clone().map(Value::String);
+        let retryable = self.retryable.map(Value::Bool);
+        let rest = [
+            ("message", message),
+            ("details", self.details.clone()),
+            ("retryable", retryable),
+            ("previous", previous),
+        ];
+        for (key, value) in rest {
+            if let Some(value) = value {
+                map.insert(key.into(), value);
+            }
+        }
+        Value::Object(Arc::new(map))
+    }
+
+    /// This failure and all that it superseded, the newest first.
+    pub fn chain(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |failure| failure.previous.as_deref())
+    }
+
+    /// `next` superseding `previous`: linked at the end of `next`'s own chain, so that nothing which
+    /// `next` already recorded is lost, and cut at [`MAX_CHAIN`] ("Chaining").
+    pub fn superseding(next: &Arc<Self>, previous: Option<&Arc<Self>>) -> Arc<Self> {
+        let Some(previous) = previous else {
+            return Arc::clone(next);
+        };
+        if next
+            .chain()
+            .any(|link| std::ptr::eq(link, previous.as_ref()))
+        {
+            return Arc::clone(next);
+        }
+        let links: Vec<&Self> = next.chain().chain(previous.chain()).collect();
+        if links.len() <= MAX_CHAIN {
+            let own = next.chain().collect::<Vec<_>>();
+            return relink(&own, Some(Arc::clone(previous)));
+        }
+        let kept = links.get(..MAX_CHAIN - 1).unwrap_or_default();
+        let cut = format!("{} older failures were dropped", links.len() - kept.len());
+        relink(
+            kept,
+            Some(Arc::new(Self::error(system::FAILURE_CHAIN_TRUNCATED, cut))),
+        )
+    }
+
+    /// Reads an envelope that an expression made (`previous` of a constructed failure).
+    ///
+    /// `None` where `value` is not a non-success Result: no object, no `code`, `type` of `success`.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let mut links = Vec::new();
+        let mut at = Some(value.clone());
+        while let Some(value) = at.filter(|value| !value.is_null()) {
+            if links.len() >= MAX_CHAIN {
+                let cut = Self::error(
+                    system::FAILURE_CHAIN_TRUNCATED,
+                    "older failures were dropped",
+                );
+                links.push(cut);
+                break;
+            }
+            let map = value.as_object()?;
+            let ty = match map.get("type") {
+                None => FailureType::Error,
+                Some(ty) => FailureType::parse(ty.as_str()?)?,
+            };
+            let Value::String(code) = map.get("code")?.clone() else {
+                return None;
+            };
+            let message = match map.get("message") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(text)) => Some(Arc::clone(text)),
+                Some(_) => return None,
+            };
+            let retryable = match map.get("retryable") {
+                None | Some(Value::Null) => None,
+                Some(Value::Bool(retryable)) => Some(*retryable),
+                Some(_) => return None,
+            };
+            let details = map.get("details").cloned();
+            at = map.get("previous").cloned();
+            links.push(Self {
+                ty,
+                code: code.into(),
+                message,
+                details,
+                retryable,
+                previous: None,
+            });
+        }
+        let mut previous: Option<Arc<Self>> = None;
+        while let Some(mut link) = links.pop() {
+            link.previous = previous.take();
+            if links.is_empty() {
+                return Some(link);
+            }
+            previous = Some(Arc::new(link));
+        }
+        None
+    }
+
+    /// Tells the host's objects in this chain that a re-run consumed it.
+    pub fn discard(&self) {
+        for failure in self.chain() {
+            if let Some(Value::Native(native)) = &failure.details {
+                native.discard();
+            }
+        }
+    }
+}
+
+/// Copies `links` so that the last one's `previous` is `tail`.
+fn relink(links: &[&Failure], tail: Option<Arc<Failure>>) -> Arc<Failure> {
+    let mut previous = tail;
+    for link in links.iter().rev() {
+        let mut copy = (*link).shallow();
+        copy.previous = previous;
+        previous = Some(Arc::new(copy));
+    }
+    previous.unwrap_or_else(|| Arc::new(Failure::error(system::FAILURE_CHAIN_TRUNCATED, "empty")))
+}
+
+impl Failure {
+    fn shallow(&self) -> Self {
+        Self {
+            ty: self.ty.clone(),
+            code: self.code.clone(),
+            message: self.message.clone(),
+            details: self.details.clone(),
+            retryable: self.retryable,
+            previous: None,
+        }
+    }
+}
+
+/// Deep, without recursion over the chain.
+impl PartialEq for Failure {
+    fn eq(&self, other: &Self) -> bool {
+        let one = |failure: &Self| {
+            (
+                failure.ty.clone(),
+                failure.code.clone(),
+                failure.message.clone(),
+                failure.details.clone(),
+                failure.retryable,
+            )
+        };
+        self.chain().map(one).eq(other.chain().map(one))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.message {
+            Some(message) => write!(f, "{}: {message}", self.code),
+            None => write!(f, "{}", self.code),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: &'static str) -> Arc<Failure> {
+        Arc::new(Failure::error(code, code))
+    }
+
+    fn codes(failure: &Failure) -> Vec<String> {
+        failure.chain().map(|link| link.code.to_string()).collect()
+    }
+
+    #[test]
+    fn superseding_links_at_the_end_of_the_chain() {
+        let inner = Failure::superseding(&failure("B"), Some(&failure("A")));
+        let outer = Failure::superseding(&inner, Some(&failure("Z")));
+        assert_eq!(codes(&outer), ["B", "A", "Z"]);
+    }
+
+    #[test]
+    fn a_chain_is_cut_and_says_so() {
+        let mut chain = failure("first");
+        for _ in 0..200 {
+            chain = Failure::superseding(&failure("next"), Some(&chain));
+        }
+        assert_eq!(chain.chain().count(), MAX_CHAIN);
+        let last = chain.chain().last().unwrap();
+        assert_eq!(last.code, system::FAILURE_CHAIN_TRUNCATED);
+    }
+
+    #[test]
+    fn an_envelope_survives_the_round_trip_through_a_value() {
+        let made = Failure::superseding(&failure("B"), Some(&failure("A")));
+        let read = Failure::from_value(&made.to_value()).unwrap();
+        assert_eq!(read, *made);
+    }
+
+    #[test]
+    fn a_success_is_no_envelope() {
+        let success = Outcome::Success(Value::Null).to_value();
+        assert_eq!(Failure::from_value(&success), None);
+    }
+}

@@ -1,0 +1,324 @@
+//! What runs: a checked definition with its names turned into indices, its expressions compiled, its
+//! providers resolved and its literal `with`s prepared. Immutable, shared by all executions.
+//!
+//! An absent field is `None` everywhere: the engine realises each passthrough default natively.
+
+use std::sync::Arc;
+
+use super::expr::Program;
+use super::matcher::Matcher;
+use super::outcome::Failure;
+use super::provider::{CallProvider, Middleware, Phase, Prepared};
+use super::schema::Schema;
+use super::value::Value;
+use crate::source::Span;
+
+/// A definition, ready to run.
+#[derive(Debug)]
+pub struct Plan {
+    /// All Flow objects of the document; the root is the first.
+    pub flows: Box<[FlowPlan]>,
+}
+
+/// A Flow's position in [`Plan::flows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId(pub usize);
+
+/// A Step's position in [`FlowPlan::steps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StepId(pub usize);
+
+/// One Flow object.
+#[derive(Debug)]
+pub struct FlowPlan {
+    /// The name under `flows`; for an inline Flow the Step that calls it; empty for the root.
+    pub name: Arc<str>,
+    /// The parameter schema.
+    pub parameters: Schema,
+    /// The stack around the graph.
+    pub stack: StackPlan,
+    /// The Steps.
+    pub steps: Box<[StepPlan]>,
+    /// Where execution enters.
+    pub entrypoint: StepId,
+}
+
+/// One Step.
+#[derive(Debug)]
+pub struct StepPlan {
+    /// Its key.
+    pub name: Arc<str>,
+    /// Where it stands.
+    pub span: Span,
+    /// What it does.
+    pub action: Action,
+}
+
+/// The seven actions ("Step actions").
+#[derive(Debug)]
+pub enum Action {
+    /// Dispatch one call within a stack.
+    Call(Box<CallStep>),
+    /// Fan calls out and gather their Results.
+    Gather(Box<GatherStep>),
+    /// Route on predicates.
+    Match(Box<MatchStep>),
+    /// Shape and capture.
+    Pass(Tail),
+    /// Wait.
+    Sleep(SleepStep),
+    /// Complete the frame with a success: the `value`.
+    Return(Option<Template>),
+    /// Complete the frame with a failure; bare where `None`.
+    Raise(Option<Envelope>),
+}
+
+impl Action {
+    /// The discriminator.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Call(_) => "Call",
+            Self::Gather(_) => "Gather",
+            Self::Match(_) => "Match",
+            Self::Pass(_) => "Pass",
+            Self::Sleep(_) => "Sleep",
+            Self::Return(_) => "Return",
+            Self::Raise(_) => "Raise",
+        }
+    }
+}
+
+/// Output, capture and transition of a success.
+#[derive(Debug)]
+pub struct Tail {
+    /// The value emitted.
+    pub output: Option<Template>,
+    /// What is captured.
+    pub assign: Assign,
+    /// The successor.
+    pub next: StepId,
+}
+
+/// A `Call` Step.
+#[derive(Debug)]
+pub struct CallStep {
+    /// What enters the stack.
+    pub input: Option<Template>,
+    /// The stack.
+    pub stack: StackPlan,
+    /// The dispatch.
+    pub call: CallPlan,
+    /// On success.
+    pub tail: Tail,
+    /// On failure.
+    pub catch: Box<[CatchClause]>,
+}
+
+/// A `Gather` Step.
+#[derive(Debug)]
+pub struct GatherStep {
+    /// The collection of the iterate form; `None` for the scatter form.
+    pub over: Option<Template>,
+    /// The call template, alone, of the iterate form, or the calls of the scatter form.
+    pub calls: Box<[CallPlan]>,
+    /// How many may be active at once.
+    pub concurrency: Option<usize>,
+    /// How many must succeed; `None`: all.
+    pub successes: Option<Template>,
+    /// Whether pending dispatches run on once the outcome is determined.
+    pub wait: bool,
+    /// On success.
+    pub tail: Tail,
+    /// On failure.
+    pub catch: Box<[CatchClause]>,
+}
+
+/// A `Match` Step.
+#[derive(Debug)]
+pub struct MatchStep {
+    /// The value that the predicates test.
+    pub input: Option<Template>,
+    /// The predicates, in order, with what each selects.
+    pub cases: Box<[(When, Tail)]>,
+    /// What is selected where none holds.
+    pub default: Tail,
+}
+
+/// A `Sleep` Step.
+#[derive(Debug)]
+pub struct SleepStep {
+    /// For how long or until when.
+    pub pause: Pause,
+    /// The successor.
+    pub next: StepId,
+}
+
+/// How long a `Sleep` waits.
+#[derive(Debug)]
+pub enum Pause {
+    /// A duration, from the Step's entry.
+    For(Template),
+    /// A timestamp.
+    Until(Template),
+}
+
+/// One `catch` clause.
+#[derive(Debug)]
+pub struct CatchClause {
+    /// Which failures.
+    pub matcher: Matcher,
+    /// What the handler receives.
+    pub output: Option<Template>,
+    /// What is captured.
+    pub assign: Assign,
+    /// The handler.
+    pub next: StepId,
+}
+
+/// A `call` object.
+#[derive(Debug)]
+pub struct CallPlan {
+    /// What it runs.
+    pub target: Target,
+    /// What the target receives.
+    pub input: Option<Template>,
+    /// The arguments.
+    pub with: With,
+    /// `onSuccess.value`.
+    pub value: Option<Template>,
+    /// `onSuccess.assign`.
+    pub on_success: Assign,
+    /// `onFailure.assign`.
+    pub on_failure: Assign,
+}
+
+/// A call's target.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A provider.
+    Provider(Arc<dyn CallProvider>),
+    /// A Flow of the document.
+    Flow(FlowId),
+}
+
+/// Arguments: a call's or a phase's `with`.
+#[derive(Debug)]
+pub enum With {
+    /// No expression in it: validated and prepared once. A failure here is the site's failure each
+    /// time it runs; `check` reports it where it stands.
+    Literal {
+        /// As written; `{}` where absent.
+        value: Value,
+        /// What the provider made of it. For a flow target the prepared value goes unread: the frame
+        /// validates `value` itself.
+        prepared: Result<Prepared, Arc<Failure>>,
+    },
+    /// Evaluated, validated and prepared on each run.
+    Dynamic(Template),
+}
+
+/// An ordered stack, outermost first.
+pub type StackPlan = Box<[EntryPlan]>;
+
+/// One middleware entry.
+#[derive(Debug)]
+pub struct EntryPlan {
+    /// Where it stands.
+    pub span: Span,
+    /// The middleware.
+    pub middleware: Arc<dyn Middleware>,
+    /// The phase blocks, by [`Phase`].
+    pub phases: [PhasePlan; 4],
+}
+
+impl EntryPlan {
+    /// The block of `phase`.
+    pub fn phase(&self, phase: Phase) -> &PhasePlan {
+        let [entry, success, failure, always] = &self.phases;
+        match phase {
+            Phase::Entry => entry,
+            Phase::Success => success,
+            Phase::Failure => failure,
+            Phase::Always => always,
+        }
+    }
+}
+
+/// One phase block, and whether the middleware acts there.
+#[derive(Debug)]
+pub struct PhasePlan {
+    /// Whether the contract declares an action at this phase.
+    pub acts: bool,
+    /// The gate. Evaluated even where nothing acts: a fault is a fault.
+    pub when: Option<When>,
+    /// The action's configuration.
+    pub with: With,
+    /// The definitions that `with` holds, where the contract declares structural parameters.
+    pub cleanup: Option<Box<Cleanup>>,
+    /// What the phase emits.
+    pub shape: Shape,
+    /// What is captured.
+    pub assign: Assign,
+}
+
+/// A structural `call` within a structural `middleware`.
+#[derive(Debug)]
+pub struct Cleanup {
+    /// The dispatch.
+    pub call: CallPlan,
+    /// The stack around it.
+    pub stack: StackPlan,
+}
+
+/// A phase's shaping key.
+#[derive(Debug)]
+pub enum Shape {
+    /// Nothing is written: what is in flight passes through.
+    Through,
+    /// `output` of `onEntry` or `value` of `onSuccess`.
+    Value(Template),
+    /// The envelope fields of `onFailure`.
+    Envelope(Envelope),
+}
+
+/// The authorable fields of the failure envelope, as written.
+#[derive(Debug, Default)]
+pub struct Envelope {
+    /// `type`.
+    pub ty: Option<Template>,
+    /// `code`.
+    pub code: Option<Template>,
+    /// `message`.
+    pub message: Option<Template>,
+    /// `details`.
+    pub details: Option<Template>,
+    /// `retryable`.
+    pub retryable: Option<Template>,
+    /// `previous`; writing it overrides the engine's link.
+    pub previous: Option<Template>,
+}
+
+/// A predicate.
+#[derive(Debug)]
+pub enum When {
+    /// Written as a boolean.
+    Literal(bool),
+    /// An expression.
+    Expression(Program),
+}
+
+/// Names and what is bound to each. All are evaluated against the state before the block.
+pub type Assign = Box<[(Arc<str>, Template)]>;
+
+/// A value, an expression, or a tree of them ("Expressions in object and array fields").
+#[derive(Clone, Debug)]
+pub enum Template {
+    /// A value without expressions.
+    Constant(Value),
+    /// A whole-value expression.
+    Expression(Program),
+    /// An array with an expression somewhere in it.
+    Array(Box<[Template]>),
+    /// An object with an expression somewhere in it.
+    Object(Box<[(Arc<str>, Template)]>),
+}

@@ -1,0 +1,3 @@
+//! mwl-proxy.
+pub mod language;
+pub mod source;
