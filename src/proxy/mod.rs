@@ -1,0 +1,3 @@
+//! HTTP: listeners, routes, upstreams, the `http` call provider, rendering. Depends on the language,
+//! never the reverse.
+pub mod settings;

@@ -1,0 +1,177 @@
+//! What one configuration load resolves to: values that cannot be wrong. `config` makes them, the proxy
+//! serves by them; neither knows how the other does its part.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+
+use crate::language::expr::Program;
+use crate::language::value::Value;
+use crate::source::{Node, Span};
+
+/// A whole configuration, resolved.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `execution.platform.environment`; empty where the file names none.
+    pub environment: Arc<str>,
+    /// Where to listen. At least one.
+    pub listeners: Vec<Listener>,
+    /// The admin address.
+    pub admin: Option<SocketAddr>,
+    /// By name, unique.
+    pub upstreams: Vec<Upstream>,
+    /// In order: the first match wins. Names are unique.
+    pub routes: Vec<Route>,
+    /// Bounds on what clients may do and on cleanups.
+    pub limits: Limits,
+    /// How the process stops.
+    pub shutdown: Shutdown,
+    /// A short hash of all that was read: `mwl_config_info{hash}`.
+    pub hash: Arc<str>,
+}
+
+/// One listening address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Listener {
+    /// The address; port 0 lets the system choose.
+    pub address: SocketAddr,
+}
+
+/// A named set of endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Its key.
+    pub name: Arc<str>,
+    /// At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// How long a connect may take (default PT1S).
+    pub connect_timeout: Duration,
+    /// How long a body may stall (default PT60S).
+    pub idle_timeout: Duration,
+    /// How long an idle connection is kept (default PT4S: below the five seconds after which common
+    /// servers close theirs).
+    pub keep_alive: Duration,
+    /// How many idle connections each worker keeps (default 256).
+    pub max_idle: usize,
+    /// What a longer Retry-After is clamped to (default PT5M).
+    pub retry_after_max: Duration,
+}
+
+/// Where an upstream answers, in clear text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// A name or an address literal (no brackets).
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+    /// `host:port`, bracketed where an IPv6 literal: what messages and details call it.
+    pub authority: Arc<str>,
+}
+
+/// One route.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it stands.
+    pub span: Span,
+    /// Which requests.
+    pub matches: RouteMatch,
+    /// The upstream that its http calls use where they name none.
+    pub upstream: Option<Arc<str>>,
+    /// Tried before the built-in classification.
+    pub classify: Vec<ClassifyRule>,
+    /// The root Flow, as a definition document: every form of a route is written out as one.
+    pub document: Node,
+    /// Arguments for the Flow's parameters (literals).
+    pub with: Value,
+    /// Limits of what is kept in memory.
+    pub buffer: Buffer,
+    /// Whether problem documents carry the failure chain.
+    pub expose_failures: bool,
+}
+
+/// Which requests a route takes. Each member present must match; within one, any of the values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteMatch {
+    /// Lower-case host names without a port; `*.example.com` stands for any one or more leading labels.
+    pub hosts: Vec<Arc<str>>,
+    /// The exact path.
+    pub path: Option<Arc<str>>,
+    /// A path prefix: `/a` takes `/a`, `/a/` and `/a/b`, not `/ab`; `/` takes all.
+    pub path_prefix: Option<Arc<str>>,
+    /// Methods.
+    pub methods: Vec<Method>,
+    /// Fields that must be there: with this value, or with any where `None`.
+    pub headers: Vec<(HeaderName, Option<Arc<str>>)>,
+    /// Query parameters that must be there: with this value, or with any where `None`.
+    pub query: Vec<(Arc<str>, Option<Arc<str>>)>,
+}
+
+/// One entry of a route's `classify`.
+#[derive(Clone, Debug)]
+pub struct ClassifyRule {
+    /// Statuses, as inclusive ranges: `402` is `(402, 402)`, `5xx` is `(500, 599)`. Empty: any.
+    pub status: Vec<(u16, u16)>,
+    /// Response fields that must be there.
+    pub headers: Vec<(HeaderName, Option<Arc<str>>)>,
+    /// A predicate over the root `response` (`status`, `headers`, and `body` where it is read).
+    pub when: Option<Program>,
+    /// What the response then is.
+    pub verdict: Verdict,
+}
+
+/// What a `classify` entry makes of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// `success: true`.
+    Success,
+    /// A failure.
+    Failure {
+        /// Its code.
+        code: Arc<str>,
+        /// Its advisory signal; `None` leaves what the built-in table says for the status.
+        retryable: Option<bool>,
+    },
+}
+
+/// What may be kept in memory of bodies, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// A request body that an expression reads (default 1 MiB).
+    pub request: usize,
+    /// A response body that an expression reads (default 1 MiB).
+    pub response: usize,
+    /// A request body that a re-run may need (default 64 KiB).
+    pub replay: usize,
+}
+
+/// Bounds on clients and on cleanups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a cleanup may run in a teardown (default PT10S).
+    pub cleanup: Duration,
+    /// How long a request head may take to arrive (default PT30S).
+    pub head_timeout: Duration,
+    /// How long a kept-alive client connection may idle (default PT75S).
+    pub idle_timeout: Duration,
+    /// How large a request head may be, in bytes (default 64 KiB).
+    pub head_size: usize,
+    /// How many fields a head may have (default 100).
+    pub headers: usize,
+    /// How many client connections may be open (default 16384).
+    pub connections: usize,
+    /// Worker threads (default: one a core).
+    pub workers: usize,
+}
+
+/// How the process stops on SIGTERM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shutdown {
+    /// Between the signal and closing the listeners (default PT0S).
+    pub delay: Duration,
+    /// How long requests may go on after that (default PT30S).
+    pub grace: Duration,
+}
