@@ -4,6 +4,7 @@
 //! schemas compile, its metadata steals no universal name), so nobody behind this door checks again.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -208,12 +209,21 @@ impl Contract {
         }
     }
 
-    /// What a call's `with` is held to; `None` for a middleware.
-    pub fn parameters(&self) -> Option<&Schema> {
+    /// What a call's `with` is held to. A middleware, which nobody calls, takes nothing.
+    pub fn parameters(&self) -> &Schema {
+        static NOTHING: LazyLock<Schema> = LazyLock::new(Schema::nothing);
         match &self.kind {
-            Kind::Call { parameters } => Some(parameters),
-            Kind::Middleware { .. } => None,
+            Kind::Call { parameters } => parameters,
+            Kind::Middleware { .. } => &NOTHING,
         }
+    }
+
+    /// Whether the middleware bounds how long its inner scope runs: it states its acceptance semantics
+    /// ("Author shaping and the middleware action").
+    pub fn bounds(&self) -> bool {
+        let acceptance = |phase: &Json| phase.pointer("/action/acceptance").is_some();
+        let phases = self.document.get("phases").and_then(Json::as_object);
+        phases.is_some_and(|phases| phases.values().any(acceptance))
     }
 
     /// Whether the provider may emit `code`.
