@@ -1,8 +1,18 @@
-//! Integration tests: one binary, a line per module.
+//! The integration tests: one binary, a line per module.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
-    reason = "tests: helper functions fail loudly"
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests: a broken assumption is a failed test"
 )]
 
+/// The CEL specification's own tests.
 mod cel;
+/// Dependencies point inward.
+mod layering;
+/// Random stacks of the four middlewares against a model of the specification.
+mod laws;
+/// Scripted peers.
+mod support;
