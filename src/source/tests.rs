@@ -2,7 +2,11 @@ use super::*;
 
 fn parse(text: &str, format: Format) -> Result<Node, String> {
     let mut sources = Sources::default();
-    let name = if format == Format::Json { "f.json" } else { "f.yaml" };
+    let name = if format == Format::Json {
+        "f.json"
+    } else {
+        "f.yaml"
+    };
     let parsed = sources.parse(name, text, format);
     parsed.map_err(|found| sources.render(&found))
 }
@@ -53,13 +57,19 @@ fn yaml_reads_the_core_schema() {
 
 #[test]
 fn yaml_on_is_a_key_like_any_other() {
-    assert_eq!(yaml("on: 1\nno: 2\n\"<<\": 3\n"), r#"{"on":1,"no":2,"<<":3}"#);
+    assert_eq!(
+        yaml("on: 1\nno: 2\n\"<<\": 3\n"),
+        r#"{"on":1,"no":2,"<<":3}"#
+    );
 }
 
 #[test]
 fn aliases_stand_for_what_their_anchor_names() {
     let text = "a: &x { n: 1 }\nb: *x\nc: [*x, *x]\n";
-    assert_eq!(yaml(text), r#"{"a":{"n":1},"b":{"n":1},"c":[{"n":1},{"n":1}]}"#);
+    assert_eq!(
+        yaml(text),
+        r#"{"a":{"n":1},"b":{"n":1},"c":[{"n":1},{"n":1}]}"#
+    );
 }
 
 #[test]
@@ -74,7 +84,10 @@ fn json_numbers_and_strings_are_read_as_rfc_8259_says() {
 
 #[test]
 fn a_byte_order_mark_is_skipped() {
-    assert_eq!(parse("\u{feff}[1]", Format::Json).unwrap().to_string(), "[1]");
+    assert_eq!(
+        parse("\u{feff}[1]", Format::Json).unwrap().to_string(),
+        "[1]"
+    );
     assert_eq!(yaml("\u{feff}a: 1"), r#"{"a":1}"#);
     let mut sources = Sources::default();
     let node = sources.parse("f", "\u{feff}[1]", Format::Json).unwrap();
@@ -84,12 +97,38 @@ fn a_byte_order_mark_is_skipped() {
 #[test]
 fn what_is_not_json_is_refused_in_its_place() {
     for bad in [
-        "[1,]", "{\"a\":1,}", "[1 2]", "{\"a\" 1}", "{a:1}", "['a']", "[01]", "[1.]", "[.5]", "[+1]",
-        "[0x1]", "[NaN]", "[Infinity]", "// c\n1", "[1] 2", "[\"\t\"]", "[\"\\x41\"]", "[\"\\ud83d\"]",
-        "[1", "\"a", "{\"a\":}", "nul", "[1}\n", "{} {}", "{\"a\":{}{}}", "[[][]]",
+        "[1,]",
+        "{\"a\":1,}",
+        "[1 2]",
+        "{\"a\" 1}",
+        "{a:1}",
+        "['a']",
+        "[01]",
+        "[1.]",
+        "[.5]",
+        "[+1]",
+        "[0x1]",
+        "[NaN]",
+        "[Infinity]",
+        "// c\n1",
+        "[1] 2",
+        "[\"\t\"]",
+        "[\"\\x41\"]",
+        "[\"\\ud83d\"]",
+        "[1",
+        "\"a",
+        "{\"a\":}",
+        "nul",
+        "[1}\n",
+        "{} {}",
+        "{\"a\":{}{}}",
+        "[[][]]",
     ] {
         let rendered = refused(bad, Format::Json);
-        assert!(rendered.starts_with("error[invalid-json]"), "{bad}: {rendered}");
+        assert!(
+            rendered.starts_with("error[invalid-json]"),
+            "{bad}: {rendered}"
+        );
     }
 }
 
@@ -155,10 +194,18 @@ fn an_alias_bomb_is_refused_at_once() {
 
 #[test]
 fn depth_is_bounded_in_both_formats() {
-    for (format, deep) in [(Format::Json, 101), (Format::Json, 100_000), (Format::Yaml, 101), (Format::Yaml, 100_000)] {
+    for (format, deep) in [
+        (Format::Json, 101),
+        (Format::Json, 100_000),
+        (Format::Yaml, 101),
+        (Format::Yaml, 100_000),
+    ] {
         let text = format!("{}{}", "[".repeat(deep), "]".repeat(deep));
         let rendered = refused(&text, format);
-        assert!(rendered.starts_with("error[nesting-too-deep]"), "{rendered}");
+        assert!(
+            rendered.starts_with("error[nesting-too-deep]"),
+            "{rendered}"
+        );
     }
     for format in [Format::Json, Format::Yaml] {
         let text = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
@@ -187,7 +234,9 @@ fn machines_get_every_place() {
     let mut sources = Sources::default();
     let text = "{\"a/b\": [1, {\"c\": 2}], \"d\": \"x\\\"y\"}";
     let node = sources.parse("f.json", text, Format::Json).unwrap();
-    let inner = node.get("a/b").unwrap().as_array().unwrap()[1].member("c").unwrap();
+    let inner = node.get("a/b").unwrap().as_array().unwrap()[1]
+        .member("c")
+        .unwrap();
     let mut found = Diagnostics::default();
     found.push(
         Diagnostic::warning("some-code", inner.key_span, "what was seen")
@@ -214,29 +263,42 @@ mod laws {
         let kind = prop_oneof![
             Just(Kind::Null),
             any::<bool>().prop_map(Kind::Bool),
-            any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(Kind::Number),
+            any::<f64>()
+                .prop_filter("finite", |n| n.is_finite())
+                .prop_map(Kind::Number),
             any::<String>().prop_map(|text| Kind::String(text.into())),
         ];
-        let leaf = kind.prop_map(|kind| Node { span: Span::default(), kind });
+        let leaf = kind.prop_map(|kind| Node {
+            span: Span::default(),
+            kind,
+        });
         leaf.prop_recursive(5, 64, 6, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..6).prop_map(Kind::Array);
             let members = proptest::collection::btree_map(any::<String>(), inner, 0..6)
                 .prop_map(|map| Kind::Object(map.into_iter().map(member).collect()));
-            prop_oneof![items, members].prop_map(|kind| Node { span: Span::default(), kind })
+            prop_oneof![items, members].prop_map(|kind| Node {
+                span: Span::default(),
+                kind,
+            })
         })
     }
 
     fn member((key, value): (String, Node)) -> Member {
         let key_span = Span::default();
-        Member { key: key.into(), key_span, value }
+        Member {
+            key: key.into(),
+            key_span,
+            value,
+        }
     }
 
     /// Text that looks like a document, so that the parsers get past its first character.
     fn document_like() -> impl Strategy<Value = String> {
         let token = proptest::sample::select(vec![
-            "{", "}", "[", "]", ":", ",", "\"", "'", "a", "b: ", "- ", "\n", "  ", "\t", "|", ">", "&x ",
-            "*x", "!t ", "? ", "<<", "---", "...", "#", "%", "1", "-", "e9", "0x", "~", "\\u", "d83d",
-            "\u{feff}", "é", "\r", "\u{85}", "\u{2028}", "{{", "}}", "null", "\\", "\0",
+            "{", "}", "[", "]", ":", ",", "\"", "'", "a", "b: ", "- ", "\n", "  ", "\t", "|", ">",
+            "&x ", "*x", "!t ", "? ", "<<", "---", "...", "#", "%", "1", "-", "e9", "0x", "~",
+            "\\u", "d83d", "\u{feff}", "é", "\r", "\u{85}", "\u{2028}", "{{", "}}", "null", "\\",
+            "\0",
         ]);
         proptest::collection::vec(token, 0..40).prop_map(|tokens| tokens.concat())
     }

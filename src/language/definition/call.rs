@@ -18,8 +18,15 @@ use crate::language::uri::{ProviderKind, ProviderUri};
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Node, Span};
 
-const FIELDS: [&str; 7] =
-    ["provider", "flow", "input", "with", "onSuccess", "onFailure", "comment"];
+const FIELDS: [&str; 7] = [
+    "provider",
+    "flow",
+    "input",
+    "with",
+    "onSuccess",
+    "onFailure",
+    "comment",
+];
 
 /// A `with` as written.
 pub(super) enum Written {
@@ -66,7 +73,8 @@ impl Compiler<'_> {
                 let place = fields.get("with").unwrap_or(provider);
                 let provider = self.call_provider(provider);
                 let with = provider.as_ref().and_then(|provider| {
-                    written.map(|with| self.call_with(with, fields.get("with"), place.span, provider))
+                    written
+                        .map(|with| self.call_with(with, fields.get("with"), place.span, provider))
                 });
                 (provider.map(Target::Provider), with, Root::Provider)
             }
@@ -101,7 +109,10 @@ impl Compiler<'_> {
         let Some(arm) = self.fields(node, "an `onSuccess` arm", &["value", "assign"]) else {
             return (None, None);
         };
-        (self.optional(arm.get("value"), site), self.assign(arm.get("assign"), site))
+        (
+            self.optional(arm.get("value"), site),
+            self.assign(arm.get("assign"), site),
+        )
     }
 
     fn on_failure(&mut self, node: Option<&Node>, site: Site<'_>) -> Option<Assign> {
@@ -122,7 +133,11 @@ impl Compiler<'_> {
     }
 
     /// A provider URI of the kind that its position requires.
-    pub(super) fn provider_uri(&mut self, node: &Node, wanted: ProviderKind) -> Option<ProviderUri> {
+    pub(super) fn provider_uri(
+        &mut self,
+        node: &Node,
+        wanted: ProviderKind,
+    ) -> Option<ProviderUri> {
         let text = self.name(node, "`provider`")?;
         let uri = match ProviderUri::parse(text) {
             Ok(uri) => uri,
@@ -145,8 +160,15 @@ impl Compiler<'_> {
 
     /// A URI that the catalog does not have.
     pub(super) fn unknown_provider(&mut self, node: &Node, uri: &ProviderUri) {
-        let alike: Vec<&str> = self.catalog.namesakes(uri).map(ProviderUri::as_str).collect();
-        let known = self.catalog.contracts().filter(|known| known.uri.kind() == uri.kind());
+        let alike: Vec<&str> = self
+            .catalog
+            .namesakes(uri)
+            .map(ProviderUri::as_str)
+            .collect();
+        let known = self
+            .catalog
+            .contracts()
+            .filter(|known| known.uri.kind() == uri.kind());
         let known: Vec<&str> = known.map(|known| known.uri.as_str()).collect();
         let help = match alike.first() {
             Some(alike) => format!("use `{alike}`"),
@@ -155,11 +177,18 @@ impl Compiler<'_> {
         let (code, message) = match uri.namespace() {
             "example" => (
                 "reserved-namespace",
-                format!("`{}` names nothing real: `example` is reserved for documentation", uri.as_str()),
+                format!(
+                    "`{}` names nothing real: `example` is reserved for documentation",
+                    uri.as_str()
+                ),
             ),
-            _ => ("unknown-provider", format!("the catalog has no `{}`", uri.as_str())),
+            _ => (
+                "unknown-provider",
+                format!("the catalog has no `{}`", uri.as_str()),
+            ),
         };
-        self.found.push(Diagnostic::error(code, node.span, message).with_help(help));
+        self.found
+            .push(Diagnostic::error(code, node.span, message).with_help(help));
     }
 
     /// A `with`: an object with or without expressions, or one expression.
@@ -172,7 +201,9 @@ impl Compiler<'_> {
         let Some(node) = node else {
             return Some(Written::Literal(Value::empty_object()));
         };
-        self.typed(node, name, "an object or an expression", |node| node.as_object().is_some());
+        self.typed(node, name, "an object or an expression", |node| {
+            node.as_object().is_some()
+        });
         self.template(node, site).map(Written::of)
     }
 
@@ -219,7 +250,10 @@ impl Compiler<'_> {
         }
         prepare().map_err(|failure| {
             if !told {
-                let message = failure.message.as_deref().unwrap_or("the provider refuses it");
+                let message = failure
+                    .message
+                    .as_deref()
+                    .unwrap_or("the provider refuses it");
                 self.load_error(Diagnostic::error("invalid-with", place, message));
             }
             Arc::new(failure)
@@ -268,14 +302,27 @@ impl Compiler<'_> {
             Written::Literal(value) => Some(value.clone()),
             Written::Dynamic(_) => None,
         };
-        self.arguments.push(Arguments { to, value, node: node.cloned(), span });
+        self.arguments.push(Arguments {
+            to,
+            value,
+            node: node.cloned(),
+            span,
+        });
         unchecked(with)
     }
 
     /// Holds what calls of Flows pass to what the Flows take.
     pub(super) fn check_arguments(&mut self, flows: &[FlowPlan]) {
-        for Arguments { to, value, node, span } in std::mem::take(&mut self.arguments) {
-            let Some(flow) = flows.get(to.0) else { continue };
+        for Arguments {
+            to,
+            value,
+            node,
+            span,
+        } in std::mem::take(&mut self.arguments)
+        {
+            let Some(flow) = flows.get(to.0) else {
+                continue;
+            };
             let schema = self.parameters.get(to.0).cloned().flatten();
             let told = self.check_members(node.as_ref(), span, schema.as_ref());
             if let Some(Err(violation)) = value.map(|value| flow.parameters.validate(&value))
@@ -292,19 +339,25 @@ impl Compiler<'_> {
         } else {
             let Some(name) = node.as_str() else {
                 let seen = article(node.type_name());
-                let message = format!("`flow` must be a Flow's name or a Flow object; this is {seen}");
+                let message =
+                    format!("`flow` must be a Flow's name or a Flow object; this is {seen}");
                 self.error("wrong-type", node.span, message);
                 return None;
             };
-            let name = if is_expression(node) { self.name(node, "`flow`")? } else { name };
+            let name = if is_expression(node) {
+                self.name(node, "`flow`")?
+            } else {
+                name
+            };
             match at.scope.resolve(name) {
                 Resolved::Found(to) => to,
                 Resolved::Unknown(known) => {
                     let message = format!("no Flow in scope is named `{name}`");
                     let known = known.iter().map(AsRef::as_ref);
                     let help = suggestion(name, known);
-                    self.found
-                        .push(Diagnostic::error("unknown-flow", node.span, message).with_help(help));
+                    self.found.push(
+                        Diagnostic::error("unknown-flow", node.span, message).with_help(help),
+                    );
                     return None;
                 }
             }
@@ -326,7 +379,10 @@ impl Written {
 /// The frame validates what a Flow is given.
 fn unchecked(with: Written) -> With {
     match with {
-        Written::Literal(value) => With::Literal { value, prepared: Ok(Arc::new(())) },
+        Written::Literal(value) => With::Literal {
+            value,
+            prepared: Ok(Arc::new(())),
+        },
         Written::Dynamic(template) => With::Dynamic(template),
     }
 }
@@ -345,8 +401,15 @@ impl<'s> Declared<'s> {
         let required = member("required").and_then(Json::as_array);
         let closed = member("additionalProperties").is_none_or(|open| *open == Json::Bool(false));
         Self {
-            properties: properties.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect(),
-            required: required.into_iter().flatten().filter_map(Json::as_str).collect(),
+            properties: properties
+                .into_iter()
+                .flat_map(|all| all.keys().map(String::as_str))
+                .collect(),
+            required: required
+                .into_iter()
+                .flatten()
+                .filter_map(Json::as_str)
+                .collect(),
             open: !closed || member("patternProperties").is_some(),
         }
     }

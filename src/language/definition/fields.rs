@@ -21,7 +21,9 @@ impl<'n> Fields<'n> {
     }
 
     pub(super) fn member(&self, name: &str) -> Option<&'n Member> {
-        self.members.iter().find(|member| member.key.as_ref() == name)
+        self.members
+            .iter()
+            .find(|member| member.key.as_ref() == name)
     }
 }
 
@@ -50,25 +52,37 @@ impl Compiler<'_> {
     pub(super) fn open<'n>(&mut self, node: &'n Node, what: &'n str) -> Option<Fields<'n>> {
         let Some(members) = node.as_object() else {
             let seen = article(node.type_name());
-            self.error("wrong-type", node.span, format!("{what} must be an object; this is {seen}"));
+            self.error(
+                "wrong-type",
+                node.span,
+                format!("{what} must be an object; this is {seen}"),
+            );
             return None;
         };
-        Some(Fields { node, members, what })
+        Some(Fields {
+            node,
+            members,
+            what,
+        })
     }
 
     fn unknown_field(&mut self, member: &Member, what: &str, known: &[&str]) {
         let key = member.key.as_ref();
         let message = format!("`{key}` is not a field of {what}");
-        let help = elsewhere(key, what).unwrap_or_else(|| match nearest(key, known.iter().copied()) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => format!("its fields are {}", list(known.iter().copied())),
-        });
+        let help =
+            elsewhere(key, what).unwrap_or_else(|| match nearest(key, known.iter().copied()) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("its fields are {}", list(known.iter().copied())),
+            });
         self.found
             .push(Diagnostic::error("unknown-field", member.key_span, message).with_help(help));
     }
 
     fn comment(&mut self, fields: &Fields<'_>) {
-        if let Some(comment) = fields.get("comment").filter(|comment| comment.as_str().is_none()) {
+        if let Some(comment) = fields
+            .get("comment")
+            .filter(|comment| comment.as_str().is_none())
+        {
             let seen = article(comment.type_name());
             let message = format!("`comment` must be a string; this is {seen}");
             self.error("wrong-type", comment.span, message);
@@ -90,11 +104,16 @@ impl Compiler<'_> {
     pub(super) fn name<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Arc<str>> {
         let Some(text) = node.as_str() else {
             let seen = article(node.type_name());
-            self.error("wrong-type", node.span, format!("{what} must be a string; this is {seen}"));
+            self.error(
+                "wrong-type",
+                node.span,
+                format!("{what} must be a string; this is {seen}"),
+            );
             return None;
         };
         if Program::body(text).is_some() {
-            let message = format!("{what} cannot be an expression: it is read before anything runs");
+            let message =
+                format!("{what} cannot be an expression: it is read before anything runs");
             self.error("expression-in-structure", node.span, message);
             return None;
         }
@@ -104,7 +123,8 @@ impl Compiler<'_> {
     /// The key of a map whose keys are names of the definition.
     pub(super) fn key(&mut self, member: &Member, what: &str) {
         if Program::body(&member.key).is_some() {
-            let message = format!("{what} cannot be an expression: it is read before anything runs");
+            let message =
+                format!("{what} cannot be an expression: it is read before anything runs");
             self.error("expression-in-structure", member.key_span, message);
         }
     }
@@ -114,7 +134,9 @@ impl Compiler<'_> {
         if let Some(bool) = node.as_bool() {
             return Some(bool);
         }
-        let expression = node.as_str().is_some_and(|text| Program::body(text).is_some());
+        let expression = node
+            .as_str()
+            .is_some_and(|text| Program::body(text).is_some());
         let seen = match expression {
             true => "an expression".to_owned(),
             false => article(node.type_name()),
@@ -130,7 +152,11 @@ impl Compiler<'_> {
     pub(super) fn items<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         node.as_array().unwrap_or_else(|| {
             let seen = article(node.type_name());
-            self.error("wrong-type", node.span, format!("{what} must be an array; this is {seen}"));
+            self.error(
+                "wrong-type",
+                node.span,
+                format!("{what} must be an array; this is {seen}"),
+            );
             &[]
         })
     }
@@ -153,7 +179,8 @@ fn elsewhere(key: &str, what: &str) -> Option<String> {
     Some(match key {
         "$schema" => "only the root Flow carries `$schema`; remove it".to_owned(),
         "middleware" if what == "a `Gather` Step" => {
-            "call a Flow that carries the `middleware`: a dispatch is wrapped inside its own frame".to_owned()
+            "call a Flow that carries the `middleware`: a dispatch is wrapped inside its own frame"
+                .to_owned()
         }
         "middleware" if step || what.starts_with("a call") => {
             "`middleware` stands on a `Call` Step or on a Flow".to_owned()
@@ -164,7 +191,9 @@ fn elsewhere(key: &str, what: &str) -> Option<String> {
             format!("`{key}` stands on each clause of a `Match`")
         }
         "output" if what == "a `Return` Step" => "a `Return` shapes its `value`".to_owned(),
-        "when" if what == "the `default` clause" => "`default` is what is left; move it to `cases`".to_owned(),
+        "when" if what == "the `default` clause" => {
+            "`default` is what is left; move it to `cases`".to_owned()
+        }
         "value" if what.starts_with("an `onFailure` arm") => {
             "a failure rises as it is; reshape it in a middleware's `onFailure`".to_owned()
         }

@@ -13,9 +13,23 @@ use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
 use crate::source::{Diagnostic, Kind, Node, Span};
 
-const FIELDS: [&str; 6] = ["comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
-const ROOT_FIELDS: [&str; 7] =
-    ["$schema", "comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
+const FIELDS: [&str; 6] = [
+    "comment",
+    "entrypoint",
+    "flows",
+    "middleware",
+    "parameters",
+    "steps",
+];
+const ROOT_FIELDS: [&str; 7] = [
+    "$schema",
+    "comment",
+    "entrypoint",
+    "flows",
+    "middleware",
+    "parameters",
+    "steps",
+];
 
 /// The Steps of a graph by name.
 pub(super) type Names<'n> = BTreeMap<&'n str, StepId>;
@@ -50,7 +64,11 @@ impl Scope<'_> {
     pub(super) fn resolve(&self, name: &str) -> Resolved {
         match self.chain().find_map(|scope| scope.names.get(name)) {
             Some((id, _)) => Resolved::Found(*id),
-            None => Resolved::Unknown(self.chain().flat_map(|scope| scope.names.keys().cloned()).collect()),
+            None => Resolved::Unknown(
+                self.chain()
+                    .flat_map(|scope| scope.names.keys().cloned())
+                    .collect(),
+            ),
         }
     }
 }
@@ -69,12 +87,16 @@ impl Compiler<'_> {
                 self.found
                     .push(Diagnostic::error("missing-field", node.span, message).with_help(help));
             }
-            Some(schema) if schema.as_str().is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
+            Some(schema)
+                if schema
+                    .as_str()
+                    .is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
             Some(schema) => {
                 let message = format!("`$schema` is {schema}, which is not read here");
                 let help = format!(r#"write "{SCHEMA_URI}""#);
-                self.found
-                    .push(Diagnostic::error("unknown-schema", schema.span, message).with_help(help));
+                self.found.push(
+                    Diagnostic::error("unknown-schema", schema.span, message).with_help(help),
+                );
             }
         }
         self.flow(id, &fields, "".into(), None);
@@ -98,13 +120,23 @@ impl Compiler<'_> {
     fn flow(&mut self, id: FlowId, fields: &Fields<'_>, name: Arc<str>, outer: Option<&Scope<'_>>) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
-        let at = At { flow: id, scope: &scope, name: &name };
+        let at = At {
+            flow: id,
+            scope: &scope,
+            name: &name,
+        };
         let stack = self.stack(fields.get("middleware"), at, Level::Flow, Site::flow());
         let graph = self.graph(fields, at);
         let plan = (|| {
             let (steps, entrypoint) = graph?;
             let (parameters, stack) = (parameters?, stack?);
-            Some(FlowPlan { name: Arc::clone(&name), parameters, stack, steps: steps.into(), entrypoint })
+            Some(FlowPlan {
+                name: Arc::clone(&name),
+                parameters,
+                stack,
+                steps: steps.into(),
+                entrypoint,
+            })
         })();
         if let Some(place) = self.flows.get_mut(id.0) {
             *place = plan;
@@ -113,8 +145,14 @@ impl Compiler<'_> {
 
     /// Declares the named subflows, then compiles them: each sees all of them.
     fn subflows<'s>(&mut self, fields: &Fields<'_>, outer: Option<&'s Scope<'s>>) -> Scope<'s> {
-        let mut scope = Scope { outer, names: BTreeMap::new() };
-        let Some(flows) = fields.get("flows").and_then(|flows| self.open(flows, "`flows`")) else {
+        let mut scope = Scope {
+            outer,
+            names: BTreeMap::new(),
+        };
+        let Some(flows) = fields
+            .get("flows")
+            .and_then(|flows| self.open(flows, "`flows`"))
+        else {
             return scope;
         };
         for member in flows.node.as_object().unwrap_or_default() {
@@ -131,10 +169,14 @@ impl Compiler<'_> {
                 );
             }
             let id = self.reserve();
-            scope.names.insert(Arc::clone(&member.key), (id, member.key_span));
+            scope
+                .names
+                .insert(Arc::clone(&member.key), (id, member.key_span));
         }
         for member in flows.node.as_object().unwrap_or_default() {
-            let Some((id, _)) = scope.names.get(&member.key).copied() else { continue };
+            let Some((id, _)) = scope.names.get(&member.key).copied() else {
+                continue;
+            };
             if let Some(fields) = self.fields(&member.value, "a subflow", &FIELDS) {
                 self.flow(id, &fields, Arc::clone(&member.key), Some(&scope));
             }
@@ -165,14 +207,17 @@ impl Compiler<'_> {
     fn expressions_within(&mut self, node: &Node) -> bool {
         match &node.kind {
             Kind::String(text) if Program::body(text).is_some() => {
-                let message = "a parameter schema holds no expressions: it is read before anything runs";
+                let message =
+                    "a parameter schema holds no expressions: it is read before anything runs";
                 self.error("expression-in-structure", node.span, message);
                 true
             }
-            Kind::Array(items) => items.iter().fold(false, |found, item| self.expressions_within(item) || found),
-            Kind::Object(members) => members
+            Kind::Array(items) => items
                 .iter()
-                .fold(false, |found, member| self.expressions_within(&member.value) || found),
+                .fold(false, |found, item| self.expressions_within(item) || found),
+            Kind::Object(members) => members.iter().fold(false, |found, member| {
+                self.expressions_within(&member.value) || found
+            }),
             _ => false,
         }
     }
@@ -183,12 +228,21 @@ impl Compiler<'_> {
         let steps = self.open(steps?, "`steps`")?;
         let members = steps.node.as_object().unwrap_or_default();
         let named = members.iter().enumerate();
-        let names: Names<'_> = named.map(|(at, member)| (member.key.as_ref(), StepId(at))).collect();
+        let names: Names<'_> = named
+            .map(|(at, member)| (member.key.as_ref(), StepId(at)))
+            .collect();
         let plans: Vec<_> = members
             .iter()
             .map(|member| {
                 self.key(member, "a Step's name");
-                self.step(member, At { name: &member.key, ..at }, &names)
+                self.step(
+                    member,
+                    At {
+                        name: &member.key,
+                        ..at
+                    },
+                    &names,
+                )
             })
             .collect();
         let entrypoint = self.reference(entrypoint?, "`entrypoint`", &names)?;
@@ -198,17 +252,25 @@ impl Compiler<'_> {
     }
 
     /// A reference to a Step of the same graph ("Step-name scoping").
-    pub(super) fn reference(&mut self, node: &Node, what: &str, names: &Names<'_>) -> Option<StepId> {
+    pub(super) fn reference(
+        &mut self,
+        node: &Node,
+        what: &str,
+        names: &Names<'_>,
+    ) -> Option<StepId> {
         let name = self.name(node, what)?;
         if let Some(step) = names.get(name.as_ref()) {
             return Some(*step);
         }
         let message = format!("{what} names no Step of this Flow: `{name}`");
         let help = match names.is_empty() {
-            true => r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned(),
+            true => {
+                r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned()
+            }
             false => suggestion(name, names.keys().copied()),
         };
-        self.found.push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
+        self.found
+            .push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
         None
     }
 
@@ -249,18 +311,25 @@ fn walk_cycles(
     let mut next = Some((start, None));
     loop {
         if let Some((flow, by)) = next.take() {
-            let visited = done.get_mut(flow.0).is_none_or(|done| std::mem::replace(done, true));
+            let visited = done
+                .get_mut(flow.0)
+                .is_none_or(|done| std::mem::replace(done, true));
             if let Some(calls) = calls.get(flow.0).filter(|_| !visited) {
                 way.push((flow, calls.iter(), by));
             }
         }
-        let Some((_, left, _)) = way.last_mut() else { return };
+        let Some((_, left, _)) = way.last_mut() else {
+            return;
+        };
         let Some(edge) = left.next() else {
             way.pop();
             continue;
         };
         match way.iter().position(|(flow, ..)| *flow == edge.to) {
-            Some(at) => found.push(cycle(edge, way.iter().skip(at + 1).filter_map(|(.., by)| *by))),
+            Some(at) => found.push(cycle(
+                edge,
+                way.iter().skip(at + 1).filter_map(|(.., by)| *by),
+            )),
             None => next = Some((edge.to, Some(edge.span))),
         }
     }
@@ -270,5 +339,7 @@ fn cycle(edge: &Edge, way: impl Iterator<Item = Span>) -> Diagnostic {
     let message = "this call closes a cycle: a Flow would run within itself";
     let help = "repeat by routing `next` back within one Flow, or with the Loop middleware";
     let diagnostic = Diagnostic::error("flow-cycle", edge.span, message).with_help(help);
-    way.fold(diagnostic, |diagnostic, span| diagnostic.with_related(span, "by way of this call"))
+    way.fold(diagnostic, |diagnostic, span| {
+        diagnostic.with_related(span, "by way of this call")
+    })
 }

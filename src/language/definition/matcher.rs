@@ -15,15 +15,22 @@ impl Compiler<'_> {
     pub(super) fn matcher(&mut self, node: &Node) -> Option<Matcher> {
         let fields = self.fields(node, "a failure matcher", &["codes", "types", "retryable"])?;
         if node.as_object().is_some_and(<[_]>::is_empty) {
-            let message = "a failure matcher needs at least one of `codes`, `types` and `retryable`";
+            let message =
+                "a failure matcher needs at least one of `codes`, `types` and `retryable`";
             let help = r#"to match every failure write { "codes": ["*"] }"#;
             self.found
                 .push(Diagnostic::error("invalid-matcher", node.span, message).with_help(help));
             return None;
         }
-        let codes = fields.get("codes").map(|codes| self.list(codes, "codes", Self::pattern));
-        let types = fields.get("types").map(|types| self.list(types, "types", Self::failure_type));
-        let retryable = fields.get("retryable").map(|flag| self.flag(flag, "a matcher's `retryable`"));
+        let codes = fields
+            .get("codes")
+            .map(|codes| self.list(codes, "codes", Self::pattern));
+        let types = fields
+            .get("types")
+            .map(|types| self.list(types, "types", Self::failure_type));
+        let retryable = fields
+            .get("retryable")
+            .map(|flag| self.flag(flag, "a matcher's `retryable`"));
         Some(Matcher {
             codes: transposed(codes)?,
             types: transposed(types)?,
@@ -44,7 +51,9 @@ impl Compiler<'_> {
             return None;
         }
         let read: Vec<_> = items.iter().map(|item| read(self, item)).collect();
-        read.into_iter().collect::<Option<Vec<_>>>().filter(|list| !list.is_empty())
+        read.into_iter()
+            .collect::<Option<Vec<_>>>()
+            .filter(|list| !list.is_empty())
     }
 
     fn pattern(&mut self, node: &Node) -> Option<CodePattern> {
@@ -78,18 +87,23 @@ impl Compiler<'_> {
         if !lower || TYPES.contains(&text) {
             return;
         }
-        let message = format!("`{text}` is no type of the specification, which reserves lower case");
+        let message =
+            format!("`{text}` is no type of the specification, which reserves lower case");
         let help = match nearest(text, TYPES) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "write a type of your own in PascalCase".to_owned(),
         };
-        self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
+        self.found
+            .push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
     /// The patterns of the matchers in a middleware's `with`: what advice on codes looks at. The
     /// middleware itself reads them when it prepares the `with`.
     pub(super) fn selected_codes(&mut self, with: &Node) {
-        let policies = with.get("policies").and_then(Node::as_array).unwrap_or_default();
+        let policies = with
+            .get("policies")
+            .and_then(Node::as_array)
+            .unwrap_or_default();
         for policy in policies {
             let codes = policy.get("match").and_then(|matcher| matcher.get("codes"));
             for code in codes.and_then(Node::as_array).unwrap_or_default() {
@@ -106,7 +120,8 @@ impl Compiler<'_> {
         match node.as_str() {
             Some(text) if is_expression_text(text) => {}
             Some(text) if FailureType::parse(text).is_none() => {
-                let message = "`type` must be a non-success type: a failure cannot become a success";
+                let message =
+                    "`type` must be a non-success type: a failure cannot become a success";
                 self.error("success-type", node.span, message);
             }
             Some(text) => self.advise_type(text, node.span),
@@ -121,10 +136,16 @@ impl Compiler<'_> {
 
 /// Whether `earlier` matches everything that `later` matches.
 pub(super) fn covers(earlier: &Matcher, later: &Matcher) -> bool {
-    let Matcher { codes, types, retryable } = earlier;
+    let Matcher {
+        codes,
+        types,
+        retryable,
+    } = earlier;
     let codes = codes.as_ref().is_none_or(|wide| {
         let narrow = later.codes.as_deref().unwrap_or(&[CodePattern::Any]);
-        narrow.iter().all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
+        narrow
+            .iter()
+            .all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
     });
     let types = types.as_ref().is_none_or(|wide| {
         let narrow = later.types.as_ref();
@@ -137,7 +158,9 @@ fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
     match (wide, narrow) {
         (CodePattern::Any, _) => true,
         (_, CodePattern::Exact(code)) => wide.matches(code),
-        (CodePattern::Prefix(wide), CodePattern::Prefix(narrow)) => narrow.starts_with(wide.as_ref()),
+        (CodePattern::Prefix(wide), CodePattern::Prefix(narrow)) => {
+            narrow.starts_with(wide.as_ref())
+        }
         _ => false,
     }
 }

@@ -18,8 +18,14 @@ use crate::language::schema::Schema;
 use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Node, Span};
 
-const FIELDS: [&str; 6] =
-    ["provider", "onEntry", "onSuccess", "onFailure", "onAlways", "comment"];
+const FIELDS: [&str; 6] = [
+    "provider",
+    "onEntry",
+    "onSuccess",
+    "onFailure",
+    "onAlways",
+    "comment",
+];
 
 /// The one middleware that the specification obliges its user to gate.
 const LOOP: &str = "mwl:provider.middleware/mwl/loop/v1";
@@ -48,7 +54,9 @@ impl<'e> Entry<'e> {
 
     /// Where what is not written belongs.
     fn place(&self) -> Span {
-        self.fields.get("provider").map_or(self.fields.node.span, |provider| provider.span)
+        self.fields
+            .get("provider")
+            .map_or(self.fields.node.span, |provider| provider.span)
     }
 }
 
@@ -64,23 +72,32 @@ impl Compiler<'_> {
         let Some(node) = node else {
             return Some(StackPlan::default());
         };
-        node.as_array().map_or_else(
-            || {
-                self.items(node, "`middleware`");
-                None
-            },
-            |items| {
-                let entries: Vec<_> =
-                    items.iter().map(|item| self.entry(item, at, level, base)).collect();
-                entries.into_iter().collect()
-            },
-        )
+        let items = self.items(node, "`middleware`");
+        let entries: Vec<_> = items
+            .iter()
+            .map(|item| self.entry(item, at, level, base))
+            .collect();
+        let entries: Option<StackPlan> = entries.into_iter().collect();
+        entries.filter(|_| node.as_array().is_some())
     }
 
-    fn entry(&mut self, node: &Node, at: At<'_>, level: Level, base: Site<'_>) -> Option<EntryPlan> {
+    fn entry(
+        &mut self,
+        node: &Node,
+        at: At<'_>,
+        level: Level,
+        base: Site<'_>,
+    ) -> Option<EntryPlan> {
         let fields = self.fields(node, "a middleware entry", &FIELDS)?;
-        let middleware = self.required(&fields, "provider").and_then(|provider| self.middleware(provider, level));
-        let entry = Entry { fields: &fields, middleware: middleware.as_ref(), at, base };
+        let middleware = self
+            .required(&fields, "provider")
+            .and_then(|provider| self.middleware(provider, level));
+        let entry = Entry {
+            fields: &fields,
+            middleware: middleware.as_ref(),
+            at,
+            base,
+        };
         let phases = Phase::ALL.map(|phase| self.phase(entry, phase));
         if let Some(middleware) = &middleware
             && middleware.contract().uri.as_str() == LOOP
@@ -91,7 +108,11 @@ impl Compiler<'_> {
             return None;
         };
         let phases = [first, success, failure, always];
-        Some(EntryPlan { span: node.span, middleware: middleware?, phases })
+        Some(EntryPlan {
+            span: node.span,
+            middleware: middleware?,
+            phases,
+        })
     }
 
     fn middleware(&mut self, node: &Node, level: Level) -> Option<Arc<dyn Middleware>> {
@@ -108,8 +129,9 @@ impl Compiler<'_> {
             if !fits {
                 let message = format!("`{}` does not attach to {here}", uri.as_str());
                 let help = format!("it attaches to {there} only");
-                self.found
-                    .push(Diagnostic::error("wrong-attachment", node.span, message).with_help(help));
+                self.found.push(
+                    Diagnostic::error("wrong-attachment", node.span, message).with_help(help),
+                );
             }
         }
         Some(middleware)
@@ -120,33 +142,53 @@ impl Compiler<'_> {
         let when = fields.get("onSuccess").and_then(|block| block.get("when"));
         let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;
         let (span, message) = match when {
-            None => (fields.node.span, "a Loop without `onSuccess.when` never ends"),
-            Some(when) if when.as_bool() == Some(true) => {
-                (when.span, "a Loop whose `onSuccess.when` is always true never ends")
-            }
+            None => (
+                fields.node.span,
+                "a Loop without `onSuccess.when` never ends",
+            ),
+            Some(when) if when.as_bool() == Some(true) => (
+                when.span,
+                "a Loop whose `onSuccess.when` is always true never ends",
+            ),
             Some(_) => return,
         };
-        self.found.push(Diagnostic::error("endless-loop", span, message).with_help(help));
+        self.found
+            .push(Diagnostic::error("endless-loop", span, message).with_help(help));
     }
 
     fn phase(&mut self, entry: Entry<'_>, phase: Phase) -> Option<PhasePlan> {
         let contract = entry.contract();
         let acts = contract.is_some_and(|contract| contract.phase(phase).is_some());
-        let site = entry.base.phase(phase != Phase::Entry, contract.map(Contract::contributed));
+        let site = entry
+            .base
+            .phase(phase != Phase::Entry, contract.map(Contract::contributed));
         let Some(node) = entry.fields.get(phase.key()) else {
             let (with, _) = self.phase_with(entry, phase, None, site)?;
             let assign = Box::default();
-            return Some(PhasePlan { acts, when: None, with, cleanup: None, shape: Shape::Through, assign });
+            return Some(PhasePlan {
+                acts,
+                when: None,
+                with,
+                cleanup: None,
+                shape: Shape::Through,
+                assign,
+            });
         };
         let (what, known) = block(phase);
         let block = self.fields(node, what, known)?;
         let when = block.get("when").map(|when| self.when(when, site));
         if let Some(written) = block.member("when").filter(|_| !acts && contract.is_some()) {
-            let message = format!("`when` gates nothing: the middleware does not act at `{}`", phase.key());
-            self.found.push(Diagnostic::warning("idle-when", written.key_span, message));
+            let message = format!(
+                "`when` gates nothing: the middleware does not act at `{}`",
+                phase.key()
+            );
+            self.found
+                .push(Diagnostic::warning("idle-when", written.key_span, message));
         }
         let off = matches!(when, Some(Some(When::Literal(false))));
-        let with = self.unless(off, |this| this.phase_with(entry, phase, block.get("with"), site));
+        let with = self.unless(off, |this| {
+            this.phase_with(entry, phase, block.get("with"), site)
+        });
         let shape = self.shape(&block, phase, site);
         let assign = self.assign(block.get("assign"), site);
         let when = match when {
@@ -154,7 +196,14 @@ impl Compiler<'_> {
             Some(when) => Some(when?),
         };
         let (with, cleanup) = with?;
-        Some(PhasePlan { acts, when, with, cleanup, shape: shape?, assign: assign? })
+        Some(PhasePlan {
+            acts,
+            when,
+            with,
+            cleanup,
+            shape: shape?,
+            assign: assign?,
+        })
     }
 
     /// What a phase that never acts is given is never looked at.
@@ -183,7 +232,14 @@ impl Compiler<'_> {
 
     fn reshaped(&mut self, block: &Fields<'_>, site: Site<'_>) -> Option<Shape> {
         let envelope = self.envelope(block, site)?;
-        let Envelope { ty, code, message, details, retryable, previous } = &envelope;
+        let Envelope {
+            ty,
+            code,
+            message,
+            details,
+            retryable,
+            previous,
+        } = &envelope;
         let written = [ty, code, message, details, retryable, previous];
         Some(match written.iter().any(|field| field.is_some()) {
             true => Shape::Envelope(envelope),
@@ -203,8 +259,12 @@ impl Compiler<'_> {
         }
         let checks: [(&str, &str, fn(&Node) -> bool); 3] = [
             ("message", "a string", |node| node.as_str().is_some()),
-            ("retryable", "a boolean or null", |node| node.as_bool().is_some() || node.is_null()),
-            ("previous", "a failure or null", |node| node.as_object().is_some() || node.is_null()),
+            ("retryable", "a boolean or null", |node| {
+                node.as_bool().is_some() || node.is_null()
+            }),
+            ("previous", "a failure or null", |node| {
+                node.as_object().is_some() || node.is_null()
+            }),
         ];
         for (name, wanted, fits) in checks {
             if let Some(node) = fields.get(name) {
@@ -246,7 +306,10 @@ impl Compiler<'_> {
         let structural = declared.map_or(&[][..], |declared| &declared.structural);
         let place = node.map_or(entry.place(), |node| node.span);
         if let Some(node) = node.filter(|node| !structural.is_empty() && is_expression(node)) {
-            let message = format!("this `with` cannot be one expression: `{}` is a definition", structural.join("` and `"));
+            let message = format!(
+                "this `with` cannot be one expression: `{}` is a definition",
+                structural.join("` and `")
+            );
             self.error("expression-in-structure", node.span, message);
             return None;
         }
@@ -263,7 +326,8 @@ impl Compiler<'_> {
                 let nothing = Schema::nothing();
                 let schema = declared.map_or(&nothing, |declared| &declared.parameters);
                 let prepare = || match declared {
-                    Some(declared) => missing(declared, node).map_or_else(|| middleware.prepare(phase, &value), Err),
+                    Some(declared) => missing(declared, node)
+                        .map_or_else(|| middleware.prepare(phase, &value), Err),
                     None => Ok(Arc::new(()) as _),
                 };
                 let prepared = self.prepared(&value, schema, prepare, node, place, told);
@@ -274,10 +338,17 @@ impl Compiler<'_> {
     }
 
     /// What of a `with` is not structural.
-    fn rest(&mut self, node: Option<&Node>, structural: &[String], site: Site<'_>) -> Option<Written> {
+    fn rest(
+        &mut self,
+        node: Option<&Node>,
+        structural: &[String],
+        site: Site<'_>,
+    ) -> Option<Written> {
         match node.and_then(Node::as_object) {
             Some(members) if !structural.is_empty() => {
-                let rest = members.iter().filter(|member| !structural.iter().any(|name| **name == *member.key));
+                let rest = members
+                    .iter()
+                    .filter(|member| !structural.iter().any(|name| **name == *member.key));
                 self.object(rest, site).map(Written::of)
             }
             _ => self.written(node, site, "with"),
@@ -294,7 +365,10 @@ impl Compiler<'_> {
         structural: &[String],
         site: Site<'_>,
     ) -> Option<Option<Box<Cleanup>>> {
-        let takes = |name: &str| with.get(name).filter(|_| structural.iter().any(|taken| taken == name));
+        let takes = |name: &str| {
+            with.get(name)
+                .filter(|_| structural.iter().any(|taken| taken == name))
+        };
         let stack = self.stack(takes("middleware"), entry.at, Level::Step, entry.base);
         let Some(call) = takes("call") else {
             return stack.map(|_| None);
@@ -308,9 +382,18 @@ impl Compiler<'_> {
 /// A structural parameter that is required and not written.
 fn missing(declared: &PhaseContract, with: Option<&Node>) -> Option<Failure> {
     let written = |name: &&String| with.is_some_and(|with| with.get(name).is_some());
-    let name = declared.structural_required.iter().find(|name| !written(name))?;
-    let observed = with.map(super::literal).unwrap_or_else(crate::language::value::Value::empty_object);
-    Some(Failure::validation(format!("the parameter `{name}` is missing"), "/required", observed))
+    let name = declared
+        .structural_required
+        .iter()
+        .find(|name| !written(name))?;
+    let observed = with
+        .map(super::literal)
+        .unwrap_or_else(crate::language::value::Value::empty_object);
+    Some(Failure::validation(
+        format!("the parameter `{name}` is missing"),
+        "/required",
+        observed,
+    ))
 }
 
 const fn block(phase: Phase) -> (&'static str, &'static [&'static str]) {
@@ -319,7 +402,17 @@ const fn block(phase: Phase) -> (&'static str, &'static [&'static str]) {
         Phase::Success => ("an `onSuccess` block", &["when", "with", "assign", "value"]),
         Phase::Failure => (
             "an `onFailure` block",
-            &["when", "with", "assign", "type", "code", "message", "details", "retryable", "previous"],
+            &[
+                "when",
+                "with",
+                "assign",
+                "type",
+                "code",
+                "message",
+                "details",
+                "retryable",
+                "previous",
+            ],
         ),
         Phase::Always => ("an `onAlways` block", &["when", "with", "assign"]),
     }

@@ -17,7 +17,6 @@ mod middleware;
 mod site;
 mod step;
 mod template;
-mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -145,7 +144,8 @@ fn literal(node: &Node) -> Value {
         Kind::String(text) => Value::String(Arc::clone(text)),
         Kind::Array(items) => Value::array(items.iter().map(literal).collect()),
         Kind::Object(members) => {
-            let member = |member: &crate::source::Member| (Arc::clone(&member.key), literal(&member.value));
+            let member =
+                |member: &crate::source::Member| (Arc::clone(&member.key), literal(&member.value));
             Value::Object(Arc::new(members.iter().map(member).collect::<Map>()))
         }
     }
@@ -171,7 +171,11 @@ fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
 /// What of `known` the author of `seen` may have meant.
 fn nearest<'k>(seen: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let distance = |name: &str| {
-        if name.eq_ignore_ascii_case(seen) { 0 } else { strsim::osa_distance(seen, name) }
+        if name.eq_ignore_ascii_case(seen) {
+            0
+        } else {
+            strsim::osa_distance(seen, name)
+        }
     };
     let (distance, name) = known
         .into_iter()

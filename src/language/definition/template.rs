@@ -15,7 +15,9 @@ impl Compiler<'_> {
     pub(super) fn template(&mut self, node: &Node, site: Site<'_>) -> Option<Template> {
         match &node.kind {
             Kind::String(text) => match Program::body(text) {
-                Some(body) => self.expression(node, text, body, site).map(Template::Expression),
+                Some(body) => self
+                    .expression(node, text, body, site)
+                    .map(Template::Expression),
                 None => Some(Template::Constant(Value::String(Arc::clone(text)))),
             },
             Kind::Array(items) => {
@@ -74,14 +76,19 @@ impl Compiler<'_> {
         site: Site<'_>,
     ) -> Option<Program> {
         self.reads = true;
-        let before = text.find(body).and_then(|at| text.get(..at)).unwrap_or_default();
+        let before = text
+            .find(body)
+            .and_then(|at| text.get(..at))
+            .unwrap_or_default();
         let shift = before.chars().count();
         let program = match Program::compile(body, site.roots) {
             Ok(program) => program,
             Err(errors) => {
                 for error in errors {
-                    let diagnostic = Diagnostic::error("invalid-expression", node.span, error.message);
-                    self.found.push(diagnostic.with_offset(shift + error.offset));
+                    let diagnostic =
+                        Diagnostic::error("invalid-expression", node.span, error.message);
+                    self.found
+                        .push(diagnostic.with_offset(shift + error.offset));
                 }
                 return None;
             }
@@ -89,7 +96,10 @@ impl Compiler<'_> {
         for path in program.reads() {
             if let Some(reason) = site.absence(path) {
                 let mut name = root_name(path.root).to_owned();
-                let metadata = path.members.first().is_some_and(|first| first.as_ref() == "metadata");
+                let metadata = path
+                    .members
+                    .first()
+                    .is_some_and(|first| first.as_ref() == "metadata");
                 for member in path.members.iter().take(if metadata { 2 } else { 1 }) {
                     name.push('.');
                     name.push_str(member);
@@ -114,7 +124,9 @@ impl Compiler<'_> {
         if let Some(text) = node.as_str()
             && let Some(body) = Program::body(text)
         {
-            return self.expression(node, text, body, site).map(When::Expression);
+            return self
+                .expression(node, text, body, site)
+                .map(When::Expression);
         }
         let seen = article(node.type_name());
         let message = format!("`when` must be `true`, `false` or an expression; this is {seen}");
@@ -166,7 +178,8 @@ impl Compiler<'_> {
 
 /// Whether the whole value is one expression.
 pub(super) fn is_expression(node: &Node) -> bool {
-    node.as_str().is_some_and(|text| Program::body(text).is_some())
+    node.as_str()
+        .is_some_and(|text| Program::body(text).is_some())
 }
 
 fn constants(parts: &[Template]) -> Option<Vec<Value>> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{CallProvider, Contract, Middleware};
+use crate::language::code::CodePattern;
 use crate::language::uri::{ProviderKind, ProviderUri};
 
 /// The providers that definitions may name.
@@ -14,6 +15,8 @@ use crate::language::uri::{ProviderKind, ProviderUri};
 pub struct Catalog {
     calls: BTreeMap<String, Arc<dyn CallProvider>>,
     middlewares: BTreeMap<String, Arc<dyn Middleware>>,
+    /// Codes that the host makes beside those of its providers.
+    more_codes: Vec<String>,
 }
 
 /// Why a catalog does not take a provider.
@@ -68,7 +71,11 @@ impl Catalog {
         for middleware in super::middleware::all() {
             added = added.and(catalog.insert_middleware(middleware, Origin::Specification));
         }
-        debug_assert_eq!(added, Ok(()), "the spec-defined providers do not fit together");
+        debug_assert_eq!(
+            added,
+            Ok(()),
+            "the spec-defined providers do not fit together"
+        );
         catalog
     }
 
@@ -153,8 +160,31 @@ impl Catalog {
     /// Every contract, call providers first, in order of URI.
     pub fn contracts(&self) -> impl Iterator<Item = &Contract> {
         let calls = self.calls.values().map(|call| call.contract());
-        let middlewares = self.middlewares.values().map(|middleware| middleware.contract());
+        let middlewares = self
+            .middlewares
+            .values()
+            .map(|middleware| middleware.contract());
         calls.chain(middlewares)
+    }
+
+    /// Declares codes that the host makes beside those of its providers (a route's own classification), so
+    /// that no matcher of theirs is warned about.
+    pub fn add_codes(&mut self, codes: impl IntoIterator<Item = String>) {
+        self.more_codes.extend(codes);
+    }
+
+    /// Every code that is declared exactly.
+    pub fn codes(&self) -> impl Iterator<Item = &str> {
+        let closed = self.contracts().flat_map(|contract| &contract.closed);
+        closed.chain(&self.more_codes).map(String::as_str)
+    }
+
+    /// The patterns of codes that cannot be known before, but for the whole code space: a provider that
+    /// may emit anything says so of its own calls only.
+    pub fn open_codes(&self) -> impl Iterator<Item = CodePattern> {
+        let open = self.contracts().flat_map(|contract| &contract.open);
+        open.filter_map(|open| CodePattern::parse(open).ok())
+            .filter(|open| *open != CodePattern::Any)
     }
 
     /// The providers of the kind of `uri` that are called as it is, whoever defines them.

@@ -147,15 +147,30 @@ impl Contract {
         let read: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
         let document: Json = serde_json::from_str(document).map_err(|error| error.to_string())?;
         if read.schema != SCHEMA_URI {
-            return Err(format!("`$schema` is `{}`; write `{SCHEMA_URI}`", read.schema));
+            return Err(format!(
+                "`$schema` is `{}`; write `{SCHEMA_URI}`",
+                read.schema
+            ));
         }
         let uri = ProviderUri::parse(&read.uri)?;
         check_prefix(&read.code_prefix)?;
-        let own = format!("Provider.{}.{}.", uri.kind().code_segment(), read.code_prefix);
+        let own = format!(
+            "Provider.{}.{}.",
+            uri.kind().code_segment(),
+            read.code_prefix
+        );
         check_codes(&read.failure_catalog, &own)?;
-        let metadata = read.metadata.as_ref().map(contributed).transpose()?.unwrap_or_default();
+        let metadata = read
+            .metadata
+            .as_ref()
+            .map(contributed)
+            .transpose()?
+            .unwrap_or_default();
         let kind = match uri.kind() {
-            ProviderKind::Call => call(read.parameters, read.attachment.is_some() || read.phases.is_some())?,
+            ProviderKind::Call => call(
+                read.parameters,
+                read.attachment.is_some() || read.phases.is_some(),
+            )?,
             ProviderKind::Middleware => {
                 if read.parameters.is_some() {
                     return Err("a middleware declares its `parameters` per phase".to_owned());
@@ -178,7 +193,10 @@ impl Contract {
     ///
     /// # Panics
     /// Where the document is no contract: a mistake in the program, which the test over its catalog finds.
-    #[expect(clippy::panic, reason = "the document is a constant of the program, held by a test")]
+    #[expect(
+        clippy::panic,
+        reason = "the document is a constant of the program, held by a test"
+    )]
     pub fn embedded(document: &str) -> Self {
         match Self::parse(document) {
             Ok(contract) => contract,
@@ -189,7 +207,11 @@ impl Contract {
     /// What the middleware declares for `phase`; `None` where it does not act there, and accepts no
     /// `with`, and for a call provider.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseContract> {
-        let Kind::Middleware { phases: [entry, success, failure, always], .. } = &self.kind else {
+        let Kind::Middleware {
+            phases: [entry, success, failure, always],
+            ..
+        } = &self.kind
+        else {
             return None;
         };
         match phase {
@@ -238,7 +260,9 @@ fn check_prefix(prefix: &str) -> Result<(), String> {
     if upper && prefix.chars().all(|c| c.is_ascii_alphanumeric()) {
         return Ok(());
     }
-    Err(format!("`codePrefix` is `{prefix}`; write letters and digits, the first an upper-case letter"))
+    Err(format!(
+        "`codePrefix` is `{prefix}`; write letters and digits, the first an upper-case letter"
+    ))
 }
 
 fn check_codes(catalog: &FailureCatalog, own: &str) -> Result<(), String> {
@@ -251,9 +275,14 @@ fn check_codes(catalog: &FailureCatalog, own: &str) -> Result<(), String> {
     }
     for pattern in open {
         let under = pattern == "*" || pattern.starts_with(own);
-        let exact = matches!(CodePattern::parse(pattern), Ok(CodePattern::Exact(_)) | Err(_));
+        let exact = matches!(
+            CodePattern::parse(pattern),
+            Ok(CodePattern::Exact(_)) | Err(_)
+        );
         if !under || exact {
-            return Err(format!("the open sub-prefix `{pattern}` is neither `*` nor under `{own}` and ending in `.*`"));
+            return Err(format!(
+                "the open sub-prefix `{pattern}` is neither `*` nor under `{own}` and ending in `.*`"
+            ));
         }
     }
     Ok(())
@@ -267,9 +296,17 @@ fn compile(schema: &Json, what: &str) -> Result<Schema, String> {
 fn contributed(schema: &Json) -> Result<Vec<String>, String> {
     compile(schema, "`metadata`")?;
     let properties = schema.get("properties").and_then(Json::as_object);
-    let names: Vec<String> = properties.into_iter().flat_map(|all| all.keys().cloned()).collect();
-    match names.iter().find(|name| matches!(name.as_str(), "enteredAt" | "exitedAt")) {
-        Some(name) => Err(format!("`metadata` contributes `{name}`, which every record has already")),
+    let names: Vec<String> = properties
+        .into_iter()
+        .flat_map(|all| all.keys().cloned())
+        .collect();
+    match names
+        .iter()
+        .find(|name| matches!(name.as_str(), "enteredAt" | "exitedAt"))
+    {
+        Some(name) => Err(format!(
+            "`metadata` contributes `{name}`, which every record has already"
+        )),
         None => Ok(names),
     }
 }
@@ -296,7 +333,12 @@ fn middleware(
     if phases.is_empty() {
         return Err("`phases` is missing or empty: a middleware acts somewhere".to_owned());
     }
-    let mut take = |key, name| phases.remove(&key).map(|phase| phase_contract(phase, name)).transpose();
+    let mut take = |key, name| {
+        phases
+            .remove(&key)
+            .map(|phase| phase_contract(phase, name))
+            .transpose()
+    };
     Ok(Kind::Middleware {
         step: attachment.contains(&Attachment::Step),
         flow: attachment.contains(&Attachment::Flow),
@@ -311,14 +353,20 @@ fn middleware(
 }
 
 fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, String> {
-    let PhaseDocument { action, parameters, structural } = phase;
+    let PhaseDocument {
+        action,
+        parameters,
+        structural,
+    } = phase;
     let mut structural_required = Vec::new();
     let parameters = match parameters {
         None => Schema::nothing(),
         Some(mut schema) => {
             for member in &structural {
                 let required = without(&mut schema, member).ok_or_else(|| {
-                    format!("{name}: the structural parameter `{member}` is not among the parameters")
+                    format!(
+                        "{name}: the structural parameter `{member}` is not among the parameters"
+                    )
                 })?;
                 if required {
                     structural_required.push(member.clone());
@@ -327,21 +375,34 @@ fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, Str
             compile(&schema, &format!("{name}: `parameters`"))?
         }
     };
-    if let Some(other) = structural.iter().find(|member| !matches!(member.as_str(), "call" | "middleware")) {
-        return Err(format!("{name}: `{other}` cannot be structural; `call` and `middleware` can"));
+    if let Some(other) = structural
+        .iter()
+        .find(|member| !matches!(member.as_str(), "call" | "middleware"))
+    {
+        return Err(format!(
+            "{name}: `{other}` cannot be structural; `call` and `middleware` can"
+        ));
     }
     let kind = match action.kind {
         ActionKind::SideEffect => "side-effect",
         ActionKind::Control => "control",
         ActionKind::Transform => "transform",
     };
-    Ok(PhaseContract { kind: kind.to_owned(), parameters, structural, structural_required })
+    Ok(PhaseContract {
+        kind: kind.to_owned(),
+        parameters,
+        structural,
+        structural_required,
+    })
 }
 
 /// Takes the property `member` out of an object schema: a structural parameter is no value to validate.
 /// Whether it was required; `None` where there is no such property.
 fn without(schema: &mut Json, member: &str) -> Option<bool> {
-    schema.get_mut("properties")?.as_object_mut()?.remove(member)?;
+    schema
+        .get_mut("properties")?
+        .as_object_mut()?
+        .remove(member)?;
     let Some(required) = schema.get_mut("required").and_then(Json::as_array_mut) else {
         return Some(false);
     };
