@@ -122,7 +122,7 @@ impl Compiler<'_> {
         let minted: BTreeSet<&str> = named.iter().filter_map(Named::minted).collect();
         let dynamic = named
             .iter()
-            .any(|named| matches!(named, Named::Minted(None, _)));
+            .any(|named| matches!(named, Named::Minted(None)));
         let targets = calls(plan).filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
             Target::Flow(_) => None,
@@ -174,7 +174,7 @@ impl Compiler<'_> {
 impl Named {
     fn minted(&self) -> Option<&str> {
         match self {
-            Self::Minted(Some(code), _) => Some(code),
+            Self::Minted(Some(code)) => Some(code),
             _ => None,
         }
     }

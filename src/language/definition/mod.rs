@@ -119,7 +119,7 @@ enum Named {
     /// A matcher selects it.
     Selected(CodePattern, Span),
     /// A `Raise` or an `onFailure` makes it; `None` where an expression says which.
-    Minted(Option<Arc<str>>, Span),
+    Minted(Option<Arc<str>>),
 }
 
 impl Compiler<'_> {
