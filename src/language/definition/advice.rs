@@ -60,8 +60,9 @@ impl Compiler<'_> {
         let wanted = successes.as_number().unwrap_or_default();
         let count = u32::try_from(calls.len()).map_or(f64::INFINITY, f64::from);
         if wanted > count {
-            let message =
-                format!("{wanted} successes are wanted of {count} calls: the Gather always fails");
+            let message = format!(
+                "`successes` is {wanted}, more than the {count} in `calls`: the Gather always fails"
+            );
             self.found.push(Diagnostic::warning(
                 "unmeetable-completion",
                 successes.span,
