@@ -135,8 +135,41 @@ fn what_is_not_json_is_refused_in_its_place() {
 #[test]
 fn a_repeated_key_is_shown_in_both_places() {
     let text = "{\n  \"a\": 1,\n  \"\\u0061\": 2,\n  \"b\": { \"c\": 1, \"c\": 2 }\n}\n";
-    insta::assert_snapshot!(refused(text, Format::Json), @"");
-    insta::assert_snapshot!(refused("a: 1\nb: 2\n'a': 3\n", Format::Yaml), @"");
+    insta::assert_snapshot!(refused(text, Format::Json), @r#"
+    error[duplicate-key]: the key `a` is written twice in one object
+     --> f.json:3:3
+      |
+    3 |   "\u0061": 2,
+      |   ^^^^^^^^
+     ::: f.json:2:3
+      |
+    2 |   "a": 1,
+      |   ^^^ first written here
+      = help: remove one of the two
+
+    error[duplicate-key]: the key `c` is written twice in one object
+     --> f.json:4:18
+      |
+    4 |   "b": { "c": 1, "c": 2 }
+      |                  ^^^
+     ::: f.json:4:10
+      |
+    4 |   "b": { "c": 1, "c": 2 }
+      |          ^^^ first written here
+      = help: remove one of the two
+    "#);
+    insta::assert_snapshot!(refused("a: 1\nb: 2\n'a': 3\n", Format::Yaml), @r#"
+    error[duplicate-key]: the key `a` is written twice in one object
+     --> f.yaml:3:1
+      |
+    3 | 'a': 3
+      | ^^^
+     ::: f.yaml:1:1
+      |
+    1 | a: 1
+      | ^ first written here
+      = help: remove one of the two
+    "#);
 }
 
 #[test]
@@ -152,7 +185,60 @@ fn json_errors_say_what_to_do() {
         " \n",
     ];
     let rendered = all.map(|text| refused(text, Format::Json)).join("\n");
-    insta::assert_snapshot!(rendered, @"");
+    insta::assert_snapshot!(rendered, @r#"
+    error[invalid-json]: not JSON: trailing comma
+     --> f.json:3:1
+      |
+    3 | }
+      | ^
+      = help: remove the comma before the bracket
+
+    error[invalid-json]: not JSON: trailing characters
+     --> f.json:1:10
+      |
+    1 | {"a": 1} x
+      |          ^
+      = help: a file holds one value; remove what follows it
+
+    error[invalid-json]: not JSON: expected value
+     --> f.json:1:7
+      |
+    1 | {"a": 'x'}
+      |       ^
+      = help: JSON strings stand in double quotes
+
+    error[invalid-json]: not JSON: expected value
+     --> f.json:1:5
+      |
+    1 | [1, // one
+      |     ^
+      = help: JSON has no comments; write a `comment` member, or write YAML
+
+    error[invalid-json]: not JSON: EOF while parsing a list
+     --> f.json:1:11
+      |
+    1 | {"a": [1, 2
+      |           ^
+
+    error[number-out-of-range]: the number `1e999` is not one that a 64-bit double holds
+     --> f.json:1:2
+      |
+    1 | [1e999]
+      |  ^^^^^
+      = help: write a number between -1.7e308 and 1.7e308, or a string
+
+    error[empty-document]: the file is empty; a JSON value was wanted
+     --> f.json:1:1
+      |
+    1 | 
+      | ^
+
+    error[empty-document]: the file is empty; a JSON value was wanted
+     --> f.json:1:1
+      |
+    1 | 
+      | ^
+    "#);
 }
 
 #[test]
@@ -178,7 +264,127 @@ fn yaml_errors_say_what_to_do() {
         "---\n",
     ];
     let rendered = all.map(|text| refused(text, Format::Yaml)).join("\n");
-    insta::assert_snapshot!(rendered, @"");
+    insta::assert_snapshot!(rendered, @r#"
+    error[yaml-key-not-string]: a key must be a string; this one is an object
+     --> f.yaml:1:5
+      |
+    1 | a: {{ step.input }}
+      |     ^^^^^^^^^^^^^^
+      = help: put an expression in quotes: "{{ … }}"
+
+    error[yaml-key-not-string]: a key must be a string; this one is a number
+     --> f.yaml:1:1
+      |
+    1 | 404: x
+      | ^^^
+      = help: put the key in quotes
+
+    error[yaml-key-not-string]: a key must be a string; this one is an array
+     --> f.yaml:1:3
+      |
+    1 | ? [a]
+      |   ^^^
+      = help: put the key in quotes
+
+    error[yaml-key-not-string]: a key must be a string; this one is null
+     --> f.yaml:1:1
+      |
+    1 | null: x
+      | ^^^^
+      = help: put the key in quotes
+
+    error[yaml-merge-key]: merge keys (`<<`) are not read: YAML 1.2 has none
+     --> f.yaml:3:3
+      |
+    3 |   <<: *x
+      |   ^^
+      = help: write the members out, or use an alias for the whole value
+
+    error[yaml-tag]: a tag (`!…`) stands before this value; tags are not read
+     --> f.yaml:1:10
+      |
+    1 | a: !!str 1
+      |          ^
+      = help: remove it; put a string in quotes
+
+    error[multiple-documents]: a second document starts here; a file holds one
+     --> f.yaml:2:1
+      |
+    2 | ---
+      | ^^^
+      = help: put it into a file of its own
+
+    error[invalid-yaml]: directives (`%…`) are not read
+     --> f.yaml:1:1
+      |
+    1 | %YAML 1.1
+      | ^
+      = help: remove the line; YAML 1.2 is read without one
+
+    error[yaml-alias-loop]: this alias stands inside the value that it names
+     --> f.yaml:1:8
+      |
+    1 | a: &x [*x]
+      |        ^^
+
+    error[invalid-yaml]: this alias names no anchor before it
+     --> f.yaml:1:4
+      |
+    1 | a: *nothing
+      |    ^
+      = help: put a text that starts with `*` in quotes
+
+    error[number-out-of-range]: the number `.inf` is not one that a 64-bit double holds
+     --> f.yaml:1:4
+      |
+    1 | a: .inf
+      |    ^^^^
+      = help: write a number between -1.7e308 and 1.7e308, or a string
+
+    error[number-out-of-range]: the number `1e999` is not one that a 64-bit double holds
+     --> f.yaml:1:4
+      |
+    1 | a: 1e999
+      |    ^^^^^
+      = help: write a number between -1.7e308 and 1.7e308, or a string
+
+    error[invalid-yaml]: a tab indents this line
+     --> f.yaml:2:2
+      |
+    2 |  - b
+      |  ^
+      = help: indent with spaces
+
+    error[invalid-yaml]: not YAML: unclosed bracket '['
+     --> f.yaml:1:4
+      |
+    1 | a: [1, 2
+      |    ^
+
+    error[invalid-yaml]: not YAML: mapping values are not allowed in this context
+     --> f.yaml:1:5
+      |
+    1 | a: b: c
+      |     ^
+
+    error[empty-document]: the file is empty; a YAML value was wanted
+     --> f.yaml:1:1
+      |
+    1 | 
+      | ^
+
+    error[empty-document]: the file is empty; a YAML value was wanted
+     --> f.yaml:1:1
+      |
+    1 | # nothing
+      | ^
+
+    error[empty-document]: the file is empty; a YAML value was wanted
+     --> f.yaml:1:1
+      |
+    1 | ---
+      | ^
+    "#);
 }
 
 #[test]
@@ -226,7 +432,13 @@ fn a_file_too_large_is_not_read() {
 fn long_lines_are_shown_around_the_place_and_control_characters_are_not() {
     let text = format!("[{}, \"\u{1b}[31m\", x]", vec!["1"; 200].join(", "));
     let rendered = refused(&text.replace('\u{1b}', "\u{7f}"), Format::Json);
-    insta::assert_snapshot!(rendered, @"");
+    insta::assert_snapshot!(rendered, @r#"
+    error[invalid-json]: not JSON: expected value
+     --> f.json:1:611
+      |
+    1 | 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, "�[31m", x]
+      |                                                             ^
+    "#);
 }
 
 #[test]
@@ -246,7 +458,45 @@ fn machines_get_every_place() {
     let string = node.get("d").unwrap().span;
     found.push(Diagnostic::error("other-code", string, "m").with_offset(2));
     let json = serde_json::to_string_pretty(&sources.to_json(&found)).unwrap();
-    insta::assert_snapshot!(json, @"");
+    insta::assert_snapshot!(json, @r#"
+    [
+      {
+        "code": "some-code",
+        "column": 14,
+        "endColumn": 17,
+        "endLine": 1,
+        "file": "f.json",
+        "help": "what to write",
+        "line": 1,
+        "message": "what was seen",
+        "pointer": "/a~1b/1/c",
+        "related": [
+          {
+            "column": 1,
+            "endColumn": 36,
+            "endLine": 1,
+            "file": "f.json",
+            "line": 1,
+            "message": "the whole"
+          }
+        ],
+        "severity": "warning"
+      },
+      {
+        "code": "other-code",
+        "column": 33,
+        "endColumn": 34,
+        "endLine": 1,
+        "file": "f.json",
+        "help": null,
+        "line": 1,
+        "message": "m",
+        "pointer": "/d",
+        "related": [],
+        "severity": "error"
+      }
+    ]
+    "#);
 }
 
 #[test]

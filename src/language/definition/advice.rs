@@ -60,8 +60,9 @@ impl Compiler<'_> {
         let wanted = successes.as_number().unwrap_or_default();
         let count = u32::try_from(calls.len()).map_or(f64::INFINITY, f64::from);
         if wanted > count {
-            let message =
-                format!("{wanted} successes are wanted of {count} calls: the Gather always fails");
+            let message = format!(
+                "`successes` is {wanted}, more than the {count} in `calls`: the Gather always fails"
+            );
             self.found.push(Diagnostic::warning(
                 "unmeetable-completion",
                 successes.span,
@@ -122,7 +123,7 @@ impl Compiler<'_> {
         let minted: BTreeSet<&str> = named.iter().filter_map(Named::minted).collect();
         let dynamic = named
             .iter()
-            .any(|named| matches!(named, Named::Minted(None, _)));
+            .any(|named| matches!(named, Named::Minted(None)));
         let targets = calls(plan).filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
             Target::Flow(_) => None,
@@ -174,7 +175,7 @@ impl Compiler<'_> {
 impl Named {
     fn minted(&self) -> Option<&str> {
         match self {
-            Self::Minted(Some(code), _) => Some(code),
+            Self::Minted(Some(code)) => Some(code),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use super::template::is_expression;
 use super::{Arguments, Compiler, article, part, suggestion};
 use crate::language::expr::Root;
 use crate::language::outcome::Failure;
-use crate::language::plan::{Assign, CallPlan, FlowId, FlowPlan, Target, Template, With};
+use crate::language::plan::{Assign, CallPlan, FlowId, Target, Template, With};
 use crate::language::provider::{CallProvider, Prepared};
 use crate::language::schema::{Schema, Violation};
 use crate::language::uri::{ProviderKind, ProviderUri};
@@ -312,7 +312,7 @@ impl Compiler<'_> {
     }
 
     /// Holds what calls of Flows pass to what the Flows take.
-    pub(super) fn check_arguments(&mut self, flows: &[FlowPlan]) {
+    pub(super) fn check_arguments(&mut self) {
         for Arguments {
             to,
             value,
@@ -320,14 +320,15 @@ impl Compiler<'_> {
             span,
         } in std::mem::take(&mut self.arguments)
         {
-            let Some(flow) = flows.get(to.0) else {
+            let flow = self.flows.get(to.0).and_then(Option::as_ref);
+            let Some(checked) =
+                flow.map(|flow| value.map(|value| flow.parameters.validate(&value)))
+            else {
                 continue;
             };
             let schema = self.parameters.get(to.0).cloned().flatten();
             let told = self.check_members(node.as_ref(), span, schema.as_ref());
-            if let Some(Err(violation)) = value.map(|value| flow.parameters.validate(&value))
-                && !told
-            {
+            if let Some(Err(violation)) = checked.filter(|_| !told) {
                 self.violation(&violation, node.as_ref(), span);
             }
         }

@@ -255,7 +255,7 @@ impl Compiler<'_> {
         if let Some(code) = fields.get("code") {
             self.typed(code, "code", "a string", |node| node.as_str().is_some());
             let text = code.as_str().filter(|_| !is_expression(code)).cloned();
-            self.codes.push(Named::Minted(text, code.span));
+            self.codes.push(Named::Minted(text));
         }
         let checks: [(&str, &str, fn(&Node) -> bool); 3] = [
             ("message", "a string", |node| node.as_str().is_some()),

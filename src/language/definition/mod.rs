@@ -64,6 +64,7 @@ pub fn compile(
     };
     compiler.root(document);
     compiler.check_cycles();
+    compiler.check_arguments();
     let flows: Option<Vec<FlowPlan>> = std::mem::take(&mut compiler.flows).into_iter().collect();
     let plan = flows.filter(|_| !compiler.found.has_errors());
     let Some(flows) = plan else {
@@ -73,12 +74,8 @@ pub fn compile(
         }
         return Err(compiler.found.sorted());
     };
-    compiler.check_arguments(&flows);
     let plan = Plan::new(flows, compiler.reads);
     compiler.advise(&plan);
-    if compiler.found.has_errors() {
-        return Err(compiler.found.sorted());
-    }
     Ok((Arc::new(plan), compiler.found.sorted()))
 }
 
@@ -119,7 +116,7 @@ enum Named {
     /// A matcher selects it.
     Selected(CodePattern, Span),
     /// A `Raise` or an `onFailure` makes it; `None` where an expression says which.
-    Minted(Option<Arc<str>>, Span),
+    Minted(Option<Arc<str>>),
 }
 
 impl Compiler<'_> {
@@ -183,7 +180,7 @@ fn nearest<'k>(seen: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&
         .map(|name| (distance(name), name))
         .min_by_key(|(distance, _)| *distance)?;
     let length = seen.chars().count().max(name.chars().count());
-    (distance <= (length / 3).max(1)).then_some(name)
+    (distance <= length.div_ceil(4).min(length / 2)).then_some(name)
 }
 
 /// "did you mean `x`?", or else what there is.
