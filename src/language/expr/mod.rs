@@ -124,7 +124,7 @@ impl Program {
             roots: Roots::of(&named),
             paths: compiled.paths,
             patterns: compiled.patterns,
-            body: if whole { Body::Path } else { Body::Tree(compiled.expr) },
+            body: if whole { Body::Path } else { Body::Tree(rewrite::giving(compiled.expr)) },
         })))
     }
 
