@@ -570,6 +570,11 @@ pub(super) fn nodes(expr: &IdedExpr) -> usize {
     1 + below.into_iter().map(nodes).sum::<usize>()
 }
 
+/// `@give(expr)`: the whole expression, whose result leaves the evaluator.
+pub(super) fn giving(expr: IdedExpr) -> IdedExpr {
+    call(expr.id, "@give", vec![expr])
+}
+
 fn ident(id: u64, name: String) -> IdedExpr {
     IdedExpr {
         id,
