@@ -8,6 +8,8 @@
     reason = "tests: a broken assumption is a failed test"
 )]
 
+/// The CEL suite.
+mod cel;
 /// Dependencies point inward.
 mod layering;
 /// Random stacks of the four middlewares against a model of the specification.
