@@ -1,0 +1,126 @@
+//! The body of the response to the client.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::BodyError;
+use super::response::ResponseBody;
+use crate::proxy::flight::Flight;
+
+/// What the client gets. The request counts as in flight until this ends or is dropped.
+#[derive(Debug)]
+pub struct AnswerBody {
+    kind: Kind,
+    flight: Option<Flight>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Empty,
+    Full(Bytes),
+    Upstream(Box<ResponseBody>),
+}
+
+impl AnswerBody {
+    /// No body.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            kind: Kind::Empty,
+            flight: None,
+        }
+    }
+
+    /// What is in memory.
+    pub(crate) const fn full(bytes: Bytes) -> Self {
+        Self {
+            kind: Kind::Full(bytes),
+            flight: None,
+        }
+    }
+
+    /// What an upstream sends.
+    pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
+        Self {
+            kind: Kind::Upstream(body),
+            flight: None,
+        }
+    }
+
+    /// The same body, which ends `flight` when it ends.
+    pub(crate) fn with_flight(mut self, flight: Flight) -> Self {
+        self.flight = Some(flight);
+        self
+    }
+
+    fn finish(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.finish();
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let answer = self.get_mut();
+        let polled = match &mut answer.kind {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                answer.kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
+        };
+        match polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                answer.finish();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Err(error))) => {
+                report(&error);
+                Poll::Ready(Some(Err(error.into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Full(bytes) => bytes.is_empty(),
+            Kind::Upstream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Upstream(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A response that breaks off after its head went out: nothing can be said to the client but a closed
+/// connection, so it is said here.
+fn report(error: &BodyError) {
+    tracing::warn!(error = %error, reason = "responseTruncated", "The response broke off after its head.");
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        if self.is_end_stream() {
+            self.finish();
+        }
+    }
+}
