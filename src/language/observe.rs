@@ -1,49 +1,84 @@
-//! What happened, as events: the engine tells an [`Observer`], and telemetry is one.
+//! What happened, as it happens: the engine tells an [`Observer`], and telemetry is one.
+//!
+//! Every method's default does nothing, every argument is borrowed from what the engine holds anyway: an
+//! observer that is not interested costs a call through a table. The engine measures no durations for
+//! it; an observer that wants one reads the clock at both ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::outcome::{Failure, Outcome};
-use super::provider::DelaySource;
+use super::provider::{DelaySource, Role};
 
-/// Told what an execution does. Every method's default does nothing.
+/// Told what one execution does.
 pub trait Observer: Send + Sync {
-    /// A call is being dispatched to its target.
-    fn attempt_started(&self, _attempt: &Attempt<'_>) {}
-    /// A call's Result was accepted.
-    fn attempt_done(&self, _attempt: &Attempt<'_>, _outcome: &Outcome, _took: Duration) {}
-    /// A Retry (or any re-running entry) consumed a failure and will run again after a wait.
-    fn retry_scheduled(&self, _retry: &Retry<'_>) {}
-    /// A policy's budget ran out, or a re-run was given up (`reason` then says why).
-    fn retry_exhausted(&self, _step: &str, _failure: &Arc<Failure>) {}
-    /// A bound fired.
-    fn timeout_exceeded(&self, _step: &str) {}
+    /// A call is being dispatched to a provider.
+    fn attempt_started(&self, attempt: &Attempt<'_>) {
+        let _ = attempt;
+    }
+
+    /// A provider's Result was accepted.
+    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
+        let _ = (attempt, outcome);
+    }
+
+    /// A dispatch was interrupted before its Result was accepted: by a bound, whose failure
+    /// `explanation` is, or from outside.
+    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
+        let _ = (attempt, explanation);
+    }
+
+    /// A re-running entry consumed a failure and will run its inner scope again after a wait.
+    fn retry_scheduled(&self, retry: &Retry<'_>) {
+        let _ = retry;
+    }
+
+    /// A middleware's action emitted a failure of its own in place of the one that rose: a policy's
+    /// budget ran out (`Provider.Middleware.Retry.Exhausted`; `details` say which, and why where it was
+    /// for another reason). The failure that rose is its `previous`.
+    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
+        let _ = (step, failure);
+    }
+
+    /// A bound fired and its scope has unwound; `emitted` is what rises from the seam.
+    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
+        let _ = (step, emitted);
+    }
+
     /// A cleanup ended.
-    fn cleanup_done(&self, _step: &str, _outcome: &Outcome) {}
+    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
+        let _ = (step, outcome);
+    }
 }
 
-/// Which call.
+/// An observer that looks away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// Which dispatch.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// The Step.
+    /// The Step; the Flow, for a cleanup of a Flow-level entry.
     pub step: &'a str,
-    /// The run of the innermost re-running entry, from 1.
+    /// The run of the innermost re-running entry around it, from 1.
     pub number: u32,
-    /// Whether it is a cleanup's.
-    pub cleanup: bool,
+    /// Whose call it is.
+    pub role: Role,
 }
 
 /// Which re-run.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry<'a> {
-    /// The Step, or the Flow for a Flow-level stack.
+    /// The Step; the Flow, for a Flow-level entry.
     pub step: &'a str,
     /// What was consumed.
     pub failure: &'a Arc<Failure>,
-    /// The policy's position, where policies decided.
+    /// The position of the policy that decided, where policies did.
     pub policy: Option<usize>,
-    /// The wait.
+    /// The wait before the re-run.
     pub delay: Duration,
-    /// Where it came from.
+    /// Where the wait came from.
     pub source: DelaySource,
 }

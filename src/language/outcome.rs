@@ -279,6 +279,16 @@ impl Failure {
         None
     }
 
+    /// Why running the work again cannot answer this failure ([`Native::rerun_refusal`]).
+    ///
+    /// [`Native::rerun_refusal`]: super::value::Native::rerun_refusal
+    pub fn rerun_refusal(&self) -> Option<&'static str> {
+        self.chain().find_map(|failure| match &failure.details {
+            Some(Value::Native(native)) => native.rerun_refusal(),
+            _ => None,
+        })
+    }
+
     /// Tells the host's objects in this chain that a re-run consumed it.
     pub fn discard(&self) {
         for failure in self.chain() {

@@ -1,31 +1,463 @@
-//! Parameter schemas: JSON Schema 2020-12 with `format` asserted, closed by default.
+//! Parameter schemas: JSON Schema 2020-12 with `format` asserted, closed by default (MWL, "parameters"
+//! and "Validation" of the Flow object).
+//!
+//! A schema is compiled at load and refused there where it could not be honoured later: another dialect,
+//! a format that nobody here can check, a `$ref` that would have to be fetched. Most `with`s of a hot path
+//! are empty or open, so these two shapes are told apart at compile time and never reach the validator,
+//! which needs the value as a `serde_json` tree.
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, ValidationError, Validator};
+
+use super::temporal::{Span, Timestamp};
 use super::value::{Map, Value};
+
+/// The dialect that MWL's schemas are written in.
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// The most characters of a value that a message shows.
+const SHOWN: usize = 80;
 
 /// A compiled parameter schema.
 #[derive(Debug)]
-pub struct Schema {}
-/// What a value broke.
-#[derive(Clone, Debug)]
+pub struct Schema {
+    check: Check,
+    defaults: Map,
+}
+
+/// What has to be done to validate.
+#[derive(Debug)]
+enum Check {
+    /// No member is declared and none is let in.
+    Empty,
+    /// Any object is let in.
+    AnyObject,
+    /// The validator decides.
+    Full(Box<Validator>),
+}
+
+/// What a value broke ("System.ParameterValidationFailed").
+#[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
+    /// Where, what was seen there, and what is wanted.
     pub message: String,
+    /// A JSON Pointer to the keyword of the schema that failed.
     pub schema_path: String,
+    /// A JSON Pointer to the part of the value that failed it.
     pub instance_path: String,
+    /// That part.
     pub value: Value,
 }
+
 impl Schema {
-    /// Compiles a `parameters` schema: `"type": "object"` required at the top, closed where it does not set `additionalProperties`.
+    /// Compiles a `parameters` schema: `"type": "object"` is required at the top, and the top level is
+    /// closed where it does not set `additionalProperties`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong with the schema.
     pub fn compile(schema: &Value) -> Result<Self, String> {
-        unimplemented!()
+        let Some(written) = schema.as_object() else {
+            return Err(format!(
+                "a parameter schema is an object, not {}",
+                article(schema.type_name())
+            ));
+        };
+        match written.get("type") {
+            Some(Value::String(kind)) if kind.as_ref() == "object" => {}
+            Some(kind) => {
+                return Err(format!(
+                    "a parameter schema must have `\"type\": \"object\"` at the top level, not {}",
+                    shown(kind)
+                ));
+            }
+            None => {
+                return Err(
+                    "a parameter schema must have `\"type\": \"object\"` at the top level: add it"
+                        .to_owned(),
+                );
+            }
+        }
+        if let Some(dialect) = written.get("$schema")
+            && dialect.as_str().map(|uri| uri.trim_end_matches('#')) != Some(DIALECT)
+        {
+            return Err(format!(
+                "`$schema` is {}; parameter schemas are written in {DIALECT}",
+                shown(dialect)
+            ));
+        }
+        let mut closed = written.as_ref().clone();
+        closed
+            .entry("additionalProperties".into())
+            .or_insert(Value::Bool(false));
+        Ok(Self {
+            check: check_of(&closed)?,
+            defaults: defaults_of(&written),
+        })
     }
-    /// The schema of something that takes no arguments.
+
+    /// The schema of something that takes no arguments: only an empty object is valid.
     pub fn nothing() -> Self {
-        unimplemented!()
+        Self {
+            check: Check::Empty,
+            defaults: Map::new(),
+        }
     }
+
+    /// Validates `value`, which is not changed: defaults are the caller's to lay under it.
+    ///
+    /// # Errors
+    ///
+    /// The first violation that the validator meets.
     pub fn validate(&self, value: &Value) -> Result<(), Violation> {
-        unimplemented!()
+        match &self.check {
+            Check::Full(validator) => {
+                let json = value.to_json();
+                validator.validate(&json).map_err(|error| violation(&error))
+            }
+            Check::AnyObject if is_object(value) => Ok(()),
+            Check::Empty if is_object(value) => nothing_but_empty(value),
+            Check::AnyObject | Check::Empty => Err(Violation {
+                message: format!(
+                    "{} is {}, wanted an object",
+                    shown(value),
+                    article(value.type_name())
+                ),
+                schema_path: "/type".to_owned(),
+                instance_path: String::new(),
+                value: value.clone(),
+            }),
+        }
     }
-    /// Top-level `default`s of the declared properties.
+
+    /// The `default`s of the declared top-level properties.
     pub fn defaults(&self) -> &Map {
-        unimplemented!()
+        &self.defaults
+    }
+}
+
+fn is_object(value: &Value) -> bool {
+    matches!(value, Value::Object(_) | Value::Native(_))
+}
+
+fn nothing_but_empty(value: &Value) -> Result<(), Violation> {
+    let members = value.as_object().unwrap_or_default();
+    if members.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = members.keys().map(AsRef::as_ref).collect();
+    Err(Violation {
+        message: format!("unexpected {}: no arguments are taken here", quoted(&names)),
+        schema_path: "/additionalProperties".to_owned(),
+        instance_path: String::new(),
+        value: value.clone(),
+    })
+}
+
+/// Keywords that constrain nothing.
+fn is_annotation(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "$schema"
+            | "$id"
+            | "$comment"
+            | "title"
+            | "description"
+            | "examples"
+            | "default"
+            | "deprecated"
+    )
+}
+
+fn check_of(closed: &Map) -> Result<Check, String> {
+    let constrains = |(keyword, value): &(&std::sync::Arc<str>, &Value)| match keyword.as_ref() {
+        "type" | "additionalProperties" => false,
+        "properties" => value.as_object().is_none_or(|members| !members.is_empty()),
+        "required" => value.as_array().is_none_or(|names| !names.is_empty()),
+        keyword => !is_annotation(keyword),
+    };
+    if !closed.iter().any(|member| constrains(&member)) {
+        match closed.get("additionalProperties") {
+            Some(Value::Bool(false)) => return Ok(Check::Empty),
+            Some(Value::Bool(true)) => return Ok(Check::AnyObject),
+            _ => {}
+        }
+    }
+    let json = Value::Object(std::sync::Arc::new(closed.clone())).to_json();
+    jsonschema::options()
+        .with_draft(Draft::Draft202012)
+        .offline()
+        .should_validate_formats(true)
+        .should_ignore_unknown_formats(false)
+        .with_format("duration", |text: &str| Span::parse(text).is_some())
+        .with_format("date-time", |text: &str| Timestamp::parse(text).is_some())
+        .build(&json)
+        .map(|validator| Check::Full(Box::new(validator)))
+        .map_err(|error| {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { "/" } else { &place };
+            format!("the parameter schema is not valid at {place}: {error}")
+        })
+}
+
+fn defaults_of(schema: &Map) -> Map {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties
+        .iter()
+        .flat_map(|properties| properties.iter())
+        .filter_map(|(name, property)| Some((name.clone(), property.get("default")?)))
+        .collect()
+}
+
+fn violation(error: &ValidationError<'_>) -> Violation {
+    let instance_path = error.instance_path().to_string();
+    let value = Value::from(error.instance().as_ref().clone());
+    let problem = problem(error, &value);
+    Violation {
+        message: if instance_path.is_empty() {
+            problem
+        } else {
+            format!("at {instance_path}: {problem}")
+        },
+        schema_path: error.schema_path().to_string(),
+        instance_path,
+        value,
+    }
+}
+
+/// What was seen and what is wanted. The validator's own sentence would repeat the whole value, which may
+/// be long.
+fn problem(error: &ValidationError<'_>, value: &Value) -> String {
+    let seen = shown(value);
+    match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            format!("the member {property} is missing, and it is required")
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let names: Vec<&str> = unexpected.iter().map(String::as_str).collect();
+            format!("unexpected {}: not declared by the schema", quoted(&names))
+        }
+        ValidationErrorKind::Format { format } if format == "duration" => {
+            format!("{seen} is not a duration, wanted ISO 8601 such as \"PT30S\"")
+        }
+        ValidationErrorKind::Format { format } if format == "date-time" => {
+            format!("{seen} is not a timestamp, wanted RFC 3339 such as \"2024-01-15T09:30:00Z\"")
+        }
+        _ => error.masked_with(seen).to_string(),
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let noun = if names.len() == 1 {
+        "member"
+    } else {
+        "members"
+    };
+    format!("{noun} {}", names.join(", "))
+}
+
+fn article(noun: &str) -> String {
+    let article = if noun.starts_with(['a', 'o']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {noun}")
+}
+
+/// `value` as JSON, cut where it is long. A host's object is not opened for a message.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Native(_) => "{…}".to_owned(),
+        value => value.to_string(),
+    };
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Value {
+        serde_json::from_str::<serde_json::Value>(text)
+            .unwrap()
+            .into()
+    }
+
+    fn schema(text: &str) -> Schema {
+        Schema::compile(&json(text)).unwrap()
+    }
+
+    fn refused(text: &str) -> String {
+        Schema::compile(&json(text)).unwrap_err()
+    }
+
+    fn broken(schema: &Schema, value: &str) -> Violation {
+        schema.validate(&json(value)).unwrap_err()
+    }
+
+    const RETRY: &str = r#"{
+        "type": "object",
+        "required": ["initial"],
+        "properties": {
+            "initial": { "type": "string", "format": "duration" },
+            "rate": { "type": "number", "minimum": 1, "default": 2 },
+            "until": { "type": "string", "format": "date-time" },
+            "jitter": { "enum": ["none", "full"], "default": "none" }
+        }
+    }"#;
+
+    #[test]
+    fn the_top_level_is_an_object_in_2020_12() {
+        insta::assert_snapshot!(refused("[]"), @"a parameter schema is an object, not an array");
+        insta::assert_snapshot!(refused("{}"), @r#"a parameter schema must have `"type": "object"` at the top level: add it"#);
+        insta::assert_snapshot!(refused(r#"{"type":"string"}"#), @r#"a parameter schema must have `"type": "object"` at the top level, not "string""#);
+        insta::assert_snapshot!(refused(r#"{"type":["object","null"]}"#), @r#"a parameter schema must have `"type": "object"` at the top level, not ["object","null"]"#);
+        insta::assert_snapshot!(refused(r#"{"type":"object","$schema":"http://json-schema.org/draft-07/schema#"}"#), @r#"`$schema` is "http://json-schema.org/draft-07/schema#"; parameter schemas are written in https://json-schema.org/draft/2020-12/schema"#);
+        assert!(
+            Schema::compile(&json(&format!(
+                r#"{{"type":"object","$schema":"{DIALECT}"}}"#
+            )))
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_honoured_is_refused_at_compile() {
+        assert!(
+            refused(r#"{"type":"object","properties":{"a":{"type":"strnig"}}}"#)
+                .contains("/properties/a/type")
+        );
+        let message = refused(
+            r#"{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}"#,
+        );
+        assert!(message.contains("https://example.com/s.json"), "{message}");
+        let message = refused(r#"{"type":"object","properties":{"a":{"format":"zodiac"}}}"#);
+        assert!(message.contains("zodiac"), "{message}");
+        let message =
+            refused(r#"{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}"#);
+        assert!(message.contains("/etc/passwd"), "{message}");
+    }
+
+    #[test]
+    fn the_top_level_is_closed_unless_it_says_otherwise() {
+        let closed = schema(r#"{"type":"object","properties":{"a":{}}}"#);
+        assert!(closed.validate(&json(r#"{"a":1}"#)).is_ok());
+        assert_eq!(
+            broken(&closed, r#"{"a":1,"b":2}"#),
+            Violation {
+                message: "unexpected member `b`: not declared by the schema".to_owned(),
+                schema_path: "/additionalProperties".to_owned(),
+                instance_path: String::new(),
+                value: json(r#"{"a":1,"b":2}"#),
+            }
+        );
+        let open = schema(r#"{"type":"object","additionalProperties":true}"#);
+        assert!(open.validate(&json(r#"{"b":2}"#)).is_ok());
+        let typed = schema(r#"{"type":"object","additionalProperties":{"type":"string"}}"#);
+        assert!(typed.validate(&json(r#"{"b":"x"}"#)).is_ok());
+        assert_eq!(broken(&typed, r#"{"b":2}"#).instance_path, "/b");
+        let nested = schema(r#"{"type":"object","properties":{"a":{"type":"object"}}}"#);
+        assert!(nested.validate(&json(r#"{"a":{"free":true}}"#)).is_ok());
+    }
+
+    #[test]
+    fn nothing_takes_nothing() {
+        let nothing = Schema::nothing();
+        assert!(nothing.validate(&Value::empty_object()).is_ok());
+        insta::assert_snapshot!(broken(&nothing, r#"{"a":1,"b":2}"#).message, @"unexpected members `a`, `b`: no arguments are taken here");
+        insta::assert_snapshot!(broken(&nothing, "[1]").message, @"[1] is an array, wanted an object");
+        let declared = schema(r#"{"type":"object","title":"none","properties":{},"required":[]}"#);
+        assert!(matches!(declared.check, Check::Empty));
+        let open = schema(r#"{"type":"object","additionalProperties":true}"#);
+        assert!(matches!(open.check, Check::AnyObject));
+        assert_eq!(broken(&open, "null").schema_path, "/type");
+    }
+
+    #[test]
+    fn formats_are_asserted() {
+        let retry = schema(RETRY);
+        for good in ["PT30S", "-PT1S", "P2W", "PT0S", "PT0,5S"] {
+            assert!(
+                retry
+                    .validate(&json(&format!(r#"{{"initial":"{good}"}}"#)))
+                    .is_ok(),
+                "{good}"
+            );
+        }
+        insta::assert_snapshot!(broken(&retry, r#"{"initial":"30s"}"#).message, @r#"at /initial: "30s" is not a duration, wanted ISO 8601 such as "PT30S""#);
+        insta::assert_snapshot!(broken(&retry, r#"{"initial":"PT1S","until":"tomorrow"}"#).message, @r#"at /until: "tomorrow" is not a timestamp, wanted RFC 3339 such as "2024-01-15T09:30:00Z""#);
+        let email = schema(r#"{"type":"object","properties":{"to":{"format":"email"}}}"#);
+        assert_eq!(
+            broken(&email, r#"{"to":"nobody"}"#).schema_path,
+            "/properties/to/format"
+        );
+    }
+
+    #[test]
+    fn a_violation_says_where_what_and_why() {
+        let retry = schema(RETRY);
+        insta::assert_snapshot!(broken(&retry, "{}").message, @r#"the member "initial" is missing, and it is required"#);
+        let rate = broken(&retry, r#"{"initial":"PT1S","rate":0.5}"#);
+        insta::assert_snapshot!(rate.message, @"at /rate: 0.5 is less than the minimum of 1");
+        assert_eq!(rate.schema_path, "/properties/rate/minimum");
+        assert_eq!(rate.instance_path, "/rate");
+        assert_eq!(rate.value, Value::Number(0.5));
+        insta::assert_snapshot!(broken(&retry, r#"{"initial":3}"#).message, @r#"at /initial: 3 is not of type "string""#);
+        insta::assert_snapshot!(broken(&retry, r#"{"initial":"PT1S","jitter":"some"}"#).message, @r#"at /jitter: "some" is not one of "none" or "full""#);
+    }
+
+    #[test]
+    fn a_long_value_is_cut_in_the_message_and_whole_in_the_violation() {
+        let retry = schema(RETRY);
+        let long = "é".repeat(500);
+        let violation = broken(&retry, &format!(r#"{{"initial":"{long}"}}"#));
+        assert!(
+            violation.message.chars().count() < 200,
+            "{}",
+            violation.message
+        );
+        assert_eq!(violation.value, Value::from(long.as_str()));
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_declared_properties() {
+        let retry = schema(RETRY);
+        let defaults: Vec<String> = retry
+            .defaults()
+            .iter()
+            .map(|(k, v)| format!("{k}={v}"))
+            .collect();
+        assert_eq!(defaults, ["rate=2", "jitter=\"none\""]);
+        assert!(Schema::nothing().defaults().is_empty());
+    }
+
+    #[test]
+    fn a_whole_number_is_an_integer_however_it_was_written() {
+        let count = schema(r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#);
+        assert!(count.validate(&json(r#"{"n":5.0}"#)).is_ok());
+        assert!(count.validate(&json(r#"{"n":5.5}"#)).is_err());
+    }
+}
+impl From<Violation> for super::outcome::Failure {
+    fn from(violation: Violation) -> Self {
+        let Violation {
+            message,
+            schema_path,
+            instance_path,
+            value,
+        } = violation;
+        let details = [
+            ("schemaPath", Value::string(schema_path)),
+            ("instancePath", Value::string(instance_path)),
+            ("value", value),
+        ];
+        Self::error(super::code::system::PARAMETER_VALIDATION_FAILED, message)
+            .with_details(Value::object(details))
     }
 }

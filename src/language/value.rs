@@ -54,6 +54,12 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
     /// nobody will look at it again: what it holds (a connection, an unread body) can be given back.
     fn discard(&self) {}
 
+    /// Why a failure that carries this object cannot be answered by running the work again, where that
+    /// is so: a word for `details.reason` (what the work consumed is gone, say).
+    fn rerun_refusal(&self) -> Option<&'static str> {
+        None
+    }
+
     /// For the host, which alone knows the type behind the value.
     fn as_any(&self) -> &dyn Any;
 }

@@ -1,48 +1,507 @@
 //! The `mwl_` metrics. Handles are resolved when a configuration is loaded, so that a request only adds
 //! to counters that it already holds.
-use crate::language::provider::DelaySource;
-use std::sync::Arc;
+//!
+//! Every label value is a name that the configuration fixes, or one of a closed list: a client cannot
+//! make a series. A code that nothing names counts as `other`. The families live as long as the
+//! process and are asked for again by name after a reload, so counters never go back, and what a
+//! removed route counted stays readable.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use prometheus::{Histogram, IntCounter, IntGauge, Registry, TextEncoder};
+
+use super::families::{Families, counter, fixed, gauge, histogram};
+use super::process;
+use super::series::Series;
+use crate::language::provider::DelaySource;
+
+/// What [`Metrics::render`] gives: the `Content-Type` of the text exposition format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The label of a code that neither the catalog nor the route's own definition names.
+const OTHER: &str = "other";
+
+/// The `code` label of an attempt that succeeded.
+const SUCCESS: &str = "success";
+
 /// Process-wide; outlives every configuration, so counters are never reset.
-#[derive(Debug, Default)]
-pub struct Metrics {}
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    families: Families,
+    /// The hash that `mwl_config_info` shows; changes at a reload only.
+    shown: Mutex<Option<Arc<str>>>,
+}
+
+/// The handles of one route.
+#[derive(Debug)]
+pub struct RouteMetrics {
+    name: Arc<str>,
+    metrics: Arc<Metrics>,
+    /// The codes that may be a label, sorted.
+    codes: Box<[Arc<str>]>,
+    in_flight: IntGauge,
+    duration: Histogram,
+    timeouts: IntCounter,
+    /// Failed cleanups, then those that succeeded.
+    finally: [IntCounter; 2],
+    statuses: Series<u16, IntCounter>,
+    attempts: Series<Arc<str>, AttemptMetrics>,
+    retries: Series<(Option<Arc<str>>, DelaySource), IntCounter>,
+    exhausted: Series<usize, IntCounter>,
+    suppressed: Series<&'static str, IntCounter>,
+}
+
+/// What a route counts of its attempts at one upstream.
+#[derive(Debug)]
+struct AttemptMetrics {
+    duration: Histogram,
+    success: IntCounter,
+    /// By the code's place in [`RouteMetrics::codes`]; the last is [`OTHER`].
+    codes: Box<[OnceLock<IntCounter>]>,
+}
+
+/// The handles of one upstream.
+#[derive(Debug)]
+pub struct UpstreamMetrics {
+    active: IntGauge,
+    idle: IntGauge,
+    resends: IntCounter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let registry = Registry::new();
+        let families = Families::register(&registry);
+        Self {
+            registry,
+            families,
+            shown: Mutex::default(),
+        }
+    }
+}
+
 impl Metrics {
+    /// All families, without a series.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
-    /// The handles of a route. `codes`: those its definition, its `classify` and the catalog name; any other counts as `other`.
+
+    /// The handles of a route. `codes`: those that its definition, its `classify` and the catalog name;
+    /// any other counts as `other`.
     pub fn route(self: &Arc<Self>, name: &str, codes: &[&str]) -> Arc<RouteMetrics> {
-        Arc::default()
+        let mut codes: Vec<Arc<str>> = codes.iter().copied().map(Arc::from).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        let families = &self.families;
+        let finally = |outcome| counter(&families.finally, &[name, outcome]);
+        Arc::new(RouteMetrics {
+            name: name.into(),
+            metrics: Arc::clone(self),
+            codes: codes.into(),
+            in_flight: gauge(&families.in_flight, &[name]),
+            duration: histogram(&families.request_duration, &[name]),
+            timeouts: counter(&families.timeouts, &[name]),
+            finally: [finally("failure"), finally(SUCCESS)],
+            statuses: Series::default(),
+            attempts: Series::default(),
+            retries: Series::default(),
+            exhausted: Series::default(),
+            suppressed: Series::default(),
+        })
     }
+
+    /// The handles of an upstream.
     pub fn upstream(self: &Arc<Self>, name: &str) -> Arc<UpstreamMetrics> {
-        Arc::default()
+        let families = &self.families;
+        Arc::new(UpstreamMetrics {
+            active: gauge(&families.connections, &[name, "active"]),
+            idle: gauge(&families.connections, &[name, "idle"]),
+            resends: counter(&families.resends, &[name]),
+        })
+    }
+
+    /// A configuration is served from now on: `mwl_config_info{hash}` names it and nothing else.
+    /// `at` is the wall time in seconds since the epoch.
+    pub fn config_loaded(&self, hash: &str, at: f64) {
+        let families = &self.families;
+        families.last_reload.set(at);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = shown.replace(hash.into()) {
+            // Gone already where the registry was asked for the same hash twice: nothing to report.
+            families.config_info.remove_label_values(&[&old]).ok();
+        }
+        fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
+    }
+
+    /// `mwl_config_reloads_total{outcome}`: `applied` or `refused`.
+    pub fn config_reload(&self, applied: bool) {
+        let outcome = if applied { "applied" } else { "refused" };
+        counter(&self.families.reloads, &[outcome]).inc();
+    }
+
+    /// The text exposition, format 0.0.4, with the process's own figures read now.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let encoded = TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text);
+        if let Err(error) = encoded {
+            tracing::error!(%error, "metrics could not be written out");
+        }
+        process::render(&mut text);
+        text
     }
 }
-#[derive(Debug, Default)]
-pub struct RouteMetrics {}
+
 impl RouteMetrics {
     /// `mwl_requests_in_flight` +1.
-    pub fn request_started(&self) {}
+    pub fn request_started(&self) {
+        self.in_flight.inc();
+    }
+
     /// `mwl_requests_total`, `mwl_request_duration_seconds`, in flight -1. 499: the client left.
-    pub fn request_done(&self, status: u16, took: Duration) {}
-    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code`: None for a success.
-    pub fn attempt(&self, upstream: &str, code: Option<&str>, took: Duration) {}
-    pub fn retry(&self, code: &str, source: DelaySource) {}
-    pub fn exhausted(&self, policy: usize) {}
-    pub fn timeout(&self) {}
-    pub fn finally(&self, ok: bool) {}
+    pub fn request_done(&self, status: u16, took: Duration) {
+        self.in_flight.dec();
+        self.duration.observe(took.as_secs_f64());
+        let status = if (100..600).contains(&status) {
+            status
+        } else {
+            0
+        };
+        let make = || {
+            let label = if status == 0 {
+                OTHER.to_owned()
+            } else {
+                status.to_string()
+            };
+            let labels = [&*self.name, label.as_str()];
+            (status, counter(&self.metrics.families.requests, &labels))
+        };
+        self.statuses.find_or(|key| *key == status, make).inc();
+    }
+
+    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code`: None for a success. `upstream` is a
+    /// name of the configuration.
+    pub fn attempt(&self, upstream: &str, code: Option<&str>, took: Duration) {
+        let families = &self.metrics.families;
+        let make = || (Arc::from(upstream), self.attempts_at(upstream));
+        let at = self.attempts.find_or(|key| &**key == upstream, make);
+        at.duration.observe(took.as_secs_f64());
+        let Some(code) = code else {
+            return at.success.inc();
+        };
+        let place = self.place(code);
+        let label = place.and_then(|n| self.codes.get(n)).map_or(OTHER, |c| c);
+        if let Some(slot) = at.codes.get(place.unwrap_or(self.codes.len())) {
+            let labels = [&*self.name, upstream, label];
+            slot.get_or_init(|| counter(&families.attempts, &labels))
+                .inc();
+        }
+    }
+
+    /// `mwl_retries_total`.
+    pub fn retry(&self, code: &str, source: DelaySource) {
+        let known = self.place(code).and_then(|n| self.codes.get(n));
+        let make = || {
+            let delay = match source {
+                DelaySource::Schedule => "schedule",
+                DelaySource::Override => "override",
+            };
+            let labels = [&*self.name, known.map_or(OTHER, |c| c), delay];
+            let handle = counter(&self.metrics.families.retries, &labels);
+            ((known.cloned(), source), handle)
+        };
+        self.retries
+            .find_or(
+                |(code, from)| *from == source && code.as_ref() == known,
+                make,
+            )
+            .inc();
+    }
+
+    /// `mwl_retries_exhausted_total`. `policy`: the position of the policy whose budget ran out.
+    pub fn exhausted(&self, policy: usize) {
+        let make = || {
+            let labels = [&*self.name, &policy.to_string()];
+            (policy, counter(&self.metrics.families.exhausted, &labels))
+        };
+        self.exhausted.find_or(|key| *key == policy, make).inc();
+    }
+
+    /// `mwl_timeouts_total`.
+    pub fn timeout(&self) {
+        self.timeouts.inc();
+    }
+
+    /// `mwl_finally_total`: a cleanup ended.
+    pub fn finally(&self, ok: bool) {
+        let [failure, success] = &self.finally;
+        if ok { success.inc() } else { failure.inc() }
+    }
+
     /// `mwl_retries_suppressed_total`.
-    pub fn suppressed(&self, reason: &'static str) {}
+    pub fn suppressed(&self, reason: &'static str) {
+        let make = || {
+            let labels = [&*self.name, reason];
+            (reason, counter(&self.metrics.families.suppressed, &labels))
+        };
+        self.suppressed.find_or(|key| *key == reason, make).inc();
+    }
+
+    /// Where `code` stands in the list of codes; `None` where it counts as `other`.
+    fn place(&self, code: &str) -> Option<usize> {
+        self.codes
+            .binary_search_by(|known| (**known).cmp(code))
+            .ok()
+    }
+
+    fn attempts_at(&self, upstream: &str) -> AttemptMetrics {
+        let families = &self.metrics.families;
+        AttemptMetrics {
+            duration: histogram(&families.attempt_duration, &[&self.name, upstream]),
+            success: counter(&families.attempts, &[&self.name, upstream, SUCCESS]),
+            codes: (0..=self.codes.len()).map(|_| OnceLock::new()).collect(),
+        }
+    }
 }
-#[derive(Debug, Default)]
-pub struct UpstreamMetrics {}
+
 impl UpstreamMetrics {
-    /// `mwl_upstream_connections{state}`: opened as `active`.
-    pub fn opened(&self) {}
-    pub fn closed_active(&self) {}
-    pub fn closed_idle(&self) {}
-    pub fn to_idle(&self) {}
-    pub fn to_active(&self) {}
-    pub fn stale_resend(&self) {}
+    /// A connection was opened, and is `active`.
+    pub fn opened(&self) {
+        self.active.inc();
+    }
+
+    /// An active connection was closed.
+    pub fn closed_active(&self) {
+        self.active.dec();
+    }
+
+    /// An idle connection was closed.
+    pub fn closed_idle(&self) {
+        self.idle.dec();
+    }
+
+    /// An active connection was given back.
+    pub fn to_idle(&self) {
+        self.active.dec();
+        self.idle.inc();
+    }
+
+    /// An idle connection was taken.
+    pub fn to_active(&self) {
+        self.idle.dec();
+        self.active.inc();
+    }
+
+    /// `mwl_stale_connection_resends_total`.
+    pub fn stale_resend(&self) {
+        self.resends.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The samples of `render` that start with `name`.
+    fn samples(metrics: &Metrics, name: &str) -> Vec<String> {
+        let text = metrics.render();
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn requests_count_by_route_and_status() {
+        let metrics = Metrics::new();
+        let route = metrics.route("pay", &[]);
+        for status in [200, 200, 499, 999] {
+            route.request_started();
+            route.request_done(status, Duration::from_millis(3));
+        }
+        route.request_started();
+        assert_eq!(
+            samples(&metrics, "mwl_requests_"),
+            [
+                r#"mwl_requests_in_flight{route="pay"} 1"#,
+                r#"mwl_requests_total{route="pay",status="200"} 2"#,
+                r#"mwl_requests_total{route="pay",status="499"} 1"#,
+                r#"mwl_requests_total{route="pay",status="other"} 1"#,
+            ]
+        );
+        assert_eq!(
+            samples(
+                &metrics,
+                r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"}"#
+            ),
+            [r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"} 4"#]
+        );
+    }
+
+    #[test]
+    fn codes_that_nothing_names_count_as_other() {
+        let metrics = Metrics::new();
+        let route = metrics.route("pay", &["B", "A", "A"]);
+        let took = Duration::from_millis(1);
+        for code in [Some("A"), Some("Z"), Some("Y"), None, Some("B"), Some("A")] {
+            route.attempt("billing", code, took);
+        }
+        route.retry("A", DelaySource::Schedule);
+        route.retry("A", DelaySource::Override);
+        route.retry("Y", DelaySource::Override);
+        route.retry("Z", DelaySource::Override);
+        assert_eq!(
+            samples(&metrics, "mwl_attempts_total"),
+            [
+                r#"mwl_attempts_total{code="A",route="pay",upstream="billing"} 2"#,
+                r#"mwl_attempts_total{code="B",route="pay",upstream="billing"} 1"#,
+                r#"mwl_attempts_total{code="other",route="pay",upstream="billing"} 2"#,
+                r#"mwl_attempts_total{code="success",route="pay",upstream="billing"} 1"#,
+            ]
+        );
+        assert_eq!(
+            samples(&metrics, "mwl_retries_total"),
+            [
+                r#"mwl_retries_total{code="A",delay="override",route="pay"} 1"#,
+                r#"mwl_retries_total{code="A",delay="schedule",route="pay"} 1"#,
+                r#"mwl_retries_total{code="other",delay="override",route="pay"} 2"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_reload_continues_the_counters() {
+        let metrics = Metrics::new();
+        metrics
+            .route("pay", &["A"])
+            .attempt("up", Some("A"), Duration::ZERO);
+        let again = metrics.route("pay", &["0", "A"]);
+        again.attempt("up", Some("A"), Duration::ZERO);
+        again.exhausted(1);
+        again.suppressed("draining");
+        again.timeout();
+        again.finally(true);
+        let line = r#"mwl_attempts_total{code="A",route="pay",upstream="up"} 2"#;
+        assert_eq!(
+            samples(&metrics, "mwl_attempts_total"),
+            [
+                line,
+                r#"mwl_attempts_total{code="success",route="pay",upstream="up"} 0"#
+            ]
+        );
+        let line = r#"mwl_retries_exhausted_total{policy="1",route="pay"} 1"#;
+        assert_eq!(samples(&metrics, "mwl_retries_exhausted"), [line]);
+        let line = r#"mwl_retries_suppressed_total{reason="draining",route="pay"} 1"#;
+        assert_eq!(samples(&metrics, "mwl_retries_suppressed"), [line]);
+        assert_eq!(
+            samples(&metrics, "mwl_timeouts"),
+            [r#"mwl_timeouts_total{route="pay"} 1"#]
+        );
+        assert_eq!(
+            samples(&metrics, "mwl_finally"),
+            [
+                r#"mwl_finally_total{outcome="failure",route="pay"} 0"#,
+                r#"mwl_finally_total{outcome="success",route="pay"} 1"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn the_config_that_is_served_is_the_only_one_shown() {
+        let metrics = Metrics::new();
+        metrics.config_loaded("aaaa", 1.5);
+        metrics.config_loaded("bbbb", 2.5);
+        metrics.config_loaded("bbbb", 3.5);
+        metrics.config_reload(true);
+        metrics.config_reload(false);
+        assert_eq!(
+            samples(&metrics, "mwl_config_"),
+            [
+                r#"mwl_config_info{hash="bbbb"} 1"#,
+                "mwl_config_last_reload_success_timestamp_seconds 3.5",
+                r#"mwl_config_reloads_total{outcome="applied"} 1"#,
+                r#"mwl_config_reloads_total{outcome="refused"} 1"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn connections_move_between_states() {
+        let metrics = Metrics::new();
+        let upstream = metrics.upstream("billing");
+        for _ in 0..3 {
+            upstream.opened();
+        }
+        upstream.to_idle();
+        upstream.to_idle();
+        upstream.to_active();
+        upstream.closed_active();
+        upstream.closed_idle();
+        upstream.stale_resend();
+        assert_eq!(
+            samples(&metrics, "mwl_upstream_connections"),
+            [
+                r#"mwl_upstream_connections{state="active",upstream="billing"} 1"#,
+                r#"mwl_upstream_connections{state="idle",upstream="billing"} 0"#,
+            ]
+        );
+        let line = r#"mwl_stale_connection_resends_total{upstream="billing"} 1"#;
+        assert_eq!(samples(&metrics, "mwl_stale"), [line]);
+    }
+
+    /// The rules of `promtool check metrics`.
+    #[test]
+    fn names_pass_the_linter() {
+        let metrics = Metrics::new();
+        metrics.route("r", &["A"]).request_done(200, Duration::ZERO);
+        metrics
+            .route("r", &["A"])
+            .attempt("u", Some("A"), Duration::ZERO);
+        metrics.upstream("u").opened();
+        metrics.config_loaded("h", 0.0);
+        let text = metrics.render();
+        let of = |start: &str| -> Vec<(String, String)> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(start));
+            let pairs = lines.map(|rest| rest.split_once(' ').unwrap());
+            pairs
+                .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
+                .collect()
+        };
+        let (helps, types) = (of("# HELP "), of("# TYPE "));
+        let names = |pairs: &[(String, String)]| -> Vec<String> {
+            pairs.iter().map(|(name, _)| name.clone()).collect()
+        };
+        assert_eq!(
+            names(&helps),
+            names(&types),
+            "a help for each, at once before it"
+        );
+        let unique: std::collections::BTreeSet<_> = names(&helps).into_iter().collect();
+        assert_eq!(unique.len(), helps.len());
+        assert!(
+            helps.iter().all(|(_, help)| help.ends_with('.')),
+            "{helps:?}"
+        );
+        for (name, kind) in &types {
+            lint(name, kind);
+        }
+    }
+
+    fn lint(name: &str, kind: &str) {
+        assert_eq!(
+            kind == "counter",
+            name.ends_with("_total"),
+            "{name}: {kind}"
+        );
+        assert!(kind != "histogram" || name.ends_with("_seconds"), "{name}");
+        let ours = name.starts_with("mwl_") || name.starts_with("process_");
+        assert!(
+            ours && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+            "{name}"
+        );
+        for wrong in [
+            "_count", "_sum", "_bucket", "milli", "minutes", "kilo", "kibi", "gauge",
+        ] {
+            assert!(!name.contains(wrong), "{name}: {wrong}");
+        }
+    }
 }

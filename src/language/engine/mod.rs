@@ -1,8 +1,38 @@
-//! Runs plans.
-use super::{clock::Clock, observe::Observer, outcome::Outcome, plan::Plan, value::Value};
+//! Runs plans (MWL, "Execution model").
+//!
+//! One execution is one future. It holds no lock, spawns nothing and boxes only where a frame nests in a
+//! frame; a stack is a loop over positions, not a future per entry, so a phase with nothing to do costs a
+//! branch. The rooms: [`frame`](self) creates and completes frames, `graph` runs Steps, `stack` crosses
+//! entries down and up, `call` dispatches, `gather` fans out, `scope` interrupts, `view` shows all this
+//! to expressions.
+
+mod call;
+mod execution;
+mod frame;
+mod gather;
+mod graph;
+mod scope;
+mod stack;
+mod template;
+mod vars;
+mod view;
+
 use std::any::Any;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use self::execution::Execution;
+use self::scope::Scope;
+use super::clock::Clock;
+use super::observe::{Observer, Silent};
+use super::outcome::Outcome;
+use super::plan::{FlowId, Plan};
+use super::value::Value;
+
+pub use self::gather::MAX_DISPATCHES;
 
 /// One run of a root Flow, as the host starts it.
 pub struct Start<'a> {
@@ -10,16 +40,71 @@ pub struct Start<'a> {
     pub id: &'a str,
     /// `execution.platform`.
     pub platform: Value,
+    /// What the execution's instants come from.
     pub clock: Clock,
-    pub observer: Option<&'a dyn Observer>,
-    /// For providers; never opened by the engine.
-    pub host: Option<Arc<dyn Any + Send + Sync>>,
-    /// External cancellation. None: the future is never cancelled but by being dropped.
-    pub cancel: Option<tokio_util::sync::CancellationToken>,
+    /// Told what happens.
+    pub observer: &'a dyn Observer,
+    /// Handed to providers, never opened by the engine.
+    pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// Cancels the execution from outside. Without one, only dropping the future does, and then no
+    /// cleanup runs: for plans where [`Plan::needs_unwind`] is false.
+    pub cancel: Option<CancellationToken>,
     /// How long one cleanup may take during a teardown.
     pub cleanup_limit: Duration,
 }
-/// Runs the root Flow of `plan` to its one Result.
+
+impl<'a> Start<'a> {
+    /// A start with nothing around it: no host, no observer, no cancellation.
+    pub fn new(id: &'a str) -> Self {
+        Self {
+            id,
+            platform: Value::empty_object(),
+            clock: Clock::system(),
+            observer: &Silent,
+            host: None,
+            cancel: None,
+            cleanup_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+impl fmt::Debug for Start<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Start")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs the root Flow of `plan` to its one Result ("The completion contract").
+///
+/// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
-    unimplemented!()
+    let Start {
+        id,
+        platform,
+        clock,
+        observer,
+        host,
+        cancel,
+        cleanup_limit,
+    } = start;
+    let entered = clock.now();
+    let execution = Execution {
+        plan,
+        id,
+        platform,
+        clock,
+        observer,
+        host,
+        cleanup_limit,
+        entered,
+        steps: AtomicU64::new(1),
+    };
+    let mut scope = Scope::root(cancel);
+    match frame::run(&execution, FlowId::ROOT, &mut scope, with, input).await {
+        Ok(frame) => frame.result,
+        // Nobody inside owns it: the chain is the frame's Result ("External cancellation").
+        Err(interrupted) => Outcome::Failure(interrupted.chain),
+    }
 }

@@ -16,8 +16,62 @@ use crate::source::Span;
 /// A definition, ready to run.
 #[derive(Debug)]
 pub struct Plan {
+    flows: Box<[FlowPlan]>,
+    reads: bool,
+}
+
+impl Plan {
+    /// A plan of these Flows, the root first. `reads` says whether there is an expression anywhere in
+    /// them: without one nobody can read an instant, and the engine does not ask for any.
+    pub fn new(flows: Vec<FlowPlan>, reads: bool) -> Self {
+        Self {
+            flows: flows.into(),
+            reads,
+        }
+    }
+
     /// All Flow objects of the document; the root is the first.
-    pub flows: Box<[FlowPlan]>,
+    pub fn flows(&self) -> &[FlowPlan] {
+        &self.flows
+    }
+
+    /// The Flow at `id`.
+    ///
+    /// # Panics
+    ///
+    /// Never for an id of this plan: ids are made where the Flows are.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "ids are positions in the same plan"
+    )]
+    pub fn flow(&self, id: FlowId) -> &FlowPlan {
+        &self.flows[id.0]
+    }
+
+    /// Whether any expression stands in the plan.
+    pub fn reads(&self) -> bool {
+        self.reads
+    }
+}
+
+impl FlowId {
+    /// The root Flow.
+    pub const ROOT: Self = Self(0);
+}
+
+impl FlowPlan {
+    /// The Step at `id`.
+    ///
+    /// # Panics
+    ///
+    /// Never for an id of this Flow: ids are made where the Steps are.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "ids are positions in the same Flow"
+    )]
+    pub fn step(&self, id: StepId) -> &StepPlan {
+        &self.steps[id.0]
+    }
 }
 
 /// A Flow's position in [`Plan::flows`].

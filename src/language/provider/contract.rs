@@ -35,7 +35,22 @@ pub struct PhaseContract {
     pub structural: Vec<String>,
 }
 impl Contract {
+    /// A document that is part of this program.
+    pub fn embedded(document: &str) -> Self {
+        unimplemented!()
+    }
     pub fn parse(document: &str) -> Result<Self, String> {
+        unimplemented!()
+    }
+    /// The members that a middleware contributes to `middleware.metadata`.
+    pub fn contributed(&self) -> &[String] {
+        match &self.kind {
+            Kind::Call { .. } => &[],
+            Kind::Middleware { metadata, .. } => metadata,
+        }
+    }
+    /// A call provider's parameter schema.
+    pub fn parameters(&self) -> &Schema {
         unimplemented!()
     }
     /// The schema that a phase's `with` is held to; the one of no arguments where the phase declares none.

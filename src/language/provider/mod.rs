@@ -6,8 +6,10 @@
 //! `assign`, variables, waiting and cancelling, so no middleware can break the phase model, and each is
 //! tested as a function.
 
+pub mod call;
 pub mod catalog;
 pub mod contract;
+pub mod middleware;
 
 use std::any::Any;
 use std::fmt;
@@ -83,6 +85,22 @@ pub struct Answer {
     pub metadata: Value,
 }
 
+impl Answer {
+    /// A provider was handed a `with` that it did not prepare: a mistake in the host, told as a failure.
+    pub fn wrong_with(contract: &Contract) -> Self {
+        let message = format!(
+            "{} was handed arguments that it did not prepare",
+            contract.uri.as_str()
+        );
+        let outcome =
+            Failure::error(super::code::system::PARAMETER_VALIDATION_FAILED, message).into();
+        Self {
+            outcome,
+            metadata: Value::Null,
+        }
+    }
+}
+
 /// A middleware's behaviour. The default of every action does nothing: write those that act.
 pub trait Middleware: fmt::Debug + Send + Sync {
     /// What the middleware declares.
@@ -95,6 +113,11 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     fn budget(&self, config: &Prepared) -> Option<u32> {
         let _ = config;
         None
+    }
+
+    /// Whether an armed entry may run its inner scope more than once.
+    fn reruns(&self) -> bool {
+        false
     }
 
     /// The action at `onEntry`, with the prepared `with`.
@@ -133,7 +156,7 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     /// The action at `onAlways`.
     fn on_always(
         &self,
-        entry: &mut EntryState,
+        entry: &EntryState,
         with: &Prepared,
         in_flight: &Outcome,
     ) -> Result<Always, Failure> {
@@ -158,7 +181,7 @@ pub struct EntryState {
     /// When the bound that the entry imposed fires, as a timestamp's text; set by the engine.
     pub deadline: Option<super::temporal::Timestamp>,
     /// The middleware's own.
-    pub own: Option<Box<dyn Any + Send>>,
+    pub own: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// The four phases ("The phase model").
@@ -218,7 +241,7 @@ pub enum GatedOff {
 pub enum Ascent {
     /// Let the Result rise.
     Pass,
-    /// Emit this failure in its place; the engine links what it superseded.
+    /// Emit this failure in its place; the engine links the one that rose.
     Fail(Failure),
     /// Run the inner scope again.
     Reenter(Reentry),

@@ -1,0 +1,51 @@
+//! One run of a root Flow, as every frame in it sees it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::view::StepNumber;
+use crate::language::clock::Clock;
+use crate::language::observe::Observer;
+use crate::language::plan::Plan;
+use crate::language::temporal::Timestamp;
+use crate::language::value::Value;
+
+/// What is the same in every frame ("execution").
+pub(super) struct Execution<'e> {
+    pub(super) plan: &'e Plan,
+    pub(super) id: &'e str,
+    pub(super) platform: Value,
+    pub(super) clock: Clock,
+    pub(super) observer: &'e dyn Observer,
+    pub(super) host: Option<&'e (dyn Any + Send + Sync)>,
+    pub(super) cleanup_limit: Duration,
+    pub(super) entered: Timestamp,
+    /// Numbers the Step executions.
+    pub(super) steps: AtomicU64,
+}
+
+impl Execution<'_> {
+    /// An entry or exit instant. Where no expression of the plan could read it, the clock is left alone.
+    pub(super) fn stamp(&self) -> Timestamp {
+        if self.plan.reads() {
+            self.clock.now()
+        } else {
+            self.entered
+        }
+    }
+
+    /// The id of a Step execution that begins now.
+    pub(super) fn next_step(&self) -> StepNumber {
+        StepNumber::new(self.steps.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Execution<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,308 @@
+//! `Gather`: fan out, collect, determine (MWL, "`Gather`").
+//!
+//! Dispatches run concurrently on the frame's own future, each in a scope of its own, and only read the
+//! frame. What writes, the arms, waits until every dispatch has resolved and then runs in dispatch order.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::call::{Dispatcher, Settled};
+use super::frame::Frame;
+use super::graph::Transition;
+use super::scope::{Canceller, Interrupted, cancellation};
+use super::stack::Site;
+use super::template::{Evaluated, evaluate, wrong};
+use super::view::{StepState, count_value};
+use crate::language::code::system;
+use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::plan::{CallPlan, GatherStep};
+use crate::language::value::Value;
+
+/// How many dispatches one fan-out may enumerate. A `Gather` over more fails, before it starts any, with
+/// [`FAN_OUT_LIMIT`].
+pub const MAX_DISPATCHES: usize = 10_000;
+
+/// The failure of a fan-out over [`MAX_DISPATCHES`]: a platform's limit, so no `System.` code.
+pub const FAN_OUT_LIMIT: &str = "Platform.GatherFanOutLimitExceeded";
+
+/// How a dispatch resolved, before its arm.
+enum Slot {
+    Settled(Box<Settled>),
+    /// Interrupted, or never started.
+    Imposed(Arc<Failure>),
+}
+
+/// A fan-out, enumerated.
+struct FanOut<'p> {
+    calls: &'p [CallPlan],
+    /// What arrives at each dispatch of the iterate form; `None`: all receive the Step's input.
+    elements: Option<Arc<Vec<Value>>>,
+    count: usize,
+    wanted: usize,
+    concurrency: usize,
+    wait: bool,
+}
+
+impl<'e> Frame<'e, '_> {
+    pub(super) async fn gather_step(
+        &mut self,
+        plan: &'e GatherStep,
+        mut step: StepState<'_>,
+    ) -> Result<Transition, Interrupted> {
+        let mut own_fault = None;
+        let slots = match self.enumerate(plan, &mut step) {
+            Ok(fan_out) => {
+                let slots = self.fan_out(&fan_out, &step).await?;
+                self.collect(fan_out.calls, slots, &step, Some(fan_out.wanted))
+            }
+            Err(fault) => {
+                own_fault = Some(Arc::new(fault));
+                let skipped = (0..step.dispatch_count.unwrap_or_default()).map(|_| skipped());
+                self.collect(&plan.calls, skipped.collect(), &step, None)
+            }
+        };
+        let (results, unmet) = slots;
+        step.exited = Some(self.execution.stamp());
+        let successes = results.iter().filter_map(|result| match result {
+            Outcome::Success(value) => Some(value.clone()),
+            Outcome::Failure(_) => None,
+        });
+        let projection = Value::array(successes.collect());
+        step.results = Some(Value::array(
+            results.iter().map(Outcome::to_value).collect(),
+        ));
+        let failure = own_fault.or(unmet);
+        Ok(self.settle(&plan.tail, &plan.catch, &mut step, failure, |_| projection))
+    }
+
+    /// Evaluates `over`, then counts, then evaluates `successes`.
+    fn enumerate(&self, plan: &'e GatherStep, step: &mut StepState<'_>) -> Evaluated<FanOut<'e>> {
+        let elements = match &plan.over {
+            None => None,
+            Some(over) => match evaluate(over, &self.view(step.entered, Some(step), None))? {
+                Value::Array(elements) => Some(elements),
+                other => return Err(wrong("over", "an array", other)),
+            },
+        };
+        let count = elements
+            .as_ref()
+            .map_or(plan.calls.len(), |elements| elements.len());
+        if count > MAX_DISPATCHES {
+            let message = format!("{count} dispatches are more than the {MAX_DISPATCHES} allowed");
+            return Err(Failure::error(FAN_OUT_LIMIT, message));
+        }
+        step.dispatch_count = Some(count);
+        let wanted = match &plan.successes {
+            None => count,
+            Some(successes) => {
+                let value = evaluate(successes, &self.view(step.entered, Some(step), None))?;
+                let whole = value.as_number().filter(|number| number.fract() == 0.0);
+                let whole = whole.ok_or_else(|| wrong("successes", "an integer", value))?;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "saturates: less than none is none"
+                )]
+                let wanted = whole as usize;
+                wanted
+            }
+        };
+        Ok(FanOut {
+            calls: &plan.calls,
+            elements,
+            count,
+            wanted,
+            concurrency: plan.concurrency.unwrap_or(usize::MAX),
+            wait: plan.wait,
+        })
+    }
+
+    /// Runs the dispatches until each has resolved. An interruption reaches into those in flight, and
+    /// they unwind before it goes on.
+    async fn fan_out(
+        &mut self,
+        fan_out: &FanOut<'_>,
+        step: &StepState<'_>,
+    ) -> Result<Vec<Slot>, Interrupted> {
+        let Frame {
+            execution,
+            state,
+            scope,
+            ..
+        } = self;
+        let dispatcher = Dispatcher {
+            execution,
+            state,
+            site: Site {
+                step: Some(step),
+                phase: None,
+            },
+            place: step.name,
+        };
+        let canceller = Canceller::new();
+        let mut slots: Vec<Option<Slot>> = (0..fan_out.count).map(|_| None).collect();
+        let mut tally = Tally::new(fan_out);
+        let mut active = FuturesUnordered::new();
+        let mut pending = 0..fan_out.count;
+        loop {
+            while active.len() < fan_out.concurrency && !(tally.determined() && !fan_out.wait) {
+                let Some(index) = pending.next() else { break };
+                let Some((call, arriving)) = fan_out.dispatch(index, &step.input) else {
+                    break;
+                };
+                let mut scope = scope.for_dispatch(canceller.clone());
+                active.push(async move {
+                    let settled = dispatcher.dispatch(&mut scope, call, arriving, Some(index));
+                    (index, settled.await)
+                });
+            }
+            let resolved = match scope.leaf(active.next()).await {
+                Ok(resolved) => resolved,
+                Err(interrupted) => {
+                    canceller.cancel(Arc::clone(&interrupted.chain));
+                    while active.next().await.is_some() {}
+                    return Err(Interrupted {
+                        cleaned: true,
+                        ..interrupted
+                    });
+                }
+            };
+            let Some((index, resolved)) = resolved else {
+                break;
+            };
+            let slot = match resolved {
+                Ok(settled) => {
+                    tally.count(settled.succeeded());
+                    Slot::Settled(Box::new(settled))
+                }
+                Err(interrupted) => Slot::Imposed(interrupted.chain),
+            };
+            if let Some(place) = slots.get_mut(index) {
+                *place = Some(slot);
+            }
+            if tally.determined() && !fan_out.wait {
+                canceller.cancel(cancellation(system::GATHER_DISPATCH_CANCELLED, None));
+            }
+        }
+        Ok(slots
+            .into_iter()
+            .map(|slot| slot.unwrap_or_else(skipped))
+            .collect())
+    }
+
+    /// Runs the arms, in dispatch order, and determines the Step's own outcome from what they made.
+    fn collect(
+        &mut self,
+        calls: &[CallPlan],
+        slots: Vec<Slot>,
+        step: &StepState<'_>,
+        wanted: Option<usize>,
+    ) -> (Vec<Outcome>, Option<Arc<Failure>>) {
+        let site = Site {
+            step: Some(step),
+            phase: None,
+        };
+        let mut results = Vec::with_capacity(slots.len());
+        for (index, slot) in slots.into_iter().enumerate() {
+            results.push(match slot {
+                Slot::Imposed(failure) => Outcome::Failure(failure),
+                Slot::Settled(settled) => match call_of(calls, index) {
+                    Some(call) => self.arm(site, call, *settled),
+                    None => Outcome::Failure(skipped_failure()),
+                },
+            });
+        }
+        let successes = results.iter().filter(|result| result.is_success()).count();
+        let unmet = wanted.filter(|wanted| successes < *wanted);
+        let unmet = unmet.map(|wanted| Arc::new(completion_unmet(&results, successes, wanted)));
+        (results, unmet)
+    }
+}
+
+impl FanOut<'_> {
+    fn dispatch(&self, index: usize, received: &Value) -> Option<(&CallPlan, Value)> {
+        let arriving = match &self.elements {
+            Some(elements) => elements.get(index)?.clone(),
+            None => received.clone(),
+        };
+        Some((call_of(self.calls, index)?, arriving))
+    }
+}
+
+/// The call of a dispatch: the one template of the iterate form, or the scatter form's own.
+fn call_of(calls: &[CallPlan], index: usize) -> Option<&CallPlan> {
+    match calls {
+        [template] => Some(template),
+        calls => calls.get(index),
+    }
+}
+
+/// What has settled, against what was asked for.
+struct Tally {
+    successes: usize,
+    failures: usize,
+    count: usize,
+    wanted: usize,
+}
+
+impl Tally {
+    fn new(fan_out: &FanOut<'_>) -> Self {
+        Self {
+            successes: 0,
+            failures: 0,
+            count: fan_out.count,
+            wanted: fan_out.wanted,
+        }
+    }
+
+    fn count(&mut self, succeeded: bool) {
+        if succeeded {
+            self.successes += 1;
+        } else {
+            self.failures += 1;
+        }
+    }
+
+    /// Whether `wanted` has been reached, or cannot be any more.
+    fn determined(&self) -> bool {
+        self.successes >= self.wanted || self.count.saturating_sub(self.failures) < self.wanted
+    }
+}
+
+fn skipped() -> Slot {
+    Slot::Imposed(skipped_failure())
+}
+
+fn skipped_failure() -> Arc<Failure> {
+    Arc::new(Failure {
+        ty: FailureType::Skipped,
+        ..Failure::error(
+            system::GATHER_DISPATCH_SKIPPED,
+            "the Gather completed before it started",
+        )
+    })
+}
+
+fn completion_unmet(results: &[Outcome], successes: usize, wanted: usize) -> Failure {
+    let failures = results
+        .iter()
+        .enumerate()
+        .filter(|(_, result)| !result.is_success());
+    let failures: Vec<_> = failures
+        .map(|(index, result)| {
+            Value::object([("index", count_value(index)), ("result", result.to_value())])
+        })
+        .collect();
+    let count = count_value(failures.len());
+    let message = format!(
+        "{successes} of {} dispatches succeeded; {wanted} must",
+        results.len()
+    );
+    let details = [
+        ("failures", Value::array(failures)),
+        ("failureCount", count),
+    ];
+    Failure::error(system::GATHER_COMPLETION_UNMET, message).with_details(Value::object(details))
+}

@@ -1,0 +1,315 @@
+//! The step loop: one Step at a time, from the entrypoint to a terminal one (MWL, "The Step lifecycle",
+//! "Steps and step mechanics", "Step actions").
+
+use std::sync::Arc;
+
+use super::call::CallOperation;
+use super::frame::Frame;
+use super::scope::{Flowed, Interrupted};
+use super::stack::Site;
+use super::template::{Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong};
+use super::view::{StepState, View};
+use crate::language::code::system;
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::plan::{
+    Action, Assign, CallStep, CatchClause, Envelope, MatchStep, Pause, SleepStep, StepId, StepPlan,
+    Tail, Template,
+};
+use crate::language::temporal::{Span, Timestamp};
+use crate::language::value::Value;
+
+/// After this many Steps in a row a frame yields, so that a graph which loops without waiting can be
+/// interrupted and shares its thread.
+const STEPS_BETWEEN_YIELDS: u32 = 64;
+
+/// How a Step ended.
+pub(super) enum Transition {
+    /// Control moves on with this value.
+    To(StepId, Value),
+    /// The graph is complete.
+    Complete(Outcome),
+}
+
+impl<'e> Frame<'e, '_> {
+    /// Runs the graph to its Result.
+    pub(super) async fn graph(&mut self, input: Value) -> Flowed {
+        let mut at = self.flow.entrypoint;
+        let mut value = input;
+        let mut steps = 0_u32;
+        loop {
+            match self.step(self.flow.step(at), value).await? {
+                Transition::Complete(outcome) => return Ok(outcome),
+                Transition::To(next, emitted) => {
+                    at = next;
+                    value = emitted;
+                }
+            }
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(STEPS_BETWEEN_YIELDS) {
+                self.scope.leaf(tokio::task::yield_now()).await?;
+            }
+        }
+    }
+
+    async fn step(&mut self, plan: &'e StepPlan, input: Value) -> Result<Transition, Interrupted> {
+        let mut step = StepState {
+            name: &plan.name,
+            id: self.execution.next_step(),
+            action: plan.action.name(),
+            input,
+            entered: self.execution.stamp(),
+            exited: None,
+            result: None,
+            results: None,
+            dispatch_count: None,
+        };
+        let ended = match &plan.action {
+            Action::Call(call) => return self.call_step(call, step).await,
+            Action::Gather(gather) => return Box::pin(self.gather_step(gather, step)).await,
+            Action::Sleep(sleep) => match self.sleep_until(sleep, &step) {
+                Err(fault) => Err(fault),
+                Ok(until) => {
+                    if let Some(until) = until {
+                        self.scope.leaf(tokio::time::sleep_until(until)).await?;
+                    }
+                    Ok(self.success(sleep.next, step.input))
+                }
+            },
+            Action::Match(plan) => self.match_step(plan, &mut step),
+            Action::Pass(tail) => {
+                step.exited = Some(self.execution.stamp());
+                self.tail(tail, &step, |step| step.input.clone())
+            }
+            Action::Return(value) => self.return_step(value.as_ref(), &step),
+            Action::Raise(envelope) => self.raise_step(envelope.as_ref(), &step),
+        };
+        Ok(ended.unwrap_or_else(|fault| Transition::Complete(self.fail(fault))))
+    }
+
+    async fn call_step(
+        &mut self,
+        plan: &'e CallStep,
+        mut step: StepState<'_>,
+    ) -> Result<Transition, Interrupted> {
+        let shaped = {
+            let view = self.view(step.entered, Some(&step), None);
+            evaluate_or(plan.input.as_ref(), &view, || step.input.clone())
+        };
+        let result = match shaped {
+            Err(fault) => Outcome::from(fault),
+            Ok(input) => {
+                let site = Site {
+                    step: Some(&step),
+                    phase: None,
+                };
+                let operation = CallOperation {
+                    site,
+                    call: &plan.call,
+                };
+                self.stack(site, &plan.stack, input, &operation).await?
+            }
+        };
+        step.exited = Some(self.execution.stamp());
+        let failure = result.failure().cloned();
+        step.result = Some(result);
+        Ok(self.settle(
+            &plan.tail,
+            &plan.catch,
+            &mut step,
+            failure,
+            |step| match &step.result {
+                Some(Outcome::Success(value)) => value.clone(),
+                _ => Value::Null,
+            },
+        ))
+    }
+
+    /// The two-armed match on a Step's Result: its tail on a success, `catch` on a failure. A fault in
+    /// the tail is the Step's failure too.
+    pub(super) fn settle(
+        &mut self,
+        tail: &Tail,
+        catch: &[CatchClause],
+        step: &mut StepState<'_>,
+        failure: Option<Arc<Failure>>,
+        default: impl FnOnce(&StepState<'_>) -> Value,
+    ) -> Transition {
+        let failure = match failure {
+            Some(failure) => failure,
+            None => match self.tail(tail, step, default) {
+                Ok(transition) => return transition,
+                Err(fault) => Arc::new(fault),
+            },
+        };
+        let failure = self.handling(&failure);
+        if matches!(step.result, Some(Outcome::Failure(_))) {
+            step.result = Some(Outcome::Failure(Arc::clone(&failure)));
+        }
+        self.catch(catch, step, &failure)
+    }
+
+    /// Output, then capture, then transition: a successful exit.
+    fn tail(
+        &mut self,
+        tail: &Tail,
+        step: &StepState<'_>,
+        default: impl FnOnce(&StepState<'_>) -> Value,
+    ) -> Evaluated<Transition> {
+        let view = self.view(step.entered, Some(step), None);
+        let output = evaluate_or(tail.output.as_ref(), &view, || default(step))?;
+        let bindings = bindings_of(&tail.assign, &view)?;
+        self.state.vars.apply(bindings);
+        Ok(self.success(tail.next, output))
+    }
+
+    /// A Step completed well: no failure is being handled any more ("Lifecycle").
+    fn success(&mut self, next: StepId, output: Value) -> Transition {
+        self.state.failure = None;
+        Transition::To(next, output)
+    }
+
+    /// A Step resolved to `failure`: it becomes the failure context, linked to the one that was being
+    /// handled ("A failed recovery").
+    fn handling(&mut self, failure: &Arc<Failure>) -> Arc<Failure> {
+        let failure = Failure::superseding(failure, self.state.failure.as_ref());
+        self.state.failure = Some(Arc::clone(&failure));
+        failure
+    }
+
+    /// The failure of a Step that has no `catch`.
+    fn fail(&mut self, fault: Failure) -> Outcome {
+        Outcome::Failure(self.handling(&Arc::new(fault)))
+    }
+
+    /// The first clause that matches routes; an unmatched failure completes the graph.
+    fn catch(
+        &mut self,
+        clauses: &[CatchClause],
+        step: &StepState<'_>,
+        failure: &Arc<Failure>,
+    ) -> Transition {
+        let matching = clauses
+            .iter()
+            .find(|clause| clause.matcher.matches(failure));
+        let Some(clause) = matching else {
+            return Transition::Complete(Outcome::Failure(Arc::clone(failure)));
+        };
+        let view = self.view(step.entered, Some(step), None);
+        let shaped = evaluate_or(clause.output.as_ref(), &view, || step.input.clone());
+        let evaluated = shaped.and_then(|output| Ok((output, bindings_of(&clause.assign, &view)?)));
+        match evaluated {
+            Ok((output, bindings)) => {
+                self.state.vars.apply(bindings);
+                Transition::To(clause.next, output)
+            }
+            Err(fault) => Transition::Complete(self.fail(fault)),
+        }
+    }
+
+    fn match_step(&mut self, plan: &MatchStep, step: &mut StepState<'_>) -> Evaluated<Transition> {
+        let view = self.view(step.entered, Some(step), None);
+        let input = evaluate_or(plan.input.as_ref(), &view, || step.input.clone())?;
+        let view = View {
+            match_input: Some(&input),
+            ..view
+        };
+        let mut selected = &plan.default;
+        for (when, clause) in &plan.cases {
+            if holds(Some(when), &view)? {
+                selected = clause;
+                break;
+            }
+        }
+        step.exited = Some(self.execution.stamp());
+        let view = View {
+            match_input: Some(&input),
+            ..self.view(step.entered, Some(step), None)
+        };
+        let Tail {
+            output,
+            assign,
+            next,
+        } = selected;
+        let (output, bindings) = shape(output.as_ref(), assign, &view, &input)?;
+        self.state.vars.apply(bindings);
+        Ok(self.success(*next, output))
+    }
+
+    /// When the pause ends; `None` where that moment has come.
+    fn sleep_until(
+        &self,
+        plan: &SleepStep,
+        step: &StepState<'_>,
+    ) -> Evaluated<Option<tokio::time::Instant>> {
+        let view = self.view(step.entered, Some(step), None);
+        let now = tokio::time::Instant::now();
+        let until = match &plan.pause {
+            Pause::For(template) => {
+                let value = evaluate(template, &view)?;
+                let span = value.as_str().and_then(Span::parse);
+                let span =
+                    span.ok_or_else(|| wrong("for", "an ISO 8601 duration such as PT30S", value))?;
+                now.checked_add(span.to_duration())
+            }
+            Pause::Until(template) => {
+                let value = evaluate(template, &view)?;
+                let until = value.as_str().and_then(Timestamp::parse);
+                let until = until.ok_or_else(|| {
+                    wrong(
+                        "until",
+                        "an RFC 3339 timestamp such as 2026-01-15T09:30:00Z",
+                        value,
+                    )
+                })?;
+                self.execution.clock.instant_of(until)
+            }
+        };
+        // Beyond what the clock can count: as far as a timer goes.
+        let until = until.unwrap_or_else(|| now + FOREVER);
+        Ok((until > now).then_some(until))
+    }
+
+    fn return_step(&self, value: Option<&Template>, step: &StepState<'_>) -> Evaluated<Transition> {
+        let view = self.view(step.entered, Some(step), None);
+        let value = evaluate_or(value, &view, || step.input.clone())?;
+        Ok(Transition::Complete(Outcome::Success(value)))
+    }
+
+    /// Constructs a failure, or re-emits the one being handled, unchanged.
+    fn raise_step(
+        &mut self,
+        envelope: Option<&Envelope>,
+        step: &StepState<'_>,
+    ) -> Evaluated<Transition> {
+        let active = self.state.failure.clone();
+        let raised = match (envelope, active) {
+            (None, Some(active)) => active,
+            (None, None) => Arc::new(Failure::error(
+                system::EMPTY_RAISE,
+                format!("`{}` re-raises, and no failure is being handled", step.name),
+            )),
+            (Some(envelope), active) => {
+                let view = self.view(step.entered, Some(step), None);
+                Arc::new(construct(envelope, None, active.as_ref(), &view)?)
+            }
+        };
+        // Not `handling`: an envelope that severs its history stays severed.
+        self.state.failure = Some(Arc::clone(&raised));
+        Ok(Transition::Complete(Outcome::Failure(raised)))
+    }
+}
+
+/// About thirty years, as far as a timer goes.
+const FOREVER: std::time::Duration = std::time::Duration::from_secs(86_400 * 365 * 30);
+
+fn shape(
+    output: Option<&Template>,
+    assign: &Assign,
+    view: &View<'_>,
+    through: &Value,
+) -> Evaluated<(Value, Vec<(Arc<str>, Value)>)> {
+    Ok((
+        evaluate_or(output, view, || through.clone())?,
+        bindings_of(assign, view)?,
+    ))
+}

@@ -1,0 +1,33 @@
+//! A frame's variables (MWL, "The `vars` model").
+//!
+//! Shared until written, so the snapshot that a re-running entry takes at its `onEntry` costs a
+//! reference count, and restoring it is an assignment.
+
+use std::sync::Arc;
+
+use crate::language::value::{Map, Value};
+
+/// One flat namespace; a name holds one value at a time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Vars(Option<Arc<Map>>);
+
+impl Vars {
+    /// Variables that begin as these.
+    pub(super) fn new(map: Map) -> Self {
+        Self((!map.is_empty()).then(|| Arc::new(map)))
+    }
+
+    /// Binds `bindings`, all of which were evaluated before the block took effect.
+    pub(super) fn apply(&mut self, bindings: Vec<(Arc<str>, Value)>) {
+        if !bindings.is_empty() {
+            Arc::make_mut(self.0.get_or_insert_default()).extend(bindings);
+        }
+    }
+
+    /// As the `vars` root shows them.
+    pub(super) fn to_value(&self) -> Value {
+        self.0
+            .as_ref()
+            .map_or_else(Value::empty_object, |map| Value::Object(Arc::clone(map)))
+    }
+}

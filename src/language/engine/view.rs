@@ -1,0 +1,326 @@
+//! What an expression sees: the binding roots, built from borrowed state and only when asked for (MWL,
+//! "Execution context").
+//!
+//! A [`View`] is a handful of references. Each construct lays what it adds over the view it stands in:
+//! a Step adds `step`, a phase `middleware`, a call `call` and, in its arms, the target's window.
+
+use std::sync::Arc;
+
+use super::execution::Execution;
+use super::vars::Vars;
+use crate::language::expr::{Bindings, Root};
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::{EntryState, Middleware};
+use crate::language::temporal::Timestamp;
+use crate::language::value::{Map, Value};
+
+/// A frame's state, as far as expressions read it.
+#[derive(Debug)]
+pub(super) struct FrameState {
+    /// `frame.input`.
+    pub(super) input: Value,
+    /// `frame.metadata.enteredAt`.
+    pub(super) entered: Timestamp,
+    /// The variables.
+    pub(super) vars: Vars,
+    /// The failure being handled.
+    pub(super) failure: Option<Arc<Failure>>,
+}
+
+/// The Step that executes.
+#[derive(Clone, Debug)]
+pub(super) struct StepState<'p> {
+    pub(super) name: &'p str,
+    pub(super) id: StepNumber,
+    pub(super) action: &'static str,
+    /// What it received.
+    pub(super) input: Value,
+    pub(super) entered: Timestamp,
+    /// Set when its work settles.
+    pub(super) exited: Option<Timestamp>,
+    /// A `Call`'s Result.
+    pub(super) result: Option<Outcome>,
+    /// A `Gather`'s collected Results.
+    pub(super) results: Option<Value>,
+    /// A `Gather`'s dispatch count.
+    pub(super) dispatch_count: Option<usize>,
+}
+
+/// A Step execution's number within its execution: `step.id`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepNumber {
+    digits: [u8; 20],
+    start: u8,
+}
+
+/// A phase of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PhaseView<'a> {
+    pub(super) input: &'a Value,
+    pub(super) result: Option<&'a Outcome>,
+    pub(super) entered: Timestamp,
+    pub(super) middleware: &'a dyn Middleware,
+    pub(super) state: &'a EntryState,
+}
+
+/// A call, and in its arms what its target did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallView<'a> {
+    pub(super) input: &'a Value,
+    /// Its position in a `Gather`'s fan-out.
+    pub(super) index: Option<usize>,
+    pub(super) record: &'a CallRecord,
+    pub(super) window: Option<&'a Window>,
+}
+
+/// A call's instants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallRecord {
+    pub(super) entered: Timestamp,
+    pub(super) dispatched: Option<Timestamp>,
+    /// Acceptance, which is the call's exit too.
+    pub(super) accepted: Option<Timestamp>,
+}
+
+/// What a settled target left for its call's arms ("The target windows").
+#[derive(Clone, Debug)]
+pub(super) enum Window {
+    /// A provider's execution.
+    Provider {
+        input: Value,
+        result: Outcome,
+        metadata: Value,
+    },
+    /// A completed frame.
+    Flow(CompletedFrame),
+}
+
+/// A frame that has produced its one Result.
+#[derive(Clone, Debug)]
+pub(super) struct CompletedFrame {
+    pub(super) input: Value,
+    pub(super) vars: Value,
+    pub(super) result: Outcome,
+    pub(super) entered: Timestamp,
+    pub(super) exited: Timestamp,
+}
+
+/// The bindings at one site.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) execution: &'a Execution<'a>,
+    pub(super) frame: &'a FrameState,
+    /// What `now()` returns: the entry instant of the construct that evaluates.
+    pub(super) pin: Timestamp,
+    pub(super) step: Option<&'a StepState<'a>>,
+    pub(super) phase: Option<PhaseView<'a>>,
+    pub(super) call: Option<CallView<'a>>,
+    pub(super) match_input: Option<&'a Value>,
+}
+
+impl StepNumber {
+    pub(super) fn new(mut number: u64) -> Self {
+        let mut digits = [b'0'; 20];
+        let mut start = 20;
+        for digit in digits.iter_mut().rev() {
+            start -= 1;
+            *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        Self { digits, start }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        let digits = self
+            .digits
+            .get(usize::from(self.start)..)
+            .unwrap_or_default();
+        std::str::from_utf8(digits).unwrap_or_default()
+    }
+}
+
+impl Window {
+    /// The Result that the target produced.
+    pub(super) fn result(&self) -> &Outcome {
+        match self {
+            Self::Provider { result, .. } => result,
+            Self::Flow(frame) => &frame.result,
+        }
+    }
+}
+
+impl Bindings for View<'_> {
+    fn root(&self, root: Root) -> Option<Value> {
+        match root {
+            Root::Vars => Some(self.frame.vars.to_value()),
+            Root::Execution => Some(self.execution_root()),
+            Root::Frame => Some(Value::object([
+                ("input", self.frame.input.clone()),
+                ("metadata", record(self.frame.entered, None)),
+            ])),
+            Root::Failure => Some(
+                self.frame
+                    .failure
+                    .as_ref()
+                    .map_or(Value::Null, |failure| failure.to_value()),
+            ),
+            Root::Step => self.step.map(step_root),
+            Root::Middleware => self.phase.map(|phase| phase_root(&phase)),
+            Root::Call => self.call.map(|call| call_root(&call)),
+            Root::Flow => match self.call?.window? {
+                Window::Flow(frame) => Some(flow_root(frame)),
+                Window::Provider { .. } => None,
+            },
+            Root::Provider => match self.call?.window? {
+                Window::Provider {
+                    input,
+                    result,
+                    metadata,
+                } => Some(Value::object([
+                    ("input", input.clone()),
+                    ("result", result.to_value()),
+                    ("metadata", metadata.clone()),
+                ])),
+                Window::Flow(_) => None,
+            },
+            Root::Match => {
+                let step = self.step?;
+                Some(Value::object([
+                    ("input", self.match_input?.clone()),
+                    ("metadata", record(step.entered, step.exited)),
+                ]))
+            }
+            Root::Response => None,
+        }
+    }
+
+    fn now(&self) -> i128 {
+        self.pin.as_nanos()
+    }
+
+    fn wall_time(&self) -> i128 {
+        self.execution.clock.now().as_nanos()
+    }
+}
+
+impl View<'_> {
+    fn execution_root(&self) -> Value {
+        Value::object([
+            ("id", Value::from(self.execution.id)),
+            ("metadata", record(self.execution.entered, None)),
+            ("platform", self.execution.platform.clone()),
+        ])
+    }
+}
+
+fn stamp(instant: Timestamp) -> Value {
+    Value::string(instant.to_string())
+}
+
+/// A metadata record's universal pair ("Metadata records").
+fn record(entered: Timestamp, exited: Option<Timestamp>) -> Value {
+    Value::Object(Arc::new(record_members(entered, exited)))
+}
+
+fn record_members(entered: Timestamp, exited: Option<Timestamp>) -> Map {
+    let mut members = Map::new();
+    members.insert("enteredAt".into(), stamp(entered));
+    if let Some(exited) = exited {
+        members.insert("exitedAt".into(), stamp(exited));
+    }
+    members
+}
+
+fn step_root(step: &StepState<'_>) -> Value {
+    let mut metadata = record_members(step.entered, step.exited);
+    if let Some(count) = step.dispatch_count {
+        metadata.insert("dispatchCount".into(), count_value(count));
+    }
+    let mut members = Map::new();
+    members.insert("name".into(), Value::from(step.name));
+    members.insert("id".into(), Value::from(step.id.as_str()));
+    members.insert("action".into(), Value::from(step.action));
+    members.insert("input".into(), step.input.clone());
+    members.insert("metadata".into(), Value::Object(Arc::new(metadata)));
+    if let Some(result) = &step.result {
+        members.insert("result".into(), result.to_value());
+    }
+    if let Some(results) = &step.results {
+        members.insert("results".into(), results.clone());
+    }
+    Value::Object(Arc::new(members))
+}
+
+fn phase_root(phase: &PhaseView<'_>) -> Value {
+    let mut metadata = record_members(phase.entered, None);
+    for member in phase.middleware.contract().contributed() {
+        if let Some(value) = phase.middleware.metadata(phase.state, member) {
+            metadata.insert(member.as_str().into(), value);
+        }
+    }
+    let mut members = Map::new();
+    members.insert("input".into(), phase.input.clone());
+    members.insert("metadata".into(), Value::Object(Arc::new(metadata)));
+    if let Some(result) = phase.result {
+        members.insert("result".into(), result.to_value());
+    }
+    Value::Object(Arc::new(members))
+}
+
+fn call_root(call: &CallView<'_>) -> Value {
+    let CallRecord {
+        entered,
+        dispatched,
+        accepted,
+    } = *call.record;
+    let mut metadata = record_members(entered, accepted);
+    for (name, instant) in [("dispatchedAt", dispatched), ("acceptedAt", accepted)] {
+        if let Some(instant) = instant {
+            metadata.insert(name.into(), stamp(instant));
+        }
+    }
+    let mut members = Map::new();
+    members.insert("input".into(), call.input.clone());
+    members.insert("metadata".into(), Value::Object(Arc::new(metadata)));
+    if let Some(index) = call.index {
+        members.insert("index".into(), count_value(index));
+    }
+    if let Some(window) = call.window {
+        members.insert("result".into(), window.result().to_value());
+    }
+    Value::Object(Arc::new(members))
+}
+
+fn flow_root(frame: &CompletedFrame) -> Value {
+    Value::object([
+        ("input", frame.input.clone()),
+        ("metadata", record(frame.entered, Some(frame.exited))),
+        ("vars", frame.vars.clone()),
+        ("result", frame.result.to_value()),
+    ])
+}
+
+/// A count as the data model's number.
+pub(super) fn count_value(count: usize) -> Value {
+    Value::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_number_prints_as_a_decimal() {
+        for (number, text) in [
+            (0, "0"),
+            (7, "7"),
+            (10, "10"),
+            (u64::MAX, "18446744073709551615"),
+        ] {
+            assert_eq!(StepNumber::new(number).as_str(), text);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `mock`: a stand-in that produces a Result from its arguments alone (MWL, "The `mock` provider").
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
+use crate::language::temporal::Span;
+use crate::language::value::Value;
+
+static CONTRACT: LazyLock<Contract> =
+    LazyLock::new(|| Contract::embedded(include_str!("mock.v1.json")));
+
+/// The `mock` call provider.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mock(());
+
+/// A `with` as it will be played.
+#[derive(Debug)]
+struct Script {
+    /// `None`: the dispatch's input.
+    value: Option<Value>,
+    /// Takes precedence over the value.
+    failure: Option<Arc<Failure>>,
+    delay: Option<Span>,
+    metadata: Value,
+}
+
+impl Mock {
+    /// The provider.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+impl CallProvider for Mock {
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn prepare(&self, with: &Value) -> Result<Prepared, Failure> {
+        let failure = match with.get("failure").filter(|failure| !failure.is_null()) {
+            None => None,
+            Some(failure) => Some(Arc::new(Failure::from_value(&failure).ok_or_else(|| {
+                let message = "`failure` must be a failure envelope: a non-success `type` and a \
+                               `code`, and a `previous` that is one too";
+                Failure::validation(message, "/properties/failure", failure)
+            })?)),
+        };
+        let delay = with
+            .get("delay")
+            .and_then(|delay| Span::parse(delay.as_str()?));
+        let metadata = with.get("metadata").unwrap_or_else(Value::empty_object);
+        Ok(Arc::new(Script {
+            value: with.get("value"),
+            failure,
+            delay,
+            metadata,
+        }))
+    }
+
+    fn call<'a>(
+        &'a self,
+        dispatch: Dispatch<'a>,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(async move {
+            let Some(script) = dispatch.with.downcast_ref::<Script>() else {
+                return Answer::wrong_with(self.contract());
+            };
+            if let Some(delay) = script
+                .delay
+                .map(Span::to_duration)
+                .filter(|delay| !delay.is_zero())
+            {
+                tokio::time::sleep(delay).await;
+            }
+            let outcome = match &script.failure {
+                Some(failure) => Outcome::Failure(Arc::clone(failure)),
+                None => Outcome::Success(
+                    script
+                        .value
+                        .clone()
+                        .unwrap_or_else(|| dispatch.input.clone()),
+                ),
+            };
+            Answer {
+                outcome,
+                metadata: script.metadata.clone(),
+            }
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! `Loop`: re-runs its inner scope while its continuation holds (MWL, "The `Loop` middleware").
+//!
+//! It has no parameters. Its `when`s are the loop: the engine evaluates them, so an action that is asked
+//! at all has been told to go on.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::language::outcome::Failure;
+use crate::language::provider::{
+    Ascent, Contract, DelaySource, EntryState, Feed, GatedOff, Middleware, Phase, Prepared, Reentry,
+};
+use crate::language::value::Value;
+
+static CONTRACT: LazyLock<Contract> =
+    LazyLock::new(|| Contract::embedded(include_str!("loop.v1.json")));
+
+/// The `Loop` middleware.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loop(());
+
+impl Loop {
+    /// The middleware.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Middleware for Loop {
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
+        Ok(Arc::new(()))
+    }
+
+    fn reruns(&self) -> bool {
+        true
+    }
+
+    fn gated_off(&self) -> GatedOff {
+        GatedOff::NoRun
+    }
+
+    fn on_success(
+        &self,
+        _entry: &mut EntryState,
+        _with: &Prepared,
+        _value: &Value,
+    ) -> Result<Ascent, Failure> {
+        Ok(Ascent::Reenter(Reentry {
+            after: Duration::ZERO,
+            source: DelaySource::Schedule,
+            policy: None,
+            feed: Feed::Product,
+            restore: false,
+        }))
+    }
+
+    fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
+        (member == "iteration").then(|| Value::from(entry.runs))
+    }
+}

@@ -1,0 +1,272 @@
+//! `Retry`: re-runs its inner scope on matching failures (MWL, "The `Retry` middleware").
+//!
+//! A function of what it captured and what it has counted: it holds no timer and touches no variable. It
+//! answers whether to run again and after what wait; the engine waits, restores and re-enters.
+//!
+//! Where the specification is silent: a policy's `attempts` is the number of failures that it may handle.
+//! Its `attempts`-th matching failure exhausts it, whatever other policies handled in between.
+
+mod backoff;
+
+use std::sync::{Arc, LazyLock};
+
+use self::backoff::Backoff;
+use crate::language::code::CodePattern;
+use crate::language::matcher::Matcher;
+use crate::language::outcome::{Failure, FailureType};
+use crate::language::provider::{
+    Ascent, Contract, DelaySource, Entry, EntryState, Feed, Middleware, Phase, Prepared, Reentry,
+};
+use crate::language::temporal::Span;
+use crate::language::value::Value;
+
+/// Emitted when a matching policy's budget has run out, or the work cannot be run again.
+pub const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
+
+static CONTRACT: LazyLock<Contract> =
+    LazyLock::new(|| Contract::embedded(include_str!("retry.v1.json")));
+
+/// The `Retry` middleware.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Retry(());
+
+/// What `onEntry` captures.
+#[derive(Debug)]
+struct Policies(Box<[Policy]>);
+
+/// One policy: which failures, how many of them, and the waits between.
+#[derive(Debug)]
+struct Policy {
+    matcher: Matcher,
+    attempts: u32,
+    backoff: Option<Backoff>,
+}
+
+/// What `onFailure`'s `with` says.
+#[derive(Debug)]
+struct Override(Option<Span>);
+
+/// What an entry has counted, by policy.
+#[derive(Debug, Default)]
+struct Ledger(Vec<Account>);
+
+/// How far one policy is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// The failures that it handled.
+    handled: u32,
+    /// What decorrelated jitter drew last, in nanoseconds.
+    drawn: Option<f64>,
+}
+
+impl Retry {
+    /// The middleware.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Middleware for Retry {
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn prepare(&self, phase: Phase, with: &Value) -> Result<Prepared, Failure> {
+        if phase == Phase::Failure {
+            let delay = with.get("delay").filter(|delay| !delay.is_null());
+            let delay = delay.map(|delay| span("delay", &delay)).transpose()?;
+            return Ok(Arc::new(Override(delay)));
+        }
+        let written = with.get("policies").unwrap_or_default();
+        let policies = written
+            .as_array()
+            .unwrap_or_default()
+            .iter()
+            .map(Policy::read);
+        Ok(Arc::new(Policies(policies.collect::<Result<_, _>>()?)))
+    }
+
+    fn reruns(&self) -> bool {
+        true
+    }
+
+    fn budget(&self, config: &Prepared) -> Option<u32> {
+        match &*config.downcast_ref::<Policies>()?.0 {
+            [only] => Some(only.attempts),
+            _ => None,
+        }
+    }
+
+    fn on_entry(&self, entry: &mut EntryState, _with: &Prepared) -> Result<Entry, Failure> {
+        entry.own = None;
+        Ok(Entry::Proceed)
+    }
+
+    fn on_failure(
+        &self,
+        entry: &mut EntryState,
+        with: &Prepared,
+        failure: &Arc<Failure>,
+    ) -> Result<Ascent, Failure> {
+        let Some(config) = entry.config.clone() else {
+            return Ok(Ascent::Pass);
+        };
+        let Some(Policies(policies)) = config.downcast_ref() else {
+            return Ok(Ascent::Pass);
+        };
+        let matching = policies
+            .iter()
+            .enumerate()
+            .find(|(_, policy)| policy.matches(failure));
+        let Some((position, policy)) = matching else {
+            return Ok(Ascent::Pass);
+        };
+        let runs = entry.runs;
+        let account = account(entry, policies.len(), position);
+        account.handled = account.handled.saturating_add(1);
+        if account.handled >= policy.attempts {
+            return Ok(Ascent::Fail(exhausted(runs, position, None)));
+        }
+        if let Some(reason) = failure.rerun_refusal() {
+            return Ok(Ascent::Fail(exhausted(runs, position, Some(reason))));
+        }
+        let overridden = with.downcast_ref::<Override>().and_then(|delay| delay.0);
+        let (after, source) = match (overridden, &policy.backoff) {
+            (Some(delay), _) => (delay.to_duration(), DelaySource::Override),
+            (None, None) => (std::time::Duration::ZERO, DelaySource::Schedule),
+            (None, Some(backoff)) => {
+                let uniform = rand::random::<f64>();
+                let (wait, drawn) = backoff.gap(account.handled, account.drawn, uniform);
+                account.drawn = drawn;
+                (wait, DelaySource::Schedule)
+            }
+        };
+        Ok(Ascent::Reenter(Reentry {
+            after,
+            source,
+            policy: Some(position),
+            feed: Feed::Same,
+            restore: true,
+        }))
+    }
+
+    fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
+        (member == "attempt").then(|| Value::from(entry.runs))
+    }
+}
+
+impl Policy {
+    fn read(written: &Value) -> Result<Self, Failure> {
+        let matcher = matcher(&written.get("match").unwrap_or_default())?;
+        let attempts = written.get("attempts").unwrap_or_default();
+        let attempts = attempts
+            .as_u64()
+            .filter(|attempts| *attempts >= 1)
+            .ok_or_else(|| wrong("attempts", "an integer of at least 1", attempts))?;
+        let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+        let backoff = written
+            .get("backoff")
+            .map(|backoff| Backoff::read(&backoff))
+            .transpose()?;
+        Ok(Self {
+            matcher,
+            attempts,
+            backoff,
+        })
+    }
+
+    fn matches(&self, failure: &Failure) -> bool {
+        self.matcher.matches(failure)
+    }
+}
+
+/// The ledger of an entry is made at its first handled failure: a success costs nothing.
+fn account(entry: &mut EntryState, policies: usize, position: usize) -> &mut Account {
+    let own = entry.own.get_or_insert_with(|| Box::new(Ledger::default()));
+    if !own.is::<Ledger>() {
+        *own = Box::new(Ledger::default());
+    }
+    let ledger = own.downcast_mut::<Ledger>();
+    #[expect(clippy::expect_used, reason = "made a ledger just above")]
+    let Ledger(accounts) = ledger.expect("a ledger");
+    if accounts.len() < policies {
+        accounts.resize(policies, Account::default());
+    }
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as long as the policies, of which this is one"
+    )]
+    &mut accounts[position]
+}
+
+/// `Provider.Middleware.Retry.Exhausted`; the engine links the last failure beneath it.
+fn exhausted(runs: u32, policy: usize, reason: Option<&'static str>) -> Failure {
+    let policy = u32::try_from(policy).unwrap_or(u32::MAX);
+    let mut details = vec![
+        ("attempts", Value::from(runs)),
+        ("policy", Value::from(policy)),
+    ];
+    let plural = if runs == 1 { "" } else { "s" };
+    let message = match reason {
+        None => format!("policy {policy} is exhausted after {runs} run{plural}"),
+        Some(reason) => {
+            details.push(("reason", Value::from(reason)));
+            format!("gave up after {runs} run{plural}: the work cannot run again ({reason})")
+        }
+    };
+    Failure::error(EXHAUSTED, message).with_details(Value::object(details))
+}
+
+/// A matcher that an expression or a literal made.
+fn matcher(written: &Value) -> Result<Matcher, Failure> {
+    let list = |name| match written.get(name) {
+        None => Ok(None),
+        Some(value) => {
+            let texts = value
+                .as_array()
+                .unwrap_or_default()
+                .iter()
+                .map(Value::as_str);
+            let texts: Option<Vec<_>> = texts.map(|text| text.map(str::to_owned)).collect();
+            match texts.filter(|texts| !texts.is_empty()) {
+                Some(texts) => Ok(Some(texts)),
+                None => Err(wrong(name, "a list of at least one string", value)),
+            }
+        }
+    };
+    let codes = list("codes")?.map(|codes| {
+        let parsed = codes.iter().map(|code| {
+            CodePattern::parse(code).map_err(|error| {
+                let observed = Value::from(code.as_str());
+                Failure::validation(error.to_string(), "/match/codes", observed)
+            })
+        });
+        parsed.collect::<Result<Vec<_>, _>>()
+    });
+    let types = list("types")?.map(|types| {
+        let parsed = types.iter().map(|ty| {
+            FailureType::parse(ty)
+                .ok_or_else(|| wrong("types", "a list of non-success types", ty.as_str().into()))
+        });
+        parsed.collect::<Result<Vec<_>, _>>()
+    });
+    let retryable = written.get("retryable").as_ref().and_then(Value::as_bool);
+    Ok(Matcher {
+        codes: codes.transpose()?,
+        types: types.transpose()?,
+        retryable,
+    })
+}
+
+fn span(name: &str, written: &Value) -> Result<Span, Failure> {
+    let span = written.as_str().and_then(Span::parse);
+    span.ok_or_else(|| wrong(name, "an ISO 8601 duration such as PT2S", written.clone()))
+}
+
+fn wrong(name: &str, wanted: &str, observed: Value) -> Failure {
+    let message = format!(
+        "`{name}` must be {wanted}; it is {} {observed}",
+        observed.type_name()
+    );
+    Failure::validation(message, format!("/{name}"), observed)
+}

@@ -1,0 +1,81 @@
+//! `Timeout`: bounds its inner scope's execution time (MWL, "The `Timeout` middleware").
+//!
+//! The action only says what bound it wants. Racing, interrupting, the unwind and the conversion at the
+//! seam are the engine's.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::language::outcome::{Failure, FailureType};
+use crate::language::provider::{Contract, Entry, EntryState, Middleware, Phase, Prepared};
+use crate::language::temporal::Span;
+use crate::language::value::Value;
+
+/// Emitted when the inner scope produced no accepted Result within the bound.
+pub const EXCEEDED: &str = "Provider.Middleware.Timeout.Exceeded";
+
+static CONTRACT: LazyLock<Contract> =
+    LazyLock::new(|| Contract::embedded(include_str!("timeout.v1.json")));
+
+/// The `Timeout` middleware.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timeout(());
+
+/// The captured bound, and the failure that explains it, made once.
+#[derive(Debug)]
+struct Bound {
+    duration: Duration,
+    explanation: Arc<Failure>,
+}
+
+impl Timeout {
+    /// The middleware.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+/// The failure of a bound of `duration`; `what` says what was bounded.
+pub fn exceeded(duration: Duration, what: &str) -> Failure {
+    let bound = Span::from_duration(duration).to_string();
+    Failure {
+        ty: FailureType::Timeout,
+        details: Some(Value::object([("duration", Value::string(bound.as_str()))])),
+        ..Failure::error(EXCEEDED, format!("{what}: the bound is {bound}"))
+    }
+}
+
+impl Middleware for Timeout {
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn prepare(&self, _phase: Phase, with: &Value) -> Result<Prepared, Failure> {
+        let written = with.get("duration").unwrap_or_default();
+        let duration = written.as_str().and_then(Span::parse).ok_or_else(|| {
+            let message = "`duration` must be an ISO 8601 duration such as PT30S";
+            Failure::validation(message, "/properties/duration/format", written)
+        })?;
+        let duration = duration.to_duration();
+        let explanation = Arc::new(exceeded(duration, "no Result was accepted in time"));
+        Ok(Arc::new(Bound {
+            duration,
+            explanation,
+        }))
+    }
+
+    fn on_entry(&self, _entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
+        Ok(with
+            .downcast_ref::<Bound>()
+            .map_or(Entry::Proceed, |bound| Entry::Race {
+                bound: bound.duration,
+                explanation: Arc::clone(&bound.explanation),
+            }))
+    }
+
+    fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
+        (member == "deadline")
+            .then_some(entry.deadline?)
+            .map(|at| Value::string(at.to_string()))
+    }
+}

@@ -1,0 +1,266 @@
+//! From bytes to what a person counts: lines, columns, and characters inside a string however it was
+//! escaped.
+
+use super::{Diagnostic, File, Format, Sources, Span};
+
+impl File {
+    pub(super) fn new(name: &str, text: &str, format: Format) -> Self {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            name: name.into(),
+            text: text.into(),
+            format,
+            lines: std::iter::once(0).chain(ends).collect(),
+        }
+    }
+
+    /// The index of the line that holds `byte`, and the characters before it there.
+    pub(super) fn locate(&self, byte: u32) -> (usize, usize) {
+        let byte = usize::try_from(byte)
+            .unwrap_or(usize::MAX)
+            .min(self.text.len());
+        let byte = self.text.floor_char_boundary(byte);
+        let line = self
+            .lines
+            .partition_point(|start| *start <= byte)
+            .saturating_sub(1);
+        let start = self.lines.get(line).copied().unwrap_or_default();
+        let before = self.text.get(start..byte).unwrap_or_default();
+        (line, before.trim_start_matches('\u{feff}').chars().count())
+    }
+
+    /// The text of a line, without its end.
+    pub(super) fn line(&self, line: usize) -> &str {
+        let start = self.lines.get(line).copied().unwrap_or(self.text.len());
+        let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
+        let text = self.text.get(start..end).unwrap_or_default();
+        text.trim_end_matches(['\n', '\r'])
+            .trim_start_matches('\u{feff}')
+    }
+
+    fn slice(&self, span: Span) -> &str {
+        let at = |byte| usize::try_from(byte).unwrap_or(usize::MAX);
+        self.text
+            .get(at(span.start)..at(span.end))
+            .unwrap_or_default()
+    }
+}
+
+impl Sources {
+    /// Line and column (1-based, in characters) of a span's start.
+    pub fn position(&self, span: Span) -> (usize, usize) {
+        let (line, column) = self
+            .file(span.source)
+            .map_or((0, 0), |file| file.locate(span.start));
+        (line + 1, column + 1)
+    }
+
+    /// Line and column (1-based, in characters) just after a span's end.
+    pub fn end_position(&self, span: Span) -> (usize, usize) {
+        self.position(Span {
+            start: span.end,
+            ..span
+        })
+    }
+
+    /// The place of the character `offset` of the string value that stands at `span`: exact where the
+    /// string stands on one line or in a literal block, else the whole string.
+    pub fn inside(&self, span: Span, offset: usize) -> Span {
+        let Some(file) = self.file(span.source) else {
+            return span;
+        };
+        let raw = file.slice(span);
+        let Some((at, len)) = byte_of(raw, offset) else {
+            return span;
+        };
+        let to = |byte| u32::try_from(byte).unwrap_or(u32::MAX);
+        let start = span.start.saturating_add(to(at));
+        let end = start.saturating_add(to(len));
+        Span { start, end, ..span }
+    }
+
+    /// Where `diagnostic` points, its offset resolved.
+    pub fn place(&self, diagnostic: &Diagnostic) -> Span {
+        match diagnostic.offset {
+            Some(offset) => self.inside(diagnostic.span, offset),
+            None => diagnostic.span,
+        }
+    }
+}
+
+/// The byte of the written string `raw` at which character `offset` of its value stands, and how many
+/// bytes that character takes there.
+fn byte_of(raw: &str, offset: usize) -> Option<(usize, usize)> {
+    match raw.chars().next()? {
+        '"' => quoted(raw, offset, escape),
+        '\'' => quoted(
+            raw,
+            offset,
+            |rest| if rest.starts_with("''") { 2 } else { 0 },
+        ),
+        '|' => literal(raw, offset),
+        '>' => None,
+        _ => walk(raw, 0, offset, |_| 0),
+    }
+}
+
+fn quoted(raw: &str, offset: usize, unit: impl Fn(&str) -> usize) -> Option<(usize, usize)> {
+    walk(raw.get(..raw.len().checked_sub(1)?)?, 1, offset, unit)
+}
+
+/// Steps over `offset` characters of `raw` from byte `at`; `unit` is the length of an escape there.
+fn walk(
+    raw: &str,
+    mut at: usize,
+    offset: usize,
+    unit: impl Fn(&str) -> usize,
+) -> Option<(usize, usize)> {
+    let mut left = offset;
+    loop {
+        let rest = raw.get(at..)?;
+        let next = rest.chars().next();
+        if matches!(next, Some('\n' | '\r')) {
+            return None;
+        }
+        let len = match unit(rest) {
+            0 => next.map_or(0, char::len_utf8),
+            escaped => escaped,
+        };
+        if left == 0 {
+            return Some((at, len));
+        }
+        next?;
+        left -= 1;
+        at += len;
+    }
+}
+
+/// How long the escape at the start of `rest` is. Two `\u` escapes may make one character.
+fn escape(rest: &str) -> usize {
+    if !rest.starts_with('\\') {
+        return 0;
+    }
+    match rest.chars().nth(1) {
+        Some('x') => 4,
+        Some('U') => 10,
+        Some('u') => {
+            let high = rest
+                .get(2..6)
+                .and_then(|digits| u16::from_str_radix(digits, 16).ok())
+                .is_some_and(|unit| (0xd800..0xdc00).contains(&unit));
+            if high { 12 } else { 6 }
+        }
+        Some(escaped) => 1 + escaped.len_utf8(),
+        None => 1,
+    }
+}
+
+/// A literal block: its lines without their indentation, which is that of the first with any text.
+fn literal(raw: &str, offset: usize) -> Option<(usize, usize)> {
+    let header = raw.find('\n')?;
+    if raw.get(..header)?.contains(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let body = raw.get(header + 1..)?;
+    let first = body.lines().find(|line| !line.trim().is_empty())?;
+    let indent = first.len() - first.trim_start_matches(' ').len();
+    let (mut left, mut at) = (offset, header + 1);
+    for line in body.split_inclusive('\n') {
+        let text = line.trim_end_matches(['\n', '\r']);
+        let skip = indent.min(text.len());
+        let content = text.get(skip..)?;
+        let count = content.chars().count();
+        if left < count {
+            let (byte, char) = content.char_indices().nth(left)?;
+            return Some((at + skip + byte, char.len_utf8()));
+        }
+        if left == count {
+            return Some((at + text.len(), 0));
+        }
+        left -= count + 1;
+        at += line.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kind, Node};
+    use super::*;
+
+    fn string(sources: &mut Sources, text: &str, format: Format) -> (Span, String) {
+        let node = sources.parse("f", text, format).unwrap();
+        let value = node.get("a").unwrap().clone();
+        let Node {
+            span,
+            kind: Kind::String(text),
+        } = value
+        else {
+            panic!("no string: {value:?}")
+        };
+        (span, text.to_string())
+    }
+
+    /// Every character of the value is found where it was written.
+    fn each_is_found(text: &str, format: Format, written: impl Fn(char) -> String) {
+        let mut sources = Sources::default();
+        let (span, value) = string(&mut sources, text, format);
+        for (offset, char) in value.trim_end_matches('\n').chars().enumerate() {
+            let place = sources.inside(span, offset);
+            let raw = &text[place.start as usize..place.end as usize];
+            assert_eq!(raw, written(char), "character {offset} of {value:?}");
+        }
+    }
+
+    #[test]
+    fn a_character_of_a_json_string_is_found_behind_escapes() {
+        let text = r#"{"a": "x\"é\u00e4\ud83d\ude00\\y"}"#;
+        each_is_found(text, Format::Json, |char| match char {
+            '"' => r#"\""#.into(),
+            'ä' => r"\u00e4".into(),
+            '😀' => r"\ud83d\ude00".into(),
+            '\\' => r"\\".into(),
+            other => other.into(),
+        });
+    }
+
+    #[test]
+    fn a_character_of_a_yaml_string_is_found_in_each_style_of_one_line() {
+        each_is_found("a: plain text\n", Format::Yaml, |c| c.into());
+        each_is_found("a: 'it''s'\n", Format::Yaml, |c| match c {
+            '\'' => "''".into(),
+            other => other.into(),
+        });
+        each_is_found("a: \"\\x41b\\U0001f600c\"\n", Format::Yaml, |c| match c {
+            'A' => "\\x41".into(),
+            '😀' => "\\U0001f600".into(),
+            other => other.into(),
+        });
+        each_is_found(
+            "a: |\n   one\n     two\n\n   three\n",
+            Format::Yaml,
+            |c| match c {
+                '\n' => String::new(),
+                other => other.into(),
+            },
+        );
+    }
+
+    #[test]
+    fn a_character_of_a_folded_string_is_the_whole_string() {
+        let text = "a: >\n  one\n  two\n";
+        let mut sources = Sources::default();
+        let (span, _) = string(&mut sources, text, Format::Yaml);
+        assert_eq!(sources.inside(span, 5), span);
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        let mut sources = Sources::default();
+        let text = "{\n  \"ä😀\": true}";
+        let node = sources.parse("f", text, Format::Json).unwrap();
+        let value = node.get("ä😀").unwrap();
+        assert_eq!(sources.position(value.span), (2, 9));
+        assert_eq!(sources.end_position(value.span), (2, 13));
+    }
+}

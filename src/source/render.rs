@@ -1,0 +1,156 @@
+//! Diagnostics for people and for machines.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::{Diagnostic, Diagnostics, Node, Severity, SourceId, Sources, Span, read};
+
+/// How many characters of a source line are shown: a minified document is one line of thousands.
+const SHOWN: usize = 120;
+
+impl Severity {
+    /// The word that a diagnostic starts with.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+impl Sources {
+    /// For people: `error[code]: message`, `--> file:line:col`, the source line with a caret, help.
+    pub fn render(&self, diagnostics: &Diagnostics) -> String {
+        let all: Vec<String> = diagnostics.0.iter().map(|d| self.render_one(d)).collect();
+        all.join("\n")
+    }
+
+    fn render_one(&self, diagnostic: &Diagnostic) -> String {
+        let Diagnostic {
+            severity,
+            code,
+            message,
+            help,
+            related,
+            ..
+        } = diagnostic;
+        let mut out = format!("{}[{code}]: {}\n", severity.as_str(), clean(message));
+        self.excerpt(&mut out, self.place(diagnostic), "-->", "");
+        for (span, note) in related {
+            self.excerpt(&mut out, *span, ":::", note);
+        }
+        if let Some(help) = help {
+            // Writing to a string cannot fail.
+            _ = writeln!(out, "  = help: {}", clean(help));
+        }
+        out
+    }
+
+    fn excerpt(&self, out: &mut String, span: Span, arrow: &str, note: &str) {
+        let Some(file) = self.file(span.source) else {
+            return;
+        };
+        let (line, column) = file.locate(span.start);
+        let text = file.line(line);
+        let (end_line, end_column) = file.locate(span.end);
+        let last = if end_line == line {
+            end_column
+        } else {
+            text.chars().count()
+        };
+        let (shown, shift) = window(text, column);
+        let from = column.saturating_sub(shift);
+        let carets = last
+            .saturating_sub(column)
+            .min(shown.chars().count().saturating_sub(from));
+        let number = (line + 1).to_string();
+        let pad = " ".repeat(number.len());
+        let mark = "^".repeat(carets.max(1));
+        let name = clean(&file.name);
+        let note = if note.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", clean(note))
+        };
+        _ = writeln!(out, "{pad}{arrow} {name}:{}:{}", line + 1, column + 1);
+        _ = writeln!(out, "{pad} |");
+        _ = writeln!(out, "{number} | {}", shown.trim_end());
+        _ = writeln!(out, "{pad} | {}{mark}{note}", " ".repeat(from));
+    }
+
+    /// For machines: an array of objects with `severity`, `code`, `message`, `file`, the 1-based `line`,
+    /// `column`, `endLine` and `endColumn` (just after the end), `pointer` (RFC 6901), `help`, and
+    /// `related` places.
+    pub fn to_json(&self, diagnostics: &Diagnostics) -> serde_json::Value {
+        let mut trees = HashMap::new();
+        diagnostics
+            .0
+            .iter()
+            .map(|diagnostic| {
+                let source = diagnostic.span.source;
+                let tree = trees.entry(source).or_insert_with(|| self.reread(source));
+                let mut object = self.place_json(self.place(diagnostic));
+                object.insert("severity".into(), diagnostic.severity.as_str().into());
+                object.insert("code".into(), diagnostic.code.into());
+                object.insert("message".into(), diagnostic.message.clone().into());
+                object.insert("help".into(), json!(diagnostic.help));
+                let pointer = tree.as_ref().map(|tree| tree.pointer(diagnostic.span));
+                object.insert("pointer".into(), json!(pointer));
+                let related = diagnostic.related.iter().map(|(span, note)| {
+                    let mut object = self.place_json(*span);
+                    object.insert("message".into(), note.clone().into());
+                    serde_json::Value::Object(object)
+                });
+                object.insert("related".into(), related.collect());
+                serde_json::Value::Object(object)
+            })
+            .collect()
+    }
+
+    fn place_json(&self, span: Span) -> serde_json::Map<String, serde_json::Value> {
+        let (line, column) = self.position(span);
+        let (end_line, end_column) = self.end_position(span);
+        let members = [
+            ("file", self.name(span.source).into()),
+            ("line", line.into()),
+            ("column", column.into()),
+            ("endLine", end_line.into()),
+            ("endColumn", end_column.into()),
+        ];
+        members
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
+    }
+
+    /// The tree again, which nobody kept; `None` where the text is none.
+    fn reread(&self, source: SourceId) -> Option<Node> {
+        let file = self.file(source)?;
+        read(source, &file.text, file.format).ok()
+    }
+}
+
+/// The part of a line around `column`, and how many characters were cut before it.
+fn window(line: &str, column: usize) -> (String, usize) {
+    let visible = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    if line.chars().count() <= SHOWN {
+        return (line.chars().map(visible).collect(), 0);
+    }
+    let skip = column.saturating_sub(SHOWN / 2);
+    (
+        line.chars().skip(skip).take(SHOWN).map(visible).collect(),
+        skip,
+    )
+}
+
+/// Text from a document without what would move a terminal's cursor.
+fn clean(text: &str) -> String {
+    let safe = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(safe).collect()
+}

@@ -1,0 +1,417 @@
+//! YAML 1.2 → tree.
+//!
+//! The events come from `granit-parser`, which carries places; the core schema (YAML 1.2.2, §10.3)
+//! decides what a plain scalar is, so `no` and `1:30` are strings and `010` is ten. Anchors and aliases
+//! work. What would make two readers see two documents is refused: tags, merge keys, keys that are no
+//! strings, more than one document.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
+
+use super::json::{duplicate, out_of_range, too_deep};
+use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Span};
+
+/// How many values the aliases of one file may stand for in all.
+const MAX_ALIASED: usize = 100_000;
+
+pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
+    let mut builder = Builder::new(source, text);
+    let options = granit_parser::options! {
+        disallow_directives: true,
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH + 1,
+        block_nesting_limit: MAX_DEPTH + 1,
+    };
+    for event in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = match event {
+            Ok(event) => event,
+            Err(error) => {
+                builder.refuse(&error);
+                break;
+            }
+        };
+        let span = builder.place(&span);
+        if builder.event(event, span).is_break() {
+            break;
+        }
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    source: SourceId,
+    text: &'a str,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Anchored>,
+    aliased: usize,
+    root: Option<Node>,
+    documents: usize,
+    found: Diagnostics,
+}
+
+/// A collection whose end has not come yet.
+struct Open {
+    start: Span,
+    flow: bool,
+    anchor: usize,
+    holds: Holds,
+}
+
+enum Holds {
+    Items(Vec<Node>),
+    Members {
+        members: Vec<Member>,
+        seen: HashMap<Arc<str>, Span>,
+        key: Option<(Arc<str>, Span)>,
+    },
+}
+
+/// What an anchor names.
+struct Anchored {
+    node: Node,
+    size: usize,
+    height: usize,
+}
+
+type Flow = std::ops::ControlFlow<()>;
+
+impl<'a> Builder<'a> {
+    fn new(source: SourceId, text: &'a str) -> Self {
+        Self {
+            source,
+            text,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            aliased: 0,
+            root: None,
+            documents: 0,
+            found: Diagnostics::default(),
+        }
+    }
+
+    fn place(&self, span: &granit_parser::Span) -> Span {
+        let range = span.byte_range().unwrap_or_default();
+        self.span(range.start, range.end)
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        let at = |byte| u32::try_from(byte).unwrap_or(u32::MAX);
+        Span {
+            source: self.source,
+            start: at(start),
+            end: at(end.max(start)),
+        }
+    }
+
+    fn slice(&self, span: Span) -> &'a str {
+        let at = |byte| usize::try_from(byte).unwrap_or(usize::MAX);
+        self.text
+            .get(at(span.start)..at(span.end))
+            .unwrap_or_default()
+    }
+
+    fn event(&mut self, event: Event<'_>, span: Span) -> Flow {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    let message = "a second document starts here; a file holds one";
+                    self.found.push(
+                        Diagnostic::error("multiple-documents", span, message)
+                            .with_help("put it into a file of its own"),
+                    );
+                    return Flow::Break(());
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                if tag.is_some() {
+                    self.tag(span);
+                }
+                let kind = self.scalar(&text, style, span);
+                let merge = style == ScalarStyle::Plain && text == "<<";
+                self.complete(Node { span, kind }, anchor, merge);
+            }
+            Event::SequenceStart(style, anchor, tag) => {
+                return self.begin(span, style, anchor, tag.is_some(), Holds::Items(Vec::new()));
+            }
+            Event::MappingStart(style, anchor, tag) => {
+                let holds = Holds::Members {
+                    members: Vec::new(),
+                    seen: HashMap::new(),
+                    key: None,
+                };
+                return self.begin(span, style, anchor, tag.is_some(), holds);
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(span),
+            Event::Alias(anchor) => return self.alias(anchor, span),
+            _ => {}
+        }
+        Flow::Continue(())
+    }
+
+    fn begin(
+        &mut self,
+        span: Span,
+        style: StructureStyle,
+        anchor: usize,
+        tagged: bool,
+        holds: Holds,
+    ) -> Flow {
+        if tagged {
+            self.tag(span);
+        }
+        if self.open.len() >= MAX_DEPTH {
+            self.found.push(too_deep(span));
+            return Flow::Break(());
+        }
+        self.open.push(Open {
+            start: span,
+            flow: style == StructureStyle::Flow,
+            anchor,
+            holds,
+        });
+        Flow::Continue(())
+    }
+
+    fn end(&mut self, span: Span) {
+        let Some(open) = self.open.pop() else { return };
+        let (kind, last) = match open.holds {
+            Holds::Items(items) => {
+                let last = items.last().map(|item| item.span.end);
+                (Kind::Array(items), last)
+            }
+            Holds::Members { members, .. } => {
+                let last = members.last().map(|member| member.value.span.end);
+                (Kind::Object(members), last)
+            }
+        };
+        // A block collection has no closing mark: its end event stands at whatever follows.
+        let end = if open.flow { Some(span.end) } else { last };
+        let span = Span {
+            end: end.unwrap_or(open.start.end).max(open.start.end),
+            ..open.start
+        };
+        self.complete(Node { span, kind }, open.anchor, false);
+    }
+
+    fn alias(&mut self, anchor: usize, span: Span) -> Flow {
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            let message = "this alias stands inside the value that it names";
+            self.found
+                .push(Diagnostic::error("yaml-alias-loop", span, message));
+            return Flow::Break(());
+        };
+        self.aliased += anchored.size;
+        if self.aliased > MAX_ALIASED {
+            let message =
+                format!("the aliases of this file stand for more than {MAX_ALIASED} values");
+            self.found
+                .push(Diagnostic::error("yaml-alias-bomb", span, message));
+            return Flow::Break(());
+        }
+        if self.open.len() + anchored.height > MAX_DEPTH {
+            self.found.push(too_deep(span));
+            return Flow::Break(());
+        }
+        let node = anchored.node.clone();
+        self.complete(node, 0, false);
+        Flow::Continue(())
+    }
+
+    /// Puts a finished value where it belongs: as an element, a key, a member's value or the root.
+    fn complete(&mut self, node: Node, anchor: usize, merge: bool) {
+        if anchor != 0 {
+            let (size, height) = measure(&node);
+            let node = node.clone();
+            self.anchors.insert(anchor, Anchored { node, size, height });
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return;
+        };
+        let problem = match &mut open.holds {
+            Holds::Items(items) => {
+                items.push(node);
+                None
+            }
+            Holds::Members { members, seen, key } => match key.take() {
+                Some((key, key_span)) => {
+                    let first = seen.get(&key).copied();
+                    if first.is_none() {
+                        seen.insert(Arc::clone(&key), key_span);
+                    }
+                    let problem = first.map(|first| duplicate(&key, key_span, first));
+                    if problem.is_none() {
+                        members.push(Member {
+                            key,
+                            key_span,
+                            value: node,
+                        });
+                    }
+                    problem
+                }
+                None => {
+                    let text = node.as_str().map_or_else(|| "".into(), Arc::clone);
+                    // A key that is refused takes its value with it, under a name that no other has.
+                    let refused = merge || node.as_str().is_none();
+                    let name = if refused {
+                        format!("{}\0", node.span.start).into()
+                    } else {
+                        text
+                    };
+                    *key = Some((name, node.span));
+                    refused.then(|| refused_key(&node, merge, self.text))
+                }
+            },
+        };
+        if let Some(problem) = problem {
+            self.found.push(problem);
+        }
+    }
+
+    fn tag(&mut self, span: Span) {
+        let message = "a tag (`!…`) stands before this value; tags are not read";
+        self.found.push(
+            Diagnostic::error("yaml-tag", span, message)
+                .with_help("remove it; put a string in quotes"),
+        );
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, span: Span) -> Kind {
+        if style != ScalarStyle::Plain {
+            return Kind::String(text.into());
+        }
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
+            "true" | "True" | "TRUE" => return Kind::Bool(true),
+            "false" | "False" | "FALSE" => return Kind::Bool(false),
+            _ => {}
+        }
+        let Some(number) = core_number(text) else {
+            return Kind::String(text.into());
+        };
+        if !number.is_finite() {
+            self.found.push(out_of_range(span, self.slice(span)));
+        }
+        Kind::Number(number)
+    }
+
+    fn refuse(&mut self, error: &granit_parser::ScanError) {
+        use granit_parser::ErrorKind;
+        let at = error.marker().byte_offset().unwrap_or_default();
+        let at = self.text.floor_char_boundary(at.min(self.text.len()));
+        let next = self.text.get(at..).and_then(|rest| rest.chars().next());
+        let span = self.span(at, at + next.map_or(0, char::len_utf8));
+        let diagnostic = match error.kind() {
+            ErrorKind::DirectiveDisallowed => {
+                Diagnostic::error("invalid-yaml", span, "directives (`%…`) are not read")
+                    .with_help("remove the line; YAML 1.2 is read without one")
+            }
+            ErrorKind::UnknownAnchor => {
+                Diagnostic::error("invalid-yaml", span, "this alias names no anchor before it")
+                    .with_help("put a text that starts with `*` in quotes")
+            }
+            ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation => {
+                Diagnostic::error("invalid-yaml", span, "a tab indents this line")
+                    .with_help("indent with spaces")
+            }
+            ErrorKind::RecursionLimitExceeded => too_deep(span),
+            _ => Diagnostic::error("invalid-yaml", span, format!("not YAML: {}", error.info())),
+        };
+        self.found.push(diagnostic);
+    }
+
+    fn finish(mut self) -> Result<Node, Diagnostics> {
+        let blank = |node: &Node| node.is_null() && node.span.start == node.span.end;
+        if self.found.is_empty() {
+            match self.root.take() {
+                Some(root) if !blank(&root) => return Ok(root),
+                _ => {
+                    let message = "the file is empty; a YAML value was wanted";
+                    let span = self.span(0, 0);
+                    self.found
+                        .push(Diagnostic::error("empty-document", span, message));
+                }
+            }
+        }
+        Err(self.found.sorted())
+    }
+}
+
+fn refused_key(node: &Node, merge: bool, text: &str) -> Diagnostic {
+    if merge {
+        let message = "merge keys (`<<`) are not read: YAML 1.2 has none";
+        return Diagnostic::error("yaml-merge-key", node.span, message)
+            .with_help("write the members out, or use an alias for the whole value");
+    }
+    let at = usize::try_from(node.span.start).unwrap_or(usize::MAX);
+    let before = text.get(..at).unwrap_or_default();
+    let expression = node.as_object().is_some() && before.ends_with('{');
+    let message = format!(
+        "a key must be a string; this one is {}",
+        with_article(node.type_name())
+    );
+    let help = match expression {
+        true => "put an expression in quotes: \"{{ … }}\"",
+        false => "put the key in quotes",
+    };
+    Diagnostic::error("yaml-key-not-string", node.span, message).with_help(help)
+}
+
+fn with_article(name: &str) -> String {
+    match name {
+        "null" => "null".to_owned(),
+        "array" | "object" => format!("an {name}"),
+        other => format!("a {other}"),
+    }
+}
+
+/// How many values, and how many levels of collections, `node` has. Its depth is bounded.
+fn measure(node: &Node) -> (usize, usize) {
+    let inner: Vec<(usize, usize)> = match &node.kind {
+        Kind::Array(items) => items.iter().map(measure).collect(),
+        Kind::Object(members) => members
+            .iter()
+            .map(|member| measure(&member.value))
+            .collect(),
+        _ => return (1, 0),
+    };
+    let size = inner.iter().map(|(size, _)| size).sum::<usize>() + 1;
+    let height = inner.iter().map(|(_, height)| height).max().unwrap_or(&0) + 1;
+    (size, height)
+}
+
+/// The number that a plain scalar is under the core schema (YAML 1.2.2, §10.3.2); infinite where the
+/// model has none.
+fn core_number(text: &str) -> Option<f64> {
+    let radix = |prefix: &str, radix: u32| {
+        let digits = text.strip_prefix(prefix)?;
+        if digits.is_empty() {
+            return None;
+        }
+        digits.chars().try_fold(0.0, |number, digit| {
+            Some(number * f64::from(radix) + f64::from(digit.to_digit(radix)?))
+        })
+    };
+    if let Some(number) = radix("0o", 8).or_else(|| radix("0x", 16)) {
+        return Some(number);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return Some(f64::INFINITY);
+    }
+    let shaped = unsigned.starts_with(|c: char| c.is_ascii_digit())
+        || unsigned
+            .strip_prefix('.')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let plain = unsigned
+        .chars()
+        .all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
+    if shaped && plain {
+        text.parse().ok()
+    } else {
+        None
+    }
+}

@@ -1,0 +1,205 @@
+//! The families of the `mwl_` metrics: their names, labels and help, each said once. To add one: a field
+//! of [`Families`], its line in `of`, its line in `collectors` (it does not compile without).
+
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
+};
+
+/// Upper bounds of duration buckets, in seconds: from a loopback answer to the longest patience.
+const BUCKETS: [f64; 16] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
+];
+
+/// Every family, in the order of the documentation.
+#[derive(Debug)]
+pub(super) struct Families {
+    pub(super) requests: IntCounterVec,
+    pub(super) request_duration: HistogramVec,
+    pub(super) in_flight: IntGaugeVec,
+    pub(super) attempts: IntCounterVec,
+    pub(super) attempt_duration: HistogramVec,
+    pub(super) retries: IntCounterVec,
+    pub(super) exhausted: IntCounterVec,
+    pub(super) suppressed: IntCounterVec,
+    pub(super) timeouts: IntCounterVec,
+    pub(super) finally: IntCounterVec,
+    pub(super) connections: IntGaugeVec,
+    pub(super) resends: IntCounterVec,
+    pub(super) reloads: IntCounterVec,
+    pub(super) last_reload: Gauge,
+    pub(super) config_info: GaugeVec,
+}
+
+impl Families {
+    /// Makes all families and registers them with `registry`.
+    pub(super) fn register(registry: &Registry) -> Self {
+        let reloads = counters(
+            "config_reloads_total",
+            "Reloads of the configuration, by outcome: applied or refused.",
+            &["outcome"],
+        );
+        for outcome in ["applied", "refused"] {
+            counter(&reloads, &[outcome]);
+        }
+        let last_reload = Gauge::with_opts(opts(
+            "config_last_reload_success_timestamp_seconds",
+            "When the configuration that is served was loaded, in seconds since the epoch.",
+        ));
+        let config_info = GaugeVec::new(
+            opts("config_info", "The configuration that is served."),
+            &["hash"],
+        );
+        let families = Self::of(reloads, fixed(last_reload), fixed(config_info));
+        for collector in families.collectors() {
+            fixed(registry.register(collector));
+        }
+        families
+    }
+
+    fn of(reloads: IntCounterVec, last_reload: Gauge, config_info: GaugeVec) -> Self {
+        Self {
+            requests: counters(
+                "requests_total",
+                "Requests answered, by the status that the client got; 499: it left before.",
+                &["route", "status"],
+            ),
+            request_duration: histograms(
+                "request_duration_seconds",
+                "From a request's head to the end of its execution.",
+                &["route"],
+            ),
+            in_flight: gauges(
+                "requests_in_flight",
+                "Requests that are being served.",
+                &["route"],
+            ),
+            attempts: counters(
+                "attempts_total",
+                "Attempts at an upstream, by their classified code or success.",
+                &["route", "upstream", "code"],
+            ),
+            attempt_duration: histograms(
+                "attempt_duration_seconds",
+                "From an attempt's start to its Result.",
+                &["route", "upstream"],
+            ),
+            retries: counters(
+                "retries_total",
+                "Failures consumed by a re-run, by code and by where the wait came from.",
+                &["route", "code", "delay"],
+            ),
+            exhausted: counters(
+                "retries_exhausted_total",
+                "Retry policies whose budget ran out, by the policy's position.",
+                &["route", "policy"],
+            ),
+            suppressed: counters(
+                "retries_suppressed_total",
+                "Retries that a policy asked for and that were not made, by reason.",
+                &["route", "reason"],
+            ),
+            timeouts: counters("timeouts_total", "Timeout bounds that fired.", &["route"]),
+            finally: counters(
+                "finally_total",
+                "Cleanups that ran, by outcome: success or failure.",
+                &["route", "outcome"],
+            ),
+            connections: gauges(
+                "upstream_connections",
+                "Open upstream connections, by state: active or idle.",
+                &["upstream", "state"],
+            ),
+            resends: counters(
+                "stale_connection_resends_total",
+                "Requests sent again because a reused connection had died.",
+                &["upstream"],
+            ),
+            reloads,
+            last_reload,
+            config_info,
+        }
+    }
+
+    /// Every family once. Taken apart without `..`: a family that is not registered does not compile.
+    fn collectors(&self) -> Vec<Box<dyn Collector>> {
+        let Self {
+            requests,
+            request_duration,
+            in_flight,
+            attempts,
+            attempt_duration,
+            retries,
+            exhausted,
+            suppressed,
+            timeouts,
+            finally,
+            connections,
+            resends,
+            reloads,
+            last_reload,
+            config_info,
+        } = self;
+        vec![
+            Box::new(requests.clone()),
+            Box::new(request_duration.clone()),
+            Box::new(in_flight.clone()),
+            Box::new(attempts.clone()),
+            Box::new(attempt_duration.clone()),
+            Box::new(retries.clone()),
+            Box::new(exhausted.clone()),
+            Box::new(suppressed.clone()),
+            Box::new(timeouts.clone()),
+            Box::new(finally.clone()),
+            Box::new(connections.clone()),
+            Box::new(resends.clone()),
+            Box::new(reloads.clone()),
+            Box::new(last_reload.clone()),
+            Box::new(config_info.clone()),
+        ]
+    }
+}
+
+/// The library refuses ill-formed names and wrong label counts; all of ours are constants of this file.
+#[expect(
+    clippy::expect_used,
+    reason = "constant names and label counts, held by a test"
+)]
+pub(super) fn fixed<T>(result: prometheus::Result<T>) -> T {
+    result.expect("names and labels of this file are well-formed")
+}
+
+fn opts(name: &str, help: &str) -> Opts {
+    Opts::new(name, help).namespace("mwl")
+}
+
+fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    fixed(IntCounterVec::new(opts(name, help), labels))
+}
+
+fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    fixed(IntGaugeVec::new(opts(name, help), labels))
+}
+
+fn histograms(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+    let opts = HistogramOpts::new(name, help)
+        .namespace("mwl")
+        .buckets(BUCKETS.to_vec());
+    fixed(HistogramVec::new(opts, labels))
+}
+
+/// The series of these label values, made where it is not there.
+pub(super) fn counter(family: &IntCounterVec, labels: &[&str]) -> IntCounter {
+    fixed(family.get_metric_with_label_values(labels))
+}
+
+/// The series of these label values, made where it is not there.
+pub(super) fn gauge(family: &IntGaugeVec, labels: &[&str]) -> IntGauge {
+    fixed(family.get_metric_with_label_values(labels))
+}
+
+/// The series of these label values, made where it is not there.
+pub(super) fn histogram(family: &HistogramVec, labels: &[&str]) -> Histogram {
+    fixed(family.get_metric_with_label_values(labels))
+}

@@ -1,0 +1,365 @@
+//! Random stacks of the four middlewares over a scripted target, against a small recursive model of the
+//! specification: the same Result, the same runs, the same cleanups in the same order, at the same
+//! virtual instants; every established entry's `onAlways` exactly once.
+
+use std::time::Duration;
+
+use mwl_proxy::language::definition::{Strictness, compile};
+use mwl_proxy::language::engine::{Start, run};
+use mwl_proxy::language::outcome::Outcome;
+use mwl_proxy::language::value::Value;
+use mwl_proxy::source::{Format, Sources};
+use proptest::prelude::*;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::script::{Scripted, Turn};
+
+const EXCEEDED: &str = "Provider.Middleware.Timeout.Exceeded";
+const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
+const CANCELLED: &str = "System.Cancelled";
+/// `Start::cleanup_limit` of these runs, in milliseconds.
+const CLEANUP_LIMIT: u64 = 40;
+
+#[derive(Clone, Debug)]
+enum Layer {
+    /// Retries `code` (all where `None`), so often, after so many milliseconds.
+    Retry { code: Option<&'static str>, attempts: u64, delay: u64 },
+    Timeout { bound: u64 },
+    Loop { times: u64 },
+    /// A cleanup that takes so long and then fails with the code, if any.
+    Finally { after: u64, code: Option<&'static str> },
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    layers: Vec<Layer>,
+    turns: Vec<(u64, Option<&'static str>)>,
+    cancel: Option<u64>,
+}
+
+/// What a run came to: the codes down the chain (empty for a success), the runs of the target, the
+/// cleanups by layer, and when it ended.
+#[derive(Debug, PartialEq)]
+struct Observed {
+    chain: Vec<String>,
+    runs: usize,
+    cleanups: Vec<usize>,
+    ended: u64,
+}
+
+// --- the model -----------------------------------------------------------------------------------
+
+type Chain = Vec<&'static str>;
+
+/// What rises: a Result (empty chain: a success), or an unwind towards its owner.
+enum Rise {
+    Settled(Chain),
+    Unwind { owner: usize, chain: Chain, superseded: bool },
+}
+
+const OUTSIDE: usize = usize::MAX;
+
+struct Model<'a> {
+    case: &'a Case,
+    now: u64,
+    /// Established bounds, by layer and deadline, outermost first.
+    bounds: Vec<(usize, u64)>,
+    runs: usize,
+    cleanups: Vec<usize>,
+}
+
+impl Model<'_> {
+    /// The interruption that comes first, and when.
+    fn interruption(&self) -> Option<(u64, usize)> {
+        let outside = self.case.cancel.map(|at| (at, OUTSIDE));
+        let bound = self.bounds.iter().map(|(layer, at)| (*at, *layer)).min_by_key(|(at, _)| *at);
+        match (outside, bound) {
+            (Some(outside), Some(bound)) if bound.0 < outside.0 => Some(bound),
+            (Some(outside), _) => Some(outside),
+            (None, bound) => bound,
+        }
+    }
+
+    fn unwind(owner: usize) -> Rise {
+        let chain = if owner == OUTSIDE { vec![CANCELLED] } else { vec![CANCELLED, EXCEEDED] };
+        Rise::Unwind { owner, chain, superseded: false }
+    }
+
+    /// Work that waits: it is accepted if it is there when the interruption is.
+    fn wait(&mut self, millis: u64, always_pending: bool) -> Result<(), Rise> {
+        let done = self.now + millis;
+        match self.interruption() {
+            Some((at, owner)) if at < done || (always_pending && at <= self.now) => {
+                if millis == 0 && !always_pending {
+                    return Ok(());
+                }
+                self.now = self.now.max(at);
+                Err(Self::unwind(owner))
+            }
+            _ => {
+                self.now = done;
+                Ok(())
+            }
+        }
+    }
+
+    fn target(&mut self) -> Rise {
+        let (after, code) = self.case.turns[self.runs.min(self.case.turns.len() - 1)];
+        self.runs += 1;
+        match self.wait(after, false) {
+            Ok(()) => Rise::Settled(code.into_iter().collect()),
+            Err(unwind) => unwind,
+        }
+    }
+
+    fn layer(&mut self, at: usize) -> Rise {
+        let Some(layer) = self.case.layers.get(at) else { return self.target() };
+        match layer {
+            Layer::Retry { code, attempts, delay } => {
+                let mut runs = 0;
+                loop {
+                    let rise = self.layer(at + 1);
+                    runs += 1;
+                    let Rise::Settled(chain) = &rise else { return rise };
+                    let matches = chain.first().is_some_and(|head| code.is_none_or(|code| code == *head));
+                    if !matches {
+                        return rise;
+                    }
+                    if runs >= *attempts {
+                        return Rise::Settled([vec![EXHAUSTED], chain.clone()].concat());
+                    }
+                    if let Err(unwind) = self.wait(*delay, *delay == 0) {
+                        return unwind;
+                    }
+                }
+            }
+            Layer::Loop { times } => {
+                let mut runs = 0;
+                loop {
+                    let rise = self.layer(at + 1);
+                    runs += 1;
+                    let again = matches!(&rise, Rise::Settled(chain) if chain.is_empty());
+                    if !again || runs >= *times {
+                        return rise;
+                    }
+                    if let Err(unwind) = self.wait(0, true) {
+                        return unwind;
+                    }
+                }
+            }
+            Layer::Timeout { bound } => {
+                self.bounds.push((at, self.now + bound));
+                let cleanups = self.cleanups.len();
+                let rise = self.layer(at + 1);
+                self.bounds.pop();
+                match rise {
+                    Rise::Unwind { owner, chain, superseded } if owner == at => {
+                        // Cleanups took time: an outer interruption may have fallen due.
+                        if self.cleanups.len() > cleanups
+                            && let Some((due, owner)) = self.interruption()
+                            && due <= self.now
+                        {
+                            return Self::unwind(owner);
+                        }
+                        let chain = if superseded { chain } else { chain[1..].to_vec() };
+                        Rise::Settled(chain)
+                    }
+                    rise => rise,
+                }
+            }
+            Layer::Finally { after, code } => {
+                let rise = self.layer(at + 1);
+                self.cleanups.push(at);
+                self.finally(rise, *after, *code)
+            }
+        }
+    }
+
+    fn finally(&mut self, rise: Rise, after: u64, code: Option<&'static str>) -> Rise {
+        let edge = match (&rise, self.interruption()) {
+            (Rise::Unwind { .. }, _) => Some(self.now + CLEANUP_LIMIT),
+            (Rise::Settled(_), first) => first.map(|(at, _)| at.max(self.now) + CLEANUP_LIMIT),
+        };
+        let done = self.now + after;
+        let cut = edge.filter(|edge| *edge < done);
+        self.now = cut.unwrap_or(done);
+        let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
+        match rise {
+            Rise::Unwind { owner, mut chain, mut superseded } => {
+                if let Some(code) = failed {
+                    chain.insert(0, code);
+                    superseded = true;
+                }
+                Rise::Unwind { owner, chain, superseded }
+            }
+            Rise::Settled(mut chain) => {
+                if let Some(code) = failed {
+                    chain.insert(0, code);
+                }
+                match self.interruption().filter(|(at, _)| *at <= self.now) {
+                    None => Rise::Settled(chain),
+                    Some((_, owner)) => {
+                        let Rise::Unwind { chain: cancelled, .. } = Self::unwind(owner) else {
+                            unreachable!()
+                        };
+                        let superseded = failed.is_some();
+                        let chain =
+                            if superseded { [chain, cancelled].concat() } else { cancelled };
+                        Rise::Unwind { owner, chain, superseded }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn expected(case: &Case) -> Observed {
+    let mut model = Model { case, now: 0, bounds: Vec::new(), runs: 0, cleanups: Vec::new() };
+    let chain = match model.layer(0) {
+        Rise::Settled(chain) | Rise::Unwind { chain, .. } => chain,
+    };
+    let chain = chain.into_iter().map(str::to_owned).collect();
+    Observed { chain, runs: model.runs, cleanups: model.cleanups, ended: model.now }
+}
+
+// --- the engine ----------------------------------------------------------------------------------
+
+fn definition(case: &Case) -> serde_json::Value {
+    let duration = |millis: u64| format!("PT{}.{:03}S", millis / 1000, millis % 1000);
+    let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
+    let entry = |(position, layer): (usize, &Layer)| match layer {
+        Layer::Retry { code, attempts, delay } => {
+            let mut policy = json!({
+                "match": { "codes": [code.unwrap_or("*")] },
+                "attempts": attempts,
+            });
+            if *delay > 0 {
+                policy["backoff"] = json!({ "initial": duration(*delay) });
+            }
+            json!({
+                "provider": middleware("retry"),
+                "onEntry": { "with": { "policies": [policy] } },
+            })
+        }
+        Layer::Timeout { bound } => json!({
+            "provider": middleware("timeout"),
+            "onEntry": { "with": { "duration": duration(*bound) } },
+        }),
+        Layer::Loop { times } => json!({
+            "provider": middleware("loop"),
+            "onSuccess": { "when": format!("{{{{ middleware.metadata.iteration < {times} }}}}") },
+        }),
+        Layer::Finally { after, code } => {
+            let mut with = json!({ "tag": position.to_string(), "after": after });
+            if let Some(code) = code {
+                with["code"] = json!(code);
+            }
+            json!({
+                "provider": middleware("finally"),
+                "onAlways": { "with": { "call": {
+                    "provider": "mwl:provider.call/test/script/v1",
+                    "with": with,
+                } } },
+            })
+        }
+    };
+    let stack: Vec<_> = case.layers.iter().enumerate().map(entry).collect();
+    json!({
+        "$schema": "https://mwl.dev/v0.1/flow/schema.json",
+        "entrypoint": "work",
+        "steps": {
+            "work": {
+                "action": "Call",
+                "call": { "provider": "mwl:provider.call/test/script/v1" },
+                "middleware": stack,
+                "next": "done",
+            },
+            "done": { "action": "Return" },
+        },
+    })
+}
+
+async fn observed(case: &Case) -> Observed {
+    let turns = case.turns.iter().map(|(after, code)| Turn {
+        after: Duration::from_millis(*after),
+        code: *code,
+    });
+    let scripted = Scripted::new(turns.collect());
+    let mut sources = Sources::default();
+    let text = definition(case).to_string();
+    let node = sources.parse("case.json", &text, Format::Json).unwrap();
+    let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
+        Ok((plan, _advice)) => plan,
+        Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
+    };
+    let began = Instant::now();
+    let token = CancellationToken::new();
+    if let Some(at) = case.cancel {
+        let token = token.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until(began + Duration::from_millis(at)).await;
+            token.cancel();
+        });
+    }
+    let start = Start {
+        cancel: Some(token),
+        cleanup_limit: Duration::from_millis(CLEANUP_LIMIT),
+        ..Start::new("law")
+    };
+    let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
+    let chain = match &outcome {
+        Outcome::Success(_) => Vec::new(),
+        Outcome::Failure(failure) => failure.chain().map(|link| link.code.to_string()).collect(),
+    };
+    let tags = scripted.tags();
+    Observed {
+        chain,
+        runs: tags.iter().filter(|tag| tag.is_empty()).count(),
+        cleanups: tags.iter().filter_map(|tag| tag.parse().ok()).collect(),
+        ended: u64::try_from(began.elapsed().as_millis()).unwrap(),
+    }
+}
+
+// --- the cases -----------------------------------------------------------------------------------
+
+fn code() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("Script.A"), Just("Script.B")]
+}
+
+fn layer() -> impl Strategy<Value = Layer> {
+    prop_oneof![
+        3 => (proptest::option::of(code()), 1..4_u64, prop_oneof![Just(0), 1..30_u64])
+            .prop_map(|(code, attempts, delay)| Layer::Retry { code, attempts, delay }),
+        3 => prop_oneof![Just(0), 1..120_u64].prop_map(|bound| Layer::Timeout { bound }),
+        1 => (1..4_u64).prop_map(|times| Layer::Loop { times }),
+        3 => (prop_oneof![Just(0), 1..60_u64], proptest::option::weighted(0.3, Just("Script.Cleanup")))
+            .prop_map(|(after, code)| Layer::Finally { after, code }),
+    ]
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let turn = (prop_oneof![Just(0), 1..50_u64], proptest::option::weighted(0.6, code()));
+    (
+        proptest::collection::vec(layer(), 0..6),
+        proptest::collection::vec(turn, 1..8),
+        proptest::option::weighted(0.4, 1..200_u64),
+    )
+        .prop_map(|(layers, turns, cancel)| Case { layers, turns, cancel })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_random_stack_agrees_with_the_model(case in case()) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let observed = runtime.block_on(observed(&case));
+        prop_assert_eq!(observed, expected(&case));
+    }
+}

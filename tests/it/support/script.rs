@@ -1,0 +1,121 @@
+//! A call provider that plays a script and remembers its runs, under paused time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mwl_proxy::language::outcome::{Failure, Outcome};
+use mwl_proxy::language::provider::{
+    Answer, CallProvider, Catalog, Contract, Dispatch, Prepared, Role,
+};
+use mwl_proxy::language::value::Value;
+use tokio::time::Instant;
+
+/// What one run of the scripted target does.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub after: Duration,
+    /// `None`: a success with the turn's number.
+    pub code: Option<&'static str>,
+}
+
+/// What happened to a dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub tag: String,
+    pub role: Role,
+    pub attempt: u32,
+    pub began: Duration,
+    /// What the call's input was.
+    pub input: Value,
+}
+
+/// Plays `turns` in order for calls without a `tag`, the last one for ever; a call with
+/// `{tag, after, code}` does what it says.
+#[derive(Debug)]
+pub struct Scripted {
+    contract: Contract,
+    turns: Vec<Turn>,
+    next: Mutex<usize>,
+    start: Instant,
+    pub seen: Mutex<Vec<Seen>>,
+}
+
+const CONTRACT: &str = r#"{
+    "$schema": "https://mwl.dev/v0.1/provider/schema.json",
+    "uri": "mwl:provider.call/test/script/v1",
+    "codePrefix": "Script",
+    "description": "Plays a script.",
+    "parameters": { "type": "object", "additionalProperties": true },
+    "failureCatalog": { "closed": [], "open": ["*"] }
+}"#;
+
+impl Scripted {
+    pub fn new(turns: Vec<Turn>) -> Arc<Self> {
+        Arc::new(Self {
+            contract: Contract::parse(CONTRACT).unwrap(),
+            turns,
+            next: Mutex::new(0),
+            start: Instant::now(),
+            seen: Mutex::default(),
+        })
+    }
+
+    pub fn catalog(self: &Arc<Self>) -> Catalog {
+        let mut catalog = Catalog::spec_defined();
+        catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
+        catalog
+    }
+
+    pub fn tags(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|seen| seen.tag.clone()).collect()
+    }
+}
+
+impl CallProvider for Scripted {
+    fn contract(&self) -> &Contract {
+        &self.contract
+    }
+
+    fn prepare(&self, with: &Value) -> Result<Prepared, Failure> {
+        Ok(Arc::new(with.clone()))
+    }
+
+    fn call<'a>(&'a self, dispatch: Dispatch<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(async move {
+            let with = dispatch.with.downcast_ref::<Value>().unwrap();
+            let text = |name: &str| with.get(name)?.as_str().map(str::to_owned);
+            let tag = text("tag");
+            let turn = match &tag {
+                Some(_) => Turn {
+                    after: Duration::from_millis(
+                        with.get("after").and_then(|after| after.as_u64()).unwrap_or(0),
+                    ),
+                    code: text("code").map(|code| &*code.leak()),
+                },
+                None => {
+                    let mut next = self.next.lock().unwrap();
+                    let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
+                    *next += 1;
+                    turn
+                }
+            };
+            self.seen.lock().unwrap().push(Seen {
+                tag: tag.unwrap_or_default(),
+                role: dispatch.role,
+                attempt: dispatch.attempt,
+                began: self.start.elapsed(),
+                input: dispatch.input.clone(),
+            });
+            if !turn.after.is_zero() {
+                tokio::time::sleep(turn.after).await;
+            }
+            let outcome = match turn.code {
+                None => Outcome::Success(dispatch.input.clone()),
+                Some(code) => Failure::error(code, "scripted").into(),
+            };
+            Answer { outcome, metadata: Value::Null }
+        })
+    }
+}
