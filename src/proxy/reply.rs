@@ -159,6 +159,13 @@ impl Reply {
     }
 }
 
+/// A response that nobody took: its connection still serves if little of it is left.
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
 impl Native for Reply {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
@@ -194,7 +201,6 @@ impl Native for Details {
                 let wait = Span::from_duration(self.retry_after?);
                 Some(Value::string(wait.to_string()))
             }
-            "bodyNotReplayable" => self.body_gone.then_some(Value::Bool(true)),
             _ => None,
         }
     }
@@ -209,9 +215,12 @@ impl Native for Details {
             "connectionReused",
             "phase",
             "retryAfter",
-            "bodyNotReplayable",
         ];
         members(self, &names)
+    }
+
+    fn rerun_refusal(&self) -> Option<&'static str> {
+        self.body_gone.then_some("bodyNotReplayable")
     }
 
     fn discard(&self) {

@@ -80,7 +80,9 @@ fn http_date(text: &[u8]) -> Option<SystemTime> {
         "Sunday",
     ];
     let (day, rest) = text.split_at_checked(text.find([',', ' '])?)?;
-    let same_kind = [DAYS, LONG].into_iter().find(|names| names.contains(&day))?;
+    let same_kind = [DAYS, LONG]
+        .into_iter()
+        .find(|names| names.contains(&day))?;
     same_kind
         .iter()
         .find_map(|day| httpdate::parse_http_date(&format!("{day}{rest}")).ok())
@@ -147,7 +149,10 @@ mod tests {
 
     #[test]
     fn of_two_fields_the_first_counts() {
-        assert_eq!(of(&[("retry-after", b"5"), ("retry-after", b"60")]), Some(5));
+        assert_eq!(
+            of(&[("retry-after", b"5"), ("retry-after", b"60")]),
+            Some(5)
+        );
     }
 
     #[test]
@@ -163,8 +168,14 @@ mod tests {
     fn the_rate_limit_s_reset_stands_in() {
         assert_eq!(of(&[("ratelimit-reset", b"9")]), Some(9));
         assert_eq!(of(&[("x-ratelimit-reset", b"9")]), Some(9));
-        assert_eq!(of(&[("ratelimit-reset", b"9"), ("retry-after", b"3")]), Some(3));
-        assert_eq!(of(&[("ratelimit-reset", b"9"), ("retry-after", b"soon")]), None);
+        assert_eq!(
+            of(&[("ratelimit-reset", b"9"), ("retry-after", b"3")]),
+            Some(3)
+        );
+        assert_eq!(
+            of(&[("ratelimit-reset", b"9"), ("retry-after", b"soon")]),
+            None
+        );
         // 2026-03-01T12:00:20Z as a Unix time.
         assert_eq!(of(&[("x-ratelimit-reset", b"1772366420")]), Some(20));
     }

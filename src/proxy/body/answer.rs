@@ -8,6 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
 use super::response::ResponseBody;
+use crate::proxy::connection::Busy;
 use crate::proxy::flight::Flight;
 
 /// What the client gets. The request counts as in flight until this ends or is dropped.
@@ -15,6 +16,8 @@ use crate::proxy::flight::Flight;
 pub struct AnswerBody {
     kind: Kind,
     flight: Option<Flight>,
+    /// Keeps the client's connection busy.
+    busy: Option<Busy>,
 }
 
 #[derive(Debug)]
@@ -30,6 +33,7 @@ impl AnswerBody {
         Self {
             kind: Kind::Empty,
             flight: None,
+            busy: None,
         }
     }
 
@@ -38,6 +42,7 @@ impl AnswerBody {
         Self {
             kind: Kind::Full(bytes),
             flight: None,
+            busy: None,
         }
     }
 
@@ -46,12 +51,27 @@ impl AnswerBody {
         Self {
             kind: Kind::Upstream(body),
             flight: None,
+            busy: None,
         }
     }
 
     /// The same body, which ends `flight` when it ends.
     pub(crate) fn with_flight(mut self, flight: Flight) -> Self {
         self.flight = Some(flight);
+        self
+    }
+
+    /// The same body, which frees the client's connection when it is dropped.
+    pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
+        self.busy = Some(busy);
+        self
+    }
+
+    /// The same answer to a HEAD: nothing of the body is sent, and an upstream's has none.
+    pub(crate) fn for_head(mut self) -> Self {
+        if matches!(self.kind, Kind::Full(_)) {
+            self.kind = Kind::Empty;
+        }
         self
     }
 

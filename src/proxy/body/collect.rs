@@ -51,9 +51,9 @@ mod tests {
     use http_body_util::StreamBody;
 
     async fn run(chunks: &[&'static str], limit: usize) -> Option<Bytes> {
-        let frames = chunks
-            .iter()
-            .map(|chunk| Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(chunk.as_bytes()))));
+        let frames = chunks.iter().map(|chunk| {
+            Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))
+        });
         let mut body = StreamBody::new(stream::iter(frames.collect::<Vec<_>>()));
         collect(&mut body, limit).await.ok()
     }

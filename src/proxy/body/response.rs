@@ -55,7 +55,10 @@ impl ResponseBody {
         if self.poll_drain(&mut left, &mut idle).is_ready() {
             return;
         }
-        tokio::spawn(async move {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
             let deadline = Instant::now().checked_add(DRAIN_TIME);
             let deadline = sleep_until(deadline.unwrap_or_else(Instant::now));
             let drained = std::future::poll_fn(|cx| self.poll_drain(&mut left, cx));

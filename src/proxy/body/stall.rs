@@ -45,9 +45,7 @@ impl Stall {
         if !self.counting {
             self.counting = true;
             let now = Instant::now();
-            timer
-                .as_mut()
-                .reset(now.checked_add(bound).unwrap_or(now));
+            timer.as_mut().reset(now.checked_add(bound).unwrap_or(now));
         }
         timer.as_mut().poll(cx)
     }

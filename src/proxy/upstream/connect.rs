@@ -98,7 +98,10 @@ pub(super) async fn open(
     let connected = tokio::time::timeout(timeout, tcp(endpoint)).await;
     let stream = connected.map_err(|_elapsed| ConnectError {
         cause: Cause::Timeout,
-        message: format!("did not accept a connection within {}", Span::from_duration(timeout)),
+        message: format!(
+            "did not accept a connection within {}",
+            Span::from_duration(timeout)
+        ),
     })??;
     let (wire, counts) = Wire::new(stream);
     let handshake = http1::Builder::new()

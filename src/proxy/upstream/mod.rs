@@ -102,7 +102,11 @@ impl Upstream {
         }
         let mut turn = || self.turn.fetch_add(1, Ordering::Relaxed) % count;
         let endpoint = turn();
-        if Some(endpoint) == avoid { turn() } else { endpoint }
+        if Some(endpoint) == avoid {
+            turn()
+        } else {
+            endpoint
+        }
     }
 
     /// What messages call an endpoint.

@@ -71,7 +71,10 @@ impl<T: Idle> Pool<T> {
         let keep_alive = self.keep_alive;
         self.idle
             .retain(|(since, item)| !item.is_closed() && now.duration_since(*since) < keep_alive);
-        let next = self.idle.front().and_then(|(since, _)| since.checked_add(keep_alive));
+        let next = self
+            .idle
+            .front()
+            .and_then(|(since, _)| since.checked_add(keep_alive));
         (before.saturating_sub(self.idle.len()), next)
     }
 

@@ -66,7 +66,9 @@ impl<T> Wire<T> {
 
     fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(size)) = polled {
-            self.counts.written.fetch_add(size as u64, Ordering::Relaxed);
+            self.counts
+                .written
+                .fetch_add(size as u64, Ordering::Relaxed);
         }
         polled
     }
@@ -133,6 +135,12 @@ mod tests {
         assert!(counts.wrote_since(mark) && !counts.read_since(mark));
         far.write_all(b"de").await.unwrap();
         wire.read_exact(&mut [0; 2]).await.unwrap();
-        assert_eq!(counts.mark(), Mark { read: 2, written: 3 });
+        assert_eq!(
+            counts.mark(),
+            Mark {
+                read: 2,
+                written: 3
+            }
+        );
     }
 }
