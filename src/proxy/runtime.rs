@@ -218,5 +218,5 @@ fn literal(code: &Arc<str>, codes: &mut BTreeSet<Arc<str>>) {
 }
 
 fn refused(span: Span, message: &str) -> Diagnostics {
-    Diagnostics(vec![Diagnostic::error("catalog", message, span)])
+    Diagnostics(vec![Diagnostic::error("catalog", span, message)])
 }
