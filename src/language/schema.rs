@@ -433,7 +433,7 @@ mod tests {
             .iter()
             .map(|(k, v)| format!("{k}={v}"))
             .collect();
-        assert_eq!(defaults, ["rate=2", "jitter=\"none\""]);
+        assert_eq!(defaults, ["jitter=\"none\"", "rate=2"]);
         assert!(Schema::nothing().defaults().is_empty());
     }
 

@@ -430,7 +430,6 @@ mod tests {
         let long = format!("P{}Y", "9".repeat(60));
         assert_eq!(nanos(&long), Some(i128::MAX));
         assert_eq!(Span::parse(&long).unwrap().to_duration(), Duration::MAX);
-        assert_eq!(nanos(&format!("-{long}T1S")), None);
         assert_eq!(
             nanos(&format!("-P{}YT1S", "9".repeat(60))),
             Some(-i128::MAX)

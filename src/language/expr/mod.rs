@@ -1,49 +1,47 @@
 //! Expressions: the `{{ }}` embedding and the CEL profile (MWL, "Expressions").
 //!
-//! This folder is a wall: nothing outside it names the CEL crate.
+//! This folder is a wall: nothing outside it names the CEL crate, so that the crate can be replaced, and so
+//! that its evaluator is never met unprepared. What comes in is text, and the roots that a site may read;
+//! what goes out is a [`Program`], checked as far as it can be without data. An evaluation takes shared
+//! values and gives one, and whatever an expression does, it ends soon, on the stack that it began on:
+//! `compile` bounds the tree, `work` the time.
+//!
+//! - `roots`: the names that a site may read;
+//! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
+//! - `environment`, `functions`, `json`, `duration`: what can be called;
+//! - `scope`, `values`, `equality`: the bindings as CEL values;
+//! - `convert`: the result as a value of the data model;
+//! - `work`: the bound on one evaluation.
 
 use std::sync::Arc;
 
+use cel::IdedExpr;
+
+use self::functions::Pattern;
+use self::rewrite::Names;
+use self::scope::Scope;
 use super::value::Value;
 
-/// The binding roots ("Evaluation context: the binding roots").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Root {
-    Vars,
-    Execution,
-    Frame,
-    Step,
-    Call,
-    Flow,
-    Provider,
-    Match,
-    Middleware,
-    Failure,
-    /** of a route's classify rule */
-    Response,
-}
+mod compile;
+mod convert;
+mod duration;
+mod environment;
+mod equality;
+mod fault;
+mod functions;
+mod json;
+mod references;
+mod rewrite;
+mod roots;
+mod scope;
+mod signatures;
+#[doc(hidden)]
+pub mod testing;
+mod values;
+mod work;
 
-/// A set of roots: what a site may read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Roots(u16);
-
-impl Roots {
-    pub const fn of(roots: &[Root]) -> Self {
-        let mut bits = 0;
-        let mut i = 0;
-        while i < roots.len() {
-            bits |= 1 << roots[i] as u16;
-            i += 1;
-        }
-        Self(bits)
-    }
-    pub const fn contains(self, root: Root) -> bool {
-        self.0 & (1 << root as u16) != 0
-    }
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
+pub use self::references::{Path, PathEnd};
+pub use self::roots::{Root, Roots};
 
 /// What an expression is evaluated against. Asked only for roots that the program names.
 pub trait Bindings {
@@ -58,54 +56,121 @@ pub trait Bindings {
 /// A compiled expression. Immutable and shared.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
+
 #[derive(Debug)]
-struct Inner {}
+struct Inner {
+    source: Arc<str>,
+    /// The roots of `paths`.
+    roots: Roots,
+    /// The static paths that are read, each once.
+    paths: Vec<Path>,
+    /// The literal patterns of `matches`.
+    patterns: Vec<Pattern>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// The whole expression is the first of the paths: no evaluator is needed.
+    Path,
+    /// For the crate's evaluator.
+    Tree(IdedExpr),
+}
 
 /// Why an expression does not compile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct CompileError {
+    /// What is wrong, and what would be right.
     pub message: String,
-    /** characters from the start of the body */
+    /// Where: characters from the start of the body.
     pub offset: usize,
 }
 
 /// Why an evaluation gave no value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
-    /** `System.ExpressionEvaluationError` */
+    /// `System.ExpressionEvaluationError`: a type error, an absent value, too much work.
+    #[error("{0}")]
     Fault(String),
-    /** `System.UnrepresentableValue` */
+    /// `System.UnrepresentableValue`: there is a result, and the data model has no form for it.
+    #[error("{0}")]
     Unrepresentable(String),
 }
 
 impl Program {
-    /// The body between the delimiters, if `text` is an expression.
+    /// The body between the delimiters, if `text` is an expression ("The embedding"): it begins with `{{`,
+    /// ends with `}}`, and that one pair spans the whole. So `{{ a }} and {{ b }}` is a literal, since its
+    /// first pair closes before the end, while `{{ {'a': {'b': 1}} }}` is an expression: a `}}` that closes
+    /// CEL braces, or stands in a CEL string, closes no pair.
     pub fn body(text: &str) -> Option<&str> {
-        unimplemented!()
+        let body = text.strip_prefix("{{")?.strip_suffix("}}")?;
+        (!embedding::closes_within(body)).then(|| body.trim())
     }
+
+    /// Compiles `body` for a site that may read `roots`.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it: syntax, a root that is unknown or not in scope here, a function
+    /// that does not exist or takes other arguments, a pattern that is no regular expression, an expression
+    /// that is too long or nests too deep.
     pub fn compile(body: &str, roots: Roots) -> Result<Self, Vec<CompileError>> {
-        unimplemented!()
+        let compiled = compile::compile(body, Names::Roots(roots))?;
+        let named: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
+        let whole = matches!(&compiled.expr.expr, cel::common::ast::Expr::Ident(name) if name == "@p0");
+        Ok(Self(Arc::new(Inner {
+            source: body.into(),
+            roots: Roots::of(&named),
+            paths: compiled.paths,
+            patterns: compiled.patterns,
+            body: if whole { Body::Path } else { Body::Tree(rewrite::giving(compiled.expr)) },
+        })))
     }
+
+    /// The value of the expression against `bindings`.
+    ///
+    /// # Errors
+    ///
+    /// [`EvalError::Fault`] where it cannot be evaluated, or asks for more work than an evaluation may do;
+    /// [`EvalError::Unrepresentable`] where its result is no value of the data model.
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
-        unimplemented!()
+        let scope = Scope::of(&self.0, bindings);
+        match &self.0.body {
+            Body::Path => scope.path(0).ok_or_else(|| {
+                EvalError::Fault(fault::missing(self.0.paths.first(), &scope))
+            }),
+            Body::Tree(expr) => scope.evaluate(expr),
+        }
     }
-    /// What was written.
+
+    /// What was written: the body.
     pub fn source(&self) -> &str {
-        unimplemented!()
+        &self.0.source
     }
+
     /// The roots that the expression names.
     pub fn roots(&self) -> Roots {
-        unimplemented!()
+        self.0.roots
     }
-    /// Whether evaluation may read something at or below, or take whole a value that holds, a member named `member` below `root`...
+
+    /// The static paths that the expression reads: all of what an evaluation may reach in the bindings.
     pub fn reads(&self) -> &[Path] {
-        unimplemented!()
+        &self.0.paths
+    }
+
+    /// Whether evaluation may read the member at `members` below `root`, or something in it, by name.
+    pub fn may_read(&self, root: Root, members: &[&str]) -> bool {
+        self.reads().iter().any(|path| path.may_read(root, members))
+    }
+
+    /// Whether evaluation takes a value whole that holds the member at `members` below `root`.
+    pub fn takes_whole(&self, root: Root, members: &[&str]) -> bool {
+        self.reads().iter().any(|path| path.takes_whole(root, members))
     }
 }
 
-/// A static path that an expression reads: `step.input.body` is `[step, input, body]`. `whole` where the value at its end is used as a value and not just navigated by a further static member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
-    pub root: Root,
-    pub members: Vec<Arc<str>>,
-}
+mod embedding;
+
+#[cfg(test)]
+mod tests;

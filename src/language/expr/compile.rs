@@ -1,0 +1,169 @@
+//! From text to a checked tree that is safe to evaluate.
+//!
+//! The parser, the evaluator and even the destructor of a tree recurse, and a stack that overflows aborts
+//! the process. So text is bounded in length, the parser runs on a stack that holds the deepest tree that
+//! such a text can make, the depth is measured without recursion, and a tree that a worker's stack might
+//! not hold never leaves that thread.
+
+use cel::common::ast::{EntryExpr, Expr, SourceInfo};
+use cel::{IdedExpr, ParseError};
+
+use super::CompileError;
+use super::environment;
+use super::functions::Pattern;
+use super::references::Path;
+use super::rewrite::{Names, Rewriter};
+
+/// The most bytes of an expression.
+pub(super) const LENGTH: usize = 16 * 1024;
+
+/// The deepest tree that is evaluated.
+pub(super) const DEPTH: usize = 120;
+
+/// The stack of the thread that parses: measured to hold the deepest tree of [`LENGTH`] bytes, in a debug
+/// build too. It is reserved, not used, until something needs it.
+const STACK: usize = 512 * 1024 * 1024;
+
+/// What compiling gives.
+pub(super) struct Compiled {
+    /// The rewritten tree.
+    pub(super) expr: IdedExpr,
+    /// The static paths that it reads.
+    pub(super) paths: Vec<Path>,
+    /// The patterns that it matches against.
+    pub(super) patterns: Vec<Pattern>,
+}
+
+/// Compiles `body` for a site where `names` may be used.
+pub(super) fn compile(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
+    if body.trim().is_empty() {
+        return Err(error("the expression is empty".to_owned(), 0));
+    }
+    if body.len() > LENGTH {
+        return Err(error(
+            format!(
+                "the expression has {} bytes; the most is {LENGTH}: split it, with `assign`, into several",
+                body.len()
+            ),
+            0,
+        ));
+    }
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("mwl-compile".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, || on_a_large_stack(body, names))
+            .map_err(|cause| error(format!("cannot start a thread to compile on: {cause}"), 0))?
+            .join()
+            .unwrap_or_else(|_| Err(error("the parser failed on this expression".to_owned(), 0)))
+    })
+}
+
+fn error(message: String, offset: usize) -> Vec<CompileError> {
+    vec![CompileError { message, offset }]
+}
+
+fn on_a_large_stack(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
+    let env = environment::shared();
+    let (expr, source) = env
+        .parser()
+        .enable_ident_escape_syntax(true)
+        .parse_with_source_info(body)
+        .map_err(|errors| syntax(body, errors.errors))?;
+    check_depth(&expr, &source)?;
+    let mut rewriter = Rewriter::new(env, names, &source);
+    let expr = rewriter.expr(expr);
+    if !rewriter.errors.is_empty() {
+        rewriter.errors.sort_by_key(|error| error.offset);
+        return Err(rewriter.errors);
+    }
+    Ok(Compiled {
+        expr,
+        paths: rewriter.paths,
+        patterns: rewriter.patterns,
+    })
+}
+
+/// The parser's errors, with their place as an offset. Its recovery may report one slip many times.
+fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
+    let mut found: Vec<CompileError> = Vec::new();
+    for error in errors {
+        let (line, column) = error.pos;
+        let before = usize::try_from(line - 1).unwrap_or(0);
+        let lines: usize = body
+            .split_inclusive('\n')
+            .take(before)
+            .map(|line| line.chars().count())
+            .sum();
+        let offset = lines + usize::try_from(column - 1).unwrap_or(0);
+        let offset = offset.min(body.chars().count());
+        if found.iter().all(|known| known.offset != offset) {
+            found.push(CompileError {
+                message: error.msg,
+                offset,
+            });
+        }
+    }
+    if found.is_empty() {
+        return self::error("this is no expression".to_owned(), 0);
+    }
+    found
+}
+
+/// Refuses a tree deeper than [`DEPTH`], without recursion.
+fn check_depth(expr: &IdedExpr, source: &SourceInfo) -> Result<(), Vec<CompileError>> {
+    let mut open = vec![(expr, 1)];
+    let mut below = Vec::new();
+    while let Some((expr, depth)) = open.pop() {
+        if depth > DEPTH {
+            let offset = source.offset_for(expr.id).map_or(0, |(start, _)| start);
+            return Err(error(
+                format!(
+                    "the expression nests deeper than {DEPTH} levels (each term of a chain such as \
+                     `a + b + c` is one): split it, with `assign`, into several, or use `join`"
+                ),
+                usize::try_from(offset).unwrap_or(0),
+            ));
+        }
+        children(&expr.expr, &mut below);
+        open.extend(below.drain(..).map(|child| (child, depth + 1)));
+    }
+    Ok(())
+}
+
+/// Appends the direct parts of `expr`.
+pub(super) fn children<'a>(expr: &'a Expr, out: &mut Vec<&'a IdedExpr>) {
+    match expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        Expr::Call(call) => {
+            out.extend(call.target.as_deref());
+            out.extend(&call.args);
+        }
+        Expr::Comprehension(fold) => out.extend([
+            &fold.iter_range,
+            &fold.accu_init,
+            &fold.loop_cond,
+            &fold.loop_step,
+            &fold.result,
+        ]),
+        Expr::List(list) => out.extend(&list.elements),
+        Expr::Select(select) => out.push(&select.operand),
+        Expr::Map(map) => map
+            .entries
+            .iter()
+            .for_each(|entry| entry_children(&entry.expr, out)),
+        Expr::Struct(message) => {
+            message
+                .entries
+                .iter()
+                .for_each(|entry| entry_children(&entry.expr, out));
+        }
+    }
+}
+
+fn entry_children<'a>(entry: &'a EntryExpr, out: &mut Vec<&'a IdedExpr>) {
+    match entry {
+        EntryExpr::StructField(field) => out.push(&field.value),
+        EntryExpr::MapEntry(member) => out.extend([&member.key, &member.value]),
+    }
+}

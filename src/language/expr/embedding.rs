@@ -1,0 +1,113 @@
+//! Where a delimiter pair ends ("The embedding").
+//!
+//! A string is an expression when one `{{ }}` pair spans all of it. CEL writes maps with braces, and text
+//! with anything, so the `}}` that closes the pair is the first that closes no CEL brace and stands in no
+//! CEL string or comment.
+
+/// Whether the pair that opens before `body` closes within it, so that the string it was taken from holds
+/// more than one pair or text beside one, and is a literal.
+pub(super) fn closes_within(body: &str) -> bool {
+    let mut rest = body;
+    let mut depth = 0_usize;
+    loop {
+        rest = skip_string(rest);
+        let mut chars = rest.chars();
+        match chars.next() {
+            None => return false,
+            Some('{') => depth += 1,
+            Some('}') if depth > 0 => depth -= 1,
+            Some('}') if chars.as_str().starts_with('}') => return true,
+            Some('/') if chars.as_str().starts_with('/') => {
+                chars = chars
+                    .as_str()
+                    .split_once('\n')
+                    .map_or("", |(_, rest)| rest)
+                    .chars();
+            }
+            // A string would have been skipped: this quote opens one that nothing closes.
+            Some('"' | '\'') => return false,
+            Some(_) => {}
+        }
+        rest = chars.as_str();
+    }
+}
+
+/// What follows the string literal that `text` begins with, or all of it. An unclosed one is not skipped.
+fn skip_string(text: &str) -> &str {
+    let prefix = text.len() - text.trim_start_matches(['r', 'R', 'b', 'B']).len();
+    // Only a letter or two right before a quote is a prefix; a longer run is the end of a name.
+    let (letters, literal) = text.split_at_checked(prefix).unwrap_or(("", text));
+    let quotes = ["\"\"\"", "'''", "\"", "'"];
+    let Some(quote) = quotes.into_iter().find(|quote| literal.starts_with(quote)) else {
+        return text;
+    };
+    let raw = letters.contains(['r', 'R']);
+    let mut rest = literal.strip_prefix(quote).unwrap_or_default();
+    loop {
+        if let Some(after) = rest.strip_prefix(quote) {
+            return after;
+        }
+        let mut chars = rest.chars();
+        match chars.next() {
+            None => return literal,
+            Some('\\') if !raw => {
+                chars.next();
+            }
+            Some(_) => {}
+        }
+        rest = chars.as_str();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Program;
+
+    #[test]
+    fn an_expression_spans_the_whole_value() {
+        for (text, body) in [
+            ("{{ vars.x }}", "vars.x"),
+            ("{{vars.x}}", "vars.x"),
+            ("{{\n\tvars.x\n}}", "vars.x"),
+            ("{{}}", ""),
+            ("{{ {'a': {'b': 1}} }}", "{'a': {'b': 1}}"),
+            ("{{{'a': {'b': 1}}}}", "{'a': {'b': 1}}"),
+            ("{{ '}} {{' }}", "'}} {{'"),
+            ("{{ \"}}\" + '}}' }}", "\"}}\" + '}}'"),
+            (r"{{ r'\' + '}}' }}", r"r'\' + '}}'"),
+            (r"{{ '\'}}' }}", r"'\'}}'"),
+            ("{{ '''it's }}''' }}", "'''it's }}'''"),
+            ("{{ 1 // not }} yet\n }}", "1 // not }} yet"),
+            ("{{ a } b }}", "a } b"),
+            ("{{ {'a': 1}} }}", "{'a': 1}}"),
+            ("{{ it's }}", "it's"),
+            ("{{ vars['é}}'] }}", "vars['é}}']"),
+        ] {
+            assert_eq!(Program::body(text), Some(body), "{text}");
+        }
+    }
+
+    #[test]
+    fn any_other_string_is_a_literal() {
+        for text in [
+            "",
+            "vars.x",
+            "{{",
+            "}}",
+            "{{}",
+            "{ vars.x }",
+            "{{ vars.x }",
+            " {{ vars.x }}",
+            "{{ vars.x }} ",
+            "a {{ vars.x }}",
+            "{{ a }} {{ b }}",
+            "{{ a }}{{ b }}",
+            "{{ a }} and {{ b }}",
+            "{{a}}}}",
+            "{{ {'a': 1} }} and {{ {'b': 2} }}",
+            "{{{",
+        ] {
+            assert_eq!(Program::body(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The one CEL environment: core CEL, the extensions that MWL recommends, and our own functions. Built
+//! once and shared by every program.
+
+use std::sync::{Arc, OnceLock};
+
+use cel::{DeclarationError, Env, extensions};
+
+use super::functions;
+
+/// The environment as the crate's contexts take it.
+pub(super) fn shared() -> &'static Arc<Env> {
+    static ENV: OnceLock<Arc<Env>> = OnceLock::new();
+    ENV.get_or_init(|| {
+        let mut env = Env::stdlib();
+        #[expect(
+            clippy::expect_used,
+            reason = "the declarations are constants: a clash would fail every test"
+        )]
+        declare(&mut env).expect("the libraries do not clash");
+        Arc::new(env)
+    })
+}
+
+/// Declares what stands above core CEL.
+pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
+    env.add_extension(extensions::strings)?;
+    env.add_extension(extensions::math)?;
+    env.add_extension(extensions::encoders)?;
+    env.add_extension(extensions::lists)?;
+    functions::declare(env)
+}

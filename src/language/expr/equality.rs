@@ -1,0 +1,190 @@
+//! CEL's equality, across the two kinds of containers: those that an expression makes, which the crate
+//! compares among themselves only, and those that it reads.
+//!
+//! Every comparison pays for itself (see `work`), so that comparing large data in a loop ends.
+
+use cel::ExecutionError;
+use cel::common::traits::Indexer;
+use cel::common::types::{CelList, CelMap, CelMapKey, CelOptional};
+use cel::common::value::Val;
+
+use super::values::{self, List, Object};
+use super::work::spend;
+use crate::language::value::Value;
+
+/// Whether `a == b` in CEL: lists pairwise, maps by their keys, numbers by value across their types, and
+/// values of different types unequal.
+pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
+    spend(1)?;
+    if let (Some(a), Some(b)) = (Elements::of(a), Elements::of(b)) {
+        return lists(a, b);
+    }
+    if let (Some(a), Some(b)) = (Members::of(a), Members::of(b)) {
+        return maps(a, b);
+    }
+    let optional = |val: &dyn Val| val.downcast_ref::<CelOptional<'_>>().is_some();
+    if optional(a) && optional(b) {
+        let inner =
+            |val| <dyn Val>::downcast_ref::<CelOptional<'_>>(val).and_then(CelOptional::inner);
+        return match (inner(a), inner(b)) {
+            (Some(a), Some(b)) => equal(a, b),
+            (a, b) => Ok(a.is_none() && b.is_none()),
+        };
+    }
+    if is_container(a) || is_container(b) {
+        return Ok(false);
+    }
+    Ok(a.equals(b))
+}
+
+/// Whether `value` is in `container`: an element of a list, a key of a map.
+pub(super) fn contains(container: &dyn Val, value: &dyn Val) -> Result<bool, ExecutionError> {
+    let Some(elements) = Elements::of(container) else {
+        spend(1)?;
+        return container
+            .as_container()
+            .ok_or_else(|| {
+                let types = [value, container].map(|val| val.get_type().name().to_owned());
+                ExecutionError::no_such_overload("@in", types.into())
+            })?
+            .contains(value);
+    };
+    for index in 0..elements.len() {
+        if elements.at(index, |element| equal(element, value))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_container(val: &dyn Val) -> bool {
+    Elements::of(val).is_some() || Members::of(val).is_some()
+}
+
+/// The elements of a list of either kind.
+#[derive(Clone, Copy)]
+enum Elements<'a, 'v> {
+    Made(&'a [Box<dyn Val + 'v>]),
+    Read(&'a [Value]),
+}
+
+impl<'a, 'v> Elements<'a, 'v> {
+    fn of(val: &'a (dyn Val + 'v)) -> Option<Self> {
+        if let Some(list) = val.as_any().and_then(|any| any.downcast_ref::<List>()) {
+            return Some(Self::Read(list.items()));
+        }
+        val.downcast_ref::<CelList<'v>>()
+            .map(|list| Self::Made(list.inner()))
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Self::Made(items) => items.len(),
+            Self::Read(items) => items.len(),
+        }
+    }
+
+    /// What `test` says of the element at `index`; `false` where there is none.
+    fn at(
+        self,
+        index: usize,
+        test: impl FnOnce(&dyn Val) -> Result<bool, ExecutionError>,
+    ) -> Result<bool, ExecutionError> {
+        match self {
+            Self::Made(items) => items
+                .get(index)
+                .map_or(Ok(false), |item| test(item.as_ref())),
+            Self::Read(items) => items
+                .get(index)
+                .map_or(Ok(false), |item| test(values::wrap(item.clone()).as_ref())),
+        }
+    }
+}
+
+fn lists(a: Elements<'_, '_>, b: Elements<'_, '_>) -> Result<bool, ExecutionError> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    for index in 0..a.len() {
+        if !a.at(index, |a| b.at(index, |b| equal(a, b)))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The members of a map of either kind.
+#[derive(Clone, Copy)]
+enum Members<'a, 'v> {
+    Made(&'a CelMap<'v>),
+    Read(&'a Object),
+}
+
+impl<'a, 'v> Members<'a, 'v> {
+    fn of(val: &'a (dyn Val + 'v)) -> Option<Self> {
+        if let Some(object) = val.as_any().and_then(|any| any.downcast_ref::<Object>()) {
+            return Some(Self::Read(object));
+        }
+        val.downcast_ref::<CelMap<'v>>().map(Self::Made)
+    }
+}
+
+fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> {
+    match (a, b) {
+        (Members::Read(a), Members::Read(b)) => {
+            let (a, b) = (a.members(), b.members());
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            for (name, value) in a.iter() {
+                let Some(other) = b.get(name) else {
+                    return Ok(false);
+                };
+                if !equal(
+                    values::wrap(value.clone()).as_ref(),
+                    values::wrap(other.clone()).as_ref(),
+                )? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        (Members::Made(made), Members::Read(read)) | (Members::Read(read), Members::Made(made)) => {
+            mixed(made, read)
+        }
+        (Members::Made(a), Members::Made(b)) => {
+            if a.inner().len() != b.inner().len() {
+                return Ok(false);
+            }
+            for (key, value) in a.inner() {
+                // The crate's lookup finds the same number of another type: `{1: 'a'} == {1u: 'a'}`.
+                let Ok(other) = b.get(key.inner()) else {
+                    return Ok(false);
+                };
+                if !equal(value.as_ref(), other.as_ref())? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+}
+
+fn mixed(made: &CelMap<'_>, read: &Object) -> Result<bool, ExecutionError> {
+    let read = read.members();
+    if made.inner().len() != read.len() {
+        return Ok(false);
+    }
+    for (key, value) in made.inner() {
+        let CelMapKey::String(name) = key else {
+            return Ok(false);
+        };
+        let Some(other) = read.get(name.inner()) else {
+            return Ok(false);
+        };
+        if !equal(value.as_ref(), values::wrap(other.clone()).as_ref())? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,143 @@
+//! The sentences in which an evaluation's faults are told.
+//!
+//! The crate's errors print the operands, which may be a whole body and may be secret. These name types and
+//! places, and say what to write instead where a fault has a usual cause.
+
+use cel::objects::ValueType;
+use cel::{ExecutionError, OverloadError, Value as CelValue};
+
+use super::references::Path;
+use super::scope::Scope;
+use crate::language::value::Value;
+
+/// The most characters of a message that came from data.
+const SHOWN: usize = 300;
+
+/// What an evaluation that spent its budget is told.
+pub(super) const TOO_MUCH_WORK: &str = "the expression asks for more work than one evaluation may do: shorten the lists \
+     that it goes through, or nest fewer `map`, `all` and the like";
+
+/// The sentence for `error`.
+pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
+    let text = match error {
+        ExecutionError::UndeclaredReference(name) => match path_number(name) {
+            Some(number) => missing(scope.paths().get(number), scope),
+            None => format!("there is no function for `{name}` here"),
+        },
+        ExecutionError::NoSuchKey(key) => {
+            format!("there is no member `{key}`; test it with `has(…)` first")
+        }
+        ExecutionError::NoSuchOverload(error) => overload(error),
+        ExecutionError::UnsupportedBinaryOperator(name, left, right) => {
+            operands(&sign(name), &[type_of(left), type_of(right)])
+        }
+        ExecutionError::ValuesNotComparable(left, right) => {
+            operands("<", &[type_of(left), type_of(right)])
+        }
+        ExecutionError::UnexpectedType { got, want } => format!("found {got}, wanted {want}"),
+        ExecutionError::DivisionByZero(_) => "an integer was divided by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => {
+            "the remainder of a division by zero was asked for".to_owned()
+        }
+        ExecutionError::Overflow(name, ..) => {
+            format!("`{}` went beyond the range of its type", sign(name))
+        }
+        ExecutionError::IndexOutOfBounds(index) => match index {
+            CelValue::Int(index) => format!("the list has no element {index}"),
+            CelValue::UInt(index) => format!("the list has no element {index}"),
+            CelValue::Float(index) => format!("the list has no element {index}"),
+            _ => "the list has no such element".to_owned(),
+        },
+        ExecutionError::UnsupportedIndex(index, _) => {
+            format!("a list is not indexed by this {}", type_of(index))
+        }
+        ExecutionError::UnsupportedKeyType(key) => format!("a {} is no key of a map", type_of(key)),
+        ExecutionError::DuplicateKey(_) => "a map was written with a key twice".to_owned(),
+        ExecutionError::FunctionError { function, message } => format!("`{function}`: {message}"),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// The number of the path that the variable `@p3` stands for.
+fn path_number(variable: &str) -> Option<usize> {
+    variable.strip_prefix("@p")?.parse().ok()
+}
+
+/// The sentence for a static path that leads nowhere: how far it leads, and what is missing there.
+pub(super) fn missing(path: Option<&Path>, scope: &Scope<'_>) -> String {
+    let Some(path) = path else {
+        return "a binding is missing".to_owned();
+    };
+    let mut place = path.root.name().to_owned();
+    let Some(mut value) = scope.root(path.root).cloned() else {
+        return format!("`{place}` holds nothing here");
+    };
+    for member in &path.members {
+        let next = match value {
+            Value::Object(_) | Value::Native(_) => value.get(member),
+            other => {
+                return format!(
+                    "`{place}` is {}, which has no member `{member}`",
+                    other.type_name()
+                );
+            }
+        };
+        let Some(next) = next else {
+            return format!(
+                "`{place}` has no member `{member}`; test it with `has({place}.{member})` first"
+            );
+        };
+        value = next;
+        place = format!("{place}.{member}");
+    }
+    format!("`{place}` was not there")
+}
+
+fn overload(error: &OverloadError) -> String {
+    operands(&sign(error.function()), error.argument_types())
+}
+
+/// That `name` takes no such operands, and the usual way out.
+fn operands<S: AsRef<str>>(name: &str, types: &[S]) -> String {
+    let types: Vec<&str> = types.iter().map(AsRef::as_ref).collect();
+    let mixed =
+        types.contains(&"double") && types.iter().any(|name| matches!(*name, "int" | "uint"));
+    let advice = if mixed && matches!(name, "+" | "-" | "*" | "/" | "%") {
+        "; numbers from data are `double`: write the literal with a fraction (`1.0`), or convert with \
+         `double(…)` or `int(…)`"
+    } else {
+        ""
+    };
+    format!("`{name}` takes no ({}){advice}", types.join(", "))
+}
+
+/// The operator or function of this name, as an expression writes it.
+fn sign(name: &str) -> String {
+    match name {
+        "add" | "@add" => "+",
+        "sub" => "-",
+        "mul" => "*",
+        "div" => "/",
+        "rem" => "%",
+        "@in" | "@contains" => "in",
+        "_[_]" => "[]",
+        "_._" => ".",
+        "_?_:_" => "?:",
+        _ => {
+            let bare = name.trim_start_matches('@').trim_matches('_');
+            return bare.to_owned();
+        }
+    }
+    .to_owned()
+}
+
+fn type_of(value: &CelValue) -> String {
+    match value.type_of() {
+        ValueType::Float => "double".to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,112 @@
+//! The bound on what one evaluation may do.
+//!
+//! The crate evaluates to the end, however long that takes, and has no hook that would stop it. What
+//! multiplies work in CEL is small in number, though: a comprehension's turns, and values that are copied,
+//! compared or joined. The rewritten expression (see `rewrite`) pays for each of these here before it
+//! happens, and once the account is empty every further payment fails, so that the evaluation ends soon
+//! after, whatever it tries. The account belongs to the thread because the crate's functions are plain
+//! `fn`s and an evaluation never leaves its thread.
+
+use std::cell::Cell;
+
+use cel::ExecutionError;
+use cel::common::types::{CelBytes, CelList, CelMap, CelOptional, CelString};
+use cel::common::value::Val;
+
+use super::values::{List, Object, Text};
+
+/// What an evaluation may spend. A unit is about the evaluation of one operator, 50 to 100 ns, so that
+/// all of it is spent in less than 100 ms.
+pub(super) const BUDGET: u64 = 500_000;
+
+/// The most bytes of text that copying one unit pays for.
+const BYTES_PER_UNIT: u64 = 64;
+
+/// The elements of shared data that one unit pays for: they are passed by reference.
+const SHARED_PER_UNIT: u64 = 8;
+
+thread_local! {
+    /// What is left to spend in the evaluation that runs on this thread; everything, outside of one.
+    static LEFT: Cell<u64> = const { Cell::new(BUDGET) };
+}
+
+/// An evaluation's account, open until it is dropped.
+pub(super) struct Account(());
+
+impl Account {
+    /// A full account for the evaluation that begins now.
+    pub(super) fn open() -> Self {
+        LEFT.set(BUDGET);
+        Self(())
+    }
+
+    /// Whether the evaluation asked for more than there was.
+    pub(super) fn overdrawn(&self) -> bool {
+        LEFT.get() == 0
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        LEFT.set(BUDGET);
+    }
+}
+
+/// Pays `units`, or fails for this and every later payment of the evaluation.
+pub(super) fn spend(units: u64) -> Result<(), ExecutionError> {
+    let left = LEFT.get().saturating_sub(units);
+    LEFT.set(left);
+    if left == 0 {
+        return Err(ExecutionError::function_error("@work", "too much work"));
+    }
+    Ok(())
+}
+
+/// Pays for `bytes` of text.
+pub(super) fn spend_bytes(bytes: usize) -> Result<(), ExecutionError> {
+    spend(1 + count(bytes) / BYTES_PER_UNIT)
+}
+
+/// Pays for one copy, or one reading, of `value`.
+pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
+    if let Some(text) = value.downcast_ref::<Text>() {
+        return spend_bytes(text.as_str().len());
+    }
+    if let Some(list) = value.downcast_ref::<List>() {
+        return spend(1 + count(list.items().len()) / SHARED_PER_UNIT);
+    }
+    if value.downcast_ref::<Object>().is_some() {
+        return spend(1);
+    }
+    if let Some(text) = value.downcast_ref::<CelString<'_>>() {
+        return spend_bytes(text.inner().len());
+    }
+    if let Some(bytes) = value.downcast_ref::<CelBytes<'_>>() {
+        return spend_bytes(bytes.inner().len());
+    }
+    if let Some(list) = value.downcast_ref::<CelList<'_>>() {
+        spend(1)?;
+        return list
+            .inner()
+            .iter()
+            .try_for_each(|item| spend_copy(item.as_ref()));
+    }
+    if let Some(map) = value.downcast_ref::<CelMap<'_>>() {
+        spend(1 + count(map.inner().len()))?;
+        return map
+            .inner()
+            .values()
+            .try_for_each(|item| spend_copy(item.as_ref()));
+    }
+    match value
+        .downcast_ref::<CelOptional<'_>>()
+        .and_then(CelOptional::inner)
+    {
+        Some(inner) => spend_copy(inner),
+        None => spend(1),
+    }
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX - 1)
+}

@@ -1,0 +1,130 @@
+//! Dependencies point inward. With one package the compiler cannot forbid `language` from naming
+//! `proxy`; this does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each room, and what it may name of the others.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("source", &[]),
+    ("language", &["source"]),
+    ("telemetry", &["language"]),
+    ("proxy", &["language", "source", "telemetry"]),
+    ("config", &["language", "proxy", "source"]),
+];
+
+/// Crates that only these rooms may name.
+const CRATES: &[(&str, &[&str])] = &[
+    ("cel::", &["src/language/expr/"]),
+    ("jsonschema::", &["src/language/schema"]),
+    (
+        "hyper::",
+        &[
+            "src/proxy/",
+            "src/admin/",
+            "src/quickstart/",
+            "src/cli/",
+            "src/app.rs",
+        ],
+    ),
+    ("prometheus::", &["src/telemetry/"]),
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// The lines that are code, without comments.
+fn code(path: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().enumerate().map(|(number, line)| {
+        let line = line.split("//").next().unwrap_or_default();
+        (number + 1, line.to_owned())
+    });
+    lines.collect()
+}
+
+#[test]
+fn rooms_name_only_what_is_beneath_them() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let rooms: Vec<String> = fs::read_dir(&src)
+        .unwrap()
+        .map(|entry| {
+            entry
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|name| name != "lib" && name != "main")
+        .collect();
+    let mut wrong = Vec::new();
+    for (room, may_name) in MAY_NAME {
+        let files = sources(&src.join(room));
+        assert!(!files.is_empty(), "{room} is empty");
+        for file in files {
+            for (number, line) in code(&file) {
+                for other in &rooms {
+                    let named = line.contains(&format!("crate::{other}"));
+                    if named && other != room && !may_name.contains(&other.as_str()) {
+                        wrong.push(format!("{}:{number}: {room} names {other}", file.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_stay_behind_their_walls() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wrong = Vec::new();
+    for file in sources(&root.join("src")) {
+        let place = file
+            .strip_prefix(root)
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
+        for (number, line) in code(&file) {
+            for (name, rooms) in CRATES {
+                let named = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+                let named = named.into_iter().any(|path| path.starts_with(name));
+                if named && !rooms.iter().any(|room| place.starts_with(room)) {
+                    wrong.push(format!("{place}:{number}: names {name}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_language_knows_nothing_of_http() {
+    let language = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/language");
+    for file in sources(&language) {
+        for (number, line) in code(&file) {
+            let foreign = ["http::", "hyper", "prometheus", "tracing"];
+            let named = foreign.iter().find(|name| line.contains(*name));
+            assert!(
+                named.is_none(),
+                "{}:{number}: names {named:?}",
+                file.display()
+            );
+        }
+    }
+}

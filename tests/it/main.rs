@@ -1,0 +1,18 @@
+//! The integration tests: one binary, a line per module.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests: a broken assumption is a failed test"
+)]
+
+/// The CEL specification's own tests.
+mod cel;
+/// Random stacks of the four middlewares against a model of the specification.
+mod laws;
+/// Dependencies point inward.
+mod layering;
+/// Scripted peers.
+mod support;
