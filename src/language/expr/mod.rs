@@ -47,7 +47,8 @@ pub use self::roots::{Root, Roots};
 pub trait Bindings {
     /// The value of `root`; `None` where it holds nothing here (reading it is an evaluation error).
     fn root(&self, root: Root) -> Option<Value>;
-    /// The instant that `now()` returns: nanoseconds since the Unix epoch.
+    /// The instant that `now()` returns: nanoseconds since the Unix epoch. Asked only for a program that
+    /// reads a clock, like [`Bindings::wall_time`].
     fn now(&self) -> i128;
     /// The instant that `wallTime()` returns, read afresh.
     fn wall_time(&self) -> i128;
@@ -66,6 +67,8 @@ struct Inner {
     paths: Vec<Path>,
     /// The literal patterns of `matches`.
     patterns: Vec<Pattern>,
+    /// Whether an evaluation asks for `now()` or `wallTime()`.
+    reads_clock: bool,
     body: Body,
 }
 
@@ -118,13 +121,19 @@ impl Program {
     pub fn compile(body: &str, roots: Roots) -> Result<Self, Vec<CompileError>> {
         let compiled = compile::compile(body, Names::Roots(roots))?;
         let named: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
-        let whole = matches!(&compiled.expr.expr, cel::common::ast::Expr::Ident(name) if name == "@p0");
+        let whole =
+            matches!(&compiled.expr.expr, cel::common::ast::Expr::Ident(name) if name == "@p0");
         Ok(Self(Arc::new(Inner {
             source: body.into(),
             roots: Roots::of(&named),
             paths: compiled.paths,
             patterns: compiled.patterns,
-            body: if whole { Body::Path } else { Body::Tree(rewrite::giving(compiled.expr)) },
+            reads_clock: compiled.reads_clock,
+            body: if whole {
+                Body::Path
+            } else {
+                Body::Tree(rewrite::giving(compiled.expr))
+            },
         })))
     }
 
@@ -137,9 +146,9 @@ impl Program {
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
         let scope = Scope::of(&self.0, bindings);
         match &self.0.body {
-            Body::Path => scope.path(0).ok_or_else(|| {
-                EvalError::Fault(fault::missing(self.0.paths.first(), &scope))
-            }),
+            Body::Path => scope
+                .path(0)
+                .ok_or_else(|| EvalError::Fault(fault::missing(self.0.paths.first(), &scope))),
             Body::Tree(expr) => scope.evaluate(expr),
         }
     }
@@ -166,7 +175,9 @@ impl Program {
 
     /// Whether evaluation takes a value whole that holds the member at `members` below `root`.
     pub fn takes_whole(&self, root: Root, members: &[&str]) -> bool {
-        self.reads().iter().any(|path| path.takes_whole(root, members))
+        self.reads()
+            .iter()
+            .any(|path| path.takes_whole(root, members))
     }
 }
 

@@ -21,9 +21,9 @@ use cel::common::ast::{
 use cel::{Env, IdedExpr};
 
 use super::functions::Pattern;
-use super::references::{Path, PathEnd, static_path};
+use super::references::{Path, PathEnd, literal_index, static_path};
 use super::roots::{Root, Roots, near_miss};
-use super::{CompileError, signatures};
+use super::{CompileError, compile, signatures};
 
 /// How many evaluations of an operator one turn of a comprehension costs beside its body.
 const TURN: usize = 6;
@@ -48,6 +48,8 @@ pub(super) struct Rewriter<'a> {
     pub(super) paths: Vec<Path>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
+    /// Whether the expression calls `now()` or `wallTime()`.
+    pub(super) reads_clock: bool,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
 }
@@ -61,6 +63,7 @@ impl<'a> Rewriter<'a> {
             locals: Vec::new(),
             paths: Vec::new(),
             patterns: Vec::new(),
+            reads_clock: false,
             errors: Vec::new(),
         }
     }
@@ -76,24 +79,28 @@ impl<'a> Rewriter<'a> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => return self.call(id, call),
             Expr::List(list) => Expr::List(ListExpr {
-                elements: list.elements.into_iter().map(|item| self.kept(item)).collect(),
+                elements: list
+                    .elements
+                    .into_iter()
+                    .map(|item| self.kept(item))
+                    .collect(),
                 optional_indices: list.optional_indices,
             }),
             Expr::Map(map) => Expr::Map(self.map(map)),
             Expr::Comprehension(fold) => Expr::Comprehension(Box::new(self.comprehension(*fold))),
             Expr::Struct(message) => {
-                self.refuse(
-                    id,
-                    format!(
-                        "there is no message type `{}`; write a map: {{'field': value}}",
-                        message.type_name
-                    ),
-                );
+                let name = &message.type_name;
+                let problem =
+                    format!("there is no message type `{name}`; write a map: {{'field': value}}");
+                self.refuse_call(id, name, problem);
                 Expr::Struct(message)
             }
             other @ (Expr::Literal(_) | Expr::Unspecified) => other,
         };
-        IdedExpr { id, expr: rewritten }
+        IdedExpr {
+            id,
+            expr: rewritten,
+        }
     }
 
     /// The variable for the static path that `expr` is, if it is one.
@@ -165,7 +172,10 @@ impl<'a> Rewriter<'a> {
             format!("`{name}` is not in scope; {here}")
         } else {
             match near_miss(name, allowed.iter().map(Root::name)) {
-                Some(near) => format!("`{name}` is unknown; did you mean `{near}`? {}", capital(&here)),
+                Some(near) => format!(
+                    "`{name}` is unknown; did you mean `{near}`? {}",
+                    capital(&here)
+                ),
                 None => format!("`{name}` is unknown; {here}"),
             }
         };
@@ -173,11 +183,21 @@ impl<'a> Rewriter<'a> {
     }
 
     fn refuse(&mut self, id: u64, message: String) {
-        let offset = self.source.offset_for(id).map_or(0, |(start, _)| start);
-        self.errors.push(CompileError {
-            message,
-            offset: usize::try_from(offset).unwrap_or(0),
-        });
+        let offset = compile::offset(self.source, id);
+        self.errors.push(CompileError { message, offset });
+    }
+
+    /// Refuses a call, whose place is its bracket, at the name before that.
+    fn refuse_call(&mut self, id: u64, name: &str, message: String) {
+        let bracket = compile::offset(self.source, id);
+        let before: Vec<char> = self.source.source.chars().take(bracket).collect();
+        let before: String = before.into_iter().collect();
+        let head = before.trim_end();
+        let offset = match head.strip_suffix(name) {
+            Some(head) => head.chars().count(),
+            None => bracket,
+        };
+        self.errors.push(CompileError { message, offset });
     }
 
     /// A selection that is no static path: a type's qualified name, `has(…)`, or a member of a made value.
@@ -223,13 +243,13 @@ impl<'a> Rewriter<'a> {
     }
 
     fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
-        // `math.abs(x)`: the target is no value but the namespace.
-        if let Some(target) = parsed.target.take_if(|target| {
-            qualified(target)
-                .is_some_and(|space| signatures::is_namespaced(&format!("{space}.{}", parsed.func_name)))
-        }) {
-            let space = qualified(&target).unwrap_or_default();
+        if let Some(space) = parsed
+            .target
+            .as_deref()
+            .and_then(|target| self.namespace(target, &parsed))
+        {
             parsed.func_name = format!("{space}.{}", parsed.func_name);
+            parsed.target = None;
         }
         if is_operator(&parsed) {
             return self.operator(id, parsed);
@@ -237,16 +257,34 @@ impl<'a> Rewriter<'a> {
         self.function(id, parsed)
     }
 
+    /// The namespace that the target of a call spells: `math` in `math.abs(x)`. As in cel-go, the name of an
+    /// existing function decides; for one that does not exist, whether the target could be anything else.
+    fn namespace(&self, target: &IdedExpr, parsed: &CallExpr) -> Option<String> {
+        let space = qualified(target)?;
+        let exists = signatures::is_namespaced(&format!("{space}.{}", parsed.func_name));
+        let nothing_else = matches!(self.names, Names::Roots(_))
+            && signatures::is_namespace(&space)
+            && !self.locals.contains(&space);
+        (exists || nothing_else).then_some(space)
+    }
+
     fn operator(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
         let navigates = matches!(
             parsed.func_name.as_str(),
             operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT
         );
+        if let Some(read) = self.optional_read(id, &parsed) {
+            return read;
+        }
         let scalar = parsed.args.iter().any(is_scalar);
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
             let navigated = navigates && index == 0;
-            args.push(if navigated { self.navigated(arg) } else { self.expr(arg) });
+            args.push(if navigated {
+                self.navigated(arg)
+            } else {
+                self.expr(arg)
+            });
         }
         // Beside a literal scalar the crate's own comparison is right, and as cheap as that scalar.
         match parsed.func_name.as_str() {
@@ -260,6 +298,23 @@ impl<'a> Rewriter<'a> {
         }
     }
 
+    /// `root.a.?b` or `root.a[?'b']`: the value `root.a` is asked for its `b`, and nothing else.
+    fn optional_read(&mut self, id: u64, parsed: &CallExpr) -> Option<IdedExpr> {
+        let name = parsed.func_name.as_str();
+        if !matches!(name, operators::OPT_INDEX | operators::OPT_SELECT) {
+            return None;
+        }
+        let (operand, member) = literal_index(parsed)?;
+        let (root, mut members) = self.static_path(operand)?;
+        let variable = self.note(root, members.clone(), PathEnd::Presence);
+        members.push(Arc::from(member));
+        self.note(root, members, PathEnd::Value);
+        let operand = ident(operand.id, format!("@p{variable}"));
+        let mut args = parsed.args.iter().skip(1).cloned().collect::<Vec<_>>();
+        args.insert(0, operand);
+        Some(call(id, name, args))
+    }
+
     fn function(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
         let CallExpr {
             func_name: name,
@@ -269,16 +324,20 @@ impl<'a> Rewriter<'a> {
         if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
             && matches!(self.names, Names::Roots(_))
         {
-            self.refuse(id, problem);
+            self.refuse_call(id, &name, problem);
         }
         match (name.as_str(), target.is_some(), args.len()) {
-            ("now", false, 0) => return ident(id, "@now".to_owned()),
-            ("wallTime", false, 0) => return ident(id, "@wallTime".to_owned()),
+            ("now", false, 0) => return self.clock(id, "@now"),
+            ("wallTime", false, 0) => return self.clock(id, "@wallTime"),
             ("matches", ..) => return self.matches(id, target, args),
             _ => {}
         }
-        let target = target.map(|target| self.kept(*target));
-        let args: Vec<IdedExpr> = args.into_iter().map(|arg| self.kept(arg)).collect();
+        let walks = !is_constant(&name);
+        let target = target.map(|target| self.argument(*target, walks));
+        let args: Vec<IdedExpr> = args
+            .into_iter()
+            .map(|arg| self.argument(arg, walks))
+            .collect();
         let ours = match (name.as_str(), target.is_some()) {
             ("duration", false) => "@duration",
             ("getMilliseconds", true) if args.is_empty() => "@getMilliseconds",
@@ -286,8 +345,11 @@ impl<'a> Rewriter<'a> {
             ("lastIndexOf", true) => "@lastIndexOf",
             ("replace", true) => "@replace",
             ("distinct", true) => "@distinct",
-            // What they give may be much larger than what they take.
-            ("split", true) | ("lists.range", false) => {
+            ("lists.range", false) => {
+                return call(id, &name, vec![call(id, "@prepay", args)]);
+            }
+            _ => {
+                let split = name == "split";
                 let made = IdedExpr {
                     id,
                     expr: Expr::Call(CallExpr {
@@ -296,30 +358,39 @@ impl<'a> Rewriter<'a> {
                         args,
                     }),
                 };
-                return call(id, "@charge", vec![made]);
-            }
-            _ => {
-                return IdedExpr {
-                    id,
-                    expr: Expr::Call(CallExpr {
-                        func_name: name,
-                        target: target.map(Box::new),
-                        args,
-                    }),
+                // What it gives may be much larger than what it takes.
+                return if split {
+                    call(id, "@charge", vec![made])
+                } else {
+                    made
                 };
             }
         };
         call(id, ours, target.into_iter().chain(args).collect())
     }
 
+    /// An argument, paid for where the function goes through it; not where it is a mere scalar.
+    fn argument(&mut self, expr: IdedExpr, walks: bool) -> IdedExpr {
+        let expr = self.kept(expr);
+        let shared = matches!(&expr.expr, Expr::Ident(name) if name.starts_with("@p"));
+        if shared && walks {
+            return call(expr.id, "@charge", vec![expr]);
+        }
+        expr
+    }
+
+    fn clock(&mut self, id: u64, variable: &str) -> IdedExpr {
+        self.reads_clock = true;
+        ident(id, variable.to_owned())
+    }
+
     /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.
-    fn matches(
-        &mut self,
-        id: u64,
-        target: Option<Box<IdedExpr>>,
-        args: Vec<IdedExpr>,
-    ) -> IdedExpr {
-        let mut operands: Vec<IdedExpr> = target.map(|target| *target).into_iter().chain(args).collect();
+    fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
+        let mut operands: Vec<IdedExpr> = target
+            .map(|target| *target)
+            .into_iter()
+            .chain(args)
+            .collect();
         let literal = match operands.get(1).map(|pattern| (pattern.id, &pattern.expr)) {
             Some((at, Expr::Literal(LiteralValue::String(pattern)))) => {
                 Some((at, pattern.inner().to_owned()))
@@ -329,12 +400,17 @@ impl<'a> Rewriter<'a> {
         let pattern = literal.and_then(|(at, pattern)| self.pattern(at, &pattern));
         if let Some(pattern) = pattern {
             operands.truncate(1);
-            let mut operands: Vec<IdedExpr> =
-                operands.into_iter().map(|operand| self.kept(operand)).collect();
+            let mut operands: Vec<IdedExpr> = operands
+                .into_iter()
+                .map(|operand| self.kept(operand))
+                .collect();
             operands.push(pattern);
             return call(id, "@matches", operands);
         }
-        let operands = operands.into_iter().map(|operand| self.kept(operand)).collect();
+        let operands = operands
+            .into_iter()
+            .map(|operand| self.kept(operand))
+            .collect();
         call(id, "@matches", operands)
     }
 
@@ -421,7 +497,10 @@ impl<'a> Rewriter<'a> {
         for arg in &mut parsed.args {
             if let Expr::List(list) = &mut arg.expr {
                 let items = std::mem::take(&mut list.elements);
-                list.elements = items.into_iter().map(|item| self.turned(item, turn)).collect();
+                list.elements = items
+                    .into_iter()
+                    .map(|item| self.turned(item, turn))
+                    .collect();
             }
         }
         IdedExpr {
@@ -432,13 +511,41 @@ impl<'a> Rewriter<'a> {
 
     fn turned(&mut self, item: IdedExpr, turn: usize) -> IdedExpr {
         let item = self.kept(item);
-        if turn == 0 { item } else { tick(item.id, turn, item) }
+        if turn == 0 {
+            item
+        } else {
+            tick(item.id, turn, item)
+        }
     }
+}
+
+/// Whether the function of this name takes the same time whatever its arguments hold, or pays for itself.
+fn is_constant(name: &str) -> bool {
+    matches!(
+        name,
+        "size"
+            | "type"
+            | "dyn"
+            | "startsWith"
+            | "endsWith"
+            | "first"
+            | "toJson"
+            | "fromJson"
+            | "replace"
+            | "distinct"
+            | "or"
+            | "orValue"
+            | "hasValue"
+            | "value"
+    ) || ["math.", "sets.", "optional.", "get"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether the crate runs `fold` by appending to a list in place.
 fn is_append(fold: &ComprehensionExpr) -> bool {
-    let accumulates = |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if *name == fold.accu_var);
+    let accumulates =
+        |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if *name == fold.accu_var);
     let appends = |expr: &IdedExpr| match &expr.expr {
         Expr::Call(call) if call.func_name == operators::ADD => match call.args.as_slice() {
             [left, right] => accumulates(left) && matches!(right.expr, Expr::List(_)),
@@ -447,10 +554,12 @@ fn is_append(fold: &ComprehensionExpr) -> bool {
         _ => false,
     };
     match &fold.loop_step.expr {
-        Expr::Call(call) if call.func_name == operators::CONDITIONAL => match call.args.as_slice() {
-            [_, then, otherwise] => appends(then) && accumulates(otherwise),
-            _ => false,
-        },
+        Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
+            match call.args.as_slice() {
+                [_, then, otherwise] => appends(then) && accumulates(otherwise),
+                _ => false,
+            }
+        }
         _ => appends(&fold.loop_step),
     }
 }
@@ -537,7 +646,7 @@ fn qualified(expr: &IdedExpr) -> Option<String> {
 /// The number of nodes of `expr`.
 pub(super) fn nodes(expr: &IdedExpr) -> usize {
     let mut below = Vec::new();
-    super::compile::children(&expr.expr, &mut below);
+    compile::children(&expr.expr, &mut below);
     1 + below.into_iter().map(nodes).sum::<usize>()
 }
 

@@ -34,8 +34,16 @@ impl<'a> Scope<'a> {
                 let named = program.roots.contains(root);
                 if named { bindings.root(root) } else { None }
             }),
-            now: bindings.now(),
-            wall_time: bindings.wall_time(),
+            now: if program.reads_clock {
+                bindings.now()
+            } else {
+                0
+            },
+            wall_time: if program.reads_clock {
+                bindings.wall_time()
+            } else {
+                0
+            },
         }
     }
 

@@ -36,7 +36,9 @@ const DATA: &str = r#"{
 }"#;
 
 fn json(text: &str) -> Value {
-    serde_json::from_str::<serde_json::Value>(text).unwrap().into()
+    serde_json::from_str::<serde_json::Value>(text)
+        .unwrap()
+        .into()
 }
 
 fn compile(body: &str) -> Program {
@@ -49,7 +51,9 @@ fn evaluate(body: &str) -> Result<Value, EvalError> {
 
 /// The value as JSON text.
 fn value(body: &str) -> String {
-    evaluate(body).unwrap_or_else(|error| panic!("{body}: {error:?}")).to_string()
+    evaluate(body)
+        .unwrap_or_else(|error| panic!("{body}: {error:?}"))
+        .to_string()
 }
 
 fn fault(body: &str) -> String {
@@ -68,7 +72,9 @@ fn unrepresentable(body: &str) -> String {
 
 fn refused(body: &str, roots: Roots) -> String {
     let errors = Program::compile(body, roots).expect_err(body);
-    let lines = errors.iter().map(|error| format!("{}: {}", error.offset, error.message));
+    let lines = errors
+        .iter()
+        .map(|error| format!("{}: {}", error.offset, error.message));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -87,7 +93,7 @@ fn types_with_one_json_form_pass() {
         ("1", "1"),
         ("1u", "1"),
         ("1.5", "1.5"),
-        ("-0.0", "-0.0"),
+        ("-0.0", "0"),
         ("'text'", "\"text\""),
         ("[1, 'a', null, [true]]", "[1,\"a\",null,[true]]"),
         ("{'b': 1, 'a': {'c': 2u}}", "{\"a\":{\"c\":2},\"b\":1}"),
@@ -115,7 +121,7 @@ fn types_without_one_are_unrepresentable() {
 fn the_conversions_of_the_table_give_values() {
     check(&[
         ("base64.encode(b'hello')", "\"aGVsbG8=\""),
-        ("string(now())", "\"2024-01-15T09:30:00.250Z\""),
+        ("string(now())", "\"2024-01-15T09:30:00.25Z\""),
         ("string(duration('5m'))", "\"300s\""),
         ("durationToIso8601(duration('30s'))", "\"PT30S\""),
         ("double(9007199254740993)", "9007199254740992"),
@@ -132,7 +138,7 @@ fn integers_pass_up_to_two_to_the_53rd() {
         ("-9007199254740992", "-9007199254740992"),
         ("9007199254740992u", "9007199254740992"),
         ("vars.big", "1e+300"),
-        ("vars.big * 1e5", "1e+305"),
+        ("vars.big + 0.0", "1e+300"),
     ]);
     insta::assert_snapshot!(unrepresentable("9007199254740993"), @"the result is the integer 9007199254740993, beyond 2^53: write `double(…)` to accept the loss, or `string(…)` to keep every digit");
     for body in [
@@ -172,7 +178,10 @@ fn numbers_from_data_are_doubles() {
         ("vars.count == 5u && 5 == vars.count", "true"),
         ("vars.one in [1, 2]", "true"),
         ("1 in vars.numbers", "true"),
-        ("size(vars.items) < 4 && size(vars.items) < vars.count", "true"),
+        (
+            "size(vars.items) < 4 && size(vars.items) < vars.count",
+            "true",
+        ),
         ("vars.count > 4 && vars.count <= 5", "true"),
         ("5 / 2", "2"),
         ("{1: 'one'}[vars.one]", "\"one\""),
@@ -209,7 +218,10 @@ fn members_are_reached_by_dot_and_index() {
         ("vars.name + '/' + vars.name", "\"modis/modis\""),
         ("vars.items + ['d']", "[\"a\",\"b\",\"c\",\"d\"]"),
         ("['d'] + vars.items", "[\"d\",\"a\",\"b\",\"c\"]"),
-        ("{'n': vars.name, vars.name: 1}", "{\"modis\":1,\"n\":\"modis\"}"),
+        (
+            "{'n': vars.name, vars.name: 1}",
+            "{\"modis\":1,\"n\":\"modis\"}",
+        ),
         ("vars.?absent.orValue('none')", "\"none\""),
         ("vars.object[?'a'].value()", "1"),
     ]);
@@ -246,12 +258,18 @@ fn shared_data_compares_with_made_data() {
         ("vars.object == {'a': 1, 'b': {'c': [1, 2u]}}", "true"),
         ("{'a': 1, 'b': {'c': [1, 2]}} == vars.object", "true"),
         ("{'a': 1} != vars.object", "true"),
-        ("vars.numbers == [3, 1, 2] && [3.0, 1.0, 2.0] == vars.numbers", "true"),
+        (
+            "vars.numbers == [3, 1, 2] && [3.0, 1.0, 2.0] == vars.numbers",
+            "true",
+        ),
         ("vars.numbers != [3, 1]", "true"),
         ("{'a': 2} in vars.list", "true"),
         ("vars.list[1] in [{'a': 1}, {'a': 2}]", "true"),
         ("[vars.object] == [vars.same]", "true"),
-        ("{'k': vars.object} == {'k': {'a': 1, 'b': {'c': [1, 2]}}}", "true"),
+        (
+            "{'k': vars.object} == {'k': {'a': 1, 'b': {'c': [1, 2]}}}",
+            "true",
+        ),
         ("vars.items == vars.name", "false"),
         ("vars.name == 'modis' && 'modis' == vars.name", "true"),
         ("vars.none == null && null == vars.none", "true"),
@@ -265,7 +283,10 @@ fn shared_data_compares_with_made_data() {
 #[test]
 fn json_is_written_canonically_and_read() {
     check(&[
-        ("toJson({'b': 1, 'a': [1.5, null, true]})", r#""{\"a\":[1.5,null,true],\"b\":1}""#),
+        (
+            "toJson({'b': 1, 'a': [1.5, null, true]})",
+            r#""{\"a\":[1.5,null,true],\"b\":1}""#,
+        ),
         ("toJson(vars.object)", r#""{\"a\":1,\"b\":{\"c\":[1,2]}}""#),
         ("toJson('é\\n')", r#""\"é\\n\"""#),
         ("toJson(1e21)", "\"1e+21\""),
@@ -287,7 +308,10 @@ fn durations_cross_to_iso_8601_and_back() {
         ("durationToIso8601(duration('-30s'))", "\"-PT30S\""),
         ("durationFromIso8601('P1D') == duration('24h')", "true"),
         ("durationFromIso8601('-PT1M') < duration('0s')", "true"),
-        ("durationToIso8601(durationFromIso8601('P1W') + duration('1s'))", "\"PT168H1S\""),
+        (
+            "durationToIso8601(durationFromIso8601('P1W') + duration('1s'))",
+            "\"PT168H1S\"",
+        ),
         ("durationFromIso8601('PT1.5S').getMilliseconds()", "500"),
         ("duration('-1.5s').getMilliseconds()", "-500"),
         ("duration('90s').getSeconds()", "90"),
@@ -304,7 +328,10 @@ fn the_clocks_are_those_of_the_bindings() {
         ("string(wallTime())", "\"2024-01-15T09:30:01Z\""),
         ("durationToIso8601(wallTime() - now())", "\"PT0.75S\""),
         ("now().getMilliseconds()", "250"),
-        ("[1, 2].map(x, string(now()))[1]", "\"2024-01-15T09:30:00.250Z\""),
+        (
+            "[1, 2].map(x, string(now()))[1]",
+            "\"2024-01-15T09:30:00.25Z\"",
+        ),
     ]);
     assert_eq!(compile("now()").roots(), Roots::NONE);
 }
@@ -353,8 +380,14 @@ fn text_is_searched_by_code_points() {
         ("vars.emoji.replace('é', 'ab')", "\"ab😀x\""),
         ("'aaa'.replace('a', 'b', 2)", "\"bba\""),
         ("'ab'.replace('', '-')", "\"-a-b-\""),
-        ("vars.name.upperAscii() + vars.name.substring(2)", "\"MODISdis\""),
-        ("vars.name.matches('^m.*s$') && matches(vars.name, vars.pattern)", "true"),
+        (
+            "vars.name.upperAscii() + vars.name.substring(2)",
+            "\"MODISdis\"",
+        ),
+        (
+            "vars.name.matches('^m.*s$') && matches(vars.name, vars.pattern)",
+            "true",
+        ),
         ("vars.name.split('o')", "[\"m\",\"dis\"]"),
         ("size(vars.emoji)", "3"),
     ]);
@@ -369,7 +402,7 @@ fn text_is_searched_by_code_points() {
 fn names_out_of_scope_are_refused_with_those_in_scope() {
     let site = Roots::of(&[Root::Vars, Root::Step]);
     insta::assert_snapshot!(refused("vars.x + call.input", site), @"9: `call` is not in scope; in scope here: `vars` and `step`");
-    insta::assert_snapshot!(refused("var.x", site), @"0: `var` is unknown; did you mean `vars`? In scope here: `vars` and `step`");
+    insta::assert_snapshot!(refused("vas.x", site), @"0: `vas` is unknown; did you mean `vars`? In scope here: `vars` and `step`");
     insta::assert_snapshot!(refused("x", Roots::NONE), @"0: `x` is unknown; no binding is in scope here");
     insta::assert_snapshot!(refused("[1].map(y, z)", site), @"11: `z` is unknown; in scope here: `vars` and `step`");
     insta::assert_snapshot!(refused("a + b", site), @"
@@ -384,7 +417,10 @@ fn names_out_of_scope_are_refused_with_those_in_scope() {
 fn local_variables_are_no_roots_and_hide_them() {
     let program = compile("step.input.features.map(step, step.step)");
     assert_eq!(program.roots(), Roots::of(&[Root::Step]));
-    assert_eq!(program.evaluate(&Fixture(json(DATA))).unwrap().to_string(), "[1,2]");
+    assert_eq!(
+        program.evaluate(&Fixture(json(DATA))).unwrap().to_string(),
+        "[1,2]"
+    );
     let site = Roots::of(&[Root::Vars]);
     assert!(Program::compile("vars.items.all(call, call != '')", site).is_ok());
     assert!(Program::compile("vars.items.all(call, call != '') && call.input", site).is_err());
@@ -395,14 +431,12 @@ fn local_variables_are_no_roots_and_hide_them() {
 #[test]
 fn calls_that_cannot_be_right_are_refused() {
     insta::assert_snapshot!(refused("toJSON(vars)", EVERY), @"0: there is no function `toJSON`; did you mean `toJson`?");
-    insta::assert_snapshot!(refused("vars.name.size(1)", EVERY), @"14: `size` takes no arguments, not 1");
-    insta::assert_snapshot!(refused("vars.name.uuid()", EVERY), @"14: there is no function `uuid`");
+    insta::assert_snapshot!(refused("vars.name.size(1)", EVERY), @"10: `size` takes no arguments, not 1");
+    insta::assert_snapshot!(refused("vars.name.uuid()", EVERY), @"10: there is no function `uuid`");
     insta::assert_snapshot!(refused("vars.name.matches('(')", EVERY), @"18: the pattern is no regular expression: unclosed group");
-    insta::assert_snapshot!(refused("math.median([1])", EVERY), @"
-    0: `math` is unknown; in scope here: `vars`, `execution`, `frame`, `step`, `call`, `flow`, `provider`, `match`, `middleware`, `failure` and `response`
-    11: there is no function `median`
-    ");
-    insta::assert_snapshot!(refused("Money{amount: 1}", EVERY), @"5: there is no message type `Money`; write a map: {'field': value}");
+    insta::assert_snapshot!(refused("1 + math.median([1])", EVERY), @"4: there is no function `math.median`");
+    insta::assert_snapshot!(refused("math.greater(1, 2)", EVERY), @"0: there is no function `math.greater`; did you mean `math.greatest`?");
+    insta::assert_snapshot!(refused("Money{amount: 1}", EVERY), @"0: there is no message type `Money`; write a map: {'field': value}");
 }
 
 #[test]
@@ -410,7 +444,7 @@ fn syntax_errors_carry_the_place_in_characters() {
     insta::assert_snapshot!(refused("", EVERY), @"0: the expression is empty");
     insta::assert_snapshot!(refused("vars.", EVERY), @"5: Syntax error: no viable alternative at input '.'");
     insta::assert_snapshot!(refused("'é😀' + + 1", EVERY), @"7: Syntax error: extraneous input '+' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}");
-    insta::assert_snapshot!(refused("'é😀' +\n  oops", EVERY), @"9: `oops` is unknown; did you mean `step`? In scope here: `vars`");
+    insta::assert_snapshot!(refused("'é😀' +\n  oops", Roots::NONE), @"9: `oops` is unknown; no binding is in scope here");
     insta::assert_snapshot!(refused("has(vars)", EVERY), @"4: invalid argument to has() macro");
 }
 
@@ -420,17 +454,29 @@ fn syntax_errors_carry_the_place_in_characters() {
 fn the_paths_of_an_expression_are_known() {
     let paths = |body: &str| {
         let program = compile(body);
-        let shown = program.reads().iter().map(|path| format!("{path} {:?}", path.end));
+        let shown = program
+            .reads()
+            .iter()
+            .map(|path| format!("{path} {:?}", path.end));
         shown.collect::<Vec<_>>().join(", ")
     };
     for (body, expected) in [
         ("step.input.body.x", "step.input.body.x Value"),
         ("step['input'].body", "step.input.body Value"),
-        ("has(step.input.body)", "step.input Presence, step.input.body Presence"),
+        (
+            "has(step.input.body)",
+            "step.input Presence, step.input.body Presence",
+        ),
         ("step.input[vars.key]", "step.input Unknown, vars.key Value"),
         ("step.results[0].body", "step.results Unknown"),
-        ("step.input.?body", "step.input.body Value"),
-        ("step.input[?'body']", "step.input.body Value"),
+        (
+            "step.input.?body",
+            "step.input Presence, step.input.body Value",
+        ),
+        (
+            "step.input[?'body']",
+            "step.input Presence, step.input.body Value",
+        ),
         ("step.input.items.map(i, i.body)", "step.input.items Value"),
         ("{'r': middleware.result}", "middleware.result Value"),
         ("vars.a + vars.a", "vars.a Value"),
@@ -478,7 +524,10 @@ fn a_host_object_is_asked_only_for_what_is_named() {
     };
     for (body, expected) in [
         ("vars.host.path", "path"),
-        ("vars.host.path == 'path' && vars.host['method'] != ''", "path,method"),
+        (
+            "vars.host.path == 'path' && vars.host['method'] != ''",
+            "path,method",
+        ),
         ("has(vars.host.absent)", "absent"),
         ("[vars.host].map(h, h.path)", "path"),
         ("'path' in vars.host", "path"),
@@ -493,7 +542,14 @@ fn a_host_object_is_asked_only_for_what_is_named() {
         assert_eq!(asked(body).1, expected, "{body}");
     }
     assert!(asked("vars.host").0.as_native::<Host>().is_some());
-    assert!(asked("{'h': vars.host}").0.get("h").unwrap().as_native::<Host>().is_some());
+    assert!(
+        asked("{'h': vars.host}")
+            .0
+            .get("h")
+            .unwrap()
+            .as_native::<Host>()
+            .is_some()
+    );
 }
 
 /// Bindings that note which roots are asked for.
@@ -517,7 +573,9 @@ impl Bindings for Asked {
 #[test]
 fn only_roots_that_are_named_are_asked_for() {
     let asked = Asked(Mutex::default());
-    compile("has(vars.x) || has(step.y)").evaluate(&asked).unwrap();
+    compile("has(vars.x) || has(step.y)")
+        .evaluate(&asked)
+        .unwrap();
     compile("1 + 1").evaluate(&asked).unwrap();
     assert_eq!(*asked.0.lock().unwrap(), [Root::Vars, Root::Step]);
 }
@@ -530,7 +588,11 @@ fn what_is_passed_on_is_the_same_value() {
     };
     let data = json(DATA);
     let before = items(&data);
-    for body in ["vars.items", "vars.yes ? vars.items : []", "{'a': [vars.items]}.a[0]"] {
+    for body in [
+        "vars.items",
+        "vars.yes ? vars.items : []",
+        "{'a': [vars.items]}.a[0]",
+    ] {
         match compile(body).evaluate(&Fixture(data.clone())) {
             Ok(Value::Array(after)) => assert!(Arc::ptr_eq(&before, &after), "{body}"),
             other => panic!("{body}: {other:?}"),
@@ -550,7 +612,7 @@ fn deep(n: usize) -> Vec<String> {
         format!("vars.list{}", "[0]".repeat(n)),
         format!("vars.items{}", ".map(x, [x, x])".repeat(n)),
         format!("vars.items{}", ".filter(x, true)".repeat(n)),
-        format!("{}1", "true ? ".repeat(n) ) + &" : 2".repeat(n),
+        format!("{}1", "true ? ".repeat(n)) + &" : 2".repeat(n),
         format!("{}vars.yes", "!".repeat(n)),
         format!("{}1", "-".repeat(n)),
         format!("{}1{}", "[".repeat(n), "]".repeat(n)),
@@ -569,7 +631,9 @@ fn deep(n: usize) -> Vec<String> {
 
 /// Runs `test` on a thread with a stack of so many KiB, in which an overflow would abort this process.
 fn on_a_stack_of(kib: usize, test: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().stack_size(kib * 1024).spawn(test);
+    let thread = std::thread::Builder::new()
+        .stack_size(kib * 1024)
+        .spawn(test);
     thread.unwrap().join().unwrap();
 }
 
@@ -592,9 +656,9 @@ fn no_expression_overflows_a_stack() {
 #[test]
 fn what_is_too_long_or_too_deep_is_refused_with_the_way_out() {
     let chain = vec!["vars.one"; 500].join(" + ");
-    insta::assert_snapshot!(refused(&chain, EVERY), @"");
+    insta::assert_snapshot!(refused(&chain, EVERY), @"4191: the expression nests deeper than 120 levels (each term of a chain such as `a + b + c` is one): split it, with `assign`, into several, or use `join`");
     let long = format!("'{}'", "a".repeat(20_000));
-    insta::assert_snapshot!(refused(&long, EVERY), @"");
+    insta::assert_snapshot!(refused(&long, EVERY), @"0: the expression has 20002 bytes; the most is 16384: split it, with `assign`, into several");
     assert!(!refused(&"(".repeat(5000), EVERY).is_empty());
     assert_eq!(value(&vec!["1.0"; 100].join(" + ")), "100");
 }
@@ -625,8 +689,14 @@ fn work_is_bounded() {
         "sets.equivalent(vars.n, vars.n.reverse())",
         "['%s'.format([vars.n]).size()].map(x, vars.n.map(y, '%s'.format([vars.n])))",
         "vars.n.sortBy(a, vars.n.map(b, b)[0])",
-        &format!("[[vars.text + 'b']]{}.size()", ".map(x, [x, x, x])".repeat(40)),
-        &format!("vars.text.substring(0, 10){}.size()", ".replace('a', 'aaaaaaaaaa')".repeat(40)),
+        &format!(
+            "[[vars.text + 'b']]{}.size()",
+            ".map(x, [x, x, x])".repeat(40)
+        ),
+        &format!(
+            "vars.text.substring(0, 10){}.size()",
+            ".replace('a', 'aaaaaaaaaa')".repeat(40)
+        ),
         &format!("[vars.text + 'b']{}.size()", ".map(x, x + x)".repeat(40)),
     ] {
         match compile(body).evaluate(&fixture) {
@@ -650,7 +720,11 @@ fn useful_work_is_within_the_bound() {
         "vars.n.map(a, string(a)).join(',').split(',').size() == 5000",
         "fromJson(toJson(vars.n)) == vars.n",
     ] {
-        assert_eq!(compile(body).evaluate(&fixture), Ok(Value::Bool(true)), "{body}");
+        assert_eq!(
+            compile(body).evaluate(&fixture),
+            Ok(Value::Bool(true)),
+            "{body}"
+        );
     }
 }
 
@@ -671,7 +745,12 @@ fn a_value_that_would_nest_too_deep_is_a_fault() {
         rounds += 1;
     }
     assert_eq!(rounds, 15);
-    assert_eq!(last, Err(EvalError::Fault("the result nests deeper than 128 levels".to_owned())));
+    assert_eq!(
+        last,
+        Err(EvalError::Fault(
+            "the result nests deeper than 128 levels".to_owned()
+        ))
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) const BUDGET: u64 = 500_000;
 const BYTES_PER_UNIT: u64 = 64;
 
 /// The elements of shared data that one unit pays for: they are passed by reference.
-const SHARED_PER_UNIT: u64 = 8;
+const SHARED_PER_UNIT: u64 = 2;
 
 thread_local! {
     /// What is left to spend in the evaluation that runs on this thread; everything, outside of one.
@@ -86,13 +86,22 @@ pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
     }
     if let Some(list) = value.downcast_ref::<CelList<'_>>() {
         spend(1)?;
-        return list.inner().iter().try_for_each(|item| spend_copy(item.as_ref()));
+        return list
+            .inner()
+            .iter()
+            .try_for_each(|item| spend_copy(item.as_ref()));
     }
     if let Some(map) = value.downcast_ref::<CelMap<'_>>() {
         spend(1 + count(map.inner().len()))?;
-        return map.inner().values().try_for_each(|item| spend_copy(item.as_ref()));
+        return map
+            .inner()
+            .values()
+            .try_for_each(|item| spend_copy(item.as_ref()));
     }
-    match value.downcast_ref::<CelOptional<'_>>().and_then(CelOptional::inner) {
+    match value
+        .downcast_ref::<CelOptional<'_>>()
+        .and_then(CelOptional::inner)
+    {
         Some(inner) => spend_copy(inner),
         None => spend(1),
     }
