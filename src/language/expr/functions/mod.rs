@@ -5,7 +5,7 @@
 //! rewriting puts in place of a call.
 //!
 //! To add a function: write it beside its like, list it in that file's `OVERLOADS`, and list how it is
-//! called in `signatures`. A test holds the two lists together.
+//! called in `signatures`. A test calls everything that is listed there.
 
 use cel::common::functions::Function;
 use cel::common::types::{CelBool, Type};
