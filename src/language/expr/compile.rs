@@ -90,7 +90,9 @@ fn on_a_large_stack(body: &str, names: Names) -> Result<Compiled, Vec<CompileErr
 /// The parser's errors, with their place as an offset. Its recovery may report one slip many times.
 fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
     let mut found: Vec<CompileError> = Vec::new();
-    for syntax in errors {
+    // That it gave up says nothing beside what it found before.
+    let gave_up = |error: &ParseError| error.msg.contains("error recovery attempt limit");
+    for syntax in errors.into_iter().filter(|error| !gave_up(error)) {
         let (line, column) = syntax.pos;
         let before = usize::try_from(line - 1).unwrap_or(0);
         let lines: usize = body
