@@ -143,7 +143,7 @@ fn members_are_reached_by_dot_and_index() {
     insta::assert_snapshot!(fault("vars.none.x"), @"`vars.none` is null, which has no member `x`");
     insta::assert_snapshot!(fault("match.value"), @"`match` holds nothing here");
     insta::assert_snapshot!(fault("vars.list[0].z"), @"there is no member `z`; test it with `has(…)` first");
-    insta::assert_snapshot!(fault("vars[1]"), @"there is no member `of type int`; test it with `has(…)` first");
+    insta::assert_snapshot!(fault("vars[1]"), @"there is no member `1`; test it with `has(…)` first");
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl Indexer for Object {
     {
         let Some(name) = text_of(key) else {
             return Err(if is_key(key) {
-                ExecutionError::no_such_key(&format!("of type {}", key.get_type().name()))
+                ExecutionError::no_such_key(&written(key))
             } else {
                 no_key(key)
             });
@@ -144,6 +144,21 @@ impl Indexer for Object {
     {
         self.get(key).map(CowVal::into_owned)
     }
+}
+
+/// A key that is no string, for a message.
+fn written(key: &dyn Val) -> String {
+    if let Some(int) = key.downcast_ref::<CelInt>() {
+        return int.inner().to_string();
+    }
+    if let Some(uint) = key.downcast_ref::<CelUInt>() {
+        return uint.inner().to_string();
+    }
+    if let Some(double) = key.downcast_ref::<CelDouble>() {
+        return double.inner().to_string();
+    }
+    let bool = key.downcast_ref::<CelBool>();
+    bool.map_or_else(String::new, |bool| bool.inner().to_string())
 }
 
 fn is_key(key: &dyn Val) -> bool {
