@@ -444,20 +444,3 @@ mod tests {
         assert!(count.validate(&json(r#"{"n":5.5}"#)).is_err());
     }
 }
-impl From<Violation> for super::outcome::Failure {
-    fn from(violation: Violation) -> Self {
-        let Violation {
-            message,
-            schema_path,
-            instance_path,
-            value,
-        } = violation;
-        let details = [
-            ("schemaPath", Value::string(schema_path)),
-            ("instancePath", Value::string(instance_path)),
-            ("value", value),
-        ];
-        Self::error(super::code::system::PARAMETER_VALIDATION_FAILED, message)
-            .with_details(Value::object(details))
-    }
-}
