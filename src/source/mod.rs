@@ -358,7 +358,8 @@ impl Node {
                 Kind::Array(items) => {
                     let found = items.iter().enumerate().find(|(_, item)| covers(item.span));
                     if let Some((index, item)) = found {
-                        pointer.push_str(&format!("/{index}"));
+                        pointer.push('/');
+                        pointer.push_str(&index.to_string());
                         at = Some(item);
                     }
                 }

@@ -28,6 +28,15 @@ const FIELDS: [&str; 7] = [
     "comment",
 ];
 
+/// Where a `with` stands, or, where there is none, what it would belong to.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'n> {
+    pub(super) node: Option<&'n Node>,
+    pub(super) span: Span,
+    /// Whether its names were complained of already.
+    pub(super) told: bool,
+}
+
 /// A `with` as written.
 pub(super) enum Written {
     Literal(Value),
@@ -211,58 +220,51 @@ impl Compiler<'_> {
         &mut self,
         with: Written,
         node: Option<&Node>,
-        place: Span,
+        span: Span,
         provider: &Arc<dyn CallProvider>,
     ) -> With {
         let contract = provider.contract();
-        let declared = contract.document.get("parameters");
+        let told = self.check_members(node, span, contract.document.get("parameters"));
+        let value = match with {
+            Written::Dynamic(template) => return With::Dynamic(template),
+            Written::Literal(value) => value,
+        };
+        let place = Place { node, span, told };
         let schema = contract.parameters();
-        match with {
-            Written::Dynamic(template) => {
-                self.check_members(node, place, declared);
-                With::Dynamic(template)
-            }
-            Written::Literal(value) => {
-                let told = self.check_members(node, place, declared);
-                let prepare = || provider.prepare(&value);
-                let prepared = self.prepared(&value, schema, prepare, node, place, told);
-                With::Literal { value, prepared }
-            }
-        }
+        let prepared = self.prepared(&value, schema, || provider.prepare(&value), place);
+        With::Literal { value, prepared }
     }
 
-    /// Validates and prepares a literal `with`; at load, a failure is an error in its place, unless the
-    /// reader was told already.
+    /// Validates and prepares a literal `with`; at load, a failure is an error in its place.
     pub(super) fn prepared(
         &mut self,
         value: &Value,
         schema: &Schema,
         prepare: impl FnOnce() -> Result<Prepared, Failure>,
-        node: Option<&Node>,
-        place: Span,
-        told: bool,
+        place: Place<'_>,
     ) -> Result<Prepared, Arc<Failure>> {
         if let Err(violation) = schema.validate(value) {
-            if !told {
-                self.violation(&violation, node, place);
-            }
+            self.violation(&violation, place);
             return Err(Arc::new(violation.into()));
         }
         prepare().map_err(|failure| {
-            if !told {
+            if !place.told {
                 let message = failure
                     .message
                     .as_deref()
                     .unwrap_or("the provider refuses it");
-                self.load_error(Diagnostic::error("invalid-with", place, message));
+                self.load_error(Diagnostic::error("invalid-with", place.span, message));
             }
             Arc::new(failure)
         })
     }
 
-    fn violation(&mut self, violation: &Violation, node: Option<&Node>, place: Span) {
-        let span = node.map_or(place, |node| part(node, &violation.instance_path).span);
-        self.load_error(Diagnostic::error("invalid-with", span, &*violation.message));
+    fn violation(&mut self, violation: &Violation, place: Place<'_>) {
+        let Place { node, span, told } = place;
+        let span = node.map_or(span, |node| part(node, &violation.instance_path).span);
+        if !told {
+            self.load_error(Diagnostic::error("invalid-with", span, &*violation.message));
+        }
     }
 
     /// Holds the names of a `with` to the schema that declares them: what a schema can say of them before
@@ -280,9 +282,10 @@ impl Compiler<'_> {
         let names = Declared::of(schema);
         for member in members.iter().filter(|member| !names.admits(&member.key)) {
             let message = format!("`{}` is not a parameter", member.key);
-            let help = match names.properties.is_empty() {
-                true => "it takes no arguments; remove it".to_owned(),
-                false => suggestion(&member.key, names.properties.iter().copied()),
+            let help = if names.properties.is_empty() {
+                "it takes no arguments; remove it".to_owned()
+            } else {
+                suggestion(&member.key, names.properties.iter().copied())
             };
             self.load_error(
                 Diagnostic::error("invalid-with", member.key_span, message).with_help(help),
@@ -328,8 +331,15 @@ impl Compiler<'_> {
             };
             let schema = self.parameters.get(to.0).cloned().flatten();
             let told = self.check_members(node.as_ref(), span, schema.as_ref());
-            if let Some(Err(violation)) = checked.filter(|_| !told) {
-                self.violation(&violation, node.as_ref(), span);
+            if let Some(Err(violation)) = checked {
+                self.violation(
+                    &violation,
+                    Place {
+                        node: node.as_ref(),
+                        span,
+                        told,
+                    },
+                );
             }
         }
     }
@@ -355,7 +365,10 @@ impl Compiler<'_> {
                 Resolved::Unknown(known) => {
                     let message = format!("no Flow in scope is named `{name}`");
                     let known = known.iter().map(AsRef::as_ref);
-                    let help = suggestion(name, known);
+                    let help = match known.len() {
+                        0 => "declare it under `flows`".to_owned(),
+                        _ => suggestion(name, known),
+                    };
                     self.found.push(
                         Diagnostic::error("unknown-flow", node.span, message).with_help(help),
                     );

@@ -45,7 +45,7 @@ pub(super) struct At<'a> {
 
 /// The Flow names that a call can see ("Flow-name scoping").
 pub(super) struct Scope<'a> {
-    outer: Option<&'a Scope<'a>>,
+    outer: Option<&'a Self>,
     names: BTreeMap<Arc<str>, (FlowId, Span)>,
 }
 
@@ -99,14 +99,14 @@ impl Compiler<'_> {
                 );
             }
         }
-        self.flow(id, &fields, "".into(), None);
+        self.flow(id, &fields, &"".into(), None);
     }
 
     /// A Flow that stands where it is called. It is named after its Step.
     pub(super) fn inline_flow(&mut self, node: &Node, at: At<'_>) -> FlowId {
         let id = self.reserve();
         if let Some(fields) = self.fields(node, "an inline Flow", &FIELDS) {
-            self.flow(id, &fields, at.name.into(), Some(at.scope));
+            self.flow(id, &fields, &at.name.into(), Some(at.scope));
         }
         id
     }
@@ -117,13 +117,19 @@ impl Compiler<'_> {
         FlowId(self.flows.len() - 1)
     }
 
-    fn flow(&mut self, id: FlowId, fields: &Fields<'_>, name: Arc<str>, outer: Option<&Scope<'_>>) {
+    fn flow(
+        &mut self,
+        id: FlowId,
+        fields: &Fields<'_>,
+        name: &Arc<str>,
+        outer: Option<&Scope<'_>>,
+    ) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
         let at = At {
             flow: id,
             scope: &scope,
-            name: &name,
+            name,
         };
         let stack = self.stack(fields.get("middleware"), at, Level::Flow, Site::flow());
         let graph = self.graph(fields, at);
@@ -131,7 +137,7 @@ impl Compiler<'_> {
             let (steps, entrypoint) = graph?;
             let (parameters, stack) = (parameters?, stack?);
             Some(FlowPlan {
-                name: Arc::clone(&name),
+                name: Arc::clone(name),
                 parameters,
                 stack,
                 steps: steps.into(),
@@ -178,7 +184,7 @@ impl Compiler<'_> {
                 continue;
             };
             if let Some(fields) = self.fields(&member.value, "a subflow", &FIELDS) {
-                self.flow(id, &fields, Arc::clone(&member.key), Some(&scope));
+                self.flow(id, &fields, &member.key, Some(&scope));
             }
         }
         scope
@@ -212,12 +218,18 @@ impl Compiler<'_> {
                 self.error("expression-in-structure", node.span, message);
                 true
             }
-            Kind::Array(items) => items
-                .iter()
-                .fold(false, |found, item| self.expressions_within(item) || found),
-            Kind::Object(members) => members.iter().fold(false, |found, member| {
-                self.expressions_within(&member.value) || found
-            }),
+            Kind::Array(items) => {
+                let found: Vec<bool> = items
+                    .iter()
+                    .map(|item| self.expressions_within(item))
+                    .collect();
+                found.contains(&true)
+            }
+            Kind::Object(members) => {
+                let values = members.iter().map(|member| &member.value);
+                let found: Vec<bool> = values.map(|value| self.expressions_within(value)).collect();
+                found.contains(&true)
+            }
             _ => false,
         }
     }
@@ -227,8 +239,8 @@ impl Compiler<'_> {
         let entrypoint = self.required(fields, "entrypoint");
         let steps = self.open(steps?, "`steps`")?;
         let members = steps.node.as_object().unwrap_or_default();
-        let named = members.iter().enumerate();
-        let names: Names<'_> = named
+        let numbered = members.iter().enumerate();
+        let names: Names<'_> = numbered
             .map(|(at, member)| (member.key.as_ref(), StepId(at)))
             .collect();
         let plans: Vec<_> = members
@@ -263,11 +275,10 @@ impl Compiler<'_> {
             return Some(*step);
         }
         let message = format!("{what} names no Step of this Flow: `{name}`");
-        let help = match names.is_empty() {
-            true => {
-                r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned()
-            }
-            false => suggestion(name, names.keys().copied()),
+        let help = if names.is_empty() {
+            r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned()
+        } else {
+            suggestion(name, names.keys().copied())
         };
         self.found
             .push(Diagnostic::error("unknown-step", node.span, message).with_help(help));

@@ -166,7 +166,6 @@ fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
 }
 
 /// `None` where a member was written and is wrong.
-#[expect(clippy::option_option, reason = "absent, or read, or wrong")]
 fn transposed<T>(member: Option<Option<T>>) -> Option<Option<T>> {
     match member {
         None => Some(None),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::Written;
+use super::call::{Place, Written};
 use super::fields::Fields;
 use super::flow::At;
 use super::site::Site;
@@ -16,6 +16,7 @@ use crate::language::provider::contract::{Kind, PhaseContract};
 use crate::language::provider::{Contract, Middleware, Phase};
 use crate::language::schema::Schema;
 use crate::language::uri::ProviderKind;
+use crate::language::value::Value;
 use crate::source::{Diagnostic, Node, Span};
 
 const FIELDS: [&str; 6] = [
@@ -36,6 +37,9 @@ pub(super) enum Level {
     Step,
     Flow,
 }
+
+/// Whether a literal is one of a field's type.
+type Fits = fn(&Node) -> bool;
 
 /// One entry while it is compiled.
 #[derive(Clone, Copy)]
@@ -241,9 +245,10 @@ impl Compiler<'_> {
             previous,
         } = &envelope;
         let written = [ty, code, message, details, retryable, previous];
-        Some(match written.iter().any(|field| field.is_some()) {
-            true => Shape::Envelope(envelope),
-            false => Shape::Through,
+        Some(if written.iter().any(|field| field.is_some()) {
+            Shape::Envelope(envelope)
+        } else {
+            Shape::Through
         })
     }
 
@@ -257,7 +262,7 @@ impl Compiler<'_> {
             let text = code.as_str().filter(|_| !is_expression(code)).cloned();
             self.codes.push(Named::Minted(text));
         }
-        let checks: [(&str, &str, fn(&Node) -> bool); 3] = [
+        let checks: [(&str, &str, Fits); 3] = [
             ("message", "a string", |node| node.as_str().is_some()),
             ("retryable", "a boolean or null", |node| {
                 node.as_bool().is_some() || node.is_null()
@@ -304,11 +309,11 @@ impl Compiler<'_> {
         let contract = middleware.contract();
         let declared = contract.phase(phase);
         let structural = declared.map_or(&[][..], |declared| &declared.structural);
-        let place = node.map_or(entry.place(), |node| node.span);
+        let place = node.map_or_else(|| entry.place(), |node| node.span);
         if let Some(node) = node.filter(|node| !structural.is_empty() && is_expression(node)) {
             let message = format!(
-                "this `with` cannot be one expression: `{}` is a definition",
-                structural.join("` and `")
+                "this `with` cannot be one expression: {} are definitions",
+                super::list(structural.iter().map(String::as_str))
             );
             self.error("expression-in-structure", node.span, message);
             return None;
@@ -320,17 +325,28 @@ impl Compiler<'_> {
         let with = self.rest(node, structural, site);
         let pointer = format!("/phases/{}/parameters", phase.key());
         let told = self.check_members(node, place, contract.document.pointer(&pointer));
-        let with = match with? {
-            Written::Dynamic(template) => With::Dynamic(template),
-            Written::Literal(value) => {
+        let missing = declared.and_then(|declared| missing(declared, node));
+        let with = match (with?, missing) {
+            (Written::Dynamic(template), None) => With::Dynamic(template),
+            // What is missing cannot come from an expression.
+            (Written::Dynamic(_), Some(failure)) => With::Literal {
+                value: Value::empty_object(),
+                prepared: Err(Arc::new(failure)),
+            },
+            (Written::Literal(value), missing) => {
                 let nothing = Schema::nothing();
                 let schema = declared.map_or(&nothing, |declared| &declared.parameters);
-                let prepare = || match declared {
-                    Some(declared) => missing(declared, node)
-                        .map_or_else(|| middleware.prepare(phase, &value), Err),
-                    None => Ok(Arc::new(()) as _),
+                let prepare = || match (missing, declared) {
+                    (Some(failure), _) => Err(failure),
+                    (None, Some(_)) => middleware.prepare(phase, &value),
+                    (None, None) => Ok(Arc::new(()) as _),
                 };
-                let prepared = self.prepared(&value, schema, prepare, node, place, told);
+                let place = Place {
+                    node,
+                    span: place,
+                    told,
+                };
+                let prepared = self.prepared(&value, schema, prepare, place);
                 With::Literal { value, prepared }
             }
         };
@@ -357,7 +373,6 @@ impl Compiler<'_> {
 
     /// The structural `call` and `middleware`. The call's fields see the phase's bindings; the stack around
     /// it is one of its own, at a Step's level.
-    #[expect(clippy::option_option, reason = "wrong, or not written, or there")]
     fn cleanup(
         &mut self,
         entry: Entry<'_>,
@@ -386,9 +401,7 @@ fn missing(declared: &PhaseContract, with: Option<&Node>) -> Option<Failure> {
         .structural_required
         .iter()
         .find(|name| !written(name))?;
-    let observed = with
-        .map(super::literal)
-        .unwrap_or_else(crate::language::value::Value::empty_object);
+    let observed = with.map_or_else(Value::empty_object, super::literal);
     Some(Failure::validation(
         format!("the parameter `{name}` is missing"),
         "/required",

@@ -129,10 +129,8 @@ impl<'a> Site<'a> {
             (Root::Call, "index", _) if !self.gathered => {
                 "only a call that a `Gather` dispatches has an index"
             }
-            (Root::Call, "result", _) if !self.armed => {
-                "it is there in the call's arms, `onSuccess` and `onFailure`"
-            }
-            (Root::Call, "metadata", Some("exitedAt" | "dispatchedAt" | "acceptedAt"))
+            (Root::Call, "result", _)
+            | (Root::Call, "metadata", Some("exitedAt" | "dispatchedAt" | "acceptedAt"))
                 if !self.armed =>
             {
                 "it is there in the call's arms, `onSuccess` and `onFailure`"
@@ -164,14 +162,13 @@ impl<'a> Site<'a> {
 fn unknown_member(root: Root, name: &str) -> Option<String> {
     let known: &[&str] = match root {
         Root::Execution => &["id", "metadata", "platform"],
-        Root::Frame => &["input", "metadata"],
+        Root::Frame | Root::Match => &["input", "metadata"],
         Root::Step => &[
             "name", "id", "action", "input", "result", "results", "metadata",
         ],
         Root::Call => &["input", "index", "result", "metadata"],
         Root::Flow => &["input", "metadata", "vars", "result"],
         Root::Provider | Root::Middleware => &["input", "result", "metadata"],
-        Root::Match => &["input", "metadata"],
         Root::Failure => &[
             "type",
             "code",

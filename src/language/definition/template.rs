@@ -166,7 +166,10 @@ impl Compiler<'_> {
         if is_expression(node) || fits(node) {
             return;
         }
-        let seen = article(node.type_name());
+        let seen = match node.as_number() {
+            Some(_) => node.to_string(),
+            None => article(node.type_name()),
+        };
         let message = format!("`{name}` must be {wanted}; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
         if wanted.contains("boolean") {

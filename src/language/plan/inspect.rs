@@ -203,14 +203,14 @@ impl<'p> Collector<'p> {
             Action::Pass(tail) => self.tail(tail, site),
             Action::Sleep(sleep) => match &sleep.pause {
                 Pause::For(template) | Pause::Until(template) => {
-                    self.optional(Some(template), site)
+                    self.optional(Some(template), site);
                 }
             },
             Action::Return(value) => self.optional(value.as_ref(), site),
             Action::Raise(envelope) => {
-                envelope
-                    .iter()
-                    .for_each(|envelope| self.envelope(envelope, site));
+                if let Some(envelope) = envelope {
+                    self.envelope(envelope, site);
+                }
             }
         }
     }

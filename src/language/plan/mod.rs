@@ -376,7 +376,7 @@ pub enum Template {
     /// A whole-value expression.
     Expression(Program),
     /// An array with an expression somewhere in it.
-    Array(Box<[Template]>),
+    Array(Box<[Self]>),
     /// An object with an expression somewhere in it.
-    Object(Box<[(Arc<str>, Template)]>),
+    Object(Box<[(Arc<str>, Self)]>),
 }

@@ -13,13 +13,13 @@ fn load_only(text: &str) -> String {
 
 #[test]
 fn the_root() {
-    insta::assert_snapshot!(refused("- a"), @r#"
+    insta::assert_snapshot!(refused("- a"), @r"
     error[wrong-type]: the root Flow must be an object; this is an array
      --> f:1:1
       |
     1 | - a
       | ^^^
-    "#);
+    ");
     insta::assert_snapshot!(refused("entrypoint: a\nsteps: { a: { action: Return } }"), @r#"
     error[missing-field]: the root Flow needs `$schema`, which says what it is written in
      --> f:1:1
@@ -36,7 +36,7 @@ fn the_root() {
       |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: write "https://mwl.dev/v0.1/flow/schema.json"
     "#);
-    insta::assert_snapshot!(refused(&root("stepps: {}\n")), @r#"
+    insta::assert_snapshot!(refused(&root("stepps: {}\n")), @r"
     error[missing-field]: the root Flow needs `steps`
      --> f:1:1
       |
@@ -49,7 +49,7 @@ fn the_root() {
     3 | stepps: {}
       | ^^^^^^
       = help: did you mean `steps`?
-    "#);
+    ");
     insta::assert_snapshot!(refused(&root("steps: {}\n")), @r#"
     error[unknown-step]: `entrypoint` names no Step of this Flow: `a`
      --> f:2:13
@@ -58,48 +58,48 @@ fn the_root() {
       |             ^
       = help: the Flow has no Steps; write one, such as { "action": "Return" }
     "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Return } }\ncomment: [1]\n")), @r#"
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Return } }\ncomment: [1]\n")), @r"
     error[wrong-type]: `comment` must be a string; this is an array
      --> f:4:10
       |
     4 | comment: [1]
       |          ^^^
-    "#);
+    ");
 }
 
 #[test]
 fn steps_and_their_fields() {
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Retrun } }")), @r#"
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Retrun } }")), @r"
     error[unknown-action]: there is no action `Retrun`
      --> f:3:23
       |
     3 | steps: { a: { action: Retrun } }
       |                       ^^^^^^
       = help: did you mean `Return`?
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Wait } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Wait } }")), @r"
     error[unknown-action]: there is no action `Wait`
      --> f:3:23
       |
     3 | steps: { a: { action: Wait } }
       |                       ^^^^
       = help: there is `Call`, `Gather`, `Match`, `Pass`, `Sleep`, `Return`, `Raise`
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { next: a } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { next: a } }")), @r"
     error[missing-field]: a Step needs `action`
      --> f:3:13
       |
     3 | steps: { a: { next: a } }
       |             ^^^^^^^^^^^
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: Return }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: Return }")), @r"
     error[wrong-type]: a Step must be an object; this is a string
      --> f:3:13
       |
     3 | steps: { a: Return }
       |             ^^^^^^
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Return, output: 1, valeu: 2, next: a } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Return, output: 1, valeu: 2, next: a } }")), @r"
     error[unknown-field]: `output` is not a field of a `Return` Step
      --> f:3:31
       |
@@ -120,8 +120,8 @@ fn steps_and_their_fields() {
     3 | steps: { a: { action: Return, output: 1, valeu: 2, next: a } }
       |                                                    ^^^^
       = help: a terminal Step has no successor; remove it
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Pass, catch: [] } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Pass, catch: [] } }")), @r"
     error[no-exit-path]: a `Pass` Step has no way out: `next` is missing
      --> f:3:13
       |
@@ -135,53 +135,53 @@ fn steps_and_their_fields() {
     3 | steps: { a: { action: Pass, catch: [] } }
       |                             ^^^^^
       = help: `catch` stands on `Call` and `Gather` Steps
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Pass, assign: [1], next: a } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Pass, assign: [1], next: a } }")), @r"
     error[wrong-type]: `assign` must be an object of names and values; this is an array
      --> f:3:37
       |
     3 | steps: { a: { action: Pass, assign: [1], next: a } }
       |                                     ^^^
-    "#);
+    ");
 }
 
 #[test]
 fn references_to_steps() {
-    insta::assert_snapshot!(refused(&root("steps: { b: { action: Return } }")), @r#"
+    insta::assert_snapshot!(refused(&root("steps: { b: { action: Return } }")), @r"
     error[unknown-step]: `entrypoint` names no Step of this Flow: `a`
      --> f:2:13
       |
     2 | entrypoint: a
       |             ^
-      = help: did you mean `b`?
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Pass, next: deliver }, delivered: { action: Return } }")), @r#"
+      = help: there is `b`
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Pass, next: deliver }, delivered: { action: Return } }")), @r"
     error[unknown-step]: `next` names no Step of this Flow: `deliver`
      --> f:3:35
       |
     3 | steps: { a: { action: Pass, next: deliver }, delivered: { action: Return } }
       |                                   ^^^^^^^
       = help: did you mean `delivered`?
-    "#);
+    ");
     // A Step of another graph is out of reach.
     insta::assert_snapshot!(refused(&root("\
 flows: { F: { entrypoint: x, steps: { x: { action: Pass, next: a } } } }
 steps: { a: { action: Call, call: { flow: F }, next: x } }
-")), @r#"
+")), @r"
     error[unknown-step]: `next` names no Step of this Flow: `a`
      --> f:3:64
       |
     3 | flows: { F: { entrypoint: x, steps: { x: { action: Pass, next: a } } } }
       |                                                                ^
-      = help: did you mean `x`?
+      = help: there is `x`
 
     error[unknown-step]: `next` names no Step of this Flow: `x`
      --> f:4:54
       |
     4 | steps: { a: { action: Call, call: { flow: F }, next: x } }
       |                                                      ^
-      = help: did you mean `a`?
-    "#);
+      = help: there is `a`
+    ");
 }
 
 #[test]
@@ -270,14 +270,14 @@ fn flow_names() {
     insta::assert_snapshot!(refused(&root("\
 flows: { Charge: { entrypoint: a, steps: { a: { action: Return } } } }
 steps: { a: { action: Call, call: { flow: Chagre }, next: b }, b: { action: Return } }
-")), @r#"
+")), @r"
     error[unknown-flow]: no Flow in scope is named `Chagre`
      --> f:4:43
       |
     4 | steps: { a: { action: Call, call: { flow: Chagre }, next: b }, b: { action: Return } }
       |                                           ^^^^^^
       = help: did you mean `Charge`?
-    "#);
+    ");
     // A name is seen from within, never from outside.
     insta::assert_snapshot!(refused(&root("\
 flows:
@@ -286,24 +286,24 @@ flows:
     entrypoint: a
     steps: { a: { action: Return } }
 steps: { a: { action: Call, call: { flow: Inner }, next: b }, b: { action: Return } }
-")), @r#"
+")), @r"
     error[unknown-flow]: no Flow in scope is named `Inner`
      --> f:8:43
       |
     8 | steps: { a: { action: Call, call: { flow: Inner }, next: b }, b: { action: Return } }
       |                                           ^^^^^
       = help: there is `Outer`
-    "#);
+    ");
     insta::assert_snapshot!(refused(&root("\
 steps: { a: { action: Call, call: { flow: { $schema: x, entrypoint: a, steps: { a: { action: Return } } } }, next: b }, b: { action: Return } }
-")), @r#"
+")), @r"
     error[unknown-field]: `$schema` is not a field of an inline Flow
      --> f:3:45
       |
     3 | steps: { a: { action: Call, call: { flow: { $schema: x, entrypoint: a, steps: { a: { action: Return } } } }, next: b },
       |                                             ^^^^^^^
       = help: only the root Flow carries `$schema`; remove it
-    "#);
+    ");
 }
 
 #[test]
@@ -314,7 +314,7 @@ flows:
   B: { entrypoint: x, steps: { x: { action: Call, call: { flow: A }, next: y }, y: { action: Return } } }
   C: { entrypoint: x, steps: { x: { action: Gather, calls: [{ flow: C }], next: y }, y: { action: Return } } }
 steps: { a: { action: Return } }
-")), @r#"
+")), @r"
     error[flow-cycle]: this call closes a cycle: a Flow would run within itself
      --> f:5:65
       |
@@ -332,7 +332,7 @@ steps: { a: { action: Return } }
     6 |   C: { entrypoint: x, steps: { x: { action: Gather, calls: [{ flow: C }], next: y }, y: { action: Return } } }
       |                                                                     ^
       = help: repeat by routing `next` back within one Flow, or with the Loop middleware
-    "#);
+    ");
     // Through an inline Flow that stands within the named one.
     insta::assert_snapshot!(refused(&root("\
 flows:
@@ -342,7 +342,7 @@ flows:
       x: { action: Call, call: { flow: { entrypoint: i, steps: { i: { action: Call, call: { flow: A }, next: j }, j: { action: Return } } } }, next: y }
       y: { action: Return }
 steps: { a: { action: Return } }
-")), @r#"
+")), @r"
     error[flow-cycle]: this call closes a cycle: a Flow would run within itself
      --> f:7:99
       |
@@ -353,7 +353,7 @@ steps: { a: { action: Return } }
     7 |       x: { action: Call, call: { flow: { entrypoint: i, steps: { i: { action: Call, call: { flow: A }, next: j }, j: { a
       |                                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ by way of this call
       = help: repeat by routing `next` back within one Flow, or with the Loop middleware
-    "#);
+    ");
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn parameter_schemas() {
 
 #[test]
 fn calls() {
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Call, call: {}, next: b }, b: { action: Call, call: { provider: 'mwl:provider.call/acme/http/v1', flow: F }, next: a } }")), @r#"
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Call, call: {}, next: b }, b: { action: Call, call: { provider: 'mwl:provider.call/acme/http/v1', flow: F }, next: a } }")), @r"
     error[call-target]: a call names no target: write `provider` or `flow`
      --> f:3:35
       |
@@ -388,15 +388,15 @@ fn calls() {
       |
     3 | action: Call, call: {}, next: b }, b: { action: Call, call: { provider: 'mwl:provider.call/acme/http/v1', flow: F }, nex
       |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Call, next: b }, b: { action: Return } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Call, next: b }, b: { action: Return } }")), @r"
     error[missing-field]: a `Call` Step needs `call`
      --> f:3:13
       |
     3 | steps: { a: { action: Call, next: b }, b: { action: Return } }
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^
-    "#);
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Call, call: { flow: 3, onFailure: { value: 1 }, middleware: [] }, next: b }, b: { action: Return } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Call, call: { flow: 3, onFailure: { value: 1 }, middleware: [] }, next: b }, b: { action: Return } }")), @r"
     error[wrong-type]: `flow` must be a Flow's name or a Flow object; this is a number
      --> f:3:43
       |
@@ -416,7 +416,7 @@ fn calls() {
     3 | : { action: Call, call: { flow: 3, onFailure: { value: 1 }, middleware: [] }, next: b }, b: { action: Return } }
       |                                                             ^^^^^^^^^^
       = help: `middleware` stands on a `Call` Step or on a Flow
-    "#);
+    ");
 }
 
 #[test]
@@ -425,45 +425,45 @@ fn provider_uris() {
         let steps = "steps: { a: { action: Call, call: { with: { path: / }, provider: 'URI' }, next: b }, b: { action: Return } }";
         refused(&root(&steps.replace("URI", uri)))
     };
-    insta::assert_snapshot!(call("http"), @r#"
+    insta::assert_snapshot!(call("http"), @r"
     error[invalid-uri]: `http` is not a provider URI: it does not start with `mwl:`; write `mwl:provider.call/NAMESPACE/NAME` or `mwl:provider.middleware/NAMESPACE/NAME`
      --> f:3:66
       |
     3 | steps: { a: { action: Call, call: { with: { path: / }, provider: 'http' }, next: b }, b: { action: Return } }
       |                                                                  ^^^^^^
-    "#);
-    insta::assert_snapshot!(call("mwl:provider.middleware/mwl/retry/v1"), @r#"
+    ");
+    insta::assert_snapshot!(call("mwl:provider.middleware/mwl/retry/v1"), @r"
     error[wrong-provider-kind]: `mwl:provider.middleware/mwl/retry/v1` is a middleware; a call names a `provider.call`
      --> f:3:66
       |
     3 | : { a: { action: Call, call: { with: { path: / }, provider: 'mwl:provider.middleware/mwl/retry/v1' }, next: b }, b: { ac
       |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-    "#);
-    insta::assert_snapshot!(call("mwl:provider.call/acme/htpp/v1"), @r#"
+    ");
+    insta::assert_snapshot!(call("mwl:provider.call/acme/htpp/v1"), @r"
     error[unknown-provider]: the catalog has no `mwl:provider.call/acme/htpp/v1`
      --> f:3:66
       |
     3 | : { a: { action: Call, call: { with: { path: / }, provider: 'mwl:provider.call/acme/htpp/v1' }, next: b }, b: { action:
       |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: did you mean `mwl:provider.call/acme/http/v1`?
-    "#);
-    insta::assert_snapshot!(call("mwl:provider.call/example/http/v1"), @r#"
+    ");
+    insta::assert_snapshot!(call("mwl:provider.call/example/http/v1"), @r"
     error[reserved-namespace]: `mwl:provider.call/example/http/v1` names nothing real: `example` is reserved for documentation
      --> f:3:66
       |
     3 | : { a: { action: Call, call: { with: { path: / }, provider: 'mwl:provider.call/example/http/v1' }, next: b }, b: { actio
       |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: use `mwl:provider.call/acme/http/v1`
-    "#);
-    insta::assert_snapshot!(call("mwl:provider.call/example/container/v1"), @r#"
+    ");
+    insta::assert_snapshot!(call("mwl:provider.call/example/container/v1"), @r"
     error[reserved-namespace]: `mwl:provider.call/example/container/v1` names nothing real: `example` is reserved for documentation
      --> f:3:66
       |
     3 | : { a: { action: Call, call: { with: { path: / }, provider: 'mwl:provider.call/example/container/v1' }, next: b }, b: {
       |                                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: there is `mwl:provider.call/acme/http/v1`, `mwl:provider.call/mwl/mock/v1`
-    "#);
-    insta::assert_snapshot!(refused(&root("middleware: [{ provider: 'mwl:provider.middleware/acme/cache/v1' }, { provider: 'mwl:provider.call/mwl/mock/v1' }, {}]\nsteps: { a: { action: Return } }")), @r#"
+    ");
+    insta::assert_snapshot!(refused(&root("middleware: [{ provider: 'mwl:provider.middleware/acme/cache/v1' }, { provider: 'mwl:provider.call/mwl/mock/v1' }, {}]\nsteps: { a: { action: Return } }")), @r"
     error[wrong-attachment]: `mwl:provider.middleware/acme/cache/v1` does not attach to a Flow
      --> f:3:26
       |
@@ -482,7 +482,7 @@ fn provider_uris() {
       |
     3 | middleware: [{ provider: 'mwl:provider.middleware/acme/cache/v1' }, { provider: 'mwl:provider.call/mwl/mock/v1' }, {}]
       |                                                                                                                    ^^
-    "#);
+    ");
 }
 
 #[test]
@@ -579,17 +579,17 @@ steps:
 
 #[test]
 fn middleware() {
-    insta::assert_snapshot!(refused(&root(r#"
+    insta::assert_snapshot!(refused(&root(r"
 middleware:
   provider: mwl:provider.middleware/mwl/retry/v1
 steps: { a: { action: Return } }
-"#)), @r#"
+")), @r"
     error[wrong-type]: `middleware` must be an array; this is an object
      --> f:5:3
       |
     5 |   provider: mwl:provider.middleware/mwl/retry/v1
       |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-    "#);
+    ");
     insta::assert_snapshot!(refused(&root(r#"
 middleware:
   - provider: mwl:provider.middleware/mwl/loop/v1
@@ -658,7 +658,7 @@ middleware:
   - { provider: mwl:provider.middleware/mwl/finally/v1, onAlways: { with: { call: "{{ vars.c }}" } } }
 steps: { a: { action: Return } }
 "#)), @r#"
-    error[expression-in-structure]: this `with` cannot be one expression: `call` and `middleware` is a definition
+    error[expression-in-structure]: this `with` cannot be one expression: `call`, `middleware` are definitions
      --> f:5:75
       |
     5 |   - { provider: mwl:provider.middleware/mwl/finally/v1, onAlways: { with: "{{ vars.w }}" } }
@@ -669,7 +669,7 @@ steps: { a: { action: Return } }
       |
     6 | iddleware/mwl/finally/v1, onAlways: { with: { call: { flow: Nowhere }, middleware: [{ provider: x }] } } }
       |                                                             ^^^^^^^
-      = help: there is none
+      = help: declare it under `flows`
 
     error[invalid-uri]: `x` is not a provider URI: it does not start with `mwl:`; write `mwl:provider.call/NAMESPACE/NAME` or `mwl:provider.middleware/NAMESPACE/NAME`
      --> f:6:127
@@ -683,12 +683,12 @@ steps: { a: { action: Return } }
     7 |   - { provider: mwl:provider.middleware/mwl/finally/v1, onAlways: { with: { call: "{{ vars.c }}" } } }
       |                                                                                   ^^^^^^^^^^^^^^
     "#);
-    insta::assert_snapshot!(load_only(&root(r#"
+    insta::assert_snapshot!(load_only(&root(r"
 middleware:
   - provider: mwl:provider.middleware/mwl/finally/v1
   - { provider: mwl:provider.middleware/mwl/finally/v1, onAlways: { with: { call: { flow: { entrypoint: x, steps: { x: { action: Return } } } }, when: 1 } } }
 steps: { a: { action: Return } }
-"#)), @r#"
+")), @r"
     error[invalid-with]: the parameter `call` is missing
      --> f:5:15
       |
@@ -701,7 +701,7 @@ steps: { a: { action: Return } }
     6 | low: { entrypoint: x, steps: { x: { action: Return } } } }, when: 1 } } }
       |                                                             ^^^^
       = help: there is `call`, `middleware`
-    "#);
+    ");
 }
 
 #[test]
@@ -775,24 +775,24 @@ flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
        |                                                                      ^^^^^^^^^^
       = help: call a Flow that carries the `middleware`: a dispatch is wrapped inside its own frame
     "#);
-    insta::assert_snapshot!(load_only(&root(r#"
+    insta::assert_snapshot!(load_only(&root(r"
 steps:
   a: { action: Gather, over: 3, call: { flow: F }, completion: { successes: 1.5 }, next: b }
   b: { action: Return }
 flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
-"#)), @r#"
-    error[wrong-type]: `over` must be an array or an expression; this is a number
+")), @r"
+    error[wrong-type]: `over` must be an array or an expression; this is 3
      --> f:5:30
       |
     5 |   a: { action: Gather, over: 3, call: { flow: F }, completion: { successes: 1.5 }, next: b }
       |                              ^
 
-    error[wrong-type]: `successes` must be a whole number or an expression; this is a number
+    error[wrong-type]: `successes` must be a whole number or an expression; this is 1.5
      --> f:5:77
       |
     5 |   a: { action: Gather, over: 3, call: { flow: F }, completion: { successes: 1.5 }, next: b }
       |                                                                             ^^^
-    "#);
+    ");
 }
 
 #[test]
@@ -851,7 +851,7 @@ steps:
 
 #[test]
 fn sleeps() {
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Sleep, next: b }, b: { action: Sleep, for: PT1S, until: '2030-01-01T00:00:00Z', next: a } }")), @r#"
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Sleep, next: b }, b: { action: Sleep, for: PT1S, until: '2030-01-01T00:00:00Z', next: a } }")), @r"
     error[sleep-form]: a Sleep has exactly one of `for` and `until`; this has neither
      --> f:3:13
       |
@@ -863,7 +863,7 @@ fn sleeps() {
       |
     3 | steps: { a: { action: Sleep, next: b }, b: { action: Sleep, for: PT1S, until: '2030-01-01T00:00:00Z', next: a } }
       |                                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-    "#);
+    ");
     insta::assert_snapshot!(load_only(&root("steps: { a: { action: Sleep, for: 30s, next: b }, b: { action: Sleep, until: 5, next: a } }")), @r#"
     error[invalid-time]: `for` must be an ISO 8601 duration such as "PT30S"; this is `30s`
      --> f:3:35
@@ -881,7 +881,7 @@ fn sleeps() {
 
 #[test]
 fn raises() {
-    insta::assert_snapshot!(refused(&root("steps: { a: { action: Raise, result: { type: success, cod: A.B } } }")), @r#"
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Raise, result: { type: success, cod: A.B } } }")), @r"
     error[missing-field]: a `Raise`'s `result` needs `code`
      --> f:3:38
       |
@@ -900,15 +900,15 @@ fn raises() {
     3 | steps: { a: { action: Raise, result: { type: success, cod: A.B } } }
       |                                                       ^^^
       = help: did you mean `code`?
-    "#);
-    insta::assert_snapshot!(load_only(&root("steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }")), @r#"
+    ");
+    insta::assert_snapshot!(load_only(&root("steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }")), @r"
     error[wrong-type]: `type` must be a string; this is a number
      --> f:3:46
       |
     3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
       |                                              ^
 
-    error[wrong-type]: `code` must be a string; this is a number
+    error[wrong-type]: `code` must be a string; this is 2
      --> f:3:55
       |
     3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
@@ -932,7 +932,7 @@ fn raises() {
       |
     3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
       |                                                                                                 ^
-    "#);
+    ");
 }
 
 #[test]
@@ -1154,7 +1154,38 @@ steps:
        |                                                               ^^^^^
       = help: did you mean `path`?
 
-    error[wrong-type]: `with` must be an object or an expression; this is a number
+    error[invalid-with]: the parameter `tries` is missing
+      --> f:19:36
+       |
+    19 |   b: { action: Call, call: { flow: F }, next: c }
+       |                                    ^
+
+    error[invalid-with]: at /tries: "x" is not of type "integer"
+      --> f:20:54
+       |
+    20 |   c: { action: Call, call: { flow: F, with: { tries: x } }, next: d }
+       |                                                      ^
+
+    error[invalid-with]: the parameter `tries` is missing
+      --> f:21:45
+       |
+    21 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+       |                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: `trise` is not a parameter
+      --> f:21:47
+       |
+    21 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+       |                                               ^^^^^
+      = help: did you mean `tries`?
+
+    error[wrong-type]: `with` must be an object or an expression; this is 3
+      --> f:22:45
+       |
+    22 |   e: { action: Call, call: { flow: F, with: 3 }, next: f }
+       |                                             ^
+
+    error[invalid-with]: 3 is not of type "object"
       --> f:22:45
        |
     22 |   e: { action: Call, call: { flow: F, with: 3 }, next: f }
@@ -1163,10 +1194,10 @@ steps:
     // What is never looked at is not.
     assert_eq!(
         warned(&root(
-            r#"
+            r"
 middleware: [{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { when: false } }]
 steps: { a: { action: Return } }
-"#
+"
         )),
         ""
     );

@@ -10,51 +10,46 @@ const GOOD: [&str; 2] = [
     r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"a","steps":{"a":{"action":"Call","middleware":[{"provider":"mwl:provider.middleware/mwl/finally/v1","onAlways":{"with":{"call":{"provider":"mwl:provider.call/mwl/mock/v1","input":"{{ middleware.result }}"},"middleware":[{"provider":"mwl:provider.middleware/mwl/timeout/v1","onEntry":{"with":{"duration":"PT1S"}}}]}}},{"provider":"mwl:provider.middleware/mwl/loop/v1","onSuccess":{"when":"{{ middleware.metadata.iteration < 2 }}"}}],"call":{"flow":{"entrypoint":"i","steps":{"i":{"action":"Pass","output":{"a":"{{ step.input }}"},"next":"j"},"j":{"action":"Return"}}}},"next":"b"},"b":{"action":"Return","value":"{{ vars.x }}"}}}"#,
 ];
 
-#[test]
-fn they_compile() {
-    for text in GOOD {
-        if let Err(rendered) = compiled(text, Strictness::Load) {
-            panic!("{rendered}");
-        }
-    }
-}
-
-/// Every definition of a directory of cases compiles; without one, the project's own flows do.
-#[test]
-fn the_conformance_definitions_compile() {
-    let given = std::env::var_os("MWL_CONFORMANCE_DIR").map(std::path::PathBuf::from);
-    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
-    let directory = given.unwrap_or(own);
-    let mut count = 0;
-    let mut open = vec![directory.clone()];
+/// The definitions under `directory`.
+fn definitions(directory: std::path::PathBuf) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![directory];
     while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(&directory)
-            .into_iter()
-            .flatten()
-            .map(Result::unwrap)
-        {
-            let path = entry.path();
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
             if path.is_dir() {
                 open.push(path);
-            } else if entry.file_name() == "definition.json" {
-                count += 1;
+            } else if path.ends_with("definition.json") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                if let Err(rendered) = compiled(&text, Strictness::Runtime) {
-                    panic!("{}:\n{rendered}", path.display());
-                }
+                found.push((path.display().to_string(), text));
             }
         }
     }
-    let wanted = if std::env::var_os("MWL_CONFORMANCE_DIR").is_some() {
-        1
-    } else {
-        0
-    };
-    assert!(
-        count >= wanted,
-        "no definition under {}",
-        directory.display()
-    );
+    found
+}
+
+/// The project's own definitions, and those of a corpus where `MWL_CONFORMANCE_DIR` names one.
+#[test]
+fn every_definition_at_hand_compiles() {
+    let mut all: Vec<(String, String)> = GOOD
+        .iter()
+        .chain([&plans::EVERYTHING])
+        .map(|text| ("own".to_owned(), (*text).to_owned()))
+        .collect();
+    if let Some(given) = std::env::var_os("MWL_CONFORMANCE_DIR") {
+        let given = definitions(given.into());
+        assert!(
+            !given.is_empty(),
+            "MWL_CONFORMANCE_DIR holds no definition.json"
+        );
+        all.extend(given);
+    }
+    assert!(all.len() >= 3);
+    for (name, text) in all {
+        if let Err(rendered) = compiled(&text, Strictness::Runtime) {
+            panic!("{name}:\n{rendered}");
+        }
+    }
 }
 
 /// One change to a tree: the `at`-th value is replaced, removed or renamed.

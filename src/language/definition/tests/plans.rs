@@ -13,7 +13,7 @@ fn plan(text: &str) -> Arc<Plan> {
     }
 }
 
-const EVERYTHING: &str = r#"
+pub(super) const EVERYTHING: &str = r#"
 $schema: https://mwl.dev/v0.1/flow/schema.json
 comment: every action and every field
 parameters: { type: object, properties: { limit: { type: integer, default: 2 } } }
