@@ -1,4 +1,5 @@
 //! mwl-proxy.
+pub mod config;
 pub mod language;
 pub mod proxy;
 pub mod source;

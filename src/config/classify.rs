@@ -1,0 +1,182 @@
+//! `classify:`, a route's own reading of its upstream's responses.
+
+use std::sync::Arc;
+
+use super::matching::{VALUE_OR_ANY, headers};
+use super::read::{Object, Report};
+use super::shape::{Section, Shape, optional, or};
+use crate::language::expr::{Program, Root, Roots};
+use crate::proxy::settings::{ClassifyRule, Verdict};
+use crate::source::{Diagnostic, Kind, Node};
+
+const STATUS: Shape = Shape::Either(&[
+    Shape::Count(100, 599),
+    Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"]),
+]);
+
+/// One rule.
+pub(super) const CLASSIFY: Section = Section {
+    name: "a `classify` rule",
+    doc: "What a response is, where all that the rule asks for holds. The first rule that matches decides.",
+    fields: &[
+        or(
+            "status",
+            Shape::List(&STATUS),
+            "[]",
+            "Statuses such as 402, or classes such as `5xx`; none: any.",
+        ),
+        or(
+            "headers",
+            Shape::Map(&VALUE_OR_ANY),
+            "{}",
+            "Fields that the response must have, by name: with this value, or with any where the value is null.",
+        ),
+        optional(
+            "when",
+            Shape::Text,
+            "An expression over `response` (`status`, `headers`, `body`) that must be true.",
+        ),
+        optional(
+            "code",
+            Shape::Text,
+            "The response is a failure with this code.",
+        ),
+        optional(
+            "retryable",
+            Shape::Boolean,
+            "Whether the failure says that a retry may help; without it, what the status alone says.",
+        ),
+        or(
+            "success",
+            Shape::Boolean,
+            "false",
+            "The response is a success, whatever its status.",
+        ),
+    ],
+};
+
+/// The rules of a route, in order.
+pub(super) fn classify(report: &Report, route: &Object<'_>) -> Vec<ClassifyRule> {
+    let rules = route.list("classify").iter();
+    rules.filter_map(|node| rule(report, node)).collect()
+}
+
+fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
+    let object = Object::open(report, "classify", node, &CLASSIFY)?;
+    let statuses = object.list("status").iter();
+    let status: Vec<_> = statuses.filter_map(|node| status(report, node)).collect();
+    let headers = headers(report, &object);
+    let when = object.get("when").and_then(|node| when(report, node));
+    let asks = ["status", "headers", "when"]
+        .iter()
+        .any(|key| node.get(key).is_some());
+    if !asks {
+        let message = "the rule matches every response; give it `status`, `headers` or `when`";
+        report.error("missing-key", node.span, message);
+    }
+    let verdict = verdict(report, &object)?;
+    Some(ClassifyRule {
+        status,
+        headers,
+        when,
+        verdict,
+    })
+}
+
+/// One status, or a class of them, as an inclusive range.
+fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
+    let range = match &node.kind {
+        Kind::Number(_) => {
+            let status = node.to_string().parse::<u16>().ok();
+            status
+                .filter(|status| (100..600).contains(status))
+                .map(|status| (status, status))
+        }
+        Kind::String(class) => match class.as_bytes() {
+            [digit @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
+                let first = u16::from(digit - b'0') * 100;
+                Some((first, first + 99))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    if range.is_none() {
+        report.wrong_type(
+            "status",
+            node,
+            "a status from 100 to 599, or a class such as `5xx`",
+        );
+    }
+    range
+}
+
+fn when(report: &Report, node: &Node) -> Option<Program> {
+    let text = report.text("when", node)?;
+    let Some(body) = Program::body(text) else {
+        let message = format!("`when` is the string `{text}`, which is no expression");
+        let diagnostic = Diagnostic::error("not-an-expression", node.span, message);
+        report.add(diagnostic.with_help("write it between `{{` and `}}`"));
+        return None;
+    };
+    let shift = text
+        .find(body)
+        .and_then(|at| text.get(..at))
+        .map_or(0, |before| before.chars().count());
+    match Program::compile(body, Roots::of(&[Root::Response])) {
+        Ok(program) => Some(program),
+        Err(errors) => {
+            for error in errors {
+                let diagnostic = Diagnostic::error("bad-expression", node.span, error.message);
+                report.add(diagnostic.with_offset(shift + error.offset));
+            }
+            None
+        }
+    }
+}
+
+/// Exactly one of a code and `success: true`.
+fn verdict(report: &Report, object: &Object<'_>) -> Option<Verdict> {
+    let success = object.boolean("success");
+    let retryable = object.get("retryable");
+    let retryable = retryable.map(|node| (node, object.optional_boolean("retryable", node)));
+    match (object.get("code"), success) {
+        (Some(node), false) => Some(Verdict::Failure {
+            code: code(report, node)?,
+            retryable: retryable.and_then(|(_, value)| value),
+        }),
+        (None, true) => {
+            if let Some((node, _)) = retryable {
+                let message = "`retryable` beside `success`: only a failure can be retried";
+                report.error("unknown-key", node.span, message);
+            }
+            Some(Verdict::Success)
+        }
+        (Some(_), true) => {
+            let message = "a response cannot be both: give `code` or `success: true`, not both";
+            report.error("conflicting-keys", object.node.span, message);
+            None
+        }
+        (None, false) => {
+            let message =
+                "the rule does not say what the response is: give `code` or `success: true`";
+            report.error("missing-key", object.node.span, message);
+            None
+        }
+    }
+}
+
+fn code(report: &Report, node: &Node) -> Option<Arc<str>> {
+    report.parsed("bad-code", "code", node, |text| {
+        let part = |segment: &str| !segment.is_empty() && !segment.contains('*');
+        if text.chars().any(char::is_whitespace) || !text.split('.').all(part) {
+            return Err(format!(
+                "`{text}` is not a code; write dotted words, such as `Provider.Call.Payments.CardDeclined`"
+            ));
+        }
+        if text == "System" || text.starts_with("System.") {
+            return Err(format!("`{text}` is reserved: codes under `System.` are the engine's own"));
+        }
+        Ok(text.into())
+    })
+}

@@ -1,0 +1,170 @@
+//! A route's forms → the one document that the engine runs. Pieces of the file are moved in whole, with
+//! their places, so that what the language says of them points into the file.
+
+use std::sync::Arc;
+
+use super::read::{Object, Report};
+use super::stacks::Stacks;
+use crate::source::{Diagnostic, Kind, Member, Node, Span};
+
+/// The schema that a root Flow declares.
+const FLOW_SCHEMA: &str = "https://mwl.dev/v0.1/flow/schema.json";
+
+/// The http call provider.
+const HTTP: &str = "mwl:provider.call/mwl-proxy/http/v1";
+
+/// The keys of a route that belong to its Call Step.
+const STEP_KEYS: [&str; 5] = ["input", "output", "assign", "middleware", "catch"];
+
+/// The keys of a route that belong to its Flow.
+const FLOW_KEYS: [&str; 2] = ["parameters", "flows"];
+
+/// What every route of a configuration shares.
+pub(super) struct Shared<'a> {
+    pub(super) report: &'a Report,
+    pub(super) stacks: &'a Stacks,
+    /// The Flow-level stack around every route, expanded.
+    pub(super) middleware: &'a [Node],
+}
+
+impl Shared<'_> {
+    /// The Flow of the short forms: one Call Step named after the route, whose call is `call`, and what
+    /// the route's own `steps` add.
+    pub(super) fn short(&self, route: &Object<'_>, name: &Node, call: Node) -> Node {
+        let step_name = name.as_str().cloned().unwrap_or_default();
+        let at = name.span;
+        let own = route.map("steps");
+        if let Some(taken) = own.iter().find(|step| step.key == step_name) {
+            let message = format!(
+                "the Step `{step_name}` has the route's name, which is that of its own Call Step"
+            );
+            let diagnostic = Diagnostic::error("duplicate-name", taken.key_span, message);
+            self.report
+                .add(diagnostic.with_help("give the Step another name"));
+        }
+        let end = free_name("return", |name| {
+            *step_name == *name || own.iter().any(|step| &*step.key == name)
+        });
+        let mut call = call;
+        self.stacks.expand_call(self.report, &mut call);
+        let mut step = vec![member(at, "action", text(at, "Call"))];
+        step.push(member(at, "call", call));
+        for key in STEP_KEYS {
+            step.extend(route.member(key).cloned());
+        }
+        step.push(member(at, "next", text(at, &end)));
+        let mut steps = vec![Member {
+            key: step_name,
+            key_span: at,
+            value: object(at, step),
+        }];
+        steps.push(member(
+            at,
+            &end,
+            object(at, vec![member(at, "action", text(at, "Return"))]),
+        ));
+        steps.extend(own.iter().cloned());
+        let mut flow = vec![
+            member(at, "$schema", text(at, FLOW_SCHEMA)),
+            member(at, "entrypoint", name.clone()),
+        ];
+        for key in FLOW_KEYS {
+            flow.extend(route.member(key).cloned());
+        }
+        let steps_at = route.get("steps").map_or(at, |node| node.span);
+        flow.push(member(at, "steps", object(steps_at, steps)));
+        let mut flow = object(route.node.span, flow);
+        self.stacks.expand_flow(self.report, &mut flow);
+        self.wrap(&mut flow);
+        flow
+    }
+
+    /// The Flow of the long form, inline: the route gives the `$schema` that only a root carries.
+    pub(super) fn inline(&self, mut flow: Node) -> Node {
+        self.stacks.expand_flow(self.report, &mut flow);
+        let at = flow.span;
+        if let Kind::Object(members) = &mut flow.kind
+            && !members.iter().any(|member| &*member.key == "$schema")
+        {
+            members.insert(0, member(at, "$schema", text(at, FLOW_SCHEMA)));
+        }
+        self.wrap(&mut flow);
+        flow
+    }
+
+    /// The Flow of the long form, from its own file: plain MWL, in which nothing is replaced.
+    pub(super) fn file(&self, mut flow: Node) -> Node {
+        self.wrap(&mut flow);
+        flow
+    }
+
+    /// Puts the configuration's stack around the Flow's own.
+    fn wrap(&self, flow: &mut Node) {
+        if self.middleware.is_empty() {
+            return;
+        }
+        let at = flow.span;
+        let Kind::Object(members) = &mut flow.kind else {
+            return;
+        };
+        let outer = self.middleware.iter().cloned();
+        match members
+            .iter_mut()
+            .find(|member| &*member.key == "middleware")
+        {
+            Some(own) => {
+                // What is not a list is left for the language to refuse.
+                if let Kind::Array(entries) = &mut own.value.kind {
+                    *entries = outer.chain(std::mem::take(entries)).collect();
+                }
+            }
+            None => members.push(member(at, "middleware", array(at, outer.collect()))),
+        }
+    }
+}
+
+/// The call of a route that names an upstream.
+pub(super) fn upstream_call(at: Span, upstream: &Node) -> Node {
+    let with = object(at, vec![member(at, "upstream", upstream.clone())]);
+    let call = vec![
+        member(at, "provider", text(at, HTTP)),
+        member(at, "with", with),
+    ];
+    object(at, call)
+}
+
+/// `base`, or with the first number that makes it a name that is not `taken`.
+fn free_name(base: &str, taken: impl Fn(&str) -> bool) -> String {
+    let numbered = (2_u32..).map(|n| format!("{base}-{n}"));
+    let mut names = std::iter::once(base.to_owned()).chain(numbered);
+    names.find(|name| !taken(name)).unwrap_or_default()
+}
+
+fn member(at: Span, key: &str, value: Node) -> Member {
+    Member {
+        key: key.into(),
+        key_span: at,
+        value,
+    }
+}
+
+fn text(at: Span, text: &str) -> Node {
+    Node {
+        span: at,
+        kind: Kind::String(Arc::from(text)),
+    }
+}
+
+fn object(at: Span, members: Vec<Member>) -> Node {
+    Node {
+        span: at,
+        kind: Kind::Object(members),
+    }
+}
+
+fn array(at: Span, items: Vec<Node>) -> Node {
+    Node {
+        span: at,
+        kind: Kind::Array(items),
+    }
+}

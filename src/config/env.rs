@@ -1,0 +1,219 @@
+//! `${NAME}` and `${NAME:-default}` in the strings of a configuration.
+//!
+//! Resolved once, at load, and only in literals: an expression is the language's, which has no
+//! environment. So a variable's value can never become an expression either; one that would is refused.
+//! `$${` writes `${`.
+
+use std::sync::Arc;
+
+use super::read::Report;
+use crate::language::expr::Program;
+use crate::source::{Diagnostic, Kind, Member, Node};
+
+/// Looks a variable up; `None` where it is unset.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// `node` with the variables in its strings resolved. What cannot be is noted and left as written.
+pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node {
+    let kind = match &node.kind {
+        Kind::String(text) if text.contains("${") => {
+            Kind::String(string(report, node, text, lookup))
+        }
+        Kind::Array(items) => Kind::Array(
+            items
+                .iter()
+                .map(|item| resolve(report, item, lookup))
+                .collect(),
+        ),
+        Kind::Object(members) => {
+            let resolved = members.iter().map(|member| Member {
+                key: Arc::clone(&member.key),
+                key_span: member.key_span,
+                value: resolve(report, &member.value, lookup),
+            });
+            Kind::Object(resolved.collect())
+        }
+        other => other.clone(),
+    };
+    Node {
+        span: node.span,
+        kind,
+    }
+}
+
+fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> Arc<str> {
+    if Program::body(text).is_some() {
+        return Arc::clone(text);
+    }
+    match substitute(text, lookup) {
+        Ok(resolved) if Program::body(&resolved).is_some() => {
+            let message = format!("the variables in `{text}` make an expression of it");
+            let help = "write the expression itself; a variable gives text";
+            let diagnostic = Diagnostic::error("variable-makes-expression", node.span, message);
+            report.add(diagnostic.with_help(help));
+            Arc::clone(text)
+        }
+        Ok(resolved) => resolved.into(),
+        Err(problem) => {
+            let Problem {
+                code,
+                message,
+                help,
+                offset,
+            } = problem;
+            let diagnostic = Diagnostic::error(code, node.span, message);
+            report.add(diagnostic.with_offset(offset).with_help(help));
+            Arc::clone(text)
+        }
+    }
+}
+
+/// What is wrong with a reference to a variable.
+#[derive(Debug, PartialEq)]
+struct Problem {
+    code: &'static str,
+    message: String,
+    help: String,
+    /// Where it starts, in characters.
+    offset: usize,
+}
+
+fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, found, after)) = next_special(rest) {
+        out.push_str(before);
+        rest = after;
+        match found {
+            Special::Braces => {
+                let (inside, after) = rest.split_once("}}").unwrap_or((rest, ""));
+                out.push_str("{{");
+                out.push_str(inside);
+                if inside.len() < rest.len() {
+                    out.push_str("}}");
+                }
+                rest = after;
+            }
+            Special::Escape => out.push_str("${"),
+            Special::Reference => {
+                let start = text.len().saturating_sub(rest.len() + 2);
+                let offset = text.get(..start).map_or(0, |before| before.chars().count());
+                let (value, after) =
+                    reference(rest, lookup).map_err(|problem| Problem { offset, ..problem })?;
+                out.push_str(&value);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// What is not plain text.
+#[derive(Clone, Copy, Debug)]
+enum Special {
+    /// `{{`: untouched up to its `}}`.
+    Braces,
+    /// `$${`.
+    Escape,
+    /// `${`.
+    Reference,
+}
+
+/// The first special mark, with what stands before and after it.
+fn next_special(text: &str) -> Option<(&str, Special, &str)> {
+    let marks = [
+        ("$${", Special::Escape),
+        ("${", Special::Reference),
+        ("{{", Special::Braces),
+    ];
+    let found = marks.iter().filter_map(|(mark, special)| {
+        let at = text.find(mark)?;
+        Some((at, *mark, *special))
+    });
+    // The first of equals is kept: an escape starts a character before the reference in it.
+    let (at, mark, special) = found.min_by_key(|(at, ..)| *at)?;
+    Some((text.get(..at)?, special, text.get(at + mark.len()..)?))
+}
+
+/// The value of the reference that starts `text` (after its `${`), and what follows it.
+fn reference<'a>(text: &'a str, lookup: Lookup<'_>) -> Result<(String, &'a str), Problem> {
+    let problem = |code, message, help: String| Problem {
+        code,
+        message,
+        help,
+        offset: 0,
+    };
+    let Some((inside, after)) = text.split_once('}') else {
+        let message = "`${` without its `}`".to_owned();
+        let help = "write `${NAME}`, or `$${` for the text `${`".to_owned();
+        return Err(problem("bad-variable", message, help));
+    };
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = name.chars().next().is_some_and(|c| !c.is_ascii_digit());
+    if !starts || !name.chars().all(letter) {
+        let message = format!("`{name}` is not the name of a variable");
+        let help =
+            "write `${NAME}` or `${NAME:-default}`; NAME has letters, digits and `_`".to_owned();
+        return Err(problem("bad-variable", message, help));
+    }
+    let value = lookup(name).or_else(|| default.map(str::to_owned));
+    let Some(value) = value else {
+        let message = format!("the environment variable `{name}` is not set");
+        let help = format!("set it, or give a default: `${{{name}:-default}}`");
+        return Err(problem("unset-variable", message, help));
+    };
+    Ok((value, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(name: &str) -> Option<String> {
+        match name {
+            "HOST" => Some("billing".into()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn variables_are_resolved_outside_expressions() {
+        for (text, wanted) in [
+            ("http://${HOST}:80", "http://billing:80"),
+            ("${HOST}${HOST}", "billingbilling"),
+            ("${NONE:-a:-b}", "a:-b"),
+            ("${NONE:-}", ""),
+            ("${EMPTY:-x}", ""),
+            ("$${HOST} ${HOST}", "${HOST} billing"),
+            ("$HOST $", "$HOST $"),
+            ("a {{ '${HOST}' }} ${HOST}", "a {{ '${HOST}' }} billing"),
+            ("a {{ ${HOST}", "a {{ ${HOST}"),
+            ("é${HOST}é", "ébillingé"),
+        ] {
+            assert_eq!(substitute(text, &lookup).as_deref(), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reference_says_so() {
+        for (text, offset, message) in [
+            ("é${NONE}", 1, "the environment variable `NONE` is not set"),
+            ("${HOST", 0, "`${` without its `}`"),
+            ("a${}", 1, "`` is not the name of a variable"),
+            ("${1A}", 0, "`1A` is not the name of a variable"),
+            ("${A-B}", 0, "`A-B` is not the name of a variable"),
+        ] {
+            let problem = substitute(text, &lookup).unwrap_err();
+            assert_eq!(
+                (problem.offset, problem.message.as_str()),
+                (offset, message)
+            );
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `match:`, which requests a route takes.
+
+use std::sync::Arc;
+
+use http::{HeaderName, Method};
+
+use super::read::{Object, Report};
+use super::root::with_section;
+use super::shape::{Section, Shape, optional, or};
+use crate::proxy::settings::RouteMatch;
+use crate::source::{Diagnostic, Kind, Node};
+
+/// A string, or nothing: any value.
+pub(super) const VALUE_OR_ANY: Shape = Shape::Either(&[Shape::Text, Shape::Null]);
+
+/// What a route matches.
+pub(super) const MATCH: Section = Section {
+    name: "`match`",
+    doc: "Which requests a route takes: each key that is there must hold.",
+    fields: &[
+        or(
+            "hosts",
+            Shape::List(&Shape::Text),
+            "[]",
+            "Host names without a port; `*.example.com` stands for one or more labels before it.",
+        ),
+        optional("path", Shape::Text, "The exact path."),
+        optional(
+            "pathPrefix",
+            Shape::Text,
+            "Leading segments of the path: `/a` takes `/a` and `/a/b`, not `/ab`.",
+        ),
+        or(
+            "methods",
+            Shape::List(&Shape::Text),
+            "[]",
+            "Methods, any of which may be the request's.",
+        ),
+        or(
+            "headers",
+            Shape::Map(&VALUE_OR_ANY),
+            "{}",
+            "Fields that the request must have, by name: with this value, or with any where the value is null.",
+        ),
+        or(
+            "query",
+            Shape::Map(&VALUE_OR_ANY),
+            "{}",
+            "Query parameters that the request must have, by name: with this value, or with any where the value is null.",
+        ),
+    ],
+};
+
+/// The `match` of a route; without one it takes every request.
+pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
+    with_section(report, route, "match", &MATCH, |object| {
+        let path = |key| {
+            object
+                .get(key)
+                .and_then(|node| report.parsed("bad-path", key, node, path))
+        };
+        let hosts = object.list("hosts").iter();
+        let methods = object.list("methods").iter();
+        let query = object.map("query").iter();
+        RouteMatch {
+            hosts: hosts
+                .filter_map(|node| report.parsed("bad-host", "hosts", node, host))
+                .collect(),
+            path: path("path"),
+            path_prefix: path("pathPrefix"),
+            methods: methods.filter_map(|node| method(report, node)).collect(),
+            headers: headers(report, object),
+            query: query
+                .filter_map(|member| {
+                    let value = value_or_any(report, &member.key, &member.value)?;
+                    Some((Arc::clone(&member.key), value))
+                })
+                .collect(),
+        }
+    })
+}
+
+/// The member `headers`: names and the values that are wanted.
+pub(super) fn headers(report: &Report, object: &Object<'_>) -> Vec<(HeaderName, Option<Arc<str>>)> {
+    let named = object.map("headers").iter().filter_map(|member| {
+        let value = value_or_any(report, &member.key, &member.value)?;
+        let Ok(name) = HeaderName::from_bytes(member.key.as_bytes()) else {
+            let message = format!("`{}` is not the name of a header field", member.key);
+            report.error("bad-header", member.key_span, message);
+            return None;
+        };
+        Some((name, value))
+    });
+    named.collect()
+}
+
+/// Which value: a string, or null for any.
+fn value_or_any(report: &Report, key: &str, node: &Node) -> Option<Option<Arc<str>>> {
+    match &node.kind {
+        Kind::String(text) => Some(Some(Arc::clone(text))),
+        Kind::Null => Some(None),
+        _ => {
+            report.wrong_type(key, node, "a string, or null for any value");
+            None
+        }
+    }
+}
+
+/// Whether `outer` takes every request that `inner` takes.
+pub(super) fn covers(outer: &RouteMatch, inner: &RouteMatch) -> bool {
+    let RouteMatch {
+        hosts,
+        path,
+        path_prefix,
+        methods,
+        headers,
+        query,
+    } = outer;
+    let all_hosts = hosts.is_empty()
+        || !inner.hosts.is_empty()
+            && inner
+                .hosts
+                .iter()
+                .all(|host| hosts.iter().any(|wider| host_covers(wider, host)));
+    let all_methods = methods.is_empty()
+        || !inner.methods.is_empty() && inner.methods.iter().all(|method| methods.contains(method));
+    let all_paths = path_prefix.as_ref().is_none_or(|prefix| {
+        let narrower = inner.path.as_ref().or(inner.path_prefix.as_ref());
+        narrower.is_some_and(|path| beneath(prefix, path))
+    });
+    all_hosts
+        && all_methods
+        && all_paths
+        && (path.is_none() || *path == inner.path)
+        && headers.iter().all(|wanted| implied(wanted, &inner.headers))
+        && query.iter().all(|wanted| implied(wanted, &inner.query))
+}
+
+fn host_covers(wider: &str, host: &str) -> bool {
+    let suffix = wider.strip_prefix('*');
+    wider == host
+        || suffix.is_some_and(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
+}
+
+/// Whether `path` is `prefix` or lies beneath it, segment by segment.
+fn beneath(prefix: &str, path: &str) -> bool {
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    let rest = path.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether something that meets `given` meets `wanted`.
+fn implied<N: PartialEq>(
+    (name, value): &(N, Option<Arc<str>>),
+    given: &[(N, Option<Arc<str>>)],
+) -> bool {
+    let same = |(other, found): &(N, Option<Arc<str>>)| {
+        other == name && (value.is_none() || value == found)
+    };
+    given.iter().any(same)
+}
+
+fn host(text: &str) -> Result<Arc<str>, String> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    let literal = name.starts_with('[') && name.ends_with(']');
+    if name.is_empty() || !(literal || name.bytes().all(letter)) {
+        return Err(format!(
+            "`{text}` is not a host; write a name without scheme and port, such as `api.example.com` or `*.example.com`"
+        ));
+    }
+    Ok(text.to_ascii_lowercase().into())
+}
+
+fn path(text: &str) -> Result<Arc<str>, String> {
+    if !text.starts_with('/') {
+        return Err(format!("`{text}` does not start with `/`"));
+    }
+    if text.contains(['?', '#']) {
+        return Err(format!(
+            "`{text}` is more than a path; parameters are matched by `query`"
+        ));
+    }
+    if !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(format!(
+            "`{text}` holds what a path on the wire cannot; write it percent-encoded"
+        ));
+    }
+    Ok(text.into())
+}
+
+fn method(report: &Report, node: &Node) -> Option<Method> {
+    let text = report.text("methods", node)?;
+    let upper = text.to_ascii_uppercase();
+    let known = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE",
+    ];
+    if **text != *upper && known.contains(&upper.as_str()) {
+        let message = format!("`{text}` is never a request's method: methods are case-sensitive");
+        let diagnostic = Diagnostic::error("bad-method", node.span, message);
+        report.add(diagnostic.with_help(format!("write `{upper}`")));
+        return None;
+    }
+    let method = Method::from_bytes(text.as_bytes()).ok();
+    if method.is_none() {
+        report.error("bad-method", node.span, format!("`{text}` is not a method"));
+    }
+    method
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wider_match_covers_a_narrower_one() {
+        let prefix = |text: &str| RouteMatch {
+            path_prefix: Some(text.into()),
+            ..RouteMatch::default()
+        };
+        let hosts = |names: &[&str]| RouteMatch {
+            hosts: names.iter().map(|name| Arc::from(*name)).collect(),
+            ..RouteMatch::default()
+        };
+        let methods = |methods: &[Method]| RouteMatch {
+            methods: methods.to_vec(),
+            ..prefix("/a")
+        };
+        let exact = RouteMatch {
+            path: Some("/a/b".into()),
+            ..RouteMatch::default()
+        };
+        let header = |value: Option<&str>| RouteMatch {
+            headers: vec![(HeaderName::from_static("x"), value.map(Arc::from))],
+            ..RouteMatch::default()
+        };
+        for (outer, inner, wanted) in [
+            (RouteMatch::default(), prefix("/a"), true),
+            (prefix("/a"), RouteMatch::default(), false),
+            (prefix("/"), prefix("/a"), true),
+            (prefix("/"), RouteMatch::default(), false),
+            (prefix("/a"), prefix("/ab"), false),
+            (prefix("/a/"), prefix("/a/b"), true),
+            (prefix("/a"), exact.clone(), true),
+            (exact.clone(), exact.clone(), true),
+            (exact, prefix("/a/b"), false),
+            (hosts(&["*.x"]), hosts(&["a.x"]), true),
+            (hosts(&["*.x"]), hosts(&["x"]), false),
+            (hosts(&["a"]), hosts(&["a", "b"]), false),
+            (hosts(&["a"]), RouteMatch::default(), false),
+            (
+                methods(&[Method::GET, Method::PUT]),
+                methods(&[Method::GET]),
+                true,
+            ),
+            (methods(&[Method::GET]), methods(&[]), false),
+            (header(None), header(Some("1")), true),
+            (header(Some("1")), header(None), false),
+            (header(Some("1")), RouteMatch::default(), false),
+        ] {
+            assert_eq!(covers(&outer, &inner), wanted, "{outer:?} {inner:?}");
+        }
+    }
+}

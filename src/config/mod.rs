@@ -1,0 +1,319 @@
+//! A configuration file → [`Settings`], values that cannot be wrong.
+//!
+//! Reading goes in three passes over one tree, each keeping places: variables are resolved, sections
+//! are read by their tables, and each route is written out as one MWL document. Nothing stops at the
+//! first mistake; the language's own checks come after, when the routes are compiled. The world is
+//! reached only through an [`Origin`], so a load is a function of texts and variables.
+//!
+//! To add a key: its row in the table of its section, and the line that reads it. A test holds that no
+//! row is left unread and that `config/reference.yaml` shows every one.
+
+mod classify;
+mod document;
+mod env;
+mod matching;
+mod read;
+mod root;
+mod route;
+mod scalar;
+pub mod schema;
+mod shape;
+mod stacks;
+mod suggest;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::document::Shared;
+use self::read::{Object, Report};
+use self::root::ROOT;
+use self::route::Routes;
+use self::stacks::Stacks;
+use crate::proxy::settings::Settings;
+use crate::source::{Diagnostic, Diagnostics, Format, Kind, Node, Sources, Span};
+
+/// Where a load takes what it reads from.
+#[derive(Clone, Copy)]
+pub struct Origin<'a> {
+    /// The text of a file.
+    pub read: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// The value of an environment variable; `None` where it is unset.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// A configuration that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub settings: Settings,
+    /// The texts, for showing places in them.
+    pub sources: Sources,
+    /// What may not be meant as it is written.
+    pub warnings: Diagnostics,
+    /// All files that were read, the configuration first.
+    pub files: Vec<PathBuf>,
+    /// The file as written: no variable is resolved in it, so no secret of the environment shows.
+    pub written: serde_json::Value,
+}
+
+/// A configuration that was not: at least one error.
+#[derive(Debug)]
+pub struct Refused {
+    /// The texts, for showing places in them.
+    pub sources: Sources,
+    /// Everything that was found.
+    pub diagnostics: Diagnostics,
+    /// All files that were read or asked for, the configuration first.
+    pub files: Vec<PathBuf>,
+}
+
+/// The rendered diagnostics.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sources.render(&self.diagnostics))
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Origin<'static> {
+    /// The process's own files and environment. A variable that is not Unicode counts as unset.
+    pub const fn system() -> Self {
+        Self {
+            read: &|path| std::fs::read_to_string(path),
+            variable: &|name| std::env::var(name).ok(),
+        }
+    }
+}
+
+impl fmt::Debug for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").finish_non_exhaustive()
+    }
+}
+
+/// Reads the configuration at `path`.
+///
+/// # Errors
+/// Everything that the file gets wrong, each with its place; what its routes' definitions get wrong is
+/// found when they are compiled.
+pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
+    match (origin.read)(path) {
+        Ok(text) => parse(path, &text, origin),
+        Err(error) => {
+            let mut sources = Sources::default();
+            // An empty text gives the place to speak of; that it is empty is not what is wrong.
+            sources
+                .parse(&path.display().to_string(), "", Format::Json)
+                .err();
+            let message = format!("{} cannot be read: {error}", path.display());
+            Err(Box::new(Refused {
+                diagnostics: Diagnostic::error("unreadable", Span::default(), message).into(),
+                sources,
+                files: vec![path.to_owned()],
+            }))
+        }
+    }
+}
+
+/// Reads `text` as the configuration at `path`, which need not exist: flows that it names by file are
+/// looked for beside it.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
+    let mut sources = Sources::default();
+    let name = path.display().to_string();
+    let parsed = sources.parse(&name, text, Format::of_name(&name));
+    let files = vec![path.to_owned()];
+    let node = match parsed {
+        Ok(node) => node,
+        Err(diagnostics) => {
+            return Err(Box::new(Refused {
+                sources,
+                diagnostics,
+                files,
+            }));
+        }
+    };
+    let load = Load {
+        origin,
+        report: Report::default(),
+        sources: RefCell::new(sources),
+        files: RefCell::new(files),
+        texts: RefCell::new(vec![text.to_owned()]),
+        flows: RefCell::default(),
+        folder: path.parent().unwrap_or_else(|| Path::new("")).to_owned(),
+    };
+    let settings = load.settings(&node);
+    load.finish(settings, &node)
+}
+
+/// Each diagnostic once, in order of place: what several routes share is checked with each of them.
+pub fn distinct(diagnostics: Diagnostics) -> Diagnostics {
+    let mut seen = BTreeSet::new();
+    let Diagnostics(all) = diagnostics.sorted();
+    let fresh = all
+        .into_iter()
+        .filter(|d| seen.insert((d.span, d.offset, d.code, d.message.clone())));
+    Diagnostics(fresh.collect())
+}
+
+/// One load under way.
+struct Load<'a> {
+    origin: Origin<'a>,
+    report: Report,
+    sources: RefCell<Sources>,
+    files: RefCell<Vec<PathBuf>>,
+    /// Of each file that was read.
+    texts: RefCell<Vec<String>>,
+    /// The Flows that were read from files, by path: one read serves every route that names it.
+    flows: RefCell<BTreeMap<PathBuf, Option<Node>>>,
+    /// What files are relative to.
+    folder: PathBuf,
+}
+
+impl Load<'_> {
+    /// `None` where the file is not even an object; else what could be read, mistakes noted.
+    fn settings(&self, written: &Node) -> Option<Settings> {
+        let report = &self.report;
+        let node = env::resolve(report, written, self.origin.variable);
+        let root = Object::open(report, "the configuration", &node, &ROOT)?;
+        let stacks = Stacks::read(report, root.map("stacks"));
+        unused_stacks(report, &root);
+        let mut middleware = root.get("middleware").cloned();
+        if let Some(list) = &mut middleware {
+            report.list("middleware", list);
+            stacks.expand_list(report, list);
+        }
+        let upstreams = upstream::upstreams(report, &root);
+        let names: BTreeSet<Arc<str>> = root
+            .map("upstreams")
+            .iter()
+            .map(|member| Arc::clone(&member.key))
+            .collect();
+        let routes = Routes {
+            shared: Shared {
+                report,
+                stacks: &stacks,
+                middleware: middleware
+                    .as_ref()
+                    .and_then(Node::as_array)
+                    .unwrap_or_default(),
+            },
+            upstreams: &names,
+            flow_file: &|file, node| self.flow_file(file, node),
+        };
+        Some(Settings {
+            environment: root.text("environment").cloned().unwrap_or_default(),
+            listeners: root::listeners(report, &root),
+            admin: root::admin(report, &root),
+            upstreams,
+            routes: routes.read(&root),
+            limits: root::limits(report, &root),
+            shutdown: root::shutdown(report, &root),
+            hash: self.hash(),
+        })
+    }
+
+    /// The Flow in the file that a route names.
+    fn flow_file(&self, file: &Path, named: &Node) -> Option<Node> {
+        let path = self.folder.join(file);
+        if let Some(known) = self.flows.borrow().get(&path) {
+            return known.clone();
+        }
+        let flow = self.read_flow(&path, named);
+        self.flows.borrow_mut().insert(path, flow.clone());
+        flow
+    }
+
+    fn read_flow(&self, path: &Path, named: &Node) -> Option<Node> {
+        self.files.borrow_mut().push(path.to_owned());
+        let name = path.display().to_string();
+        match (self.origin.read)(path) {
+            Ok(text) => {
+                let parsed = self
+                    .sources
+                    .borrow_mut()
+                    .parse(&name, &text, Format::of_name(&name));
+                self.texts.borrow_mut().push(text);
+                parsed
+                    .map_err(|diagnostics| self.report.append(diagnostics))
+                    .ok()
+            }
+            Err(error) => {
+                let message = format!("the Flow {name} cannot be read: {error}");
+                let diagnostic = Diagnostic::error("unreadable", named.span, message);
+                let help = "a Flow's file is named relative to the configuration's folder";
+                self.report.add(diagnostic.with_help(help));
+                None
+            }
+        }
+    }
+
+    /// A short hash of all that was read so far: FNV-1a, 64 bits. It tells two loads apart; it proves
+    /// nothing. Variables are left out, so it says nothing about a secret.
+    fn hash(&self) -> Arc<str> {
+        let texts = self.texts.borrow();
+        let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}").into()
+    }
+
+    fn finish(self, settings: Option<Settings>, written: &Node) -> Result<Loaded, Box<Refused>> {
+        let Self {
+            origin: _,
+            report,
+            sources,
+            files,
+            texts: _,
+            flows: _,
+            folder: _,
+        } = self;
+        let (sources, files) = (sources.into_inner(), files.into_inner());
+        let diagnostics = distinct(report.finish());
+        match settings.filter(|_| !diagnostics.has_errors()) {
+            Some(settings) => Ok(Loaded {
+                settings,
+                sources,
+                warnings: diagnostics,
+                files,
+                written: written.to_json(),
+            }),
+            None => Err(Box::new(Refused {
+                sources,
+                diagnostics,
+                files,
+            })),
+        }
+    }
+}
+
+/// Warns of stacks that no list names.
+fn unused_stacks(report: &Report, root: &Object<'_>) {
+    let mut used = BTreeSet::new();
+    stacks::used(root.node, &mut used);
+    for member in root.map("stacks") {
+        if !matches!(member.value.kind, Kind::Array(_)) {
+            report.wrong_type(&member.key, &member.value, "a list of middleware entries");
+        }
+        if !used.contains(&*member.key) {
+            let message = format!("no list names the stack `{}`", member.key);
+            report.add(Diagnostic::warning(
+                "unused-stack",
+                member.key_span,
+                message,
+            ));
+        }
+    }
+}

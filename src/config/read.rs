@@ -1,0 +1,330 @@
+//! Reading an object of known keys. Nothing stops at the first mistake: what is wrong is noted in a
+//! [`Report`], the value is left out, and reading goes on, so that one run tells all.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::scalar;
+use super::shape::{Absent, Section};
+use super::suggest::did_you_mean;
+use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span};
+
+/// What was found wrong so far.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    found: RefCell<Diagnostics>,
+    /// Which keys of which sections were asked for: a test holds that every known key is.
+    #[cfg(test)]
+    pub(super) asked: RefCell<std::collections::BTreeSet<(&'static str, &'static str)>>,
+}
+
+/// An object whose keys were checked against its section.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object<'a> {
+    /// As written.
+    pub(super) node: &'a Node,
+    members: &'a [Member],
+    section: &'static Section,
+    report: &'a Report,
+}
+
+impl Report {
+    /// Notes one thing.
+    pub(super) fn add(&self, diagnostic: Diagnostic) {
+        self.found.borrow_mut().push(diagnostic);
+    }
+
+    /// Notes an error without help.
+    pub(super) fn error(&self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.add(Diagnostic::error(code, span, message));
+    }
+
+    /// Notes all of `diagnostics`.
+    pub(super) fn append(&self, diagnostics: Diagnostics) {
+        self.found.borrow_mut().append(diagnostics);
+    }
+
+    /// Everything, in order of place.
+    pub(super) fn finish(self) -> Diagnostics {
+        self.found.into_inner().sorted()
+    }
+
+    /// Notes that `key` is not of the wanted type.
+    pub(super) fn wrong_type(&self, key: &str, node: &Node, wanted: &str) {
+        let message = format!("`{key}` is {}; wanted: {wanted}", seen(node));
+        self.error("wrong-type", node.span, message);
+    }
+
+    /// The string, else a note.
+    pub(super) fn text<'a>(&self, key: &str, node: &'a Node) -> Option<&'a Arc<str>> {
+        let text = node.as_str();
+        if text.is_none() {
+            self.wrong_type(key, node, "a string");
+        }
+        text
+    }
+
+    /// The array, else a note.
+    pub(super) fn list<'a>(&self, key: &str, node: &'a Node) -> &'a [Node] {
+        node.as_array().unwrap_or_else(|| {
+            self.wrong_type(key, node, "a list");
+            &[]
+        })
+    }
+
+    /// The object, else a note.
+    pub(super) fn map<'a>(&self, key: &str, node: &'a Node) -> &'a [Member] {
+        node.as_object().unwrap_or_else(|| {
+            self.wrong_type(key, node, "an object");
+            &[]
+        })
+    }
+
+    /// What `parse` makes of the string; its complaint noted as `code`.
+    pub(super) fn parsed<T>(
+        &self,
+        code: &'static str,
+        key: &str,
+        node: &Node,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let text = self.text(key, node)?;
+        let parsed = parse(text);
+        parsed
+            .map_err(|problem| self.error(code, node.span, format!("`{key}`: {problem}")))
+            .ok()
+    }
+
+    /// Notes each of `names` that came before.
+    pub(super) fn unique<'a>(&self, what: &str, names: impl IntoIterator<Item = (&'a str, Span)>) {
+        let mut first = HashMap::new();
+        for (name, span) in names {
+            if let Some(earlier) = first.insert(name, span) {
+                let message = format!("two {what} are called `{name}`; names are unique");
+                let diagnostic = Diagnostic::error("duplicate-name", span, message);
+                self.add(diagnostic.with_related(earlier, "the first"));
+            }
+        }
+    }
+}
+
+/// What stands there, for "x is …".
+fn seen(node: &Node) -> String {
+    match &node.kind {
+        Kind::Null => "null".into(),
+        Kind::Bool(value) => format!("the boolean `{value}`"),
+        Kind::Number(_) => format!("the number {node}"),
+        Kind::String(text) => format!("the string `{text}`"),
+        Kind::Array(_) => "a list".into(),
+        Kind::Object(_) => "an object".into(),
+    }
+}
+
+impl<'a> Object<'a> {
+    /// The object that `key` names, its keys checked: unknown and missing ones are noted.
+    pub(super) fn open(
+        report: &'a Report,
+        key: &str,
+        node: &'a Node,
+        section: &'static Section,
+    ) -> Option<Self> {
+        let Some(members) = node.as_object() else {
+            report.wrong_type(key, node, &format!("{}, an object", section.name));
+            return None;
+        };
+        let object = Self {
+            node,
+            members,
+            section,
+            report,
+        };
+        object.check_keys();
+        Some(object)
+    }
+
+    /// An object that stands for one that is not there: nothing is asked of it.
+    pub(super) fn unchecked(report: &'a Report, node: &'a Node, section: &'static Section) -> Self {
+        Self {
+            node,
+            members: node.as_object().unwrap_or_default(),
+            section,
+            report,
+        }
+    }
+
+    fn check_keys(&self) {
+        let known = || self.section.fields.iter().map(|field| field.key);
+        for member in self.members {
+            if self.section.field(&member.key).is_none() {
+                let name = self.section.name;
+                let message = format!("`{}` is not a key of {name}", member.key);
+                let help = did_you_mean(&member.key, known()).unwrap_or_else(|| {
+                    let keys: Vec<_> = known().map(|key| format!("`{key}`")).collect();
+                    format!("{name} has the keys {}", keys.join(", "))
+                });
+                let diagnostic = Diagnostic::error("unknown-key", member.key_span, message);
+                self.report.add(diagnostic.with_help(help));
+            }
+        }
+        for field in self.section.fields {
+            let there = self.members.iter().any(|member| &*member.key == field.key);
+            if field.absent == Absent::Refused && !there {
+                let message = format!("{} needs `{}`: {}", self.section.name, field.key, field.doc);
+                self.report.error("missing-key", self.node.span, message);
+            }
+        }
+    }
+
+    /// The value of `key`, which the section must know.
+    pub(super) fn get(&self, key: &'static str) -> Option<&'a Node> {
+        self.member(key).map(|member| &member.value)
+    }
+
+    /// The member `key`, which the section must know.
+    pub(super) fn member(&self, key: &'static str) -> Option<&'a Member> {
+        debug_assert!(self.section.field(key).is_some(), "`{key}` has no row");
+        #[cfg(test)]
+        self.report
+            .asked
+            .borrow_mut()
+            .insert((self.section.name, key));
+        self.members.iter().find(|member| &*member.key == key)
+    }
+
+    /// The default of `key` as text: of a string the string, of anything else its JSON.
+    fn default(&self, key: &str) -> &'static str {
+        match self.section.field(key).map(|field| field.absent) {
+            Some(Absent::Default(json)) => json.trim_matches('"'),
+            _ => "",
+        }
+    }
+
+    /// A string.
+    pub(super) fn text(&self, key: &'static str) -> Option<&'a Arc<str>> {
+        self.report.text(key, self.get(key)?)
+    }
+
+    /// A boolean, or its default.
+    pub(super) fn boolean(&self, key: &'static str) -> bool {
+        let default = self.default(key) == "true";
+        self.get(key).map_or(default, |node| {
+            self.optional_boolean(key, node).unwrap_or(default)
+        })
+    }
+
+    /// The boolean that `node` is; YAML 1.1's words for one are named in the note.
+    pub(super) fn optional_boolean(&self, key: &str, node: &Node) -> Option<bool> {
+        let found = node.as_bool();
+        if found.is_none() {
+            let word = node.as_str().map(|text| text.to_ascii_lowercase());
+            let meant = match word.as_deref() {
+                Some("yes" | "on" | "y") => Some("true"),
+                Some("no" | "off" | "n") => Some("false"),
+                _ => None,
+            };
+            match meant {
+                Some(meant) => {
+                    let message = format!("`{key}` is {}, not a boolean", seen(node));
+                    let diagnostic = Diagnostic::error("wrong-type", node.span, message);
+                    let help = format!("in YAML 1.2 only `true` and `false` are; write `{meant}`");
+                    self.report.add(diagnostic.with_help(help));
+                }
+                None => self.report.wrong_type(key, node, "`true` or `false`"),
+            }
+        }
+        found
+    }
+
+    /// A duration within `bounds` (both included), or its default.
+    pub(super) fn duration(&self, key: &'static str, bounds: (&str, &str)) -> Duration {
+        let default = || scalar::duration(self.default(key)).unwrap_or_default();
+        let Some(node) = self.get(key) else {
+            return default();
+        };
+        if node.as_number().is_some() {
+            self.report.wrong_type(
+                key,
+                node,
+                "an ISO 8601 duration with its unit, such as `PT1.5S`",
+            );
+            return default();
+        }
+        let bounded = |text: &str| {
+            let value = scalar::duration(text)?;
+            let bound = |text| scalar::duration(text).unwrap_or_default();
+            if value < bound(bounds.0) || value > bound(bounds.1) {
+                return Err(scalar::between(text, bounds.0, bounds.1));
+            }
+            Ok(value)
+        };
+        let value = self.report.parsed("bad-duration", key, node, bounded);
+        value.unwrap_or_else(default)
+    }
+
+    /// A number of bytes within `bounds` (both included), or its default.
+    pub(super) fn size(&self, key: &'static str, bounds: (&str, &str)) -> usize {
+        let default = || scalar::size(self.default(key)).unwrap_or_default();
+        let Some(node) = self.get(key) else {
+            return default();
+        };
+        if node.as_number().is_some() {
+            let wanted = format!("a size with its unit, such as `{node}KiB` or `{node}B`");
+            self.report.wrong_type(key, node, &wanted);
+            return default();
+        }
+        let bounded = |text: &str| {
+            let value = scalar::size(text)?;
+            let bound = |text| scalar::size(text).unwrap_or_default();
+            if value < bound(bounds.0) || value > bound(bounds.1) {
+                return Err(scalar::between(text, bounds.0, bounds.1));
+            }
+            Ok(value)
+        };
+        let value = self.report.parsed("bad-size", key, node, bounded);
+        value.unwrap_or_else(default)
+    }
+
+    /// A whole number within the bounds of its row; `None` where it is absent and has no default.
+    pub(super) fn count(&self, key: &'static str) -> Option<usize> {
+        let default = self.default(key).parse().ok();
+        let Some(node) = self.get(key) else {
+            return default;
+        };
+        let (least, most) = match self.section.field(key).map(|field| &field.shape) {
+            Some(super::shape::Shape::Count(least, most)) => (*least, *most),
+            _ => (0, u64::MAX),
+        };
+        let Some(number) = node.as_number() else {
+            self.report.wrong_type(key, node, "a whole number");
+            return default;
+        };
+        let whole = number.to_string().parse::<u64>().ok();
+        let Some(whole) = whole.filter(|n| (least..=most).contains(n)) else {
+            let message =
+                format!("`{key}` is {node}; wanted: a whole number from {least} to {most}");
+            self.report.error("out-of-range", node.span, message);
+            return default;
+        };
+        usize::try_from(whole).ok()
+    }
+
+    /// An address with its port.
+    pub(super) fn address(&self, key: &'static str) -> Option<SocketAddr> {
+        self.report
+            .parsed("bad-address", key, self.get(key)?, scalar::address)
+    }
+
+    /// The elements of a list; none where it is absent.
+    pub(super) fn list(&self, key: &'static str) -> &'a [Node] {
+        self.get(key)
+            .map_or(&[], |node| self.report.list(key, node))
+    }
+
+    /// The members of an object with keys of the author's own; none where it is absent.
+    pub(super) fn map(&self, key: &'static str) -> &'a [Member] {
+        self.get(key).map_or(&[], |node| self.report.map(key, node))
+    }
+}

@@ -1,0 +1,284 @@
+//! The top of the file, and the sections about the process: listeners, admin, limits, shutdown.
+
+use std::net::SocketAddr;
+
+use super::read::{Object, Report};
+use super::route::ROUTE;
+use super::shape::{Field, Piece, Section, Shape, optional, or, required};
+use super::upstream::UPSTREAM;
+use crate::proxy::settings::{Limits, Listener, Shutdown};
+use crate::source::{Diagnostic, Node};
+
+/// The longest that a duration of the configuration may be.
+pub(super) const LONGEST: &str = "P365D";
+
+/// The file.
+pub(super) const ROOT: Section = Section {
+    name: "the configuration",
+    doc: "A configuration of mwl-proxy.",
+    fields: &[
+        or(
+            "environment",
+            Shape::Text,
+            r#""""#,
+            "What expressions read as `execution.platform.environment`.",
+        ),
+        required(
+            "listeners",
+            Shape::List(&Shape::Section(&LISTENER)),
+            "Where clients connect. At least one.",
+        ),
+        optional(
+            "admin",
+            Shape::Section(&ADMIN),
+            "The address for operators: metrics, health, reload. Without it there is none.",
+        ),
+        or(
+            "upstreams",
+            Shape::Map(&Shape::Section(&UPSTREAM)),
+            "{}",
+            "Where requests go, by name.",
+        ),
+        or(
+            "stacks",
+            Shape::Map(&Shape::Mwl(Piece::Middleware)),
+            "{}",
+            "Lists of middleware entries, by name; an item `{ stack: NAME }` in any `middleware` list stands for one.",
+        ),
+        or(
+            "middleware",
+            Shape::Mwl(Piece::Middleware),
+            "[]",
+            "A Flow-level stack around every route, outermost.",
+        ),
+        required(
+            "routes",
+            Shape::List(&Shape::Section(&ROUTE)),
+            "In order: the first that matches a request takes it. At least one.",
+        ),
+        optional(
+            "limits",
+            Shape::Section(&LIMITS),
+            "Bounds on clients and on cleanups.",
+        ),
+        optional(
+            "shutdown",
+            Shape::Section(&SHUTDOWN),
+            "How the process stops on SIGTERM.",
+        ),
+    ],
+};
+
+const LISTENER: Section = Section {
+    name: "a listener",
+    doc: "One listening address.",
+    fields: &[required(
+        "address",
+        Shape::Address,
+        "An address and a port; port 0 lets the system choose.",
+    )],
+};
+
+const ADMIN: Section = Section {
+    name: "`admin`",
+    doc: "The address for operators.",
+    fields: &[required(
+        "address",
+        Shape::Address,
+        "An address and a port. What answers there is for operators: keep it off the network.",
+    )],
+};
+
+/// Bounds of `limits`.
+pub(super) const LIMITS: Section = Section {
+    name: "`limits`",
+    doc: "Bounds on clients and on cleanups.",
+    fields: &[
+        or(
+            "cleanup",
+            Shape::Duration,
+            r#""PT10S""#,
+            "How long one cleanup may run while its execution is being torn down.",
+        ),
+        or(
+            "headTimeout",
+            Shape::Duration,
+            r#""PT30S""#,
+            "How long the head of a request may take to arrive.",
+        ),
+        or(
+            "idleTimeout",
+            Shape::Duration,
+            r#""PT75S""#,
+            "How long a client's connection may be kept without a request.",
+        ),
+        or(
+            "headSize",
+            Shape::Size,
+            r#""64KiB""#,
+            "How large the head of a request may be.",
+        ),
+        or(
+            "headers",
+            Shape::Count(1, 1000),
+            "100",
+            "How many fields a head may have.",
+        ),
+        or(
+            "connections",
+            Shape::Count(1, 1_000_000),
+            "16384",
+            "How many client connections may be open.",
+        ),
+        optional(
+            "workers",
+            Shape::Count(1, 1024),
+            "How many threads serve requests. Without it, one for each processor.",
+        ),
+    ],
+};
+
+/// How the process stops.
+pub(super) const SHUTDOWN: Section = Section {
+    name: "`shutdown`",
+    doc: "How the process stops on SIGTERM.",
+    fields: &[
+        or(
+            "delay",
+            Shape::Duration,
+            r#""PT0S""#,
+            "From `/readyz` answering 503 to the closing of the listeners: time for balancers to see it.",
+        ),
+        or(
+            "grace",
+            Shape::Duration,
+            r#""PT30S""#,
+            "How long requests may go on after that, before they are cancelled.",
+        ),
+    ],
+};
+
+/// The addresses that clients connect to.
+pub(super) fn listeners(report: &Report, root: &Object<'_>) -> Vec<Listener> {
+    let items = root.list("listeners");
+    if let Some(node) = root
+        .get("listeners")
+        .filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
+    {
+        report.error(
+            "empty-list",
+            node.span,
+            "`listeners` is empty; at least one address is wanted",
+        );
+    }
+    let found: Vec<(Listener, &Node)> = items
+        .iter()
+        .filter_map(|item| {
+            if not_yet(report, item) {
+                return None;
+            }
+            let object = Object::open(report, "listeners", item, &LISTENER)?;
+            Some((
+                Listener {
+                    address: object.address("address")?,
+                },
+                item,
+            ))
+        })
+        .collect();
+    for (position, (listener, item)) in found.iter().enumerate() {
+        let earlier = found.iter().take(position);
+        let same =
+            |(other, _): &&(Listener, &Node)| other == listener && listener.address.port() != 0;
+        if let Some((_, first)) = earlier.clone().find(same) {
+            let message = format!("two listeners have the address {}", listener.address);
+            let diagnostic = Diagnostic::error("duplicate-address", item.span, message);
+            report.add(diagnostic.with_related(first.span, "the first"));
+        }
+    }
+    found.into_iter().map(|(listener, _)| listener).collect()
+}
+
+/// Whether the listener asks for TLS, which is noted.
+fn not_yet(report: &Report, listener: &Node) -> bool {
+    let Some(tls) = listener.member("tls") else {
+        return false;
+    };
+    let message = "TLS on a listener is not there yet";
+    let diagnostic = Diagnostic::error("not-yet", tls.key_span, message);
+    report.add(diagnostic.with_help("leave `tls` out, and terminate TLS before the proxy"));
+    true
+}
+
+/// The operators' address.
+pub(super) fn admin(report: &Report, root: &Object<'_>) -> Option<SocketAddr> {
+    Object::open(report, "admin", root.get("admin")?, &ADMIN)?.address("address")
+}
+
+/// `limits`, or their defaults.
+pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
+    with_section(report, root, "limits", &LIMITS, |object| Limits {
+        cleanup: object.duration("cleanup", ("PT0.001S", LONGEST)),
+        head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
+        idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
+        head_size: object.size("headSize", ("8KiB", "16MiB")),
+        headers: object.count("headers").unwrap_or_default(),
+        connections: object.count("connections").unwrap_or_default(),
+        workers: object.count("workers").unwrap_or_else(processors),
+    })
+}
+
+/// `shutdown`, or its defaults.
+pub(super) fn shutdown(report: &Report, root: &Object<'_>) -> Shutdown {
+    with_section(report, root, "shutdown", &SHUTDOWN, |object| Shutdown {
+        delay: object.duration("delay", ("PT0S", LONGEST)),
+        grace: object.duration("grace", ("PT0S", LONGEST)),
+    })
+}
+
+/// What `read` makes of the section under `key`; of an empty one where it is absent or no object.
+pub(super) fn with_section<T>(
+    report: &Report,
+    object: &Object<'_>,
+    key: &'static str,
+    section: &'static Section,
+    read: impl FnOnce(&Object<'_>) -> T,
+) -> T {
+    let empty = Node {
+        span: object.node.span,
+        kind: crate::source::Kind::Object(Vec::new()),
+    };
+    let opened = object
+        .get(key)
+        .and_then(|node| Object::open(report, key, node, section));
+    match opened {
+        Some(object) => read(&object),
+        None => read(&Object::unchecked(report, &empty, section)),
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Every section of the file, for the schema and for tests over all of them.
+pub(super) fn sections(field: &'static Field, found: &mut Vec<&'static Section>) {
+    inside(&field.shape, found);
+}
+
+fn inside(shape: &'static Shape, found: &mut Vec<&'static Section>) {
+    match shape {
+        Shape::Section(section) => {
+            if !found.iter().any(|other| std::ptr::eq(*other, *section)) {
+                found.push(section);
+            }
+            section
+                .fields
+                .iter()
+                .for_each(|field| inside(&field.shape, found));
+        }
+        Shape::List(inner) | Shape::Map(inner) => inside(inner, found),
+        Shape::Either(shapes) => shapes.iter().for_each(|shape| inside(shape, found)),
+        _ => {}
+    }
+}

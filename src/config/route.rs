@@ -1,0 +1,375 @@
+//! `routes:`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::classify::{CLASSIFY, classify};
+use super::document::{Shared, upstream_call};
+use super::matching::{MATCH, covers, matching};
+use super::read::{Object, Report};
+use super::root::with_section;
+use super::shape::{Piece, Section, Shape, optional, or, required};
+use super::suggest::did_you_mean;
+use crate::language::expr::Program;
+use crate::language::schema::Schema;
+use crate::language::value::Value;
+use crate::proxy::settings::{Buffer, Route};
+use crate::source::{Diagnostic, Kind, Member, Node};
+
+/// The keys of which a route carries exactly one.
+const TARGETS: [&str; 3] = ["upstream", "call", "flow"];
+
+/// The keys that a route with `flow` cannot have: its Flow has them.
+const STEP_ONLY: [&str; 8] = [
+    "input",
+    "output",
+    "assign",
+    "middleware",
+    "catch",
+    "steps",
+    "flows",
+    "parameters",
+];
+
+/// One route.
+pub(super) const ROUTE: Section = Section {
+    name: "a route",
+    doc: "Which requests, and what is done with them. Exactly one of `upstream`, `call` and `flow` says what.",
+    fields: &[
+        required(
+            "name",
+            Shape::Text,
+            "Its name: the label of its metrics, and of its Call Step.",
+        ),
+        or(
+            "match",
+            Shape::Section(&MATCH),
+            "{}",
+            "Which requests it takes; without it, all.",
+        ),
+        optional(
+            "upstream",
+            Shape::Text,
+            "Requests go to this upstream: short for a `call` of the http provider.",
+        ),
+        optional(
+            "call",
+            Shape::Mwl(Piece::Call),
+            "Requests are handed to this MWL call.",
+        ),
+        optional(
+            "flow",
+            Shape::Either(&[Shape::Text, Shape::Mwl(Piece::Flow)]),
+            "Requests are handed to this whole Flow: a file beside this one, or inline.",
+        ),
+        optional(
+            "with",
+            Shape::Object,
+            "Arguments for the Flow's `parameters`.",
+        ),
+        or(
+            "classify",
+            Shape::List(&Shape::Section(&CLASSIFY)),
+            "[]",
+            "Tried before the built-in classification of responses.",
+        ),
+        optional("input", Shape::Any, "The Call Step's `input`."),
+        optional("output", Shape::Any, "The Call Step's `output`."),
+        optional(
+            "assign",
+            Shape::Mwl(Piece::Other),
+            "The Call Step's `assign`.",
+        ),
+        optional(
+            "middleware",
+            Shape::Mwl(Piece::Middleware),
+            "The Call Step's stack, outermost first.",
+        ),
+        optional(
+            "catch",
+            Shape::Mwl(Piece::Other),
+            "The Call Step's `catch` clauses.",
+        ),
+        optional(
+            "steps",
+            Shape::Mwl(Piece::Other),
+            "More Steps of the route's Flow, for `catch` and `next` to name.",
+        ),
+        optional(
+            "flows",
+            Shape::Mwl(Piece::Other),
+            "Named Flows, for calls to target.",
+        ),
+        optional(
+            "parameters",
+            Shape::Mwl(Piece::Other),
+            "The schema of the Flow's parameters.",
+        ),
+        optional(
+            "buffer",
+            Shape::Section(&BUFFER),
+            "What may be kept in memory of bodies.",
+        ),
+        or(
+            "exposeFailures",
+            Shape::Boolean,
+            "false",
+            "Whether the problem documents that clients get carry the failure's whole chain.",
+        ),
+    ],
+};
+
+/// What may be kept of bodies.
+pub(super) const BUFFER: Section = Section {
+    name: "`buffer`",
+    doc: "What may be kept in memory of bodies.",
+    fields: &[
+        or(
+            "request",
+            Shape::Size,
+            r#""1MiB""#,
+            "A request's body that an expression reads.",
+        ),
+        or(
+            "response",
+            Shape::Size,
+            r#""1MiB""#,
+            "A response's body that an expression reads.",
+        ),
+        or(
+            "replay",
+            Shape::Size,
+            r#""64KiB""#,
+            "A request's body that another attempt may need.",
+        ),
+    ],
+};
+
+/// What routes are read with.
+pub(super) struct Routes<'a> {
+    pub(super) shared: Shared<'a>,
+    /// The names of the upstreams.
+    pub(super) upstreams: &'a BTreeSet<Arc<str>>,
+    /// Reads the file of a Flow, relative to the configuration's; notes what is wrong.
+    pub(super) flow_file: &'a dyn Fn(&Path, &Node) -> Option<Node>,
+}
+
+impl Routes<'_> {
+    /// All routes, in order.
+    pub(super) fn read(&self, root: &Object<'_>) -> Vec<Route> {
+        let report = self.shared.report;
+        let items = root.list("routes");
+        if let Some(node) = root
+            .get("routes")
+            .filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
+        {
+            report.error(
+                "empty-list",
+                node.span,
+                "`routes` is empty; at least one is wanted",
+            );
+        }
+        let names = items.iter().filter_map(|item| {
+            let name = item.get("name")?;
+            Some((&**name.as_str()?, name.span))
+        });
+        report.unique("routes", names);
+        let routes: Vec<Route> = items.iter().filter_map(|item| self.route(item)).collect();
+        self.unreachable(&routes);
+        routes
+    }
+
+    fn route(&self, node: &Node) -> Option<Route> {
+        let report = self.shared.report;
+        let object = Object::open(report, "routes", node, &ROUTE)?;
+        let matches = matching(report, &object);
+        let classify = classify(report, &object);
+        let buffer = buffer(report, &object);
+        let expose_failures = object.boolean("exposeFailures");
+        let with = self.arguments(&object);
+        let name = object.get("name").filter(|_| object.text("name").is_some());
+        if let Some(name) = name {
+            route_name(report, name);
+        }
+        let upstream = object.get("upstream").and_then(|node| self.upstream(node));
+        let document = self.document(&object, name?)?;
+        check_arguments(report, &document, &with, &object);
+        Some(Route {
+            name: name?.as_str()?.clone(),
+            span: name?.span,
+            matches,
+            upstream,
+            classify,
+            document,
+            with,
+            buffer,
+            expose_failures,
+        })
+    }
+
+    /// The route's Flow, of whichever form.
+    fn document(&self, route: &Object<'_>, name: &Node) -> Option<Node> {
+        let report = self.shared.report;
+        let targets: Vec<&Member> = TARGETS.iter().filter_map(|key| route.member(key)).collect();
+        let [target] = targets.as_slice() else {
+            let (message, help) = if targets.is_empty() {
+                (
+                    "the route has no target",
+                    "give it exactly one of `upstream`, `call` and `flow`",
+                )
+            } else {
+                (
+                    "the route has more than one target",
+                    "keep one of `upstream`, `call` and `flow`",
+                )
+            };
+            let mut diagnostic =
+                Diagnostic::error("route-target", name.span, message).with_help(help);
+            for target in targets {
+                diagnostic = diagnostic.with_related(target.key_span, "a target");
+            }
+            report.add(diagnostic);
+            return None;
+        };
+        match &*target.key {
+            "flow" => {
+                for member in STEP_ONLY.iter().filter_map(|key| route.member(key)) {
+                    let message =
+                        format!("`{}` beside `flow`: the Flow itself says it", member.key);
+                    let diagnostic =
+                        Diagnostic::error("conflicting-keys", member.key_span, message);
+                    report.add(diagnostic.with_related(target.key_span, "the route's Flow"));
+                }
+                self.flow(&target.value)
+            }
+            "call" => Some(self.shared.short(route, name, target.value.clone())),
+            _ => {
+                let call = upstream_call(target.value.span, &target.value);
+                Some(self.shared.short(route, name, call))
+            }
+        }
+    }
+
+    fn flow(&self, node: &Node) -> Option<Node> {
+        match &node.kind {
+            Kind::String(file) => {
+                let flow = (self.flow_file)(Path::new(&**file), node)?;
+                Some(self.shared.file(flow))
+            }
+            Kind::Object(_) => Some(self.shared.inline(node.clone())),
+            _ => {
+                let wanted = "a file beside this one, or a Flow object";
+                self.shared.report.wrong_type("flow", node, wanted);
+                None
+            }
+        }
+    }
+
+    fn upstream(&self, node: &Node) -> Option<Arc<str>> {
+        let report = self.shared.report;
+        let name = report.text("upstream", node)?;
+        if self.upstreams.contains(name) {
+            return Some(Arc::clone(name));
+        }
+        let message = format!("no upstream is called `{name}`");
+        let known = self.upstreams.iter().map(AsRef::as_ref);
+        let help = did_you_mean(name, known);
+        let help =
+            help.unwrap_or_else(|| "name it under `upstreams:` at the top of the file".into());
+        report.add(Diagnostic::error("unknown-upstream", node.span, message).with_help(help));
+        None
+    }
+
+    fn arguments(&self, route: &Object<'_>) -> Value {
+        let report = self.shared.report;
+        let members = route.map("with");
+        for member in members {
+            literal(report, &member.value);
+        }
+        match route.get("with") {
+            Some(node) if node.as_object().is_some() => Value::from(node.to_json()),
+            _ => Value::empty_object(),
+        }
+    }
+
+    /// Warns of routes that can never be reached because an earlier one takes all that they would.
+    fn unreachable(&self, routes: &[Route]) {
+        for (position, route) in routes.iter().enumerate() {
+            let earlier = routes.iter().take(position);
+            let covering = earlier
+                .into_iter()
+                .find(|earlier| covers(&earlier.matches, &route.matches));
+            let Some(covering) = covering else { continue };
+            let message = format!(
+                "the route `{}` is never reached: `{}` takes its requests before it",
+                route.name, covering.name
+            );
+            let diagnostic = Diagnostic::warning("unreachable-route", route.span, message);
+            let diagnostic = diagnostic.with_related(covering.span, "takes them all");
+            self.shared
+                .report
+                .add(diagnostic.with_help("put the narrower route first"));
+        }
+    }
+}
+
+fn route_name(report: &Report, name: &Node) {
+    let text = name.as_str().map_or("", |text| text);
+    if text.is_empty() || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        let message = format!("`{text}` is not a name: it is empty or holds white space");
+        report.error("bad-name", name.span, message);
+    } else if text.starts_with("{{") {
+        report.error(
+            "bad-name",
+            name.span,
+            "a route's name cannot be an expression",
+        );
+    }
+}
+
+fn buffer(report: &Report, route: &Object<'_>) -> Buffer {
+    with_section(report, route, "buffer", &BUFFER, |object| Buffer {
+        request: object.size("request", ("0B", "1GiB")),
+        response: object.size("response", ("0B", "1GiB")),
+        replay: object.size("replay", ("0B", "1GiB")),
+    })
+}
+
+/// Notes every expression in `node`: an argument is bound before there is anything to read.
+fn literal(report: &Report, node: &Node) {
+    match &node.kind {
+        Kind::String(text) if Program::body(text).is_some() => {
+            let message = format!("`{text}` is an expression; a route's arguments are literals");
+            report.error("not-a-literal", node.span, message);
+        }
+        Kind::Array(items) => items.iter().for_each(|item| literal(report, item)),
+        Kind::Object(members) => members
+            .iter()
+            .for_each(|member| literal(report, &member.value)),
+        _ => {}
+    }
+}
+
+/// Holds a route's arguments to its Flow's parameters, as each request's frame will.
+fn check_arguments(report: &Report, document: &Node, with: &Value, route: &Object<'_>) {
+    let schema = match document.get("parameters") {
+        Some(parameters) => Schema::compile(&Value::from(parameters.to_json())),
+        None => Ok(Schema::nothing()),
+    };
+    // A schema that is none is the language's to refuse.
+    let Ok(schema) = schema else { return };
+    let Err(violation) = schema.validate(with) else {
+        return;
+    };
+    let span = route.get("with").map_or(route.node.span, |node| node.span);
+    let message = format!(
+        "the arguments do not fit the Flow's parameters: {}",
+        violation.message
+    );
+    let diagnostic = Diagnostic::error("bad-arguments", span, message);
+    report.add(match document.get("parameters") {
+        Some(parameters) => diagnostic.with_related(parameters.span, "the parameters"),
+        None => diagnostic.with_help("declare them under `parameters`"),
+    });
+}

@@ -1,0 +1,238 @@
+//! The scalars of a configuration, each from its text to a type that cannot be wrong. A complaint says
+//! what was seen and what to write.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::language::temporal::Span;
+use crate::proxy::settings::Endpoint;
+
+const UNITS: [(&str, usize); 4] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+
+/// That `text` lies outside of the bounds.
+pub(super) fn between(text: &str, least: &str, most: &str) -> String {
+    format!("`{text}` is out of range; wanted: from `{least}` to `{most}`")
+}
+
+/// An ISO 8601 duration that is not negative.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let Some(span) = Span::parse(text) else {
+        return Err(format!(
+            "`{text}` is not an ISO 8601 duration; write for example `PT0.25S`, `PT30S` or `PT5M`"
+        ));
+    };
+    if span < Span::ZERO {
+        return Err(format!(
+            "`{text}` is negative; a duration here is zero or more"
+        ));
+    }
+    Ok(span.to_duration())
+}
+
+/// A number of bytes: `512B`, `64KiB`, `1MiB`, `2GiB`.
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).unwrap_or(("", text));
+    if number.is_empty() {
+        return Err(format!("`{text}` is not a size; write for example `64KiB`"));
+    }
+    if unit.is_empty() {
+        return Err(format!(
+            "`{text}` has no unit; write `{text}B` or `{text}KiB`"
+        ));
+    }
+    let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(format!(
+            "`{text}` has the unit `{unit}`; wanted: B, KiB, MiB or GiB"
+        ));
+    };
+    let bytes = number
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| n.checked_mul(*factor));
+    bytes.ok_or_else(|| format!("`{text}` is more than this machine can count"))
+}
+
+/// `127.0.0.1:8080` or `[::1]:8080`: listening does not look names up.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let hint = match text.rsplit_once(':') {
+            Some(("localhost", port)) => format!("`127.0.0.1:{port}`"),
+            Some(("" | "*", port)) => format!("`0.0.0.0:{port}`"),
+            _ => "for example `127.0.0.1:8080` or `[::1]:8080`".into(),
+        };
+        format!("`{text}` is not an address with a port; write {hint}")
+    })
+}
+
+/// `http://host:port`, the port 80 where there is none.
+pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
+    let refuse = |problem: &str| {
+        Err(format!(
+            "`{text}` {problem}; write for example `http://127.0.0.1:3000`"
+        ))
+    };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return refuse("is not a URL");
+    };
+    if scheme.eq_ignore_ascii_case("https") {
+        return Err(format!(
+            "`{text}`: TLS to upstreams is not there yet; wanted: `http://host:port`"
+        ));
+    }
+    if !scheme.eq_ignore_ascii_case("http") {
+        return refuse(&format!("has the scheme `{scheme}`"));
+    }
+    let (authority, tail) = match rest.find(['/', '?', '#']) {
+        Some(at) => rest.split_at_checked(at).unwrap_or((rest, "")),
+        None => (rest, ""),
+    };
+    if !matches!(tail, "" | "/") {
+        return refuse(
+            "names a path; an endpoint is a host and a port, and a route's call has the path",
+        );
+    }
+    if authority.contains('@') {
+        return refuse("holds credentials; set the `authorization` header in the call");
+    }
+    let (host, port) = match host_and_port(authority) {
+        Ok(parts) => parts,
+        Err(problem) => return refuse(problem),
+    };
+    let authority = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    Ok(Endpoint {
+        host: host.into(),
+        port,
+        authority: authority.into(),
+    })
+}
+
+fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let Some((host, port)) = rest.split_once(']') else {
+                return Err("has a bracket that does not close");
+            };
+            let Ok(IpAddr::V6(_)) = host.parse() else {
+                return Err("has no IPv6 address in its brackets");
+            };
+            (host, port)
+        }
+        None => {
+            let at = authority.find(':').unwrap_or(authority.len());
+            let (host, port) = authority.split_at_checked(at).unwrap_or((authority, ""));
+            let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+            if host.is_empty() || !host.bytes().all(name) {
+                return Err("has no well-formed host");
+            }
+            (host, port)
+        }
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => 80,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or("has no port from 1 to 65535")?,
+        _ => return Err("has no port from 1 to 65535"),
+    };
+    Ok((host.to_ascii_lowercase(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_say_their_unit() {
+        for (text, wanted) in [
+            ("0B", 0),
+            ("512B", 512),
+            ("64KiB", 65_536),
+            ("1MiB", 1 << 20),
+        ] {
+            assert_eq!(size(text), Ok(wanted));
+        }
+        for (text, message) in [
+            ("64", "`64` has no unit; write `64B` or `64KiB`"),
+            (
+                "64KB",
+                "`64KB` has the unit `KB`; wanted: B, KiB, MiB or GiB",
+            ),
+            (
+                "64 KiB",
+                "`64 KiB` has the unit ` KiB`; wanted: B, KiB, MiB or GiB",
+            ),
+            ("", "`` is not a size; write for example `64KiB`"),
+            ("-1B", "`-1B` is not a size; write for example `64KiB`"),
+            (
+                "99999999999999999999GiB",
+                "`99999999999999999999GiB` is more than this machine can count",
+            ),
+            (
+                "18446744073709551615KiB",
+                "`18446744073709551615KiB` is more than this machine can count",
+            ),
+        ] {
+            assert_eq!(size(text), Err(message.into()));
+        }
+    }
+
+    #[test]
+    fn endpoints_are_hosts_with_ports() {
+        for (text, host, authority) in [
+            ("http://127.0.0.1:3000", "127.0.0.1", "127.0.0.1:3000"),
+            ("http://Billing.svc/", "billing.svc", "billing.svc:80"),
+            ("HTTP://[::1]:9", "::1", "[::1]:9"),
+            ("http://[::1]", "::1", "[::1]:80"),
+        ] {
+            let endpoint = endpoint(text).unwrap();
+            assert_eq!((&*endpoint.host, &*endpoint.authority), (host, authority));
+        }
+        for bad in [
+            "billing:3000",
+            "ftp://a",
+            "http://",
+            "http://:80",
+            "http://a:0",
+            "http://a:65536",
+            "http://a:+1",
+            "http://a:",
+            "http://a/b",
+            "http://a?b",
+            "http://u:p@a",
+            "http://[::1",
+            "http://[a]",
+            "http://[127.0.0.1]",
+            "http://[::1]x",
+            "http://a b",
+            "http://a:1:2",
+        ] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_ports() {
+        assert!(address("127.0.0.1:0").is_ok() && address("[::]:80").is_ok());
+        assert_eq!(
+            address(":8080"),
+            Err("`:8080` is not an address with a port; write `0.0.0.0:8080`".into())
+        );
+        assert_eq!(
+            address("localhost:1"),
+            Err("`localhost:1` is not an address with a port; write `127.0.0.1:1`".into())
+        );
+        assert!(address("127.0.0.1").is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! The JSON Schema of the configuration, for editors: made from the tables that the loader reads by.
+
+use serde_json::{Map, Value, json};
+
+use super::root::{ROOT, sections};
+use super::shape::{Absent, Field, Piece, Section, Shape};
+
+/// The schema, JSON Schema 2020-12.
+pub fn schema() -> Value {
+    let mut all = Vec::new();
+    ROOT.fields
+        .iter()
+        .for_each(|field| sections(field, &mut all));
+    let mut defs: Map<String, Value> = all
+        .iter()
+        .map(|section| (id(section), object(section)))
+        .collect();
+    defs.insert("middleware".into(), middleware());
+    defs.insert("durationText".into(), duration());
+    let mut root = object(&ROOT);
+    if let Value::Object(root) = &mut root {
+        root.insert(
+            "$schema".into(),
+            "https://json-schema.org/draft/2020-12/schema".into(),
+        );
+        root.insert("title".into(), "mwl-proxy configuration".into());
+        root.insert("$defs".into(), defs.into());
+    }
+    root
+}
+
+/// The name of a section's definition: its letters, without article and marks.
+fn id(section: &Section) -> String {
+    let name = section
+        .name
+        .trim_start_matches("an ")
+        .trim_start_matches("a ");
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.collect()
+}
+
+fn object(section: &Section) -> Value {
+    let required: Vec<&str> = section
+        .fields
+        .iter()
+        .filter(|field| field.absent == Absent::Refused)
+        .map(|field| field.key)
+        .collect();
+    let properties: Map<String, Value> = section
+        .fields
+        .iter()
+        .map(|field| (field.key.to_owned(), property(field)))
+        .collect();
+    let mut schema = json!({
+        "type": "object",
+        "description": section.doc,
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+fn property(field: &Field) -> Value {
+    let mut schema = shape(&field.shape);
+    schema["description"] = field.doc.into();
+    if let Absent::Default(text) = field.absent {
+        schema["default"] = serde_json::from_str(text).unwrap_or_default();
+    }
+    schema
+}
+
+fn shape(shape: &Shape) -> Value {
+    match shape {
+        Shape::Text => json!({ "type": "string" }),
+        Shape::Boolean => json!({ "type": "boolean" }),
+        Shape::Count(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Shape::Duration => json!({ "$ref": "#/$defs/durationText" }),
+        Shape::Size => json!({ "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$" }),
+        Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:8080"] }),
+        Shape::Url => json!({
+            "type": "string",
+            "pattern": "^[Hh][Tt][Tt][Pp]://",
+            "examples": ["http://127.0.0.1:3000"],
+        }),
+        Shape::Word(words) => json!({ "enum": words }),
+        Shape::Any => json!({}),
+        Shape::Null => json!({ "type": "null" }),
+        Shape::Mwl(Piece::Middleware) => json!({ "$ref": "#/$defs/middleware" }),
+        Shape::Mwl(Piece::Flow | Piece::Call) | Shape::Object => json!({ "type": "object" }),
+        Shape::Mwl(Piece::Other) => json!({ "type": ["object", "array"] }),
+        Shape::Section(section) => json!({ "$ref": format!("#/$defs/{}", id(section)) }),
+        Shape::List(inner) => json!({ "type": "array", "items": self::shape(inner) }),
+        Shape::Map(inner) => {
+            json!({ "type": "object", "additionalProperties": self::shape(inner) })
+        }
+        Shape::Either(shapes) => {
+            json!({ "anyOf": shapes.iter().map(self::shape).collect::<Vec<_>>() })
+        }
+    }
+}
+
+/// A list of entries as MWL writes them, or the names of lists.
+fn middleware() -> Value {
+    let phase = json!({ "type": "object" });
+    json!({
+        "type": "array",
+        "items": { "anyOf": [
+            {
+                "type": "object",
+                "description": "A middleware entry, as MWL writes it.",
+                "properties": {
+                    "provider": { "type": "string", "pattern": "^mwl:" },
+                    "comment": { "type": "string" },
+                    "onEntry": phase, "onSuccess": phase, "onFailure": phase, "onAlways": phase,
+                },
+                "required": ["provider"],
+                "additionalProperties": false,
+            },
+            {
+                "type": "object",
+                "description": "The stack of this name, in place.",
+                "properties": { "stack": { "type": "string" } },
+                "required": ["stack"],
+                "additionalProperties": false,
+            },
+        ] },
+    })
+}
+
+fn duration() -> Value {
+    json!({
+        "type": "string",
+        "description": "An ISO 8601 duration.",
+        "format": "duration",
+        "examples": ["PT0.25S", "PT30S", "PT5M"],
+    })
+}

@@ -1,0 +1,240 @@
+//! `stacks:` and the `{ stack: NAME }` items that stand for them.
+//!
+//! An item is replaced in place, so that the compiled definition holds plain MWL. Only the places where
+//! MWL takes a list of middleware entries are walked: an object that happens to have a member `stack`
+//! in somebody's `with` stays what it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::read::Report;
+use super::suggest::did_you_mean;
+use crate::source::{Diagnostic, Kind, Member, Node, Span};
+
+/// The phase keys of a middleware entry, whose `with` may hold definitions.
+const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
+
+/// The named stacks, expanded.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    lists: BTreeMap<Arc<str>, Vec<Node>>,
+}
+
+/// One pass that replaces items.
+struct Expansion<'a, F> {
+    report: &'a Report,
+    /// The entries of a stack; notes what is wrong with the name.
+    stack: F,
+}
+
+impl Stacks {
+    /// Expands the stacks themselves: they may name one another, in no circle.
+    pub(super) fn read(report: &Report, members: &[Member]) -> Self {
+        let written: BTreeMap<&str, &Member> = members
+            .iter()
+            .map(|member| (&*member.key, member))
+            .collect();
+        let mut lists = BTreeMap::new();
+        for member in members {
+            let mut open = Vec::new();
+            let entries = entries_of(report, &written, member, &mut open);
+            lists.insert(Arc::clone(&member.key), entries);
+        }
+        Self { lists }
+    }
+
+    /// Replaces the items of a list of entries.
+    pub(super) fn expand_list(&self, report: &Report, list: &mut Node) {
+        self.expansion(report).list(list);
+    }
+
+    /// Replaces the items in a `call` object.
+    pub(super) fn expand_call(&self, report: &Report, call: &mut Node) {
+        self.expansion(report).call(call);
+    }
+
+    /// Replaces the items in a Flow object.
+    pub(super) fn expand_flow(&self, report: &Report, flow: &mut Node) {
+        self.expansion(report).flow(flow);
+    }
+
+    fn expansion<'a>(
+        &'a self,
+        report: &'a Report,
+    ) -> Expansion<'a, impl FnMut(&str, Span) -> Vec<Node> + 'a> {
+        let stack = move |name: &str, span| match self.lists.get(name) {
+            Some(entries) => entries.clone(),
+            None => {
+                unknown(report, name, span, self.lists.keys().map(AsRef::as_ref));
+                Vec::new()
+            }
+        };
+        Expansion { report, stack }
+    }
+}
+
+/// The entries of one stack, those of the stacks it names in their places. `open`: the stacks that are
+/// being expanded around it.
+fn entries_of<'a>(
+    report: &Report,
+    written: &BTreeMap<&'a str, &'a Member>,
+    member: &'a Member,
+    open: &mut Vec<&'a str>,
+) -> Vec<Node> {
+    let mut list = member.value.clone();
+    open.push(&member.key);
+    let stack = |name: &str, span: Span| -> Vec<Node> {
+        let Some(inner) = written.get(name) else {
+            unknown(report, name, span, written.keys().copied());
+            return Vec::new();
+        };
+        if let Some(from) = open.iter().position(|outer| *outer == name) {
+            // Said once: where the circle's first stack in order of name is expanded.
+            let circle = open.get(from..).unwrap_or_default();
+            if from == 0 && circle.iter().min() == circle.first() {
+                let path = circle
+                    .iter()
+                    .chain([&name])
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join("` → `");
+                let message = format!("the stack `{name}` holds itself: `{path}`");
+                report.error("stack-cycle", span, message);
+            }
+            return Vec::new();
+        }
+        entries_of(report, written, inner, open)
+    };
+    Expansion { report, stack }.list(&mut list);
+    open.pop();
+    match list.kind {
+        Kind::Array(entries) => entries,
+        _ => Vec::new(),
+    }
+}
+
+fn unknown<'a>(report: &Report, name: &str, span: Span, known: impl Iterator<Item = &'a str>) {
+    let diagnostic = Diagnostic::error(
+        "unknown-stack",
+        span,
+        format!("no stack is called `{name}`"),
+    );
+    let help = did_you_mean(name, known);
+    let help = help.unwrap_or_else(|| "name it under `stacks:` at the top of the file".into());
+    report.add(diagnostic.with_help(help));
+}
+
+impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
+    fn list(&mut self, list: &mut Node) {
+        let Kind::Array(items) = &mut list.kind else {
+            // A whole-value mistake: the language says what is wanted, except for a stack, which only
+            // the configuration knows.
+            if list.get("stack").is_some() {
+                let diagnostic =
+                    Diagnostic::error("wrong-type", list.span, "a stack is named inside a list");
+                self.report
+                    .add(diagnostic.with_help("write `[{ stack: NAME }]`"));
+                list.kind = Kind::Array(Vec::new());
+            }
+            return;
+        };
+        let mut entries = Vec::with_capacity(items.len());
+        for mut item in std::mem::take(items) {
+            match item.member("stack").cloned() {
+                Some(named) => entries.extend(self.named(&item, &named)),
+                None => {
+                    self.entry(&mut item);
+                    entries.push(item);
+                }
+            }
+        }
+        list.kind = Kind::Array(entries);
+    }
+
+    /// What an item with a member `stack` stands for.
+    fn named(&mut self, item: &Node, stack: &Member) -> Vec<Node> {
+        for other in item.as_object().unwrap_or_default() {
+            if &*other.key != "stack" {
+                let message = format!(
+                    "`{}` beside `stack`: the item stands for the whole list",
+                    other.key
+                );
+                self.report.error("unknown-key", other.key_span, message);
+            }
+        }
+        let Some(name) = self.report.text("stack", &stack.value) else {
+            return Vec::new();
+        };
+        (self.stack)(name, stack.value.span)
+    }
+
+    /// A middleware entry: a phase's structural parameters hold definitions.
+    fn entry(&mut self, entry: &mut Node) {
+        for phase in PHASES {
+            let with = member_mut(entry, phase).and_then(|block| member_mut(block, "with"));
+            let Some(with) = with.filter(|with| with.get("call").is_some()) else {
+                continue;
+            };
+            if let Some(list) = member_mut(with, "middleware") {
+                self.list(list);
+            }
+            if let Some(call) = member_mut(with, "call") {
+                self.call(call);
+            }
+        }
+    }
+
+    fn call(&mut self, call: &mut Node) {
+        if let Some(flow) = member_mut(call, "flow") {
+            self.flow(flow);
+        }
+    }
+
+    fn step(&mut self, step: &mut Node) {
+        if let Some(list) = member_mut(step, "middleware") {
+            self.list(list);
+        }
+        if let Some(call) = member_mut(step, "call") {
+            self.call(call);
+        }
+        if let Some(Kind::Array(calls)) = member_mut(step, "calls").map(|node| &mut node.kind) {
+            calls.iter_mut().for_each(|call| self.call(call));
+        }
+    }
+
+    fn flow(&mut self, flow: &mut Node) {
+        if let Some(list) = member_mut(flow, "middleware") {
+            self.list(list);
+        }
+        if let Some(Kind::Object(steps)) = member_mut(flow, "steps").map(|node| &mut node.kind) {
+            steps.iter_mut().for_each(|step| self.step(&mut step.value));
+        }
+        if let Some(Kind::Object(flows)) = member_mut(flow, "flows").map(|node| &mut node.kind) {
+            flows.iter_mut().for_each(|flow| self.flow(&mut flow.value));
+        }
+    }
+}
+
+fn member_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+    let Kind::Object(members) = &mut node.kind else {
+        return None;
+    };
+    let found = members.iter_mut().find(|member| &*member.key == key);
+    found.map(|member| &mut member.value)
+}
+
+/// The names of the stacks that `node` uses anywhere, for telling which are never used.
+pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
+    match &node.kind {
+        Kind::Array(items) => {
+            for item in items {
+                if let Some(name) = item.get("stack").and_then(Node::as_str) {
+                    names.insert(name);
+                }
+                used(item, names);
+            }
+        }
+        Kind::Object(members) => members.iter().for_each(|member| used(&member.value, names)),
+        _ => {}
+    }
+}

@@ -1,0 +1,83 @@
+//! `upstreams:`, where requests go.
+
+use super::read::{Object, Report};
+use super::root::LONGEST;
+use super::scalar;
+use super::shape::{Section, Shape, or, required};
+use crate::proxy::settings::Upstream;
+use crate::source::Member;
+
+/// One upstream.
+pub(super) const UPSTREAM: Section = Section {
+    name: "an upstream",
+    doc: "A named set of endpoints.",
+    fields: &[
+        required(
+            "endpoints",
+            Shape::List(&Shape::Url),
+            "Where it answers: `http://host:port`. At least one.",
+        ),
+        or(
+            "connectTimeout",
+            Shape::Duration,
+            r#""PT1S""#,
+            "How long a connect may take, the look-up of the name included.",
+        ),
+        or(
+            "idleTimeout",
+            Shape::Duration,
+            r#""PT60S""#,
+            "How long a body may stall before the connection is broken.",
+        ),
+        or(
+            "keepAlive",
+            Shape::Duration,
+            r#""PT4S""#,
+            "How long an idle connection is kept: below the five seconds after which common servers close theirs. `PT0S` keeps none.",
+        ),
+        or(
+            "maxIdle",
+            Shape::Count(0, 65_536),
+            "256",
+            "How many idle connections each worker keeps.",
+        ),
+        or(
+            "retryAfterMax",
+            Shape::Duration,
+            r#""PT5M""#,
+            "What a longer Retry-After is taken for.",
+        ),
+    ],
+};
+
+/// All upstreams. Their names are the keys of an object, so they are unique.
+pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
+    let read = |member: &Member| {
+        if member.key.trim().is_empty() {
+            report.error("bad-name", member.key_span, "an upstream's name is empty");
+        }
+        let object = Object::open(report, &member.key, &member.value, &UPSTREAM)?;
+        let urls = object.list("endpoints");
+        if let Some(node) = object
+            .get("endpoints")
+            .filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
+        {
+            report.error(
+                "empty-list",
+                node.span,
+                "`endpoints` is empty; at least one URL is wanted",
+            );
+        }
+        let endpoint = |url| report.parsed("bad-url", "endpoints", url, scalar::endpoint);
+        Some(Upstream {
+            name: member.key.clone(),
+            endpoints: urls.iter().filter_map(endpoint).collect(),
+            connect_timeout: object.duration("connectTimeout", ("PT0.001S", LONGEST)),
+            idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
+            keep_alive: object.duration("keepAlive", ("PT0S", LONGEST)),
+            max_idle: object.count("maxIdle").unwrap_or_default(),
+            retry_after_max: object.duration("retryAfterMax", ("PT0S", LONGEST)),
+        })
+    };
+    root.map("upstreams").iter().filter_map(read).collect()
+}
