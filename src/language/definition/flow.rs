@@ -13,6 +13,9 @@ use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
 use crate::source::{Diagnostic, Kind, Node, Span};
 
+/// How many Flows may be within each other through calls. Each is a frame on the engine's stack.
+const MAX_FLOW_DEPTH: usize = 32;
+
 const FIELDS: [&str; 6] = [
     "comment",
     "entrypoint",
@@ -299,9 +302,13 @@ impl Compiler<'_> {
             }
         }
         let mut found = Vec::new();
-        let mut done = vec![false; calls.len()];
+        let mut walk = CallWalk {
+            calls: &calls,
+            heights: vec![None; calls.len()],
+            found: &mut found,
+        };
         for start in 0..calls.len() {
-            walk_cycles(FlowId(start), &calls, &mut done, &mut found);
+            walk.from(FlowId(start));
         }
         for diagnostic in found {
             self.found.push(diagnostic);
@@ -309,39 +316,68 @@ impl Compiler<'_> {
     }
 }
 
-/// Walks the calls that are reachable from `start`, depth first without recursion: a call back to a Flow
-/// on the way down closes a cycle.
-fn walk_cycles(
-    start: FlowId,
-    calls: &[Vec<&Edge>],
-    done: &mut [bool],
-    found: &mut Vec<Diagnostic>,
-) {
-    // The Flows on the way, each with the calls that are left to follow and the call that led to it.
-    let mut way: Vec<(FlowId, std::slice::Iter<'_, &Edge>, Option<Span>)> = Vec::new();
-    let mut next = Some((start, None));
-    loop {
-        if let Some((flow, by)) = next.take() {
-            let visited = done
-                .get_mut(flow.0)
-                .is_none_or(|done| std::mem::replace(done, true));
-            if let Some(calls) = calls.get(flow.0).filter(|_| !visited) {
+/// Walks the calls between Flows, depth first without recursion.
+struct CallWalk<'a> {
+    /// By the Flow that makes them.
+    calls: &'a [Vec<&'a Edge>],
+    /// How many Flows deep a Flow's calls go, itself included; `None` before it was walked.
+    heights: Vec<Option<usize>>,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl CallWalk<'_> {
+    fn from(&mut self, start: FlowId) {
+        // The Flows on the way, each with the calls that are left to follow and the call that led to it.
+        let mut way: Vec<(FlowId, std::slice::Iter<'_, &Edge>, Option<Span>)> = Vec::new();
+        let mut next = Some((start, None));
+        loop {
+            if let Some((flow, by)) = next.take()
+                && self.height(flow).is_none()
+                && let Some(calls) = self.calls.get(flow.0)
+            {
                 way.push((flow, calls.iter(), by));
             }
+            let Some((flow, left, _)) = way.last_mut() else {
+                return;
+            };
+            let Some(edge) = left.next() else {
+                self.leave(*flow);
+                way.pop();
+                continue;
+            };
+            // A call back to a Flow on the way down closes a cycle.
+            match way.iter().position(|(flow, ..)| *flow == edge.to) {
+                None => next = Some((edge.to, Some(edge.span))),
+                Some(at) => {
+                    let through = way.iter().skip(at + 1).filter_map(|(.., by)| *by);
+                    self.found.push(cycle(edge, through));
+                }
+            }
         }
-        let Some((_, left, _)) = way.last_mut() else {
-            return;
-        };
-        let Some(edge) = left.next() else {
-            way.pop();
-            continue;
-        };
-        match way.iter().position(|(flow, ..)| *flow == edge.to) {
-            Some(at) => found.push(cycle(
-                edge,
-                way.iter().skip(at + 1).filter_map(|(.., by)| *by),
-            )),
-            None => next = Some((edge.to, Some(edge.span))),
+    }
+
+    fn height(&self, flow: FlowId) -> Option<usize> {
+        self.heights.get(flow.0).copied().flatten()
+    }
+
+    /// All that `flow` calls has been walked.
+    fn leave(&mut self, flow: FlowId) {
+        let calls = self.calls.get(flow.0).map_or(&[][..], Vec::as_slice);
+        let deepest = calls.iter().max_by_key(|edge| self.height(edge.to));
+        let below = deepest
+            .and_then(|edge| self.height(edge.to))
+            .unwrap_or_default();
+        // Said once, of the call that is one too many.
+        if let Some(edge) = deepest.filter(|_| below == MAX_FLOW_DEPTH) {
+            let message = format!(
+                "Flows call Flows {} deep; at most {MAX_FLOW_DEPTH} are run",
+                below + 1
+            );
+            self.found
+                .push(Diagnostic::error("flows-too-deep", edge.span, message));
+        }
+        if let Some(height) = self.heights.get_mut(flow.0) {
+            *height = Some(below + 1);
         }
     }
 }

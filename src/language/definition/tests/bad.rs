@@ -357,6 +357,43 @@ steps: { a: { action: Return } }
 }
 
 #[test]
+fn flows_within_flows() {
+    let chain = |count: usize| {
+        let flow = |n: usize| {
+            let call = if n == count {
+                String::new()
+            } else {
+                format!("call: {{ flow: F{} }}, ", n + 1)
+            };
+            let action = if n == count {
+                "action: Return".to_owned()
+            } else {
+                format!("action: Call, {call}next: b")
+            };
+            let rest = if n == count {
+                ""
+            } else {
+                ", b: { action: Return }"
+            };
+            format!("  F{n}: {{ entrypoint: a, steps: {{ a: {{ {action} }}{rest} }} }}\n")
+        };
+        let flows: String = (1..=count).map(flow).collect();
+        root(&format!(
+            "flows:\n{flows}steps: {{ a: {{ action: Call, call: {{ flow: F1 }}, next: b }}, b: {{ action: Return }} }}"
+        ))
+    };
+    assert_eq!(warned(&chain(31)), "");
+    insta::assert_snapshot!(refused(&chain(32)), @r"
+    error[flows-too-deep]: Flows call Flows 33 deep; at most 32 are run
+      --> f:36:43
+       |
+    36 | steps: { a: { action: Call, call: { flow: F1 }, next: b }, b: { action: Return } }
+       |                                           ^^
+    ");
+    assert_eq!(refused(&chain(5000)).matches("error[").count(), 1);
+}
+
+#[test]
 fn parameter_schemas() {
     insta::assert_snapshot!(refused(&root("parameters: { properties: {} }\nsteps: { a: { action: Return } }")), @r#"
     error[invalid-parameters]: a parameter schema must have `"type": "object"` at the top level: add it
@@ -1010,7 +1047,7 @@ steps:
       with: { path: "{{ call.index }}" }
     output: "{{ step.results }}"
     next: b
-  b: { action: Return, value: "{{ step.inptu + frame.vars.x }}" }
+  b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
 "#)), @r#"
     error[unreadable-binding]: `middleware.result` cannot be read here: nothing has run yet in `onEntry`; the ascent phases have a result
      --> f:8:19
@@ -1018,7 +1055,7 @@ steps:
     8 |       output: "{{ middleware.result.value }}"
       |                   ^
 
-    error[unreadable-binding]: `middleware.metadata.attempts` cannot be read here: this entry's record has `attempt`, `enteredAt`
+    error[unreadable-binding]: `middleware.metadata.attempts` cannot be read here: did you mean `attempt`?
      --> f:9:35
       |
     9 |     onFailure: { assign: { n: "{{ middleware.metadata.attempts }}" } }
@@ -1051,14 +1088,20 @@ steps:
     error[unreadable-binding]: `step.inptu` cannot be read here: did you mean `input`?
       --> f:20:35
        |
-    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x }}" }
+    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
        |                                   ^
 
     error[unreadable-binding]: `frame.vars` cannot be read here: a frame reads its own variables as `vars`
       --> f:20:48
        |
-    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x }}" }
+    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
        |                                                ^
+
+    error[unreadable-binding]: `step.metadata.entered` cannot be read here: did you mean `enteredAt`?
+      --> f:20:63
+       |
+    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
+       |                                                               ^
     "#);
 }
 
@@ -1085,10 +1128,10 @@ steps:
   "steps": {"a": {"action": "Return", "value": "{{ \"é\" + nothing }}"}}}"#;
     insta::assert_snapshot!(refused(json), @r#"
     error[invalid-expression]: `nothing` is unknown; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
-     --> f:2:61
+     --> f:2:60
       |
     2 |   "steps": {"a": {"action": "Return", "value": "{{ \"é\" + nothing }}"}}}
-      |                                                             ^
+      |                                                            ^
     "#);
 }
 

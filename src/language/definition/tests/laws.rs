@@ -28,14 +28,11 @@ fn definitions(directory: std::path::PathBuf) -> Vec<(String, String)> {
     found
 }
 
-/// The project's own definitions, and those of a corpus where `MWL_CONFORMANCE_DIR` names one.
-#[test]
-fn every_definition_at_hand_compiles() {
-    let mut all: Vec<(String, String)> = GOOD
-        .iter()
-        .chain([&plans::EVERYTHING])
-        .map(|text| ("own".to_owned(), (*text).to_owned()))
-        .collect();
+/// The project's own cases, and those of a corpus where `MWL_CONFORMANCE_DIR` names one.
+fn cases() -> Vec<(String, String)> {
+    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut all = definitions(own);
+    assert!(!all.is_empty(), "tests/cases holds no definition.json");
     if let Some(given) = std::env::var_os("MWL_CONFORMANCE_DIR") {
         let given = definitions(given.into());
         assert!(
@@ -44,11 +41,37 @@ fn every_definition_at_hand_compiles() {
         );
         all.extend(given);
     }
-    assert!(all.len() >= 3);
-    for (name, text) in all {
+    all
+}
+
+#[test]
+fn every_definition_at_hand_compiles() {
+    let own = GOOD.iter().chain([&plans::EVERYTHING]);
+    let own = own.map(|text| ("own".to_owned(), (*text).to_owned()));
+    let good = cases()
+        .into_iter()
+        .filter(|(name, _)| !name.contains("ill-formed"));
+    let mut wrong = Vec::new();
+    for (name, text) in own.chain(good) {
         if let Err(rendered) = compiled(&text, Strictness::Runtime) {
-            panic!("{name}:\n{rendered}");
+            wrong.push(format!("{name}:\n{rendered}"));
         }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_ill_formed_definition_is_refused() {
+    let bad = cases()
+        .into_iter()
+        .filter(|(name, _)| name.contains("ill-formed"));
+    let bad: Vec<(String, String)> = bad.collect();
+    assert!(bad.len() > 40);
+    for (name, text) in bad {
+        assert!(
+            compiled(&text, Strictness::Runtime).is_err(),
+            "{name} compiles"
+        );
     }
 }
 

@@ -207,6 +207,13 @@ fn literals_that_fail_are_kept_for_run_time() {
 }
 
 #[test]
+fn asking_whether_something_is_there_is_always_right() {
+    plan(&root(
+        r#"steps: { a: { action: Return, value: "{{ has(step.result) ? 1 : 2 }}" } }"#,
+    ));
+}
+
+#[test]
 fn names_resolve_from_where_they_are_declared() {
     let plan = plan(&root("
 flows:
