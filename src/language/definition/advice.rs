@@ -318,13 +318,10 @@ impl Walk<'_> {
 
     /// A wait that a failure decides, and nothing bounds.
     fn delay(&mut self, entry: &EntryPlan, around: &Around) {
-        let delay = match &entry.phase(Phase::Failure).with {
-            With::Literal { value, .. } => value.get("delay").is_some_and(|delay| !delay.is_null()),
-            With::Dynamic(Template::Object(members)) => {
-                members.iter().any(|(name, _)| name.as_ref() == "delay")
-            }
-            With::Dynamic(_) => false,
+        let With::Dynamic(Template::Object(members)) = &entry.phase(Phase::Failure).with else {
+            return;
         };
+        let delay = members.iter().any(|(name, _)| name.as_ref() == "delay");
         if delay && !around.bounded && self.told.insert(("delay", entry.span, None)) {
             let message =
                 "`delay` decides how long a retry waits, and no Timeout around it bounds that";

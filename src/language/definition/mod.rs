@@ -19,9 +19,11 @@ mod fields;
 mod flow;
 mod matcher;
 mod middleware;
+mod phase;
 mod site;
 mod step;
 mod template;
+mod with;
 
 #[cfg(test)]
 mod tests;

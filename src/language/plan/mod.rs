@@ -3,6 +3,7 @@
 //!
 //! An absent field is `None` everywhere: the engine realises each passthrough default natively.
 
+mod codes;
 mod inspect;
 
 pub use inspect::{Part, Site};

@@ -188,32 +188,25 @@ steps:
     call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
     next: b
   b: { action: Return }
-"#)), @r#"
+"#)), @r"
     warning[unbounded-delay]: `delay` decides how long a retry waits, and no Timeout around it bounds that
-     --> f:5:5
+     --> f:5:15
       |
     5 |   - provider: mwl:provider.middleware/mwl/retry/v1
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: put a Timeout entry before this one
 
-    warning[no-backoff]: this policy retries without any wait
-     --> f:6:35
-      |
-    6 |     onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
-      |                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }
-
     warning[amplified-retry]: a retry within a retry: each multiplies the attempts of the other
-      --> f:14:9
+      --> f:14:19
        |
     14 |       - provider: mwl:provider.middleware/mwl/retry/v1
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-     ::: f:5:5
+       |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     ::: f:5:15
       |
     5 |   - provider: mwl:provider.middleware/mwl/retry/v1
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the outer one
+      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the outer one
       = help: one execution may make up to 12 requests here; keep one of them
-    "#);
+    ");
 }
 
 #[test]
@@ -270,10 +263,10 @@ steps:
   b: { action: Return }
 "#)), @r"
     warning[fragile-cleanup]: this cleanup is neither bounded nor best-effort: if it fails, it supersedes a success
-     --> f:8:9
+     --> f:8:19
       |
     8 |       - provider: mwl:provider.middleware/mwl/finally/v1
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: bound it with a Timeout in `with.middleware`, or call an inline Flow whose Call Step catches `*` and returns
     ");
 }
