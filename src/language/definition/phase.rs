@@ -158,9 +158,7 @@ impl Compiler<'_> {
         node: Option<&Node>,
         site: Site<'_>,
     ) -> Option<(With, Option<Box<Cleanup>>)> {
-        if let Some(node) = node {
-            self.selected_codes(node);
-        }
+        let told = node.is_some_and(|node| self.selected_codes(node));
         if let Some(node) = node.filter(|_| !entry.has_delay()) {
             self.advise_backoff(node);
         }
@@ -185,16 +183,7 @@ impl Compiler<'_> {
         };
         let written = self.rest(node, structural, site)?;
         let span = node.map_or_else(|| entry.place(), |node| node.span);
-        let with = self.held(
-            middleware,
-            phase,
-            written,
-            Place {
-                node,
-                span,
-                told: false,
-            },
-        );
+        let with = self.held(middleware, phase, written, Place { node, span, told });
         Some((with, cleanup?))
     }
 
@@ -209,7 +198,8 @@ impl Compiler<'_> {
         let contract = middleware.contract();
         let declared = contract.phase(phase);
         let pointer = format!("/phases/{}/parameters", phase.key());
-        let told = self.check_members(place.node, place.span, contract.document.pointer(&pointer));
+        let told = place.told
+            | self.check_members(place.node, place.span, contract.document.pointer(&pointer));
         let missing = declared.and_then(|declared| missing(declared, place.node));
         let value = match (written, &missing) {
             (Written::Literal(value), _) => value,

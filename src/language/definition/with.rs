@@ -109,7 +109,8 @@ impl Compiler<'_> {
         schema: Option<&Json>,
     ) -> bool {
         let Some(members) = node.map_or(Some(&[][..]), Node::as_object) else {
-            return false;
+            // An expression, or a literal of the wrong type, which was said where it was read.
+            return true;
         };
         let before = self.found.0.len();
         let names = Declared::of(schema);
