@@ -140,22 +140,22 @@ impl Compiler<'_> {
         Some(middleware)
     }
 
-    /// "A `Loop` entry MUST write `onSuccess.when`."
+    /// "A `Loop` entry MUST write `onSuccess.when`": its only terminator, but for what interrupts it from
+    /// outside, which a literal `true` may rely on.
     fn check_loop(&mut self, fields: &Fields<'_>) {
         let when = fields.get("onSuccess").and_then(|block| block.get("when"));
         let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;
-        let (span, message) = match when {
-            None => (
-                fields.node.span,
-                "a Loop without `onSuccess.when` never ends",
-            ),
-            Some(when) if when.as_bool() == Some(true) => (
-                when.span,
-                "a Loop whose `onSuccess.when` is always true never ends",
-            ),
+        let diagnostic = match when {
+            None => {
+                let message = "a Loop without `onSuccess.when` never ends";
+                Diagnostic::error("endless-loop", fields.node.span, message)
+            }
+            Some(when) if when.as_bool() == Some(true) => {
+                let message = "a Loop whose `onSuccess.when` is always true ends only by a failure or a bound";
+                Diagnostic::warning("endless-loop", when.span, message)
+            }
             Some(_) => return,
         };
-        self.found
-            .push(Diagnostic::error("endless-loop", span, message).with_help(help));
+        self.found.push(diagnostic.with_help(help));
     }
 }

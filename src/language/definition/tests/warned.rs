@@ -293,3 +293,36 @@ flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
       |                                                                       ^
     "#);
 }
+
+#[test]
+fn a_loop_that_only_a_bound_ends() {
+    insta::assert_snapshot!(warned(&root(r"
+middleware:
+  - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }
+  - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: true } }
+steps: { a: { action: Return } }
+")), @r#"
+    warning[endless-loop]: a Loop whose `onSuccess.when` is always true ends only by a failure or a bound
+     --> f:6:73
+      |
+    6 |   - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: true } }
+      |                                                                         ^^^^
+      = help: write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true
+    "#);
+}
+
+#[test]
+fn a_literal_delay_or_a_delay_instead_of_a_backoff_is_fine() {
+    assert_eq!(
+        warned(&root(
+            r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
+    onFailure: { with: { delay: PT1S } }
+steps: { a: { action: Return } }
+"#
+        )),
+        ""
+    );
+}

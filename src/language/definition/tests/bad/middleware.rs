@@ -32,7 +32,7 @@ steps: { a: { action: Return } }
       |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true
 
-    error[endless-loop]: a Loop whose `onSuccess.when` is always true never ends
+    warning[endless-loop]: a Loop whose `onSuccess.when` is always true ends only by a failure or a bound
      --> f:6:73
       |
     6 |   - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: true } }
