@@ -194,6 +194,12 @@ impl Reader<'_> {
                 self.text.get(start..end).unwrap_or_default(),
             );
         }
+        if error.is_eof() {
+            let end = self.text.trim_end().len();
+            let message = format!("not JSON: the text ends too early ({message})");
+            return Diagnostic::error("invalid-json", self.span(end, end), message)
+                .with_help("close the bracket or the quote that is open");
+        }
         let diagnostic = Diagnostic::error("invalid-json", span, format!("not JSON: {message}"));
         let help = match next {
             _ if message.starts_with("trailing comma") => "remove the comma before the bracket",
@@ -202,7 +208,6 @@ impl Reader<'_> {
             }
             Some('\'') => "JSON strings stand in double quotes",
             Some('/' | '#') => "JSON has no comments; write a `comment` member, or write YAML",
-            None => "the file ends too early: a bracket or a quote is not closed",
             _ => return diagnostic,
         };
         diagnostic.with_help(help)

@@ -12,6 +12,9 @@ mod place;
 mod render;
 mod yaml;
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -38,6 +38,21 @@ impl File {
             .trim_start_matches('\u{feff}')
     }
 
+    /// Where `span` is the text of a YAML literal block (`|`): its indentation, and the blank lines
+    /// between the header and the text.
+    fn literal_header(&self, span: Span) -> Option<(usize, usize)> {
+        if self.format == Format::Json {
+            return None;
+        }
+        let before = self.text.get(..usize::try_from(span.start).ok()?)?;
+        let indent = before.len() - before.trim_end_matches(' ').len();
+        let header = before.trim_end();
+        let between = before.get(header.len()..)?;
+        let header = header.strip_suffix(['-', '+']).unwrap_or(header);
+        let blank = between.matches('\n').count().checked_sub(1)?;
+        header.ends_with('|').then_some((indent, blank))
+    }
+
     fn slice(&self, span: Span) -> &str {
         let at = |byte| usize::try_from(byte).unwrap_or(usize::MAX);
         self.text
@@ -70,9 +85,11 @@ impl Sources {
             return span;
         };
         let raw = file.slice(span);
-        let Some((at, len)) = byte_of(raw, offset) else {
-            return span;
-        };
+        let (at, len) = match file.literal_header(span) {
+            Some((indent, blank)) => literal(raw, indent, offset.checked_sub(blank)),
+            None => byte_of(raw, offset),
+        }
+        .unwrap_or((0, raw.len()));
         let to = |byte| u32::try_from(byte).unwrap_or(u32::MAX);
         let start = span.start.saturating_add(to(at));
         let end = start.saturating_add(to(len));
@@ -98,8 +115,6 @@ fn byte_of(raw: &str, offset: usize) -> Option<(usize, usize)> {
             offset,
             |rest| if rest.starts_with("''") { 2 } else { 0 },
         ),
-        '|' => literal(raw, offset),
-        '>' => None,
         _ => walk(raw, 0, offset, |_| 0),
     }
 }
@@ -155,19 +170,13 @@ fn escape(rest: &str) -> usize {
     }
 }
 
-/// A literal block: its lines without their indentation, which is that of the first with any text.
-fn literal(raw: &str, offset: usize) -> Option<(usize, usize)> {
-    let header = raw.find('\n')?;
-    if raw.get(..header)?.contains(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    let body = raw.get(header + 1..)?;
-    let first = body.lines().find(|line| !line.trim().is_empty())?;
-    let indent = first.len() - first.trim_start_matches(' ').len();
-    let (mut left, mut at) = (offset, header + 1);
-    for line in body.split_inclusive('\n') {
+/// A literal block from its first text on: its lines, each without `indent` spaces.
+fn literal(raw: &str, indent: usize, offset: Option<usize>) -> Option<(usize, usize)> {
+    let (mut left, mut at) = (offset?, 0);
+    for (index, line) in raw.split_inclusive('\n').enumerate() {
         let text = line.trim_end_matches(['\n', '\r']);
-        let skip = indent.min(text.len());
+        let spaces = text.len() - text.trim_start_matches(' ').len();
+        let skip = if index == 0 { 0 } else { indent.min(spaces) };
         let content = text.get(skip..)?;
         let count = content.chars().count();
         if left < count {
@@ -205,7 +214,7 @@ mod tests {
     fn each_is_found(text: &str, format: Format, written: impl Fn(char) -> String) {
         let mut sources = Sources::default();
         let (span, value) = string(&mut sources, text, format);
-        for (offset, char) in value.trim_end_matches('\n').chars().enumerate() {
+        for (offset, char) in value.chars().enumerate().filter(|(_, char)| *char != '\n') {
             let place = sources.inside(span, offset);
             let raw = &text[place.start as usize..place.end as usize];
             assert_eq!(raw, written(char), "character {offset} of {value:?}");
@@ -234,6 +243,9 @@ mod tests {
         each_is_found("a: \"\\x41b\\U0001f600c\"\n", Format::Yaml, |c| match c {
             'A' => "\\x41".into(),
             '😀' => "\\U0001f600".into(),
+            other => other.into(),
+        });
+        each_is_found("a: |-\n\n\n  one\n", Format::Yaml, |c| match c {
             other => other.into(),
         });
         each_is_found(

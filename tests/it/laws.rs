@@ -25,11 +25,22 @@ const CLEANUP_LIMIT: u64 = 40;
 #[derive(Clone, Debug)]
 enum Layer {
     /// Retries `code` (all where `None`), so often, after so many milliseconds.
-    Retry { code: Option<&'static str>, attempts: u64, delay: u64 },
-    Timeout { bound: u64 },
-    Loop { times: u64 },
+    Retry {
+        code: Option<&'static str>,
+        attempts: u64,
+        delay: u64,
+    },
+    Timeout {
+        bound: u64,
+    },
+    Loop {
+        times: u64,
+    },
     /// A cleanup that takes so long and then fails with the code, if any.
-    Finally { after: u64, code: Option<&'static str> },
+    Finally {
+        after: u64,
+        code: Option<&'static str>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +67,11 @@ type Chain = Vec<&'static str>;
 /// What rises: a Result (empty chain: a success), or an unwind towards its owner.
 enum Rise {
     Settled(Chain),
-    Unwind { owner: usize, chain: Chain, superseded: bool },
+    Unwind {
+        owner: usize,
+        chain: Chain,
+        superseded: bool,
+    },
 }
 
 const OUTSIDE: usize = usize::MAX;
@@ -74,7 +89,11 @@ impl Model<'_> {
     /// The interruption that comes first, and when.
     fn interruption(&self) -> Option<(u64, usize)> {
         let outside = self.case.cancel.map(|at| (at, OUTSIDE));
-        let bound = self.bounds.iter().map(|(layer, at)| (*at, *layer)).min_by_key(|(at, _)| *at);
+        let bound = self
+            .bounds
+            .iter()
+            .map(|(layer, at)| (*at, *layer))
+            .min_by_key(|(at, _)| *at);
         match (outside, bound) {
             (Some(outside), Some(bound)) if bound.0 < outside.0 => Some(bound),
             (Some(outside), _) => Some(outside),
@@ -83,8 +102,16 @@ impl Model<'_> {
     }
 
     fn unwind(owner: usize) -> Rise {
-        let chain = if owner == OUTSIDE { vec![CANCELLED] } else { vec![CANCELLED, EXCEEDED] };
-        Rise::Unwind { owner, chain, superseded: false }
+        let chain = if owner == OUTSIDE {
+            vec![CANCELLED]
+        } else {
+            vec![CANCELLED, EXCEEDED]
+        };
+        Rise::Unwind {
+            owner,
+            chain,
+            superseded: false,
+        }
     }
 
     /// Work that waits: it is accepted if it is there when the interruption is.
@@ -115,15 +142,25 @@ impl Model<'_> {
     }
 
     fn layer(&mut self, at: usize) -> Rise {
-        let Some(layer) = self.case.layers.get(at) else { return self.target() };
+        let Some(layer) = self.case.layers.get(at) else {
+            return self.target();
+        };
         match layer {
-            Layer::Retry { code, attempts, delay } => {
+            Layer::Retry {
+                code,
+                attempts,
+                delay,
+            } => {
                 let mut runs = 0;
                 loop {
                     let rise = self.layer(at + 1);
                     runs += 1;
-                    let Rise::Settled(chain) = &rise else { return rise };
-                    let matches = chain.first().is_some_and(|head| code.is_none_or(|code| code == *head));
+                    let Rise::Settled(chain) = &rise else {
+                        return rise;
+                    };
+                    let matches = chain
+                        .first()
+                        .is_some_and(|head| code.is_none_or(|code| code == *head));
                     if !matches {
                         return rise;
                     }
@@ -155,7 +192,11 @@ impl Model<'_> {
                 let rise = self.layer(at + 1);
                 self.bounds.pop();
                 match rise {
-                    Rise::Unwind { owner, chain, superseded } if owner == at => {
+                    Rise::Unwind {
+                        owner,
+                        chain,
+                        superseded,
+                    } if owner == at => {
                         // Cleanups took time: an outer interruption may have fallen due.
                         if self.cleanups.len() > cleanups
                             && let Some((due, owner)) = self.interruption()
@@ -163,7 +204,11 @@ impl Model<'_> {
                         {
                             return Self::unwind(owner);
                         }
-                        let chain = if superseded { chain } else { chain[1..].to_vec() };
+                        let chain = if superseded {
+                            chain
+                        } else {
+                            chain[1..].to_vec()
+                        };
                         Rise::Settled(chain)
                     }
                     rise => rise,
@@ -187,12 +232,20 @@ impl Model<'_> {
         self.now = cut.unwrap_or(done);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
-            Rise::Unwind { owner, mut chain, mut superseded } => {
+            Rise::Unwind {
+                owner,
+                mut chain,
+                mut superseded,
+            } => {
                 if let Some(code) = failed {
                     chain.insert(0, code);
                     superseded = true;
                 }
-                Rise::Unwind { owner, chain, superseded }
+                Rise::Unwind {
+                    owner,
+                    chain,
+                    superseded,
+                }
             }
             Rise::Settled(mut chain) => {
                 if let Some(code) = failed {
@@ -201,13 +254,23 @@ impl Model<'_> {
                 match self.interruption().filter(|(at, _)| *at <= self.now) {
                     None => Rise::Settled(chain),
                     Some((_, owner)) => {
-                        let Rise::Unwind { chain: cancelled, .. } = Self::unwind(owner) else {
+                        let Rise::Unwind {
+                            chain: cancelled, ..
+                        } = Self::unwind(owner)
+                        else {
                             unreachable!()
                         };
                         let superseded = failed.is_some();
-                        let chain =
-                            if superseded { [chain, cancelled].concat() } else { cancelled };
-                        Rise::Unwind { owner, chain, superseded }
+                        let chain = if superseded {
+                            [chain, cancelled].concat()
+                        } else {
+                            cancelled
+                        };
+                        Rise::Unwind {
+                            owner,
+                            chain,
+                            superseded,
+                        }
                     }
                 }
             }
@@ -216,12 +279,23 @@ impl Model<'_> {
 }
 
 fn expected(case: &Case) -> Observed {
-    let mut model = Model { case, now: 0, bounds: Vec::new(), runs: 0, cleanups: Vec::new() };
+    let mut model = Model {
+        case,
+        now: 0,
+        bounds: Vec::new(),
+        runs: 0,
+        cleanups: Vec::new(),
+    };
     let chain = match model.layer(0) {
         Rise::Settled(chain) | Rise::Unwind { chain, .. } => chain,
     };
     let chain = chain.into_iter().map(str::to_owned).collect();
-    Observed { chain, runs: model.runs, cleanups: model.cleanups, ended: model.now }
+    Observed {
+        chain,
+        runs: model.runs,
+        cleanups: model.cleanups,
+        ended: model.now,
+    }
 }
 
 // --- the engine ----------------------------------------------------------------------------------
@@ -230,7 +304,11 @@ fn definition(case: &Case) -> serde_json::Value {
     let duration = |millis: u64| format!("PT{}.{:03}S", millis / 1000, millis % 1000);
     let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
     let entry = |(position, layer): (usize, &Layer)| match layer {
-        Layer::Retry { code, attempts, delay } => {
+        Layer::Retry {
+            code,
+            attempts,
+            delay,
+        } => {
             let mut policy = json!({
                 "match": { "codes": [code.unwrap_or("*")] },
                 "attempts": attempts,
@@ -340,13 +418,20 @@ fn layer() -> impl Strategy<Value = Layer> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let turn = (prop_oneof![Just(0), 1..50_u64], proptest::option::weighted(0.6, code()));
+    let turn = (
+        prop_oneof![Just(0), 1..50_u64],
+        proptest::option::weighted(0.6, code()),
+    );
     (
         proptest::collection::vec(layer(), 0..6),
         proptest::collection::vec(turn, 1..8),
         proptest::option::weighted(0.4, 1..200_u64),
     )
-        .prop_map(|(layers, turns, cancel)| Case { layers, turns, cancel })
+        .prop_map(|(layers, turns, cancel)| Case {
+            layers,
+            turns,
+            cancel,
+        })
 }
 
 proptest! {

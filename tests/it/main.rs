@@ -8,11 +8,11 @@
     reason = "tests: a broken assumption is a failed test"
 )]
 
-/// The CEL suite.
+/// The CEL specification's own tests.
 mod cel;
-/// Dependencies point inward.
-mod layering;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
+/// Dependencies point inward.
+mod layering;
 /// Scripted peers.
 mod support;

@@ -1,23 +1,215 @@
-//! Text → plan: every static check, all at once.
-use super::plan::Plan;
-use super::provider::Catalog;
-use crate::source::{Diagnostics, Node};
+//! Text → plan: every static check, all at once (MWL, "Static checks").
+//!
+//! One pass turns a tree with places into a [`Plan`]; there is no second tree between them that could
+//! disagree with either. A construct that is wrong is reported where it stands and left out, and the pass
+//! goes on, so that one run tells everything; a plan comes out only where nothing was left out. Each
+//! expression is compiled with the bindings that its site has and no others (`site`), so a name that could
+//! never hold anything is an error of the definition, not of a request.
+//!
+//! To add a field: its name in the table of its construct, its place in the plan, and a case in `tests`.
+
+mod advice;
+mod call;
+mod fields;
+mod flow;
+mod matcher;
+mod middleware;
+mod site;
+mod step;
+mod template;
+
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
+
+use super::code::CodePattern;
+use super::plan::{FlowId, FlowPlan, Plan};
+use super::provider::Catalog;
+use super::value::{Map, Value};
+use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span};
+
+/// The `$schema` of a root definition ("Schema documents").
+pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/flow/schema.json";
 
 /// How strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /** A literal `with` or duration that fails its schema is left to run time. */
+    /// A literal that fails its schema or its field's type is left to run time, as is a read of a
+    /// binding's member that cannot be there: the specification gives both a failure of their own.
     Runtime,
-    /** It is an error here. */
+    /// Both are errors here.
     Load,
 }
 
-/// Compiles a definition. `Ok` carries the warnings; `Err` everything found, at least one error.
+/// Compiles a definition. `Ok` carries the warnings.
+///
+/// # Errors
+/// Everything that was found, in order of place; at least one of them an error.
 pub fn compile(
     document: &Node,
     catalog: &Catalog,
     strictness: Strictness,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
-    unimplemented!()
+    let mut compiler = Compiler {
+        catalog,
+        strictness,
+        found: Diagnostics::default(),
+        flows: Vec::new(),
+        parameters: Vec::new(),
+        edges: Vec::new(),
+        arguments: Vec::new(),
+        codes: Vec::new(),
+        reads: false,
+    };
+    compiler.root(document);
+    compiler.check_cycles();
+    compiler.check_arguments();
+    let flows: Option<Vec<FlowPlan>> = std::mem::take(&mut compiler.flows).into_iter().collect();
+    let plan = flows.filter(|_| !compiler.found.has_errors());
+    let Some(flows) = plan else {
+        if !compiler.found.has_errors() {
+            let message = "the definition could not be compiled";
+            compiler.error("not-compiled", document.span, message);
+        }
+        return Err(compiler.found.sorted());
+    };
+    let plan = Plan::new(flows, compiler.reads);
+    compiler.advise(&plan);
+    Ok((Arc::new(plan), compiler.found.sorted()))
+}
+
+/// The state of the one pass.
+struct Compiler<'a> {
+    catalog: &'a Catalog,
+    strictness: Strictness,
+    found: Diagnostics,
+    /// By [`FlowId`]; `None` while, or because, it is not compiled.
+    flows: Vec<Option<FlowPlan>>,
+    /// The parameter schemas as written, by [`FlowId`].
+    parameters: Vec<Option<serde_json::Value>>,
+    edges: Vec<Edge>,
+    arguments: Vec<Arguments>,
+    codes: Vec<Named>,
+    /// Whether an expression was seen.
+    reads: bool,
+}
+
+/// A call from one Flow to another.
+struct Edge {
+    from: FlowId,
+    to: FlowId,
+    span: Span,
+}
+
+/// The `with` of a call to a Flow, to be held to the Flow's parameters once they are all known.
+struct Arguments {
+    to: FlowId,
+    /// `None` where an expression stands in it: then only its names can be checked.
+    value: Option<Value>,
+    node: Option<Node>,
+    span: Span,
+}
+
+/// A failure code that the definition names.
+enum Named {
+    /// A matcher selects it.
+    Selected(CodePattern, Span),
+    /// A `Raise` or an `onFailure` makes it; `None` where an expression says which.
+    Minted(Option<Arc<str>>),
+}
+
+impl Compiler<'_> {
+    fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.found.push(Diagnostic::error(code, span, message));
+    }
+
+    /// An error at load, and nothing where run time says it with a failure.
+    fn load_error(&mut self, diagnostic: Diagnostic) {
+        if self.strictness == Strictness::Load {
+            self.found.push(diagnostic);
+        }
+    }
+}
+
+/// The value that a tree writes, expressions taken as the strings that they are.
+fn literal(node: &Node) -> Value {
+    match &node.kind {
+        Kind::Null => Value::Null,
+        Kind::Bool(bool) => Value::Bool(*bool),
+        Kind::Number(number) => Value::Number(*number),
+        Kind::String(text) => Value::String(Arc::clone(text)),
+        Kind::Array(items) => Value::array(items.iter().map(literal).collect()),
+        Kind::Object(members) => {
+            let member =
+                |member: &crate::source::Member| (Arc::clone(&member.key), literal(&member.value));
+            Value::Object(Arc::new(members.iter().map(member).collect::<Map>()))
+        }
+    }
+}
+
+/// The part of `node` at a JSON Pointer, or the innermost on the way to it that there is.
+fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
+    let mut at = node;
+    for token in pointer.split('/').skip(1) {
+        let key = token.replace("~1", "/").replace("~0", "~");
+        let next = match &at.kind {
+            Kind::Array(items) => key.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => at.get(&key),
+        };
+        match next {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    at
+}
+
+/// What of `known` the author of `seen` may have meant.
+fn nearest<'k>(seen: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let distance = |name: &str| {
+        if name.eq_ignore_ascii_case(seen) {
+            0
+        } else {
+            strsim::osa_distance(seen, name)
+        }
+    };
+    let (distance, name) = known
+        .into_iter()
+        .filter(|name| *name != seen)
+        .map(|name| (distance(name), name))
+        .min_by_key(|(distance, _)| *distance)?;
+    let length = seen.chars().count().max(name.chars().count());
+    (distance <= length.div_ceil(4).min(length / 2)).then_some(name)
+}
+
+/// "did you mean `x`?", or else what there is.
+fn suggestion<'k>(seen: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
+    match nearest(seen, known.clone()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("there is {}", list(known)),
+    }
+}
+
+/// Names for a message: quoted, joined, cut where there are many.
+fn list<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > SHOWN => {
+            let shown = names.get(..SHOWN).unwrap_or_default().join(", ");
+            format!("{shown} and {} more", count - SHOWN)
+        }
+        _ => names.join(", "),
+    }
+}
+
+/// A type's name with its article, for messages.
+fn article(name: &str) -> String {
+    match name {
+        "null" => name.to_owned(),
+        "array" | "object" | "integer" => format!("an {name}"),
+        other => format!("a {other}"),
+    }
 }

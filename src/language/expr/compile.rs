@@ -8,11 +8,11 @@
 use cel::common::ast::{EntryExpr, Expr, SourceInfo};
 use cel::{IdedExpr, ParseError};
 
+use super::CompileError;
 use super::environment;
 use super::functions::Pattern;
 use super::references::Path;
 use super::rewrite::{Names, Rewriter};
-use super::CompileError;
 
 /// The most bytes of an expression.
 pub(super) const LENGTH: usize = 16 * 1024;
@@ -148,9 +148,15 @@ pub(super) fn children<'a>(expr: &'a Expr, out: &mut Vec<&'a IdedExpr>) {
         ]),
         Expr::List(list) => out.extend(&list.elements),
         Expr::Select(select) => out.push(&select.operand),
-        Expr::Map(map) => map.entries.iter().for_each(|entry| entry_children(&entry.expr, out)),
+        Expr::Map(map) => map
+            .entries
+            .iter()
+            .for_each(|entry| entry_children(&entry.expr, out)),
         Expr::Struct(message) => {
-            message.entries.iter().for_each(|entry| entry_children(&entry.expr, out));
+            message
+                .entries
+                .iter()
+                .for_each(|entry| entry_children(&entry.expr, out));
         }
     }
 }

@@ -151,8 +151,8 @@ fn object(map: &CelMap<'_>, depth: usize) -> Result<Value, NoValue> {
                 key_text(key)
             )));
         };
-        let value = convert(value.as_ref(), depth + 1)
-            .map_err(|problem| below(name.inner(), problem))?;
+        let value =
+            convert(value.as_ref(), depth + 1).map_err(|problem| below(name.inner(), problem))?;
         members.insert(Arc::from(name.inner()), value);
     }
     members.sort_unstable_keys();
@@ -172,7 +172,10 @@ fn key_text(key: &CelMapKey<'_>) -> String {
 fn below(step: impl fmt::Display, problem: NoValue) -> NoValue {
     match problem {
         NoValue::Unrepresentable { place, problem } => NoValue::Unrepresentable {
-            place: format!("/{}{place}", step.to_string().replace('~', "~0").replace('/', "~1")),
+            place: format!(
+                "/{}{place}",
+                step.to_string().replace('~', "~0").replace('/', "~1")
+            ),
             problem,
         },
         NoValue::TooDeep => NoValue::TooDeep,

@@ -31,7 +31,8 @@ pub(super) fn parse(text: &str) -> Result<CelDuration, String> {
     } else {
         components(unsigned).ok_or_else(malformed)?
     };
-    of_nanos(sign * nanos).ok_or_else(|| refuse("is beyond the range of a duration, about 292 years"))
+    of_nanos(sign * nanos)
+        .ok_or_else(|| refuse("is beyond the range of a duration, about 292 years"))
 }
 
 fn components(text: &str) -> Option<i128> {
@@ -54,7 +55,8 @@ fn scaled(number: &str, size: i128) -> Option<i128> {
         return None;
     }
     let mut nanos = whole.bytes().fold(0_i128, |sum, digit| {
-        sum.saturating_mul(10).saturating_add(i128::from(digit - b'0'))
+        sum.saturating_mul(10)
+            .saturating_add(i128::from(digit - b'0'))
     });
     nanos = nanos.saturating_mul(size);
     let mut place = size * 1_000_000;
@@ -109,7 +111,20 @@ mod tests {
     #[test]
     fn what_go_refuses_is_refused() {
         for text in [
-            "", "-", "1", "1h 1s", "1h1", "1x", "s", "1hx", "1..5s", ".s", "1h ", " 1h", "--1s", "1e3s",
+            "",
+            "-",
+            "1",
+            "1h 1s",
+            "1h1",
+            "1x",
+            "s",
+            "1hx",
+            "1..5s",
+            ".s",
+            "1h ",
+            " 1h",
+            "--1s",
+            "1e3s",
             "99999999h",
         ] {
             assert_eq!(read(text), None, "{text:?}");

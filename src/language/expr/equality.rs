@@ -24,7 +24,8 @@ pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
     }
     let optional = |val: &dyn Val| val.downcast_ref::<CelOptional<'_>>().is_some();
     if optional(a) && optional(b) {
-        let inner = |val| <dyn Val>::downcast_ref::<CelOptional<'_>>(val).and_then(CelOptional::inner);
+        let inner =
+            |val| <dyn Val>::downcast_ref::<CelOptional<'_>>(val).and_then(CelOptional::inner);
         return match (inner(a), inner(b)) {
             (Some(a), Some(b)) => equal(a, b),
             (a, b) => Ok(a.is_none() && b.is_none()),
@@ -90,7 +91,9 @@ impl<'a, 'v> Elements<'a, 'v> {
         test: impl FnOnce(&dyn Val) -> Result<bool, ExecutionError>,
     ) -> Result<bool, ExecutionError> {
         match self {
-            Self::Made(items) => items.get(index).map_or(Ok(false), |item| test(item.as_ref())),
+            Self::Made(items) => items
+                .get(index)
+                .map_or(Ok(false), |item| test(item.as_ref())),
             Self::Read(items) => items
                 .get(index)
                 .map_or(Ok(false), |item| test(values::wrap(item.clone()).as_ref())),
@@ -137,7 +140,10 @@ fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> 
                 let Some(other) = b.get(name) else {
                     return Ok(false);
                 };
-                if !equal(values::wrap(value.clone()).as_ref(), values::wrap(other.clone()).as_ref())? {
+                if !equal(
+                    values::wrap(value.clone()).as_ref(),
+                    values::wrap(other.clone()).as_ref(),
+                )? {
                     return Ok(false);
                 }
             }

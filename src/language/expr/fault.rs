@@ -24,7 +24,9 @@ pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
             Some(number) => missing(scope.paths().get(number), scope),
             None => format!("there is no function for `{name}` here"),
         },
-        ExecutionError::NoSuchKey(key) => format!("there is no member `{key}`; test it with `has(…)` first"),
+        ExecutionError::NoSuchKey(key) => {
+            format!("there is no member `{key}`; test it with `has(…)` first")
+        }
         ExecutionError::NoSuchOverload(error) => overload(error),
         ExecutionError::UnsupportedBinaryOperator(name, left, right) => {
             operands(&sign(name), &[type_of(left), type_of(right)])
@@ -34,8 +36,12 @@ pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
         }
         ExecutionError::UnexpectedType { got, want } => format!("found {got}, wanted {want}"),
         ExecutionError::DivisionByZero(_) => "an integer was divided by zero".to_owned(),
-        ExecutionError::RemainderByZero(_) => "the remainder of a division by zero was asked for".to_owned(),
-        ExecutionError::Overflow(name, ..) => format!("`{}` went beyond the range of its type", sign(name)),
+        ExecutionError::RemainderByZero(_) => {
+            "the remainder of a division by zero was asked for".to_owned()
+        }
+        ExecutionError::Overflow(name, ..) => {
+            format!("`{}` went beyond the range of its type", sign(name))
+        }
         ExecutionError::IndexOutOfBounds(index) => match index {
             CelValue::Int(index) => format!("the list has no element {index}"),
             CelValue::UInt(index) => format!("the list has no element {index}"),
@@ -74,11 +80,16 @@ pub(super) fn missing(path: Option<&Path>, scope: &Scope<'_>) -> String {
         let next = match value {
             Value::Object(_) | Value::Native(_) => value.get(member),
             other => {
-                return format!("`{place}` is {}, which has no member `{member}`", other.type_name());
+                return format!(
+                    "`{place}` is {}, which has no member `{member}`",
+                    other.type_name()
+                );
             }
         };
         let Some(next) = next else {
-            return format!("`{place}` has no member `{member}`; test it with `has({place}.{member})` first");
+            return format!(
+                "`{place}` has no member `{member}`; test it with `has({place}.{member})` first"
+            );
         };
         value = next;
         place = format!("{place}.{member}");
@@ -93,7 +104,8 @@ fn overload(error: &OverloadError) -> String {
 /// That `name` takes no such operands, and the usual way out.
 fn operands<S: AsRef<str>>(name: &str, types: &[S]) -> String {
     let types: Vec<&str> = types.iter().map(AsRef::as_ref).collect();
-    let mixed = types.contains(&"double") && types.iter().any(|name| matches!(*name, "int" | "uint"));
+    let mixed =
+        types.contains(&"double") && types.iter().any(|name| matches!(*name, "int" | "uint"));
     let advice = if mixed && matches!(name, "+" | "-" | "*" | "/" | "%") {
         "; numbers from data are `double`: write the literal with a fraction (`1.0`), or convert with \
          `double(…)` or `int(…)`"

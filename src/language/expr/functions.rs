@@ -8,8 +8,8 @@ use std::any::Any;
 
 use cel::common::functions::Function;
 use cel::common::types::{
-    BOOL_TYPE, CelBool, CelDuration, CelInt, CelList, CelOptional, CelString, CelTimestamp, DURATION_TYPE,
-    DYN_TYPE, INT_TYPE, LIST_TYPE, STRING_TYPE, TIMESTAMP_TYPE, Type,
+    BOOL_TYPE, CelBool, CelDuration, CelInt, CelList, CelOptional, CelString, CelTimestamp,
+    DURATION_TYPE, DYN_TYPE, INT_TYPE, LIST_TYPE, STRING_TYPE, TIMESTAMP_TYPE, Type,
 };
 use cel::common::value::{CowVal, StaticVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
@@ -29,23 +29,98 @@ pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
     let globals: &[(&str, &str, &[Type], Function)] = &[
         ("toJson", "to_json", &[DYN_TYPE], to_json),
         ("fromJson", "from_json", &[STRING_TYPE], from_json),
-        ("durationToIso8601", "duration_to_iso8601", &[DURATION_TYPE], to_iso8601),
-        ("durationFromIso8601", "duration_from_iso8601", &[STRING_TYPE], from_iso8601),
-        ("sets.contains", "sets_contains", &[LIST_TYPE, LIST_TYPE], sets_contains),
-        ("sets.equivalent", "sets_equivalent", &[LIST_TYPE, LIST_TYPE], sets_equivalent),
-        ("sets.intersects", "sets_intersects", &[LIST_TYPE, LIST_TYPE], sets_intersects),
-        ("@duration", "duration_string", &[STRING_TYPE], duration_of_text),
+        (
+            "durationToIso8601",
+            "duration_to_iso8601",
+            &[DURATION_TYPE],
+            to_iso8601,
+        ),
+        (
+            "durationFromIso8601",
+            "duration_from_iso8601",
+            &[STRING_TYPE],
+            from_iso8601,
+        ),
+        (
+            "sets.contains",
+            "sets_contains",
+            &[LIST_TYPE, LIST_TYPE],
+            sets_contains,
+        ),
+        (
+            "sets.equivalent",
+            "sets_equivalent",
+            &[LIST_TYPE, LIST_TYPE],
+            sets_equivalent,
+        ),
+        (
+            "sets.intersects",
+            "sets_intersects",
+            &[LIST_TYPE, LIST_TYPE],
+            sets_intersects,
+        ),
+        (
+            "@duration",
+            "duration_string",
+            &[STRING_TYPE],
+            duration_of_text,
+        ),
         ("@duration", "duration_duration", &[DURATION_TYPE], first),
-        ("@getMilliseconds", "of_duration", &[DURATION_TYPE], milliseconds),
-        ("@getMilliseconds", "of_timestamp", &[TIMESTAMP_TYPE], milliseconds),
-        ("@matches", "text", &[STRING_TYPE, STRING_TYPE], matches_text),
-        ("@matches", "compiled", &[STRING_TYPE, PATTERN], matches_compiled),
+        (
+            "@getMilliseconds",
+            "of_duration",
+            &[DURATION_TYPE],
+            milliseconds,
+        ),
+        (
+            "@getMilliseconds",
+            "of_timestamp",
+            &[TIMESTAMP_TYPE],
+            milliseconds,
+        ),
+        (
+            "@matches",
+            "text",
+            &[STRING_TYPE, STRING_TYPE],
+            matches_text,
+        ),
+        (
+            "@matches",
+            "compiled",
+            &[STRING_TYPE, PATTERN],
+            matches_compiled,
+        ),
         ("@indexOf", "text", &[STRING_TYPE, STRING_TYPE], index_of),
-        ("@indexOf", "from", &[STRING_TYPE, STRING_TYPE, INT_TYPE], index_of),
-        ("@lastIndexOf", "text", &[STRING_TYPE, STRING_TYPE], last_index_of),
-        ("@lastIndexOf", "to", &[STRING_TYPE, STRING_TYPE, INT_TYPE], last_index_of),
-        ("@replace", "all", &[STRING_TYPE, STRING_TYPE, STRING_TYPE], replace),
-        ("@replace", "some", &[STRING_TYPE, STRING_TYPE, STRING_TYPE, INT_TYPE], replace),
+        (
+            "@indexOf",
+            "from",
+            &[STRING_TYPE, STRING_TYPE, INT_TYPE],
+            index_of,
+        ),
+        (
+            "@lastIndexOf",
+            "text",
+            &[STRING_TYPE, STRING_TYPE],
+            last_index_of,
+        ),
+        (
+            "@lastIndexOf",
+            "to",
+            &[STRING_TYPE, STRING_TYPE, INT_TYPE],
+            last_index_of,
+        ),
+        (
+            "@replace",
+            "all",
+            &[STRING_TYPE, STRING_TYPE, STRING_TYPE],
+            replace,
+        ),
+        (
+            "@replace",
+            "some",
+            &[STRING_TYPE, STRING_TYPE, STRING_TYPE, INT_TYPE],
+            replace,
+        ),
         ("@distinct", "list", &[LIST_TYPE], distinct),
         ("@equals", "any", &[DYN_TYPE, DYN_TYPE], equals),
         ("@contains", "any", &[DYN_TYPE, DYN_TYPE], contains),
@@ -54,7 +129,12 @@ pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
         ("@tick", "any", &[INT_TYPE, DYN_TYPE], tick),
     ];
     for (name, id, types, function) in globals {
-        env.add_overload(name, id, types.iter().map(ToOwned::to_owned).collect(), *function)?;
+        env.add_overload(
+            name,
+            id,
+            types.iter().map(ToOwned::to_owned).collect(),
+            *function,
+        )?;
     }
     env.add_member_overload("first", "list_first", LIST_TYPE, vec![], list_first)?;
     env.add_member_overload("last", "list_last", LIST_TYPE, vec![], list_last)
@@ -79,7 +159,11 @@ fn unexpected(val: &dyn Val, want: &str) -> ExecutionError {
 }
 
 fn owned_bool<'b, 'v>(bool: bool) -> CowVal<'b, 'v> {
-    CowVal::Borrowed(if bool { &CelBool::TRUE } else { &CelBool::FALSE })
+    CowVal::Borrowed(if bool {
+        &CelBool::TRUE
+    } else {
+        &CelBool::FALSE
+    })
 }
 
 fn first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
@@ -134,14 +218,19 @@ fn from_iso8601<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// Whether every element of the second list is in the first.
 fn sets_contains<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [set, subset] = take(args)?;
-    every(subset.as_ref(), &mut |element| equality::contains(set.as_ref(), element)).map(owned_bool)
+    every(subset.as_ref(), &mut |element| {
+        equality::contains(set.as_ref(), element)
+    })
+    .map(owned_bool)
 }
 
 /// Whether each list contains the other.
 fn sets_equivalent<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [a, b] = take(args)?;
     let within = |a: &CowVal<'_, '_>, b: &CowVal<'_, '_>| {
-        every(a.as_ref(), &mut |element| equality::contains(b.as_ref(), element))
+        every(a.as_ref(), &mut |element| {
+            equality::contains(b.as_ref(), element)
+        })
     };
     Ok(owned_bool(within(&a, &b)? && within(&b, &a)?))
 }
@@ -175,7 +264,9 @@ fn every(
 /// The elements without repetitions, by CEL's equality, in their order.
 fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
-    let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
+    let iterable = list
+        .as_iterable()
+        .ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     let mut items = iterable.iter();
     let mut seen: Vec<&dyn Val> = Vec::new();
     let mut kept: Vec<Box<dyn Val + 'v>> = Vec::new();
@@ -198,7 +289,9 @@ fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The first element as an optional value, `optional.none()` for an empty list.
 fn list_first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
-    let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
+    let iterable = list
+        .as_iterable()
+        .ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     Ok(CowVal::owned(match iterable.iter().next() {
         Some(item) => CelOptional::of(item.clone_as_boxed()),
         None => CelOptional::none(),
@@ -208,7 +301,9 @@ fn list_first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The last element as an optional value, `optional.none()` for an empty list.
 fn list_last<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
-    let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
+    let iterable = list
+        .as_iterable()
+        .ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     let mut items = iterable.iter();
     let mut last = None;
     while let Some(item) = items.next() {
@@ -265,7 +360,10 @@ pub(super) fn pattern(pattern: &str) -> Result<Regex, String> {
             error => {
                 let cause = error.to_string();
                 let cause = cause.lines().last().unwrap_or_default();
-                format!("the pattern is no regular expression: {}", cause.trim_start_matches("error: "))
+                format!(
+                    "the pattern is no regular expression: {}",
+                    cause.trim_start_matches("error: ")
+                )
             }
         })
 }
@@ -285,12 +383,20 @@ fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [subject, written] = take(args)?;
     let written = text(&written)?;
     work::spend(500 + 20 * u64::try_from(written.len()).unwrap_or(u64::MAX / 20))?;
-    let regex = pattern(written).map_err(|problem| ExecutionError::function_error("matches", problem))?;
+    let regex =
+        pattern(written).map_err(|problem| ExecutionError::function_error("matches", problem))?;
     Ok(owned_bool(regex.is_match(text(&subject)?)))
 }
 
-fn offset(args: &[CowVal<'_, '_>], length: usize, function: &str) -> Result<Option<usize>, ExecutionError> {
-    let Some(offset) = args.get(2).and_then(|offset| offset.downcast_ref::<CelInt>()) else {
+fn offset(
+    args: &[CowVal<'_, '_>],
+    length: usize,
+    function: &str,
+) -> Result<Option<usize>, ExecutionError> {
+    let Some(offset) = args
+        .get(2)
+        .and_then(|offset| offset.downcast_ref::<CelInt>())
+    else {
         return Ok(None);
     };
     let offset = *offset.inner();
@@ -298,7 +404,9 @@ fn offset(args: &[CowVal<'_, '_>], length: usize, function: &str) -> Result<Opti
         .ok()
         .filter(|offset| *offset < length)
         .map(Some)
-        .ok_or_else(|| ExecutionError::function_error(function, format!("index out of range: {offset}")))
+        .ok_or_else(|| {
+            ExecutionError::function_error(function, format!("index out of range: {offset}"))
+        })
 }
 
 /// The code point at which the first occurrence of the second text begins, at or after an offset, or -1.
@@ -309,7 +417,10 @@ fn index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         return empty_needle(&args, length, 0, "indexOf");
     }
     let from = offset(&args, length, "indexOf")?.unwrap_or(0);
-    let start = subject.char_indices().nth(from).map_or(subject.len(), |(byte, _)| byte);
+    let start = subject
+        .char_indices()
+        .nth(from)
+        .map_or(subject.len(), |(byte, _)| byte);
     let found = subject.get(start..).and_then(|rest| rest.find(wanted));
     Ok(int(found.map(|byte| code_points(subject, start + byte))))
 }
@@ -326,11 +437,16 @@ fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         Some(at) => subject
             .char_indices()
             .nth(at)
-            .map_or(subject.len(), |(byte, _)| (byte + wanted.len()).min(subject.len())),
+            .map_or(subject.len(), |(byte, _)| {
+                (byte + wanted.len()).min(subject.len())
+            }),
         None => subject.len(),
     };
     // The cut may fall into a code point of a text that no occurrence can end in.
-    let end = (0..=end).rev().find(|byte| subject.is_char_boundary(*byte)).unwrap_or(0);
+    let end = (0..=end)
+        .rev()
+        .find(|byte| subject.is_char_boundary(*byte))
+        .unwrap_or(0);
     let found = subject.get(..end).and_then(|head| head.rfind(wanted));
     Ok(int(found.map(|byte| code_points(subject, byte))))
 }
@@ -349,7 +465,10 @@ fn empty_needle<'b, 'v>(
     otherwise: usize,
     function: &str,
 ) -> Outcome<'b, 'v> {
-    let Some(offset) = args.get(2).and_then(|offset| offset.downcast_ref::<CelInt>()) else {
+    let Some(offset) = args
+        .get(2)
+        .and_then(|offset| offset.downcast_ref::<CelInt>())
+    else {
         return Ok(int(Some(otherwise)));
     };
     usize::try_from(*offset.inner())
@@ -375,10 +494,14 @@ fn replace<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [subject, from] = needles(&args)?;
     let to = args.get(2).map_or(Ok(""), text)?;
     let limit = args.get(3).and_then(|limit| limit.downcast_ref::<CelInt>());
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(*limit.inner()).unwrap_or(usize::MAX));
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(*limit.inner()).unwrap_or(usize::MAX)
+    });
     let count = subject.matches(from).take(limit).count();
     work::spend_bytes(subject.len().saturating_add(count.saturating_mul(to.len())))?;
-    Ok(CowVal::owned(CelString::from(subject.replacen(from, to, limit))))
+    Ok(CowVal::owned(CelString::from(
+        subject.replacen(from, to, limit),
+    )))
 }
 
 // === durations ===
@@ -440,7 +563,9 @@ fn charge<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The second argument, for as many units as the first says.
 fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [units, value] = take(args)?;
-    let units = units.downcast_ref::<CelInt>().map_or(1, |units| *units.inner());
+    let units = units
+        .downcast_ref::<CelInt>()
+        .map_or(1, |units| *units.inner());
     work::spend(u64::try_from(units).unwrap_or(1))?;
     Ok(value)
 }

@@ -113,7 +113,11 @@ fn ecmascript(number: f64) -> String {
             exponent.abs()
         ),
     };
-    if number < 0.0 { format!("-{plain}") } else { plain }
+    if number < 0.0 {
+        format!("-{plain}")
+    } else {
+        plain
+    }
 }
 
 /// Parses a JSON text of at most [`DEPTH`] levels; the last of repeated members wins.

@@ -118,13 +118,18 @@ impl Program {
     pub fn compile(body: &str, roots: Roots) -> Result<Self, Vec<CompileError>> {
         let compiled = compile::compile(body, Names::Roots(roots))?;
         let named: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
-        let whole = matches!(&compiled.expr.expr, cel::common::ast::Expr::Ident(name) if name == "@p0");
+        let whole =
+            matches!(&compiled.expr.expr, cel::common::ast::Expr::Ident(name) if name == "@p0");
         Ok(Self(Arc::new(Inner {
             source: body.into(),
             roots: Roots::of(&named),
             paths: compiled.paths,
             patterns: compiled.patterns,
-            body: if whole { Body::Path } else { Body::Tree(compiled.expr) },
+            body: if whole {
+                Body::Path
+            } else {
+                Body::Tree(compiled.expr)
+            },
         })))
     }
 
@@ -137,9 +142,9 @@ impl Program {
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
         let scope = Scope::of(&self.0, bindings);
         match &self.0.body {
-            Body::Path => scope.path(0).ok_or_else(|| {
-                EvalError::Fault(fault::missing(self.0.paths.first(), &scope))
-            }),
+            Body::Path => scope
+                .path(0)
+                .ok_or_else(|| EvalError::Fault(fault::missing(self.0.paths.first(), &scope))),
             Body::Tree(expr) => scope.evaluate(expr),
         }
     }
@@ -166,7 +171,9 @@ impl Program {
 
     /// Whether evaluation takes a value whole that holds the member at `members` below `root`.
     pub fn takes_whole(&self, root: Root, members: &[&str]) -> bool {
-        self.reads().iter().any(|path| path.takes_whole(root, members))
+        self.reads()
+            .iter()
+            .any(|path| path.takes_whole(root, members))
     }
 }
 

@@ -76,7 +76,11 @@ impl<'a> Rewriter<'a> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => return self.call(id, call),
             Expr::List(list) => Expr::List(ListExpr {
-                elements: list.elements.into_iter().map(|item| self.kept(item)).collect(),
+                elements: list
+                    .elements
+                    .into_iter()
+                    .map(|item| self.kept(item))
+                    .collect(),
                 optional_indices: list.optional_indices,
             }),
             Expr::Map(map) => Expr::Map(self.map(map)),
@@ -93,7 +97,10 @@ impl<'a> Rewriter<'a> {
             }
             other @ (Expr::Literal(_) | Expr::Unspecified) => other,
         };
-        IdedExpr { id, expr: rewritten }
+        IdedExpr {
+            id,
+            expr: rewritten,
+        }
     }
 
     /// The variable for the static path that `expr` is, if it is one.
@@ -165,7 +172,10 @@ impl<'a> Rewriter<'a> {
             format!("`{name}` is not in scope; {here}")
         } else {
             match near_miss(name, allowed.iter().map(Root::name)) {
-                Some(near) => format!("`{name}` is unknown; did you mean `{near}`? {}", capital(&here)),
+                Some(near) => format!(
+                    "`{name}` is unknown; did you mean `{near}`? {}",
+                    capital(&here)
+                ),
                 None => format!("`{name}` is unknown; {here}"),
             }
         };
@@ -225,8 +235,9 @@ impl<'a> Rewriter<'a> {
     fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
         // `math.abs(x)`: the target is no value but the namespace.
         if let Some(target) = parsed.target.take_if(|target| {
-            qualified(target)
-                .is_some_and(|space| signatures::is_namespaced(&format!("{space}.{}", parsed.func_name)))
+            qualified(target).is_some_and(|space| {
+                signatures::is_namespaced(&format!("{space}.{}", parsed.func_name))
+            })
         }) {
             let space = qualified(&target).unwrap_or_default();
             parsed.func_name = format!("{space}.{}", parsed.func_name);
@@ -246,7 +257,11 @@ impl<'a> Rewriter<'a> {
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
             let navigated = navigates && index == 0;
-            args.push(if navigated { self.navigated(arg) } else { self.expr(arg) });
+            args.push(if navigated {
+                self.navigated(arg)
+            } else {
+                self.expr(arg)
+            });
         }
         // Beside a literal scalar the crate's own comparison is right, and as cheap as that scalar.
         match parsed.func_name.as_str() {
@@ -313,13 +328,12 @@ impl<'a> Rewriter<'a> {
     }
 
     /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.
-    fn matches(
-        &mut self,
-        id: u64,
-        target: Option<Box<IdedExpr>>,
-        args: Vec<IdedExpr>,
-    ) -> IdedExpr {
-        let mut operands: Vec<IdedExpr> = target.map(|target| *target).into_iter().chain(args).collect();
+    fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
+        let mut operands: Vec<IdedExpr> = target
+            .map(|target| *target)
+            .into_iter()
+            .chain(args)
+            .collect();
         let literal = match operands.get(1).map(|pattern| (pattern.id, &pattern.expr)) {
             Some((at, Expr::Literal(LiteralValue::String(pattern)))) => {
                 Some((at, pattern.inner().to_owned()))
@@ -329,12 +343,17 @@ impl<'a> Rewriter<'a> {
         let pattern = literal.and_then(|(at, pattern)| self.pattern(at, &pattern));
         if let Some(pattern) = pattern {
             operands.truncate(1);
-            let mut operands: Vec<IdedExpr> =
-                operands.into_iter().map(|operand| self.kept(operand)).collect();
+            let mut operands: Vec<IdedExpr> = operands
+                .into_iter()
+                .map(|operand| self.kept(operand))
+                .collect();
             operands.push(pattern);
             return call(id, "@matches", operands);
         }
-        let operands = operands.into_iter().map(|operand| self.kept(operand)).collect();
+        let operands = operands
+            .into_iter()
+            .map(|operand| self.kept(operand))
+            .collect();
         call(id, "@matches", operands)
     }
 
@@ -421,7 +440,10 @@ impl<'a> Rewriter<'a> {
         for arg in &mut parsed.args {
             if let Expr::List(list) = &mut arg.expr {
                 let items = std::mem::take(&mut list.elements);
-                list.elements = items.into_iter().map(|item| self.turned(item, turn)).collect();
+                list.elements = items
+                    .into_iter()
+                    .map(|item| self.turned(item, turn))
+                    .collect();
             }
         }
         IdedExpr {
@@ -432,13 +454,18 @@ impl<'a> Rewriter<'a> {
 
     fn turned(&mut self, item: IdedExpr, turn: usize) -> IdedExpr {
         let item = self.kept(item);
-        if turn == 0 { item } else { tick(item.id, turn, item) }
+        if turn == 0 {
+            item
+        } else {
+            tick(item.id, turn, item)
+        }
     }
 }
 
 /// Whether the crate runs `fold` by appending to a list in place.
 fn is_append(fold: &ComprehensionExpr) -> bool {
-    let accumulates = |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if *name == fold.accu_var);
+    let accumulates =
+        |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if *name == fold.accu_var);
     let appends = |expr: &IdedExpr| match &expr.expr {
         Expr::Call(call) if call.func_name == operators::ADD => match call.args.as_slice() {
             [left, right] => accumulates(left) && matches!(right.expr, Expr::List(_)),
@@ -447,10 +474,12 @@ fn is_append(fold: &ComprehensionExpr) -> bool {
         _ => false,
     };
     match &fold.loop_step.expr {
-        Expr::Call(call) if call.func_name == operators::CONDITIONAL => match call.args.as_slice() {
-            [_, then, otherwise] => appends(then) && accumulates(otherwise),
-            _ => false,
-        },
+        Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
+            match call.args.as_slice() {
+                [_, then, otherwise] => appends(then) && accumulates(otherwise),
+                _ => false,
+            }
+        }
         _ => appends(&fold.loop_step),
     }
 }

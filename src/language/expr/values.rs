@@ -9,12 +9,12 @@ use std::any::Any;
 use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use cel::ExecutionError;
 use cel::common::traits::{self, Adder, Comparer, Container, Indexer, Iterable, Sizer, Zeroer};
 use cel::common::types::{
     CelBool, CelDouble, CelInt, CelNull, CelString, CelUInt, LIST_TYPE, MAP_TYPE, STRING_TYPE, Type,
 };
 use cel::common::value::{Builtin, BuiltinRef, CowVal, StaticVal, Val};
-use cel::ExecutionError;
 
 use super::equality;
 use crate::language::value::{Map, Value};
@@ -303,7 +303,9 @@ fn position(index: &dyn Val) -> Result<Option<usize>, ExecutionError> {
     if let Some(uint) = index.downcast_ref::<CelUInt>() {
         return Ok(usize::try_from(*uint.inner()).ok());
     }
-    let double = index.downcast_ref::<CelDouble>().map(|double| *double.inner());
+    let double = index
+        .downcast_ref::<CelDouble>()
+        .map(|double| *double.inner());
     match double {
         Some(double) if double.fract() == 0.0 => {
             #[expect(

@@ -3,6 +3,10 @@
 //!
 //! An absent field is `None` everywhere: the engine realises each passthrough default natively.
 
+mod inspect;
+
+pub use inspect::{Part, Site};
+
 use std::sync::Arc;
 
 use super::expr::Program;
@@ -75,7 +79,7 @@ impl FlowPlan {
 }
 
 /// A Flow's position in [`Plan::flows`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub usize);
 
 /// A Step's position in [`FlowPlan::steps`].

@@ -1,40 +1,196 @@
-//! URI → provider.
-use super::{CallProvider, Contract, Middleware};
+//! URI → provider (MWL, "The provider catalog").
+//!
+//! A catalog is built by adding to the spec-defined one, and refuses what would make a URI or a code
+//! mean two things. Cheap to clone and extend: each route has its own, with its own `http` provider.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The providers that definitions may name. Cheap to clone and extend: each route has its own with its own http provider.
+use super::{CallProvider, Contract, Middleware};
+use crate::language::code::CodePattern;
+use crate::language::uri::{ProviderKind, ProviderUri};
+
+/// The providers that definitions may name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     calls: BTreeMap<String, Arc<dyn CallProvider>>,
     middlewares: BTreeMap<String, Arc<dyn Middleware>>,
+    /// Codes that the host makes beside those of its providers.
+    more_codes: Vec<String>,
 }
-#[derive(Debug, thiserror::Error)]
+
+/// Why a catalog does not take a provider.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    #[error("todo")]
-    Duplicate,
+    /// Identity is the URI as a whole.
+    #[error("the catalog already has `{0}`")]
+    DuplicateUri(String),
+    /// Two providers of one kind would share their codes.
+    #[error("`{uri}` has the codePrefix `{prefix}`, which is that of `{other}`")]
+    DuplicatePrefix {
+        /// The one that was to be added.
+        uri: String,
+        /// What they share.
+        prefix: String,
+        /// The one that has it.
+        other: String,
+    },
+    /// `mwl` is the specification's own, `example` names nothing real ("Reserved namespaces").
+    #[error("`{uri}` stands in the reserved namespace `{namespace}`; use one of your own")]
+    Reserved {
+        /// The URI.
+        uri: String,
+        /// Its namespace.
+        namespace: String,
+    },
+    /// The document is that of the other kind.
+    #[error("`{uri}` is not the URI of a `{}`", wanted.as_str())]
+    WrongKind {
+        /// The URI.
+        uri: String,
+        /// What was to be added.
+        wanted: ProviderKind,
+    },
 }
+
+/// Who adds a provider.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Specification,
+    Platform,
+}
+
 impl Catalog {
-    /// The providers that the specification defines.
+    /// The providers that the specification defines: the one way into the `mwl` namespace.
     pub fn spec_defined() -> Self {
-        unimplemented!()
+        let mut catalog = Self::default();
+        let mut added = Ok(());
+        for call in super::call::all() {
+            added = added.and(catalog.insert_call(call, Origin::Specification));
+        }
+        for middleware in super::middleware::all() {
+            added = added.and(catalog.insert_middleware(middleware, Origin::Specification));
+        }
+        debug_assert_eq!(
+            added,
+            Ok(()),
+            "the spec-defined providers do not fit together"
+        );
+        catalog
     }
+
+    /// Adds a call provider.
+    ///
+    /// # Errors
+    /// Where its URI or its code prefix is taken, its namespace reserved, or its document a middleware's.
     pub fn add_call(&mut self, provider: Arc<dyn CallProvider>) -> Result<(), CatalogError> {
-        unimplemented!()
+        self.insert_call(provider, Origin::Platform)
     }
+
+    /// Adds a middleware.
+    ///
+    /// # Errors
+    /// Where its URI or its code prefix is taken, its namespace reserved, or its document a call
+    /// provider's.
     pub fn add_middleware(&mut self, middleware: Arc<dyn Middleware>) -> Result<(), CatalogError> {
-        unimplemented!()
+        self.insert_middleware(middleware, Origin::Platform)
     }
+
+    fn insert_call(
+        &mut self,
+        provider: Arc<dyn CallProvider>,
+        origin: Origin,
+    ) -> Result<(), CatalogError> {
+        self.admit(provider.contract(), ProviderKind::Call, origin)?;
+        let uri = provider.contract().uri.as_str().to_owned();
+        self.calls.insert(uri, provider);
+        Ok(())
+    }
+
+    fn insert_middleware(
+        &mut self,
+        middleware: Arc<dyn Middleware>,
+        origin: Origin,
+    ) -> Result<(), CatalogError> {
+        self.admit(middleware.contract(), ProviderKind::Middleware, origin)?;
+        let uri = middleware.contract().uri.as_str().to_owned();
+        self.middlewares.insert(uri, middleware);
+        Ok(())
+    }
+
+    fn admit(
+        &self,
+        contract: &Contract,
+        wanted: ProviderKind,
+        origin: Origin,
+    ) -> Result<(), CatalogError> {
+        let uri = contract.uri.as_str().to_owned();
+        if contract.uri.kind() != wanted {
+            return Err(CatalogError::WrongKind { uri, wanted });
+        }
+        let namespace = contract.uri.namespace();
+        if namespace == "example" || (namespace == "mwl" && origin == Origin::Platform) {
+            let namespace = namespace.to_owned();
+            return Err(CatalogError::Reserved { uri, namespace });
+        }
+        let alike = |other: &&Contract| other.uri.kind() == wanted;
+        for other in self.contracts().filter(alike) {
+            if other.uri == contract.uri {
+                return Err(CatalogError::DuplicateUri(uri));
+            }
+            if other.code_prefix == contract.code_prefix {
+                let prefix = contract.code_prefix.clone();
+                let other = other.uri.as_str().to_owned();
+                return Err(CatalogError::DuplicatePrefix { uri, prefix, other });
+            }
+        }
+        Ok(())
+    }
+
+    /// The call provider at `uri`.
     pub fn call(&self, uri: &str) -> Option<&Arc<dyn CallProvider>> {
         self.calls.get(uri)
     }
+
+    /// The middleware at `uri`.
     pub fn middleware(&self, uri: &str) -> Option<&Arc<dyn Middleware>> {
         self.middlewares.get(uri)
     }
+
+    /// Every contract, call providers first, in order of URI.
     pub fn contracts(&self) -> impl Iterator<Item = &Contract> {
-        self.calls
+        let calls = self.calls.values().map(|call| call.contract());
+        let middlewares = self
+            .middlewares
             .values()
-            .map(|c| c.contract())
-            .chain(self.middlewares.values().map(|m| m.contract()))
+            .map(|middleware| middleware.contract());
+        calls.chain(middlewares)
+    }
+
+    /// Declares codes that the host makes beside those of its providers (a route's own classification), so
+    /// that no matcher of theirs is warned about.
+    pub fn add_codes(&mut self, codes: impl IntoIterator<Item = String>) {
+        self.more_codes.extend(codes);
+    }
+
+    /// Every code that is declared exactly.
+    pub fn codes(&self) -> impl Iterator<Item = &str> {
+        let closed = self.contracts().flat_map(|contract| &contract.closed);
+        closed.chain(&self.more_codes).map(String::as_str)
+    }
+
+    /// The patterns of codes that cannot be known before, but for the whole code space: a provider that
+    /// may emit anything says so of its own calls only.
+    pub fn open_codes(&self) -> impl Iterator<Item = CodePattern> {
+        let open = self.contracts().flat_map(|contract| &contract.open);
+        open.filter_map(|open| CodePattern::parse(open).ok())
+            .filter(|open| *open != CodePattern::Any)
+    }
+
+    /// The providers of the kind of `uri` that are called as it is, whoever defines them.
+    pub fn namesakes(&self, uri: &ProviderUri) -> impl Iterator<Item = &ProviderUri> {
+        self.contracts()
+            .map(|contract| &contract.uri)
+            .filter(move |other| other.kind() == uri.kind() && other.bare_name() == uri.bare_name())
     }
 }

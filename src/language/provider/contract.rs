@@ -1,47 +1,228 @@
-//! A provider's contract, read from its definition document.
+//! A provider's contract, read from its definition document (MWL, "The provider definition document").
+//!
+//! The document is data: a contract that was read is consistent (its codes stand under its prefix, its
+//! schemas compile, its metadata steals no universal name), so nobody behind this door checks again.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
 use super::Phase;
+use crate::language::code::CodePattern;
 use crate::language::schema::Schema;
-use crate::language::uri::ProviderUri;
+use crate::language::uri::{ProviderKind, ProviderUri};
+use crate::language::value::Value;
+
+/// The `$schema` of a provider definition document.
+pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/provider/schema.json";
 
 /// What a provider declares ("The provider catalog").
 #[derive(Debug)]
 pub struct Contract {
+    /// Its identity.
     pub uri: ProviderUri,
+    /// Its identity in failure codes: the third segment.
     pub code_prefix: String,
+    /// For people.
     pub description: String,
     /// The document, for `mwl-proxy catalog`.
-    pub document: serde_json::Value,
+    pub document: Json,
+    /// The codes that it emits.
     pub closed: Vec<String>,
+    /// Patterns of codes that it may emit beside those.
     pub open: Vec<String>,
+    /// What only one kind of provider declares.
     pub kind: Kind,
 }
+
+/// What is declared for one kind of provider.
 #[derive(Debug)]
 pub enum Kind {
+    /// A call provider.
     Call {
+        /// What a call's `with` is held to.
         parameters: Schema,
     },
+    /// A middleware.
     Middleware {
+        /// Whether it may attach to a Step.
         step: bool,
+        /// Whether it may attach to a Flow.
         flow: bool,
+        /// Where it acts, by [`Phase`].
         phases: [Option<PhaseContract>; 4],
-        /** contributed member names */
+        /// The names of the members that it contributes to `middleware.metadata`.
         metadata: Vec<String>,
     },
 }
+
+/// What a middleware declares for a phase at which it acts.
 #[derive(Debug)]
 pub struct PhaseContract {
+    /// `side-effect`, `control` or `transform`.
     pub kind: String,
+    /// What the phase's `with` is held to, structural parameters aside.
     pub parameters: Schema,
+    /// The parameters that are definitions ("Structural parameters"): of `call` and `middleware`, those
+    /// that the phase takes.
     pub structural: Vec<String>,
+    /// Those of them that must be written.
+    pub structural_required: Vec<String>,
 }
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    #[serde(rename = "$schema")]
+    schema: String,
+    uri: String,
+    code_prefix: String,
+    description: String,
+    attachment: Option<Vec<Attachment>>,
+    phases: Option<BTreeMap<PhaseKey, PhaseDocument>>,
+    parameters: Option<Json>,
+    metadata: Option<Json>,
+    failure_catalog: FailureCatalog,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Attachment {
+    Step,
+    Flow,
+}
+
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+enum PhaseKey {
+    OnEntry,
+    OnSuccess,
+    OnFailure,
+    OnAlways,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseDocument {
+    action: ActionDocument,
+    parameters: Option<Json>,
+    #[serde(default)]
+    structural: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActionDocument {
+    kind: ActionKind,
+    #[serde(rename = "description")]
+    _description: String,
+    #[serde(rename = "acceptance")]
+    _acceptance: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ActionKind {
+    SideEffect,
+    Control,
+    Transform,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailureCatalog {
+    closed: Vec<String>,
+    open: Vec<String>,
+}
+
 impl Contract {
-    /// A document that is part of this program.
-    pub fn embedded(document: &str) -> Self {
-        unimplemented!()
-    }
+    /// Reads a provider definition document.
+    ///
+    /// # Errors
+    /// What in the document breaks the provider-definition schema or the rules in "The provider catalog"
+    /// and "The failure catalog".
     pub fn parse(document: &str) -> Result<Self, String> {
-        unimplemented!()
+        let read: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
+        let document: Json = serde_json::from_str(document).map_err(|error| error.to_string())?;
+        if read.schema != SCHEMA_URI {
+            return Err(format!(
+                "`$schema` is `{}`; write `{SCHEMA_URI}`",
+                read.schema
+            ));
+        }
+        let uri = ProviderUri::parse(&read.uri)?;
+        check_prefix(&read.code_prefix)?;
+        let own = format!(
+            "Provider.{}.{}.",
+            uri.kind().code_segment(),
+            read.code_prefix
+        );
+        check_codes(&read.failure_catalog, &own)?;
+        let metadata = read
+            .metadata
+            .as_ref()
+            .map(contributed)
+            .transpose()?
+            .unwrap_or_default();
+        let kind = match uri.kind() {
+            ProviderKind::Call => call(
+                read.parameters,
+                read.attachment.is_some() || read.phases.is_some(),
+            )?,
+            ProviderKind::Middleware => {
+                if read.parameters.is_some() {
+                    return Err("a middleware declares its `parameters` per phase".to_owned());
+                }
+                middleware(read.attachment, read.phases, metadata)?
+            }
+        };
+        Ok(Self {
+            uri,
+            code_prefix: read.code_prefix,
+            description: read.description,
+            document,
+            closed: read.failure_catalog.closed,
+            open: read.failure_catalog.open,
+            kind,
+        })
     }
+
+    /// A document that is part of this program.
+    ///
+    /// # Panics
+    /// Where the document is no contract: a mistake in the program, which the test over its catalog finds.
+    #[expect(
+        clippy::panic,
+        reason = "the document is a constant of the program, held by a test"
+    )]
+    pub fn embedded(document: &str) -> Self {
+        match Self::parse(document) {
+            Ok(contract) => contract,
+            Err(error) => panic!("an embedded provider document is wrong: {error}"),
+        }
+    }
+
+    /// What the middleware declares for `phase`; `None` where it does not act there, and accepts no
+    /// `with`, and for a call provider.
+    pub fn phase(&self, phase: Phase) -> Option<&PhaseContract> {
+        let Kind::Middleware {
+            phases: [entry, success, failure, always],
+            ..
+        } = &self.kind
+        else {
+            return None;
+        };
+        match phase {
+            Phase::Entry => entry,
+            Phase::Success => success,
+            Phase::Failure => failure,
+            Phase::Always => always,
+        }
+        .as_ref()
+    }
+
     /// The members that a middleware contributes to `middleware.metadata`.
     pub fn contributed(&self) -> &[String] {
         match &self.kind {
@@ -49,12 +230,183 @@ impl Contract {
             Kind::Middleware { metadata, .. } => metadata,
         }
     }
-    /// A call provider's parameter schema.
+
+    /// What a call's `with` is held to. A middleware, which nobody calls, takes nothing.
     pub fn parameters(&self) -> &Schema {
-        unimplemented!()
+        static NOTHING: LazyLock<Schema> = LazyLock::new(Schema::nothing);
+        match &self.kind {
+            Kind::Call { parameters } => parameters,
+            Kind::Middleware { .. } => &NOTHING,
+        }
     }
-    /// The schema that a phase's `with` is held to; the one of no arguments where the phase declares none.
-    pub fn phase(&self, phase: Phase) -> Option<&PhaseContract> {
-        unimplemented!()
+
+    /// Whether the middleware bounds how long its inner scope runs: it states its acceptance semantics
+    /// ("Author shaping and the middleware action").
+    pub fn bounds(&self) -> bool {
+        let acceptance = |phase: &Json| phase.pointer("/action/acceptance").is_some();
+        let phases = self.document.get("phases").and_then(Json::as_object);
+        phases.is_some_and(|phases| phases.values().any(acceptance))
     }
+
+    /// Whether the provider may emit `code`.
+    pub fn declares(&self, code: &str) -> bool {
+        let open = |open: &String| CodePattern::parse(open).is_ok_and(|open| open.matches(code));
+        self.closed.iter().any(|closed| closed == code) || self.open.iter().any(open)
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<(), String> {
+    let upper = prefix.starts_with(|c: char| c.is_ascii_uppercase());
+    if upper && prefix.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Ok(());
+    }
+    Err(format!(
+        "`codePrefix` is `{prefix}`; write letters and digits, the first an upper-case letter"
+    ))
+}
+
+fn check_codes(catalog: &FailureCatalog, own: &str) -> Result<(), String> {
+    let FailureCatalog { closed, open } = catalog;
+    for code in closed {
+        let under = code.strip_prefix(own).is_some_and(|rest| !rest.is_empty());
+        if !under || !matches!(CodePattern::parse(code), Ok(CodePattern::Exact(_))) {
+            return Err(format!("the closed code `{code}` is not one under `{own}`"));
+        }
+    }
+    for pattern in open {
+        let under = pattern == "*" || pattern.starts_with(own);
+        let exact = matches!(
+            CodePattern::parse(pattern),
+            Ok(CodePattern::Exact(_)) | Err(_)
+        );
+        if !under || exact {
+            return Err(format!(
+                "the open sub-prefix `{pattern}` is neither `*` nor under `{own}` and ending in `.*`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn compile(schema: &Json, what: &str) -> Result<Schema, String> {
+    Schema::compile(&Value::from(schema.clone())).map_err(|error| format!("{what}: {error}"))
+}
+
+/// The members that a `metadata` schema names.
+fn contributed(schema: &Json) -> Result<Vec<String>, String> {
+    compile(schema, "`metadata`")?;
+    let properties = schema.get("properties").and_then(Json::as_object);
+    let names: Vec<String> = properties
+        .into_iter()
+        .flat_map(|all| all.keys().cloned())
+        .collect();
+    match names
+        .iter()
+        .find(|name| matches!(name.as_str(), "enteredAt" | "exitedAt"))
+    {
+        Some(name) => Err(format!(
+            "`metadata` contributes `{name}`, which every record has already"
+        )),
+        None => Ok(names),
+    }
+}
+
+fn call(parameters: Option<Json>, middleware_fields: bool) -> Result<Kind, String> {
+    if middleware_fields {
+        return Err("`attachment` and `phases` belong to a middleware's document".to_owned());
+    }
+    let parameters = parameters.ok_or("`parameters` is missing")?;
+    let parameters = compile(&parameters, "`parameters`")?;
+    Ok(Kind::Call { parameters })
+}
+
+fn middleware(
+    attachment: Option<Vec<Attachment>>,
+    phases: Option<BTreeMap<PhaseKey, PhaseDocument>>,
+    metadata: Vec<String>,
+) -> Result<Kind, String> {
+    let attachment = attachment.unwrap_or_default();
+    let mut phases = phases.unwrap_or_default();
+    if attachment.is_empty() {
+        return Err("`attachment` is missing or empty; write `step`, `flow` or both".to_owned());
+    }
+    if phases.is_empty() {
+        return Err("`phases` is missing or empty: a middleware acts somewhere".to_owned());
+    }
+    let mut take = |key, name| {
+        phases
+            .remove(&key)
+            .map(|phase| phase_contract(phase, name))
+            .transpose()
+    };
+    Ok(Kind::Middleware {
+        step: attachment.contains(&Attachment::Step),
+        flow: attachment.contains(&Attachment::Flow),
+        phases: [
+            take(PhaseKey::OnEntry, "onEntry")?,
+            take(PhaseKey::OnSuccess, "onSuccess")?,
+            take(PhaseKey::OnFailure, "onFailure")?,
+            take(PhaseKey::OnAlways, "onAlways")?,
+        ],
+        metadata,
+    })
+}
+
+fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, String> {
+    let PhaseDocument {
+        action,
+        parameters,
+        structural,
+    } = phase;
+    let mut structural_required = Vec::new();
+    let parameters = match parameters {
+        None => Schema::nothing(),
+        Some(mut schema) => {
+            for member in &structural {
+                let required = without(&mut schema, member).ok_or_else(|| {
+                    format!(
+                        "{name}: the structural parameter `{member}` is not among the parameters"
+                    )
+                })?;
+                if required {
+                    structural_required.push(member.clone());
+                }
+            }
+            compile(&schema, &format!("{name}: `parameters`"))?
+        }
+    };
+    if let Some(other) = structural
+        .iter()
+        .find(|member| !matches!(member.as_str(), "call" | "middleware"))
+    {
+        return Err(format!(
+            "{name}: `{other}` cannot be structural; `call` and `middleware` can"
+        ));
+    }
+    let kind = match action.kind {
+        ActionKind::SideEffect => "side-effect",
+        ActionKind::Control => "control",
+        ActionKind::Transform => "transform",
+    };
+    Ok(PhaseContract {
+        kind: kind.to_owned(),
+        parameters,
+        structural,
+        structural_required,
+    })
+}
+
+/// Takes the property `member` out of an object schema: a structural parameter is no value to validate.
+/// Whether it was required; `None` where there is no such property.
+fn without(schema: &mut Json, member: &str) -> Option<bool> {
+    schema
+        .get_mut("properties")?
+        .as_object_mut()?
+        .remove(member)?;
+    let Some(required) = schema.get_mut("required").and_then(Json::as_array_mut) else {
+        return Some(false);
+    };
+    let before = required.len();
+    required.retain(|name| name.as_str() != Some(member));
+    Some(required.len() < before)
 }

@@ -64,12 +64,19 @@ impl Scripted {
 
     pub fn catalog(self: &Arc<Self>) -> Catalog {
         let mut catalog = Catalog::spec_defined();
-        catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
+        catalog
+            .add_call(Arc::clone(self) as Arc<dyn CallProvider>)
+            .unwrap();
         catalog
     }
 
     pub fn tags(&self) -> Vec<String> {
-        self.seen.lock().unwrap().iter().map(|seen| seen.tag.clone()).collect()
+        self.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|seen| seen.tag.clone())
+            .collect()
     }
 }
 
@@ -82,7 +89,10 @@ impl CallProvider for Scripted {
         Ok(Arc::new(with.clone()))
     }
 
-    fn call<'a>(&'a self, dispatch: Dispatch<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn call<'a>(
+        &'a self,
+        dispatch: Dispatch<'a>,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async move {
             let with = dispatch.with.downcast_ref::<Value>().unwrap();
             let text = |name: &str| with.get(name)?.as_str().map(str::to_owned);
@@ -90,7 +100,9 @@ impl CallProvider for Scripted {
             let turn = match &tag {
                 Some(_) => Turn {
                     after: Duration::from_millis(
-                        with.get("after").and_then(|after| after.as_u64()).unwrap_or(0),
+                        with.get("after")
+                            .and_then(|after| after.as_u64())
+                            .unwrap_or(0),
                     ),
                     code: text("code").map(|code| &*code.leak()),
                 },
@@ -115,7 +127,10 @@ impl CallProvider for Scripted {
                 None => Outcome::Success(dispatch.input.clone()),
                 Some(code) => Failure::error(code, "scripted").into(),
             };
-            Answer { outcome, metadata: Value::Null }
+            Answer {
+                outcome,
+                metadata: Value::Null,
+            }
         })
     }
 }

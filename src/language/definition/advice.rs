@@ -1,0 +1,380 @@
+//! Warnings: definitions that run, and may not do what their authors meant.
+//!
+//! Everything here is permitted by the specification, which is why nothing here is an error ("Validators
+//! MAY warn").
+
+use std::collections::BTreeSet;
+
+use super::template::is_expression;
+use super::{Compiler, Named, nearest};
+use crate::language::code::{CodePattern, system};
+use crate::language::plan::{
+    Action, CallPlan, Cleanup, EntryPlan, FlowId, Plan, StepId, StepPlan, Target, Template, With,
+};
+use crate::language::provider::Phase;
+use crate::source::{Diagnostic, Member, Node, Span};
+
+impl Compiler<'_> {
+    /// A Retry policy that repeats at once.
+    pub(super) fn advise_backoff(&mut self, with: &Node) {
+        for policy in with
+            .get("policies")
+            .and_then(Node::as_array)
+            .unwrap_or_default()
+        {
+            let attempts = policy.get("attempts").and_then(Node::as_number);
+            let again = attempts.is_some_and(|attempts| attempts > 1.0);
+            if again && policy.as_object().is_some() && policy.get("backoff").is_none() {
+                let message = "this policy retries without any wait";
+                let help = r#"add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }"#;
+                self.found
+                    .push(Diagnostic::warning("no-backoff", policy.span, message).with_help(help));
+            }
+        }
+    }
+
+    /// A code of a namespace that is not the author's ("Code namespaces").
+    pub(super) fn advise_minted(&mut self, code: Option<&Node>) {
+        let Some(code) = code.filter(|code| !is_expression(code)) else {
+            return;
+        };
+        let owner = match code
+            .as_str()
+            .map(|text| text.split('.').next().unwrap_or_default())
+        {
+            Some("System") => "`System.` is the engine's",
+            Some("Provider") => "`Provider.` is the providers'",
+            _ => return,
+        };
+        let message = format!("{owner}: a reader takes this failure for one of theirs");
+        let help = "raise a code of your own, such as `Payments.Rejected`";
+        self.found
+            .push(Diagnostic::warning("minted-code", code.span, message).with_help(help));
+    }
+
+    /// A `completion` that more successes are asked of than there are calls.
+    pub(super) fn advise_successes(&mut self, successes: &Node, calls: Option<&Node>) {
+        let Some(calls) = calls.and_then(Node::as_array) else {
+            return;
+        };
+        let wanted = successes.as_number().unwrap_or_default();
+        let count = u32::try_from(calls.len()).map_or(f64::INFINITY, f64::from);
+        if wanted > count {
+            let message = format!(
+                "`successes` is {wanted}, more than the {count} in `calls`: the Gather always fails"
+            );
+            self.found.push(Diagnostic::warning(
+                "unmeetable-completion",
+                successes.span,
+                message,
+            ));
+        }
+    }
+
+    /// A Step that no way leads to.
+    pub(super) fn advise_unreached(
+        &mut self,
+        steps: &[StepPlan],
+        entry: StepId,
+        members: &[Member],
+    ) {
+        let mut reached = BTreeSet::from([entry.0]);
+        let mut open = vec![entry];
+        while let Some(at) = open.pop() {
+            for next in steps
+                .get(at.0)
+                .map(|step| successors(&step.action))
+                .unwrap_or_default()
+            {
+                if reached.insert(next.0) {
+                    open.push(next);
+                }
+            }
+        }
+        for (index, member) in members.iter().enumerate() {
+            if !reached.contains(&index) {
+                let message = format!("no way leads to the Step `{}`", member.key);
+                self.found.push(
+                    Diagnostic::warning("unreached-step", member.key_span, message)
+                        .with_help("name it in a `next`, or remove it"),
+                );
+            }
+        }
+    }
+
+    /// What only the whole plan shows.
+    pub(super) fn advise(&mut self, plan: &Plan) {
+        self.advise_codes(plan);
+        let mut walk = Walk {
+            plan,
+            found: Vec::new(),
+            told: BTreeSet::new(),
+            walked: BTreeSet::new(),
+        };
+        walk.flow(FlowId::ROOT, &Around::default());
+        walk.found
+            .into_iter()
+            .for_each(|diagnostic| self.found.push(diagnostic));
+    }
+
+    /// Matchers of codes that nobody declares ("Failure matching").
+    fn advise_codes(&mut self, plan: &Plan) {
+        let named = std::mem::take(&mut self.codes);
+        let minted: BTreeSet<&str> = named.iter().filter_map(Named::minted).collect();
+        let dynamic = named
+            .iter()
+            .any(|named| matches!(named, Named::Minted(None)));
+        let targets = calls(plan).filter_map(|call| match &call.target {
+            Target::Provider(provider) => Some(provider.contract()),
+            Target::Flow(_) => None,
+        });
+        if targets
+            .into_iter()
+            .any(|contract| contract.open.iter().any(|open| open == "*"))
+        {
+            return;
+        }
+        let declared: Vec<&str> = self
+            .catalog
+            .codes()
+            .chain(system::ALL)
+            .chain(minted.iter().copied())
+            .collect();
+        for named in &named {
+            let Named::Selected(pattern, span) = named else {
+                continue;
+            };
+            let text = pattern.to_string();
+            let owned = text.starts_with("System.") || text.starts_with("Provider.");
+            if (dynamic && !owned) || self.may_be(pattern, &declared) {
+                continue;
+            }
+            let message = format!("nothing declares a failure code that `{pattern}` matches");
+            let mut diagnostic = Diagnostic::warning("undeclared-code", *span, message);
+            diagnostic.help = nearest(&text, declared.iter().copied())
+                .map(|near| format!("did you mean `{near}`?"));
+            self.found.push(diagnostic);
+        }
+    }
+
+    fn may_be(&self, pattern: &CodePattern, declared: &[&str]) -> bool {
+        let open = self.catalog.open_codes().any(|open| match pattern {
+            CodePattern::Any => true,
+            CodePattern::Exact(code) => open.matches(code),
+            CodePattern::Prefix(prefix) => {
+                let open = open.to_string();
+                let open = open.trim_end_matches('*');
+                open.starts_with(prefix.as_ref()) || prefix.starts_with(open)
+            }
+        });
+        open || matches!(pattern, CodePattern::Any)
+            || declared.iter().any(|code| pattern.matches(code))
+    }
+}
+
+impl Named {
+    fn minted(&self) -> Option<&str> {
+        match self {
+            Self::Minted(Some(code)) => Some(code),
+            _ => None,
+        }
+    }
+}
+
+fn successors(action: &Action) -> Vec<StepId> {
+    let (tail, catch) = match action {
+        Action::Call(step) => (&step.tail, &step.catch),
+        Action::Gather(step) => (&step.tail, &step.catch),
+        Action::Match(step) => {
+            let cases = step.cases.iter().map(|(_, tail)| tail.next);
+            return cases.chain([step.default.next]).collect();
+        }
+        Action::Pass(tail) => return vec![tail.next],
+        Action::Sleep(step) => return vec![step.next],
+        Action::Return(_) | Action::Raise(_) => return Vec::new(),
+    };
+    catch
+        .iter()
+        .map(|clause| clause.next)
+        .chain([tail.next])
+        .collect()
+}
+
+/// Every call of a plan.
+fn calls(plan: &Plan) -> impl Iterator<Item = &CallPlan> {
+    let steps = plan.flows().iter().flat_map(|flow| &flow.steps);
+    let own = steps.flat_map(|step| match &step.action {
+        Action::Call(step) => std::slice::from_ref(&step.call),
+        Action::Gather(step) => &step.calls,
+        _ => &[],
+    });
+    let phases = plan.entries().flat_map(|entry| &entry.phases);
+    own.chain(phases.filter_map(|phase| phase.cleanup.as_ref().map(|cleanup| &cleanup.call)))
+}
+
+/// What stands around a place: the way there from the root.
+#[derive(Clone, Default)]
+struct Around {
+    /// The nearest entry that re-runs on failure.
+    retry: Option<Span>,
+    /// How often all of those run what is here, where literals say so.
+    runs: Option<u32>,
+    /// Whether any entry bounds the time.
+    bounded: bool,
+}
+
+/// Follows every call from the root.
+struct Walk<'p> {
+    plan: &'p Plan,
+    found: Vec<Diagnostic>,
+    /// What was said already: a Flow may be called from many places.
+    told: BTreeSet<(&'static str, Span, Option<Span>)>,
+    walked: BTreeSet<(FlowId, Option<Span>, bool)>,
+}
+
+impl Walk<'_> {
+    /// The call graph has no cycles, so this ends.
+    fn flow(&mut self, id: FlowId, around: &Around) {
+        // The same surroundings say the same: a Flow that many call is walked once for each.
+        if !self.walked.insert((id, around.retry, around.bounded)) {
+            return;
+        }
+        let flow = self.plan.flow(id);
+        let around = self.stack(&flow.stack, around);
+        for step in &flow.steps {
+            match &step.action {
+                Action::Call(step) => {
+                    let around = self.stack(&step.stack, &around);
+                    self.call(&step.call, &around);
+                }
+                Action::Gather(step) => step.calls.iter().for_each(|call| self.call(call, &around)),
+                _ => {}
+            }
+        }
+    }
+
+    fn call(&mut self, call: &CallPlan, around: &Around) {
+        if let Target::Flow(id) = call.target {
+            self.flow(id, around);
+        }
+    }
+
+    /// What is around the operation that `stack` wraps.
+    fn stack(&mut self, stack: &[EntryPlan], around: &Around) -> Around {
+        let mut around = around.clone();
+        for entry in stack {
+            let contract = entry.middleware.contract();
+            for phase in &entry.phases {
+                if let Some(cleanup) = &phase.cleanup {
+                    self.cleanup(entry, cleanup);
+                }
+            }
+            if entry.middleware.reruns() && contract.phase(Phase::Failure).is_some() {
+                self.delay(entry, &around);
+                around = self.amplification(entry, around);
+            }
+            around.bounded |= contract.bounds();
+        }
+        around
+    }
+
+    fn amplification(&mut self, entry: &EntryPlan, around: Around) -> Around {
+        let budget = match &entry.phase(Phase::Entry).with {
+            With::Literal {
+                prepared: Ok(config),
+                ..
+            } => entry.middleware.budget(config),
+            _ => None,
+        };
+        let Some(outer) = around.retry else {
+            return Around {
+                retry: Some(entry.span),
+                runs: budget,
+                ..around
+            };
+        };
+        let runs = around
+            .runs
+            .zip(budget)
+            .map(|(outer, inner)| outer.saturating_mul(inner));
+        if self.told.insert(("amplification", entry.span, Some(outer))) {
+            let message = "a retry within a retry: each multiplies the attempts of the other";
+            let mut diagnostic = Diagnostic::warning("amplified-retry", entry.span, message)
+                .with_related(outer, "the outer one");
+            diagnostic.help = Some(match runs {
+                Some(runs) => {
+                    format!("one execution may make up to {runs} requests here; keep one of them")
+                }
+                None => "keep one of them".to_owned(),
+            });
+            self.found.push(diagnostic);
+        }
+        Around {
+            retry: Some(entry.span),
+            runs,
+            ..around
+        }
+    }
+
+    /// A wait that a failure decides, and nothing bounds.
+    fn delay(&mut self, entry: &EntryPlan, around: &Around) {
+        let delay = match &entry.phase(Phase::Failure).with {
+            With::Literal { value, .. } => value.get("delay").is_some_and(|delay| !delay.is_null()),
+            With::Dynamic(Template::Object(members)) => {
+                members.iter().any(|(name, _)| name.as_ref() == "delay")
+            }
+            With::Dynamic(_) => false,
+        };
+        if delay && !around.bounded && self.told.insert(("delay", entry.span, None)) {
+            let message =
+                "`delay` decides how long a retry waits, and no Timeout around it bounds that";
+            self.found.push(
+                Diagnostic::warning("unbounded-delay", entry.span, message)
+                    .with_help("put a Timeout entry before this one"),
+            );
+        }
+    }
+
+    fn cleanup(&mut self, entry: &EntryPlan, cleanup: &Cleanup) {
+        let bounded = cleanup
+            .stack
+            .iter()
+            .any(|entry| entry.middleware.contract().bounds());
+        let around = Around {
+            bounded: true,
+            ..Around::default()
+        };
+        let around = self.stack(&cleanup.stack, &around);
+        self.call(&cleanup.call, &around);
+        if bounded
+            || self.is_best_effort(&cleanup.call)
+            || !self.told.insert(("cleanup", entry.span, None))
+        {
+            return;
+        }
+        let message =
+            "this cleanup is neither bounded nor best-effort: if it fails, it supersedes a success";
+        let help = "bound it with a Timeout in `with.middleware`, or call an inline Flow whose Call Step \
+                    catches `*` and returns";
+        self.found
+            .push(Diagnostic::warning("fragile-cleanup", entry.span, message).with_help(help));
+    }
+
+    /// Whether the call's target is a Flow that turns every failure of its one call into a return.
+    fn is_best_effort(&self, call: &CallPlan) -> bool {
+        let Target::Flow(id) = call.target else {
+            return false;
+        };
+        let flow = self.plan.flow(id);
+        let Action::Call(step) = &flow.step(flow.entrypoint).action else {
+            return false;
+        };
+        let returns = |id: StepId| matches!(flow.step(id).action, Action::Return(_));
+        let caught = step.catch.iter().any(|clause| {
+            let codes = clause.matcher.codes.as_deref().unwrap_or_default();
+            let all = codes.contains(&CodePattern::Any);
+            all && clause.matcher.types.is_none() && clause.matcher.retryable.is_none()
+        });
+        caught && step.catch.iter().all(|clause| returns(clause.next)) && returns(step.tail.next)
+    }
+}

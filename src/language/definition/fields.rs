@@ -1,0 +1,207 @@
+//! Reading the fields of a construct: which there are, which must be, and what a structural one may hold.
+
+use std::sync::Arc;
+
+use super::{Compiler, article, list, nearest};
+use crate::language::expr::Program;
+use crate::source::{Diagnostic, Member, Node};
+
+/// The fields of one construct, all of them known.
+#[derive(Clone, Copy)]
+pub(super) struct Fields<'n> {
+    pub(super) node: &'n Node,
+    members: &'n [Member],
+    /// The construct, for messages: "a `Call` Step".
+    pub(super) what: &'n str,
+}
+
+impl<'n> Fields<'n> {
+    pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
+        self.member(name).map(|member| &member.value)
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<&'n Member> {
+        self.members
+            .iter()
+            .find(|member| member.key.as_ref() == name)
+    }
+}
+
+impl Compiler<'_> {
+    /// The fields of the object `node`, an error for each that is not in `known`. A `comment` is checked
+    /// here, once for all constructs.
+    pub(super) fn fields<'n>(
+        &mut self,
+        node: &'n Node,
+        what: &'n str,
+        known: &[&str],
+    ) -> Option<Fields<'n>> {
+        let fields = self.open(node, what)?;
+        for member in fields.members {
+            if !known.contains(&member.key.as_ref()) {
+                self.unknown_field(member, what, known);
+            }
+        }
+        if known.contains(&"comment") {
+            self.comment(&fields);
+        }
+        Some(fields)
+    }
+
+    /// The fields of an object whose table is not known yet.
+    pub(super) fn open<'n>(&mut self, node: &'n Node, what: &'n str) -> Option<Fields<'n>> {
+        let Some(members) = node.as_object() else {
+            let seen = article(node.type_name());
+            self.error(
+                "wrong-type",
+                node.span,
+                format!("{what} must be an object; this is {seen}"),
+            );
+            return None;
+        };
+        Some(Fields {
+            node,
+            members,
+            what,
+        })
+    }
+
+    fn unknown_field(&mut self, member: &Member, what: &str, known: &[&str]) {
+        let key = member.key.as_ref();
+        let message = format!("`{key}` is not a field of {what}");
+        let help =
+            elsewhere(key, what).unwrap_or_else(|| match nearest(key, known.iter().copied()) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("its fields are {}", list(known.iter().copied())),
+            });
+        self.found
+            .push(Diagnostic::error("unknown-field", member.key_span, message).with_help(help));
+    }
+
+    fn comment(&mut self, fields: &Fields<'_>) {
+        if let Some(comment) = fields
+            .get("comment")
+            .filter(|comment| comment.as_str().is_none())
+        {
+            let seen = article(comment.type_name());
+            let message = format!("`comment` must be a string; this is {seen}");
+            self.error("wrong-type", comment.span, message);
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn required<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<&'n Node> {
+        let found = fields.get(name);
+        if found.is_none() {
+            let message = format!("{} needs `{name}`", fields.what);
+            self.error("missing-field", fields.node.span, message);
+        }
+        found
+    }
+
+    /// A structural string: resolved from the definition alone, so it cannot be an expression
+    /// ("Where expressions may appear").
+    pub(super) fn name<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Arc<str>> {
+        let Some(text) = node.as_str() else {
+            let seen = article(node.type_name());
+            self.error(
+                "wrong-type",
+                node.span,
+                format!("{what} must be a string; this is {seen}"),
+            );
+            return None;
+        };
+        if Program::body(text).is_some() {
+            let message =
+                format!("{what} cannot be an expression: it is read before anything runs");
+            self.error("expression-in-structure", node.span, message);
+            return None;
+        }
+        Some(text)
+    }
+
+    /// The key of a map whose keys are names of the definition.
+    pub(super) fn key(&mut self, member: &Member, what: &str) {
+        if Program::body(&member.key).is_some() {
+            let message =
+                format!("{what} cannot be an expression: it is read before anything runs");
+            self.error("expression-in-structure", member.key_span, message);
+        }
+    }
+
+    /// A literal boolean.
+    pub(super) fn flag(&mut self, node: &Node, what: &str) -> Option<bool> {
+        if let Some(bool) = node.as_bool() {
+            return Some(bool);
+        }
+        let expression = node
+            .as_str()
+            .is_some_and(|text| Program::body(text).is_some());
+        let seen = match expression {
+            true => "an expression".to_owned(),
+            false => article(node.type_name()),
+        };
+        let message = format!("{what} must be `true` or `false`; this is {seen}");
+        let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
+        diagnostic.help = boolean_word(node);
+        self.found.push(diagnostic);
+        None
+    }
+
+    /// The elements of an array of definitions.
+    pub(super) fn items<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+        node.as_array().unwrap_or_else(|| {
+            let seen = article(node.type_name());
+            self.error(
+                "wrong-type",
+                node.span,
+                format!("{what} must be an array; this is {seen}"),
+            );
+            &[]
+        })
+    }
+}
+
+/// For who writes the booleans of YAML 1.1.
+pub(super) fn boolean_word(node: &Node) -> Option<String> {
+    let word = node.as_str()?;
+    let meant = match word.to_ascii_lowercase().as_str() {
+        "yes" | "on" | "y" | "true" => "true",
+        "no" | "off" | "n" | "false" => "false",
+        _ => return None,
+    };
+    Some(format!("`{word}` is a string here; write `{meant}`"))
+}
+
+/// Where a field that is none of this construct's belongs.
+fn elsewhere(key: &str, what: &str) -> Option<String> {
+    let step = what.ends_with(" Step");
+    Some(match key {
+        "$schema" => "only the root Flow carries `$schema`; remove it".to_owned(),
+        "middleware" if what == "a `Gather` Step" => {
+            "call a Flow that carries the `middleware`: a dispatch is wrapped inside its own frame"
+                .to_owned()
+        }
+        "middleware" if step || what.starts_with("a call") => {
+            "`middleware` stands on a `Call` Step or on a Flow".to_owned()
+        }
+        "catch" if step => "`catch` stands on `Call` and `Gather` Steps".to_owned(),
+        "next" if step => "a terminal Step has no successor; remove it".to_owned(),
+        "output" | "assign" | "next" if what == "a `Match` Step" => {
+            format!("`{key}` stands on each clause of a `Match`")
+        }
+        "output" if what == "a `Return` Step" => "a `Return` shapes its `value`".to_owned(),
+        "when" if what == "the `default` clause" => {
+            "`default` is what is left; move it to `cases`".to_owned()
+        }
+        "value" if what.starts_with("an `onFailure` arm") => {
+            "a failure rises as it is; reshape it in a middleware's `onFailure`".to_owned()
+        }
+        _ => return None,
+    })
+}
+
+/// Whether a string is one expression.
+pub(super) fn is_expression_text(text: &str) -> bool {
+    Program::body(text).is_some()
+}

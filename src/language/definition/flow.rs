@@ -1,0 +1,345 @@
+//! The Flow object (MWL, "The Flow object"): its fields, the names of its subflows and Steps, and what
+//! the document's Flows are to each other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::fields::Fields;
+use super::middleware::Level;
+use super::site::Site;
+use super::{Compiler, Edge, SCHEMA_URI, literal, suggestion};
+use crate::language::expr::Program;
+use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
+use crate::language::schema::Schema;
+use crate::source::{Diagnostic, Kind, Node, Span};
+
+const FIELDS: [&str; 6] = [
+    "comment",
+    "entrypoint",
+    "flows",
+    "middleware",
+    "parameters",
+    "steps",
+];
+const ROOT_FIELDS: [&str; 7] = [
+    "$schema",
+    "comment",
+    "entrypoint",
+    "flows",
+    "middleware",
+    "parameters",
+    "steps",
+];
+
+/// The Steps of a graph by name.
+pub(super) type Names<'n> = BTreeMap<&'n str, StepId>;
+
+/// Where in the document a call or a stack stands.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) flow: FlowId,
+    pub(super) scope: &'a Scope<'a>,
+    /// The Step, or the Flow for its own stack: what an inline Flow is named after.
+    pub(super) name: &'a str,
+}
+
+/// The Flow names that a call can see ("Flow-name scoping").
+pub(super) struct Scope<'a> {
+    outer: Option<&'a Scope<'a>>,
+    names: BTreeMap<Arc<str>, (FlowId, Span)>,
+}
+
+pub(super) enum Resolved {
+    Found(FlowId),
+    /// With the names that are in scope.
+    Unknown(Vec<Arc<str>>),
+}
+
+impl Scope<'_> {
+    fn chain(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |scope| scope.outer)
+    }
+
+    /// The nearest declaration of `name`.
+    pub(super) fn resolve(&self, name: &str) -> Resolved {
+        match self.chain().find_map(|scope| scope.names.get(name)) {
+            Some((id, _)) => Resolved::Found(*id),
+            None => Resolved::Unknown(
+                self.chain()
+                    .flat_map(|scope| scope.names.keys().cloned())
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// The whole document.
+    pub(super) fn root(&mut self, node: &Node) {
+        let id = self.reserve();
+        let Some(fields) = self.fields(node, "the root Flow", &ROOT_FIELDS) else {
+            return;
+        };
+        match fields.get("$schema") {
+            None => {
+                let message = "the root Flow needs `$schema`, which says what it is written in";
+                let help = format!(r#"add "$schema": "{SCHEMA_URI}""#);
+                self.found
+                    .push(Diagnostic::error("missing-field", node.span, message).with_help(help));
+            }
+            Some(schema)
+                if schema
+                    .as_str()
+                    .is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
+            Some(schema) => {
+                let message = format!("`$schema` is {schema}, which is not read here");
+                let help = format!(r#"write "{SCHEMA_URI}""#);
+                self.found.push(
+                    Diagnostic::error("unknown-schema", schema.span, message).with_help(help),
+                );
+            }
+        }
+        self.flow(id, &fields, "".into(), None);
+    }
+
+    /// A Flow that stands where it is called. It is named after its Step.
+    pub(super) fn inline_flow(&mut self, node: &Node, at: At<'_>) -> FlowId {
+        let id = self.reserve();
+        if let Some(fields) = self.fields(node, "an inline Flow", &FIELDS) {
+            self.flow(id, &fields, at.name.into(), Some(at.scope));
+        }
+        id
+    }
+
+    fn reserve(&mut self) -> FlowId {
+        self.flows.push(None);
+        self.parameters.push(None);
+        FlowId(self.flows.len() - 1)
+    }
+
+    fn flow(&mut self, id: FlowId, fields: &Fields<'_>, name: Arc<str>, outer: Option<&Scope<'_>>) {
+        let scope = self.subflows(fields, outer);
+        let parameters = self.parameter_schema(id, fields.get("parameters"));
+        let at = At {
+            flow: id,
+            scope: &scope,
+            name: &name,
+        };
+        let stack = self.stack(fields.get("middleware"), at, Level::Flow, Site::flow());
+        let graph = self.graph(fields, at);
+        let plan = (|| {
+            let (steps, entrypoint) = graph?;
+            let (parameters, stack) = (parameters?, stack?);
+            Some(FlowPlan {
+                name: Arc::clone(&name),
+                parameters,
+                stack,
+                steps: steps.into(),
+                entrypoint,
+            })
+        })();
+        if let Some(place) = self.flows.get_mut(id.0) {
+            *place = plan;
+        }
+    }
+
+    /// Declares the named subflows, then compiles them: each sees all of them.
+    fn subflows<'s>(&mut self, fields: &Fields<'_>, outer: Option<&'s Scope<'s>>) -> Scope<'s> {
+        let mut scope = Scope {
+            outer,
+            names: BTreeMap::new(),
+        };
+        let Some(flows) = fields
+            .get("flows")
+            .and_then(|flows| self.open(flows, "`flows`"))
+        else {
+            return scope;
+        };
+        for member in flows.node.as_object().unwrap_or_default() {
+            self.key(member, "a Flow's name");
+            let shadowed = outer
+                .into_iter()
+                .flat_map(Scope::chain)
+                .find_map(|scope| scope.names.get(&member.key));
+            if let Some((_, first)) = shadowed {
+                let message = format!("the Flow `{}` hides an outer Flow of that name", member.key);
+                self.found.push(
+                    Diagnostic::warning("shadowed-flow", member.key_span, message)
+                        .with_related(*first, "hidden here"),
+                );
+            }
+            let id = self.reserve();
+            scope
+                .names
+                .insert(Arc::clone(&member.key), (id, member.key_span));
+        }
+        for member in flows.node.as_object().unwrap_or_default() {
+            let Some((id, _)) = scope.names.get(&member.key).copied() else {
+                continue;
+            };
+            if let Some(fields) = self.fields(&member.value, "a subflow", &FIELDS) {
+                self.flow(id, &fields, Arc::clone(&member.key), Some(&scope));
+            }
+        }
+        scope
+    }
+
+    fn parameter_schema(&mut self, id: FlowId, node: Option<&Node>) -> Option<Schema> {
+        let Some(node) = node else {
+            return Some(Schema::nothing());
+        };
+        if self.expressions_within(node) {
+            return None;
+        }
+        if let Some(place) = self.parameters.get_mut(id.0) {
+            *place = Some(node.to_json());
+        }
+        match Schema::compile(&literal(node)) {
+            Ok(schema) => Some(schema),
+            Err(error) => {
+                self.error("invalid-parameters", node.span, error);
+                None
+            }
+        }
+    }
+
+    /// A schema is structural throughout. Whether an expression was found in it.
+    fn expressions_within(&mut self, node: &Node) -> bool {
+        match &node.kind {
+            Kind::String(text) if Program::body(text).is_some() => {
+                let message =
+                    "a parameter schema holds no expressions: it is read before anything runs";
+                self.error("expression-in-structure", node.span, message);
+                true
+            }
+            Kind::Array(items) => items
+                .iter()
+                .fold(false, |found, item| self.expressions_within(item) || found),
+            Kind::Object(members) => members.iter().fold(false, |found, member| {
+                self.expressions_within(&member.value) || found
+            }),
+            _ => false,
+        }
+    }
+
+    fn graph(&mut self, fields: &Fields<'_>, at: At<'_>) -> Option<(Vec<StepPlan>, StepId)> {
+        let steps = self.required(fields, "steps");
+        let entrypoint = self.required(fields, "entrypoint");
+        let steps = self.open(steps?, "`steps`")?;
+        let members = steps.node.as_object().unwrap_or_default();
+        let named = members.iter().enumerate();
+        let names: Names<'_> = named
+            .map(|(at, member)| (member.key.as_ref(), StepId(at)))
+            .collect();
+        let plans: Vec<_> = members
+            .iter()
+            .map(|member| {
+                self.key(member, "a Step's name");
+                self.step(
+                    member,
+                    At {
+                        name: &member.key,
+                        ..at
+                    },
+                    &names,
+                )
+            })
+            .collect();
+        let entrypoint = self.reference(entrypoint?, "`entrypoint`", &names)?;
+        let plans = plans.into_iter().collect::<Option<Vec<_>>>()?;
+        self.advise_unreached(&plans, entrypoint, members);
+        Some((plans, entrypoint))
+    }
+
+    /// A reference to a Step of the same graph ("Step-name scoping").
+    pub(super) fn reference(
+        &mut self,
+        node: &Node,
+        what: &str,
+        names: &Names<'_>,
+    ) -> Option<StepId> {
+        let name = self.name(node, what)?;
+        if let Some(step) = names.get(name.as_ref()) {
+            return Some(*step);
+        }
+        let message = format!("{what} names no Step of this Flow: `{name}`");
+        let help = match names.is_empty() {
+            true => {
+                r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned()
+            }
+            false => suggestion(name, names.keys().copied()),
+        };
+        self.found
+            .push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
+        None
+    }
+
+    pub(super) fn edge(&mut self, from: FlowId, to: FlowId, span: Span) {
+        self.edges.push(Edge { from, to, span });
+    }
+
+    /// No Flow may reach itself through calls ("Flow-name scoping"): each call that closes a cycle is an
+    /// error.
+    pub(super) fn check_cycles(&mut self) {
+        let mut calls: Vec<Vec<&Edge>> = vec![Vec::new(); self.flows.len()];
+        for edge in &self.edges {
+            if let Some(from) = calls.get_mut(edge.from.0) {
+                from.push(edge);
+            }
+        }
+        let mut found = Vec::new();
+        let mut done = vec![false; calls.len()];
+        for start in 0..calls.len() {
+            walk_cycles(FlowId(start), &calls, &mut done, &mut found);
+        }
+        for diagnostic in found {
+            self.found.push(diagnostic);
+        }
+    }
+}
+
+/// Walks the calls that are reachable from `start`, depth first without recursion: a call back to a Flow
+/// on the way down closes a cycle.
+fn walk_cycles(
+    start: FlowId,
+    calls: &[Vec<&Edge>],
+    done: &mut [bool],
+    found: &mut Vec<Diagnostic>,
+) {
+    // The Flows on the way, each with the calls that are left to follow and the call that led to it.
+    let mut way: Vec<(FlowId, std::slice::Iter<'_, &Edge>, Option<Span>)> = Vec::new();
+    let mut next = Some((start, None));
+    loop {
+        if let Some((flow, by)) = next.take() {
+            let visited = done
+                .get_mut(flow.0)
+                .is_none_or(|done| std::mem::replace(done, true));
+            if let Some(calls) = calls.get(flow.0).filter(|_| !visited) {
+                way.push((flow, calls.iter(), by));
+            }
+        }
+        let Some((_, left, _)) = way.last_mut() else {
+            return;
+        };
+        let Some(edge) = left.next() else {
+            way.pop();
+            continue;
+        };
+        match way.iter().position(|(flow, ..)| *flow == edge.to) {
+            Some(at) => found.push(cycle(
+                edge,
+                way.iter().skip(at + 1).filter_map(|(.., by)| *by),
+            )),
+            None => next = Some((edge.to, Some(edge.span))),
+        }
+    }
+}
+
+fn cycle(edge: &Edge, way: impl Iterator<Item = Span>) -> Diagnostic {
+    let message = "this call closes a cycle: a Flow would run within itself";
+    let help = "repeat by routing `next` back within one Flow, or with the Loop middleware";
+    let diagnostic = Diagnostic::error("flow-cycle", edge.span, message).with_help(help);
+    way.fold(diagnostic, |diagnostic, span| {
+        diagnostic.with_related(span, "by way of this call")
+    })
+}

@@ -1,0 +1,175 @@
+//! The failure matcher (MWL, "Failure matching").
+
+use super::fields::is_expression_text;
+use super::{Compiler, Named, article, nearest};
+use crate::language::code::CodePattern;
+use crate::language::matcher::Matcher;
+use crate::language::outcome::FailureType;
+use crate::source::{Diagnostic, Node, Span};
+
+/// The types that the specification defines, `success` aside.
+const TYPES: [&str; 4] = ["error", "cancellation", "timeout", "skipped"];
+
+impl Compiler<'_> {
+    /// A matcher: structural, at least one member, no empty list.
+    pub(super) fn matcher(&mut self, node: &Node) -> Option<Matcher> {
+        let fields = self.fields(node, "a failure matcher", &["codes", "types", "retryable"])?;
+        if node.as_object().is_some_and(<[_]>::is_empty) {
+            let message =
+                "a failure matcher needs at least one of `codes`, `types` and `retryable`";
+            let help = r#"to match every failure write { "codes": ["*"] }"#;
+            self.found
+                .push(Diagnostic::error("invalid-matcher", node.span, message).with_help(help));
+            return None;
+        }
+        let codes = fields
+            .get("codes")
+            .map(|codes| self.list(codes, "codes", Self::pattern));
+        let types = fields
+            .get("types")
+            .map(|types| self.list(types, "types", Self::failure_type));
+        let retryable = fields
+            .get("retryable")
+            .map(|flag| self.flag(flag, "a matcher's `retryable`"));
+        Some(Matcher {
+            codes: transposed(codes)?,
+            types: transposed(types)?,
+            retryable: transposed(retryable)?,
+        })
+    }
+
+    fn list<T>(
+        &mut self,
+        node: &Node,
+        name: &str,
+        read: fn(&mut Self, &Node) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let items = self.items(node, &format!("a matcher's `{name}`"));
+        if node.as_array().is_some_and(<[_]>::is_empty) {
+            let message = format!("a matcher's `{name}` must not be empty: it would match nothing");
+            self.error("invalid-matcher", node.span, message);
+            return None;
+        }
+        let read: Vec<_> = items.iter().map(|item| read(self, item)).collect();
+        read.into_iter()
+            .collect::<Option<Vec<_>>>()
+            .filter(|list| !list.is_empty())
+    }
+
+    fn pattern(&mut self, node: &Node) -> Option<CodePattern> {
+        let text = self.name(node, "a code pattern")?;
+        match CodePattern::parse(text) {
+            Ok(pattern) => {
+                self.codes.push(Named::Selected(pattern.clone(), node.span));
+                Some(pattern)
+            }
+            Err(error) => {
+                self.error("invalid-pattern", node.span, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn failure_type(&mut self, node: &Node) -> Option<FailureType> {
+        let text = self.name(node, "a failure type")?;
+        let Some(ty) = FailureType::parse(text) else {
+            let message = "`success` is no failure type: no success reaches a matcher";
+            self.error("invalid-matcher", node.span, message);
+            return None;
+        };
+        self.advise_type(text, node.span);
+        Some(ty)
+    }
+
+    /// Lower case is the specification's own space of types ("Result types").
+    pub(super) fn advise_type(&mut self, text: &str, span: Span) {
+        let lower = text.starts_with(|c: char| c.is_ascii_lowercase());
+        if !lower || TYPES.contains(&text) {
+            return;
+        }
+        let message =
+            format!("`{text}` is no type of the specification, which reserves lower case");
+        let help = match nearest(text, TYPES) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "write a type of your own in PascalCase".to_owned(),
+        };
+        self.found
+            .push(Diagnostic::warning("reserved-type", span, message).with_help(help));
+    }
+
+    /// The patterns of the matchers in a middleware's `with`: what advice on codes looks at. The
+    /// middleware itself reads them when it prepares the `with`.
+    pub(super) fn selected_codes(&mut self, with: &Node) {
+        let policies = with
+            .get("policies")
+            .and_then(Node::as_array)
+            .unwrap_or_default();
+        for policy in policies {
+            let codes = policy.get("match").and_then(|matcher| matcher.get("codes"));
+            for code in codes.and_then(Node::as_array).unwrap_or_default() {
+                let text = code.as_str().filter(|text| !is_expression_text(text));
+                if let Some(Ok(pattern)) = text.map(|text| CodePattern::parse(text)) {
+                    self.codes.push(Named::Selected(pattern, code.span));
+                }
+            }
+        }
+    }
+
+    /// A literal `type` of a constructed failure.
+    pub(super) fn constructed_type(&mut self, node: &Node) {
+        match node.as_str() {
+            Some(text) if is_expression_text(text) => {}
+            Some(text) if FailureType::parse(text).is_none() => {
+                let message =
+                    "`type` must be a non-success type: a failure cannot become a success";
+                self.error("success-type", node.span, message);
+            }
+            Some(text) => self.advise_type(text, node.span),
+            None => {
+                let seen = article(node.type_name());
+                let message = format!("`type` must be a string; this is {seen}");
+                self.load_error(Diagnostic::error("wrong-type", node.span, message));
+            }
+        }
+    }
+}
+
+/// Whether `earlier` matches everything that `later` matches.
+pub(super) fn covers(earlier: &Matcher, later: &Matcher) -> bool {
+    let Matcher {
+        codes,
+        types,
+        retryable,
+    } = earlier;
+    let codes = codes.as_ref().is_none_or(|wide| {
+        let narrow = later.codes.as_deref().unwrap_or(&[CodePattern::Any]);
+        narrow
+            .iter()
+            .all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
+    });
+    let types = types.as_ref().is_none_or(|wide| {
+        let narrow = later.types.as_ref();
+        narrow.is_some_and(|narrow| narrow.iter().all(|ty| wide.contains(ty)))
+    });
+    codes && types && retryable.is_none_or(|wanted| later.retryable == Some(wanted))
+}
+
+fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
+    match (wide, narrow) {
+        (CodePattern::Any, _) => true,
+        (_, CodePattern::Exact(code)) => wide.matches(code),
+        (CodePattern::Prefix(wide), CodePattern::Prefix(narrow)) => {
+            narrow.starts_with(wide.as_ref())
+        }
+        _ => false,
+    }
+}
+
+/// `None` where a member was written and is wrong.
+#[expect(clippy::option_option, reason = "absent, or read, or wrong")]
+fn transposed<T>(member: Option<Option<T>>) -> Option<Option<T>> {
+    match member {
+        None => Some(None),
+        Some(read) => read.map(Some),
+    }
+}

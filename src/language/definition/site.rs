@@ -1,0 +1,209 @@
+//! What an expression may read, by where it stands (MWL, "Execution context").
+//!
+//! A site is the set of roots in scope there, and which of their members can be there yet.
+
+use crate::language::expr::{Path, Root, Roots};
+
+/// Where an expression stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site<'a> {
+    pub(super) roots: Roots,
+    /// What of the Step's action has come out.
+    settled: Settled,
+    /// Whether the call is one that a `Gather` dispatches.
+    gathered: bool,
+    /// Whether the call's target has settled: in its arms.
+    armed: bool,
+    /// Whether a Result rises past the phase.
+    rising: bool,
+    /// What the entry's middleware contributes to `middleware.metadata`; `None` where that is not known.
+    contributed: Option<&'a [String]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    Nothing,
+    Call,
+    Gather,
+    /// The tail of a Step without a Result.
+    Other,
+}
+
+/// `vars`, `execution` and `frame`, and the failure context, which is in scope frame-wide.
+const AMBIENT: Roots = Roots::of(&[Root::Vars, Root::Execution, Root::Frame, Root::Failure]);
+
+impl<'a> Site<'a> {
+    /// In a Flow's stack, where no Step runs.
+    pub(super) const fn flow() -> Self {
+        Self {
+            roots: AMBIENT,
+            settled: Settled::Nothing,
+            gathered: false,
+            armed: false,
+            rising: false,
+            contributed: None,
+        }
+    }
+
+    /// In a Step, before its action's product is there.
+    pub(super) const fn step() -> Self {
+        Self::flow().with(Roots::of(&[Root::Step]))
+    }
+
+    /// In the tail of a `Call` Step: `output`, `assign`, `catch`.
+    pub(super) const fn after_call() -> Self {
+        Self {
+            settled: Settled::Call,
+            ..Self::step()
+        }
+    }
+
+    /// In the tail of a `Gather` Step.
+    pub(super) const fn after_gather() -> Self {
+        Self {
+            settled: Settled::Gather,
+            ..Self::step()
+        }
+    }
+
+    /// In the tail of a Step that consumes no Result.
+    pub(super) const fn tail() -> Self {
+        Self {
+            settled: Settled::Other,
+            ..Self::step()
+        }
+    }
+
+    /// In a clause of a `Match`.
+    pub(super) const fn clause() -> Self {
+        Self::tail().with(Roots::of(&[Root::Match]))
+    }
+
+    /// In a phase block of an entry on a stack at this site.
+    pub(super) const fn phase(self, rising: bool, contributed: Option<&'a [String]>) -> Self {
+        Self {
+            rising,
+            contributed,
+            ..self.with(Roots::of(&[Root::Middleware]))
+        }
+    }
+
+    /// In the `input` and `with` of a call at this site.
+    pub(super) const fn call(self, gathered: bool) -> Self {
+        Self {
+            gathered,
+            ..self.with(Roots::of(&[Root::Call]))
+        }
+    }
+
+    /// In the arms of the call at this site; `window` is the target's.
+    pub(super) const fn arm(self, window: Root) -> Self {
+        Self {
+            armed: true,
+            ..self.with(Roots::of(&[window]))
+        }
+    }
+
+    const fn with(self, more: Roots) -> Self {
+        Self {
+            roots: self.roots.union(more),
+            ..self
+        }
+    }
+
+    /// Why what `path` reads can never be there, if so.
+    pub(super) fn absence(&self, path: &Path) -> Option<String> {
+        let mut members = path.members.iter().map(AsRef::as_ref);
+        let first = members.next()?;
+        let second = members.next();
+        let reason = match (path.root, first, second) {
+            (Root::Step, "result", _) if self.settled != Settled::Call => {
+                "it is there in a `Call` Step's `output`, `assign` and `catch`"
+            }
+            (Root::Step, "results", _) if self.settled != Settled::Gather => {
+                "it is there in a `Gather` Step's `output`, `assign` and `catch`"
+            }
+            (Root::Step, "metadata", Some("exitedAt")) if self.settled == Settled::Nothing => {
+                "a Step's exit is there in its `output`, `assign` and `catch`"
+            }
+            (Root::Call, "index", _) if !self.gathered => {
+                "only a call that a `Gather` dispatches has an index"
+            }
+            (Root::Call, "result", _) if !self.armed => {
+                "it is there in the call's arms, `onSuccess` and `onFailure`"
+            }
+            (Root::Call, "metadata", Some("exitedAt" | "dispatchedAt" | "acceptedAt"))
+                if !self.armed =>
+            {
+                "it is there in the call's arms, `onSuccess` and `onFailure`"
+            }
+            (Root::Middleware, "result", _) if !self.rising => {
+                "nothing has run yet in `onEntry`; the ascent phases have a result"
+            }
+            (Root::Middleware | Root::Execution | Root::Frame, "metadata", Some("exitedAt")) => {
+                "it is set after the last expression that could read it"
+            }
+            (Root::Frame, "vars", _) => "a frame reads its own variables as `vars`",
+            (Root::Frame, "result", _) => "a frame has no result while it runs",
+            (Root::Middleware, "metadata", Some(name)) => return self.uncontributed(name),
+            (root, name, _) => return unknown_member(root, name),
+        };
+        Some(reason.to_owned())
+    }
+
+    fn uncontributed(&self, name: &str) -> Option<String> {
+        let contributed = self.contributed?;
+        if name == "enteredAt" || contributed.iter().any(|member| member == name) {
+            return None;
+        }
+        let known = contributed.iter().map(String::as_str).chain(["enteredAt"]);
+        Some(format!("this entry's record has {}", super::list(known)))
+    }
+}
+
+fn unknown_member(root: Root, name: &str) -> Option<String> {
+    let known: &[&str] = match root {
+        Root::Execution => &["id", "metadata", "platform"],
+        Root::Frame => &["input", "metadata"],
+        Root::Step => &[
+            "name", "id", "action", "input", "result", "results", "metadata",
+        ],
+        Root::Call => &["input", "index", "result", "metadata"],
+        Root::Flow => &["input", "metadata", "vars", "result"],
+        Root::Provider | Root::Middleware => &["input", "result", "metadata"],
+        Root::Match => &["input", "metadata"],
+        Root::Failure => &[
+            "type",
+            "code",
+            "message",
+            "details",
+            "retryable",
+            "previous",
+        ],
+        Root::Vars | Root::Response => return None,
+    };
+    if known.contains(&name) {
+        return None;
+    }
+    Some(match super::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("its members are {}", super::list(known.iter().copied())),
+    })
+}
+
+/// The name by which an expression reads `root`.
+pub(super) const fn root_name(root: Root) -> &'static str {
+    match root {
+        Root::Vars => "vars",
+        Root::Execution => "execution",
+        Root::Frame => "frame",
+        Root::Step => "step",
+        Root::Call => "call",
+        Root::Flow => "flow",
+        Root::Provider => "provider",
+        Root::Match => "match",
+        Root::Middleware => "middleware",
+        Root::Failure => "failure",
+        Root::Response => "response",
+    }
+}

@@ -1,0 +1,191 @@
+//! Values with expressions in them: templates, predicates, captures, and literals held to a field's type.
+
+use std::sync::Arc;
+
+use super::fields::boolean_word;
+use super::site::{Site, root_name};
+use super::{Compiler, article};
+use crate::language::expr::Program;
+use crate::language::plan::{Assign, Template, When};
+use crate::language::value::{Map, Value};
+use crate::source::{Diagnostic, Kind, Member, Node};
+
+impl Compiler<'_> {
+    /// A field's value: a literal, an expression, or a tree of them.
+    pub(super) fn template(&mut self, node: &Node, site: Site<'_>) -> Option<Template> {
+        match &node.kind {
+            Kind::String(text) => match Program::body(text) {
+                Some(body) => self
+                    .expression(node, text, body, site)
+                    .map(Template::Expression),
+                None => Some(Template::Constant(Value::String(Arc::clone(text)))),
+            },
+            Kind::Array(items) => {
+                let parts: Vec<_> = items.iter().map(|item| self.template(item, site)).collect();
+                let parts = parts.into_iter().collect::<Option<Vec<_>>>()?;
+                Some(match constants(&parts) {
+                    Some(values) => Template::Constant(Value::array(values)),
+                    None => Template::Array(parts.into()),
+                })
+            }
+            Kind::Object(members) => self.object(members.iter(), site),
+            _ => Some(Template::Constant(super::literal(node))),
+        }
+    }
+
+    /// An object of these members.
+    pub(super) fn object<'n>(
+        &mut self,
+        members: impl Iterator<Item = &'n Member>,
+        site: Site<'_>,
+    ) -> Option<Template> {
+        let parts: Vec<_> = members
+            .map(|member| {
+                let value = self.template(&member.value, site)?;
+                Some((Arc::clone(&member.key), value))
+            })
+            .collect();
+        let parts = parts.into_iter().collect::<Option<Vec<_>>>()?;
+        let constant = |(key, value): &(Arc<str>, Template)| match value {
+            Template::Constant(value) => Some((Arc::clone(key), value.clone())),
+            _ => None,
+        };
+        Some(match parts.iter().map(constant).collect::<Option<Map>>() {
+            Some(map) => Template::Constant(Value::Object(Arc::new(map))),
+            None => Template::Object(parts.into()),
+        })
+    }
+
+    /// The value of the optional field at `node`.
+    pub(super) fn optional(
+        &mut self,
+        node: Option<&Node>,
+        site: Site<'_>,
+    ) -> Option<Option<Template>> {
+        match node {
+            None => Some(None),
+            Some(node) => self.template(node, site).map(Some),
+        }
+    }
+
+    fn expression(
+        &mut self,
+        node: &Node,
+        text: &str,
+        body: &str,
+        site: Site<'_>,
+    ) -> Option<Program> {
+        self.reads = true;
+        let before = text
+            .find(body)
+            .and_then(|at| text.get(..at))
+            .unwrap_or_default();
+        let shift = before.chars().count();
+        let program = match Program::compile(body, site.roots) {
+            Ok(program) => program,
+            Err(errors) => {
+                for error in errors {
+                    let diagnostic =
+                        Diagnostic::error("invalid-expression", node.span, error.message);
+                    self.found
+                        .push(diagnostic.with_offset(shift + error.offset));
+                }
+                return None;
+            }
+        };
+        for path in program.reads() {
+            if let Some(reason) = site.absence(path) {
+                let mut name = root_name(path.root).to_owned();
+                let metadata = path
+                    .members
+                    .first()
+                    .is_some_and(|first| first.as_ref() == "metadata");
+                for member in path.members.iter().take(if metadata { 2 } else { 1 }) {
+                    name.push('.');
+                    name.push_str(member);
+                }
+                let message = format!("`{name}` cannot be read here: {reason}");
+                let mut diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
+                diagnostic.offset = text
+                    .find(&name)
+                    .and_then(|at| text.get(..at))
+                    .map(|before| before.chars().count());
+                self.load_error(diagnostic);
+            }
+        }
+        Some(program)
+    }
+
+    /// A predicate: `true`, `false` or an expression.
+    pub(super) fn when(&mut self, node: &Node, site: Site<'_>) -> Option<When> {
+        if let Some(bool) = node.as_bool() {
+            return Some(When::Literal(bool));
+        }
+        if let Some(text) = node.as_str()
+            && let Some(body) = Program::body(text)
+        {
+            return self
+                .expression(node, text, body, site)
+                .map(When::Expression);
+        }
+        let seen = article(node.type_name());
+        let message = format!("`when` must be `true`, `false` or an expression; this is {seen}");
+        let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
+        diagnostic.help = boolean_word(node);
+        if diagnostic.help.is_none() && node.as_str().is_some() {
+            diagnostic.help = Some("an expression stands between `{{` and `}}`".to_owned());
+        }
+        self.found.push(diagnostic);
+        None
+    }
+
+    /// A map from name to value ("Variables: `assign`").
+    pub(super) fn assign(&mut self, node: Option<&Node>, site: Site<'_>) -> Option<Assign> {
+        let Some(node) = node else {
+            return Some(Assign::default());
+        };
+        let Some(members) = node.as_object() else {
+            let seen = article(node.type_name());
+            let message = format!("`assign` must be an object of names and values; this is {seen}");
+            self.error("wrong-type", node.span, message);
+            return None;
+        };
+        let parts: Vec<_> = members
+            .iter()
+            .map(|member| {
+                self.key(member, "a variable's name");
+                let value = self.template(&member.value, site)?;
+                Some((Arc::clone(&member.key), value))
+            })
+            .collect();
+        parts.into_iter().collect()
+    }
+
+    /// Holds a literal to the type that its field has. An expression is held to it when it has a value.
+    pub(super) fn typed(&mut self, node: &Node, name: &str, wanted: &str, fits: fn(&Node) -> bool) {
+        if is_expression(node) || fits(node) {
+            return;
+        }
+        let seen = article(node.type_name());
+        let message = format!("`{name}` must be {wanted}; this is {seen}");
+        let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
+        if wanted.contains("boolean") {
+            diagnostic.help = boolean_word(node);
+        }
+        self.load_error(diagnostic);
+    }
+}
+
+/// Whether the whole value is one expression.
+pub(super) fn is_expression(node: &Node) -> bool {
+    node.as_str()
+        .is_some_and(|text| Program::body(text).is_some())
+}
+
+fn constants(parts: &[Template]) -> Option<Vec<Value>> {
+    let constant = |part: &Template| match part {
+        Template::Constant(value) => Some(value.clone()),
+        _ => None,
+    };
+    parts.iter().map(constant).collect()
+}

@@ -1,0 +1,135 @@
+//! Bad definitions and what is said of them, good ones, and laws.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::source::{Format, Sources};
+
+mod bad;
+mod laws;
+mod plans;
+mod warned;
+
+/// Middlewares and a call provider of a platform's own.
+mod support {
+    use std::pin::Pin;
+    use std::sync::Arc;
+
+    use crate::language::outcome::{Failure, Outcome};
+    use crate::language::provider::{
+        Answer, CallProvider, Catalog, Contract, Dispatch, Middleware, Phase, Prepared,
+    };
+    use crate::language::value::Value;
+
+    #[derive(Debug)]
+    struct Http(Contract);
+
+    impl CallProvider for Http {
+        fn contract(&self) -> &Contract {
+            &self.0
+        }
+        fn prepare(&self, _with: &Value) -> Result<Prepared, Failure> {
+            Ok(Arc::new(()))
+        }
+        fn call<'a>(
+            &'a self,
+            _dispatch: Dispatch<'a>,
+        ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+            let outcome = Outcome::Success(Value::Null);
+            Box::pin(std::future::ready(Answer {
+                outcome,
+                metadata: Value::Null,
+            }))
+        }
+    }
+
+    #[derive(Debug)]
+    struct StepOnly(Contract);
+
+    impl Middleware for StepOnly {
+        fn contract(&self) -> &Contract {
+            &self.0
+        }
+        fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
+            Ok(Arc::new(()))
+        }
+    }
+
+    const HTTP: &str = r#"{
+        "$schema": "https://mwl.dev/v0.1/provider/schema.json",
+        "uri": "mwl:provider.call/acme/http/v1",
+        "codePrefix": "Http",
+        "description": "",
+        "parameters": {
+            "type": "object",
+            "properties": { "path": { "type": "string" }, "retries": { "type": "integer" } },
+            "required": ["path"]
+        },
+        "failureCatalog": {
+            "closed": ["Provider.Call.Http.Throttled", "Provider.Call.Http.ConnectionFailed"],
+            "open": ["Provider.Call.Http.Grpc.*"]
+        }
+    }"#;
+
+    const STEP_ONLY: &str = r#"{
+        "$schema": "https://mwl.dev/v0.1/provider/schema.json",
+        "uri": "mwl:provider.middleware/acme/cache/v1",
+        "codePrefix": "Cache",
+        "description": "",
+        "attachment": ["step"],
+        "phases": { "onEntry": { "action": { "kind": "control", "description": "" } } },
+        "failureCatalog": { "closed": [], "open": [] }
+    }"#;
+
+    pub(super) fn catalog() -> Catalog {
+        let mut catalog = Catalog::spec_defined();
+        catalog
+            .add_call(Arc::new(Http(Contract::parse(HTTP).unwrap())))
+            .unwrap();
+        catalog
+            .add_middleware(Arc::new(StepOnly(Contract::parse(STEP_ONLY).unwrap())))
+            .unwrap();
+        catalog
+    }
+}
+
+/// A root Flow whose entry is the Step `a`.
+fn root(rest: &str) -> String {
+    format!("$schema: {SCHEMA_URI}\nentrypoint: a\n{rest}")
+}
+
+/// The plan, or everything that was found as people see it.
+fn compiled(text: &str, strictness: Strictness) -> Result<(Arc<Plan>, String), String> {
+    let mut sources = Sources::default();
+    let format = if text.starts_with('{') {
+        Format::Json
+    } else {
+        Format::Yaml
+    };
+    let document = sources
+        .parse("f", text, format)
+        .map_err(|found| sources.render(&found))?;
+    match compile(&document, &support::catalog(), strictness) {
+        Ok((plan, warnings)) => Ok((plan, sources.render(&warnings))),
+        Err(found) => {
+            assert!(found.has_errors());
+            Err(sources.render(&found))
+        }
+    }
+}
+
+/// What is said of a definition that is refused at load.
+fn refused(text: &str) -> String {
+    match compiled(text, Strictness::Load) {
+        Ok((_, warnings)) => panic!("it compiles: {text}\n{warnings}"),
+        Err(rendered) => rendered,
+    }
+}
+
+/// What is said of a definition that compiles.
+fn warned(text: &str) -> String {
+    match compiled(text, Strictness::Load) {
+        Ok((_, warnings)) => warnings,
+        Err(rendered) => panic!("it does not compile:\n{rendered}"),
+    }
+}

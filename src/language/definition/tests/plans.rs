@@ -1,0 +1,241 @@
+//! Good definitions: what the plan holds, and what it says of itself.
+
+use super::*;
+use crate::language::expr::Root;
+use crate::language::plan::{Action, FlowId, Part, Target, Template, With};
+use crate::language::provider::Phase;
+use crate::language::value::Value;
+
+fn plan(text: &str) -> Arc<Plan> {
+    match compiled(text, Strictness::Load) {
+        Ok((plan, _)) => plan,
+        Err(rendered) => panic!("{rendered}"),
+    }
+}
+
+const EVERYTHING: &str = r#"
+$schema: https://mwl.dev/v0.1/flow/schema.json
+comment: every action and every field
+parameters: { type: object, properties: { limit: { type: integer, default: 2 } } }
+middleware:
+  - provider: mwl:provider.middleware/mwl/timeout/v1
+    comment: the whole run
+    onEntry: { with: { duration: PT1M }, assign: { until: "{{ middleware.metadata.deadline }}" }, output: "{{ middleware.input }}" }
+    onSuccess: { value: "{{ middleware.result.value }}" }
+    onFailure: { code: Run.Failed, details: "{{ middleware.result }}", previous: null }
+flows:
+  Charge:
+    entrypoint: charge
+    steps:
+      charge:
+        action: Call
+        input: "{{ step.input }}"
+        middleware:
+          - provider: mwl:provider.middleware/mwl/finally/v1
+            onAlways:
+              when: "{{ middleware.result.type != 'success' }}"
+              with:
+                call:
+                  provider: mwl:provider.call/acme/http/v1
+                  input: "{{ {'result': middleware.result, 'step': step.name, 'in': call.input} }}"
+                  with: { path: /audit }
+                  onSuccess: { assign: { audited: "{{ provider.result.value }}" } }
+                middleware:
+                  - provider: mwl:provider.middleware/mwl/timeout/v1
+                    onEntry: { with: { duration: PT5S } }
+          - provider: mwl:provider.middleware/mwl/retry/v1
+            onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Throttled] }, attempts: 3, backoff: { initial: PT1S } }] } }
+        call:
+          provider: mwl:provider.call/acme/http/v1
+          input: "{{ call.input }}"
+          with: { path: "{{ '/' + call.input.id }}" }
+          onSuccess: { value: "{{ call.result.value.body }}", assign: { id: "{{ provider.metadata.id }}" } }
+          onFailure: { assign: { code: "{{ call.result.code }}" } }
+        output: "{{ step.result.value }}"
+        assign: { took: "{{ step.metadata.exitedAt }}" }
+        next: done
+        catch:
+          - { match: { types: [timeout] }, output: "{{ failure.code }}", assign: { failed: "{{ step.result.code }}" }, next: done }
+      done: { action: Return, value: "{{ vars.id }}" }
+entrypoint: fan
+steps:
+  fan:
+    action: Gather
+    over: "{{ step.input.items }}"
+    call: { flow: Charge, input: "{{ call.index }}", onSuccess: { assign: { last: "{{ flow.vars.id }}" } } }
+    concurrency: 2
+    completion: { successes: "{{ step.metadata.dispatchCount - 1 }}", wait: false }
+    output: "{{ step.results }}"
+    catch: [{ match: { codes: [System.GatherCompletionUnmet] }, next: wait }]
+    next: choose
+  choose:
+    action: Match
+    input: "{{ step.input.size() }}"
+    cases: [{ when: "{{ match.input > 1 }}", output: "{{ match.input }}", assign: { n: 1 }, next: shape }]
+    default: { next: wait }
+  shape: { action: Pass, output: { a: [1, "{{ vars.n }}"], b: { c: x } }, next: done }
+  wait: { action: Sleep, for: PT1S, next: until }
+  until: { action: Sleep, until: "{{ vars.until }}", next: fail }
+  fail: { action: Raise, result: { type: Domain, code: Run.Gave.Up, retryable: false } }
+  done: { action: Return }
+"#;
+
+#[test]
+fn every_field_of_every_action_compiles() {
+    let plan = plan(EVERYTHING);
+    let names: Vec<&str> = plan.flows().iter().map(|flow| flow.name.as_ref()).collect();
+    assert_eq!(names, ["", "Charge"]);
+    let root = plan.flow(FlowId::ROOT);
+    let actions: Vec<&str> = root.steps.iter().map(|step| step.action.name()).collect();
+    assert_eq!(
+        actions,
+        [
+            "Gather", "Match", "Pass", "Sleep", "Sleep", "Raise", "Return"
+        ]
+    );
+    assert_eq!(&*root.step(root.entrypoint).name, "fan");
+    let Action::Gather(gather) = &root.step(root.entrypoint).action else {
+        panic!()
+    };
+    assert!(matches!(gather.calls[0].target, Target::Flow(FlowId(1))));
+    assert_eq!((gather.concurrency, gather.wait), (Some(2), false));
+    let charge = &plan.flow(FlowId(1)).steps[0];
+    let Action::Call(charge) = &charge.action else {
+        panic!()
+    };
+    let always = charge.stack[0].phase(Phase::Always);
+    assert!(always.acts && always.cleanup.is_some());
+    assert!(
+        matches!(&always.with, With::Literal { value, prepared: Ok(_) } if *value == Value::empty_object())
+    );
+}
+
+#[test]
+fn what_holds_no_expression_is_constant() {
+    let plan = plan(EVERYTHING);
+    let Action::Pass(tail) = &plan.flow(FlowId::ROOT).steps[2].action else {
+        panic!()
+    };
+    let Some(Template::Object(members)) = &tail.output else {
+        panic!()
+    };
+    let [(_, Template::Array(a)), (_, Template::Constant(b))] = &**members else {
+        panic!()
+    };
+    assert!(matches!(
+        a[..],
+        [Template::Constant(_), Template::Expression(_)]
+    ));
+    assert_eq!(*b, Value::object([("c", Value::from("x"))]));
+}
+
+#[test]
+fn a_plan_knows_what_it_is_made_of() {
+    let full = plan(EVERYTHING);
+    assert!(full.reads() && full.reruns() && full.needs_unwind());
+    let codes: Vec<String> = full.codes().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        codes,
+        [
+            "Provider.Call.Http.Throttled",
+            "Run.Failed",
+            "Run.Gave.Up",
+            "System.GatherCompletionUnmet"
+        ]
+    );
+    let bare = plan(&root("steps: { a: { action: Return, value: 1 } }"));
+    assert!(!bare.reads() && !bare.reruns() && !bare.needs_unwind());
+    assert!(bare.programs().is_empty());
+}
+
+#[test]
+fn every_expression_is_found_where_it_stands() {
+    let plan = plan(EVERYTHING);
+    let programs = plan.programs();
+    let written = EVERYTHING.matches("{{ ").count();
+    assert_eq!(programs.len(), written);
+    let cleanup: Vec<_> = programs.iter().filter(|(site, _)| site.cleanup).collect();
+    assert_eq!(cleanup.len(), 2);
+    assert!(
+        cleanup
+            .iter()
+            .all(|(site, _)| site.flow == FlowId(1) && site.step.is_some())
+    );
+    assert_eq!(cleanup[0].0.part, Part::Call);
+    assert!(cleanup[0].1.roots().contains(Root::Middleware));
+    assert_eq!(cleanup[1].0.part, Part::Arm);
+    let stack = programs.iter().filter(|(site, _)| site.step.is_none());
+    assert!(
+        stack
+            .clone()
+            .all(|(site, _)| matches!(site.part, Part::Phase(_)))
+    );
+    assert_eq!(stack.count(), 4);
+}
+
+#[test]
+fn an_onalways_that_only_captures_needs_an_unwind() {
+    let timeout =
+        "provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } }";
+    let with = |always: &str| {
+        plan(&root(&format!(
+            "middleware: [{{ {timeout}{always} }}]\nsteps: {{ a: {{ action: Return }} }}"
+        )))
+    };
+    assert!(!with("").needs_unwind());
+    assert!(with(", onAlways: { assign: { x: 1 } }").needs_unwind());
+}
+
+#[test]
+fn literals_that_fail_are_kept_for_run_time() {
+    let text = root(
+        "middleware: [{ provider: mwl:provider.middleware/mwl/retry/v1 }]\nsteps: { a: { action: Return } }",
+    );
+    let (plan, _) = compiled(&text, Strictness::Runtime).unwrap();
+    let with = &plan.flow(FlowId::ROOT).stack[0].phase(Phase::Entry).with;
+    let With::Literal {
+        prepared: Err(failure),
+        ..
+    } = with
+    else {
+        panic!("{with:?}")
+    };
+    assert_eq!(
+        failure.code,
+        crate::language::code::system::PARAMETER_VALIDATION_FAILED
+    );
+}
+
+#[test]
+fn names_resolve_from_where_they_are_declared() {
+    let plan = plan(&root("
+flows:
+  Shared: { entrypoint: a, steps: { a: { action: Return, value: outer } } }
+  Caller: { entrypoint: a, steps: { a: { action: Call, call: { flow: Shared }, next: b }, b: { action: Return } } }
+  Nest:
+    flows: { Shared: { entrypoint: a, steps: { a: { action: Return, value: inner } } } }
+    entrypoint: a
+    steps: { a: { action: Call, call: { flow: Shared }, next: b }, b: { action: Call, call: { flow: Caller }, next: c }, c: { action: Return } }
+steps: { a: { action: Call, call: { flow: Nest }, next: b }, b: { action: Return } }
+"));
+    let target = |flow: &str, step: usize| {
+        let flow = plan
+            .flows()
+            .iter()
+            .find(|plan| &*plan.name == flow)
+            .unwrap();
+        let Action::Call(call) = &flow.steps[step].action else {
+            panic!()
+        };
+        let Target::Flow(id) = call.call.target else {
+            panic!()
+        };
+        let Action::Return(Some(Template::Constant(value))) = &plan.flow(id).steps[0].action else {
+            return plan.flow(id).name.to_string();
+        };
+        value.as_str().unwrap().to_owned()
+    };
+    assert_eq!(target("Nest", 0), "inner");
+    assert_eq!(target("Caller", 0), "outer");
+    assert_eq!(target("Nest", 1), "Caller");
+}

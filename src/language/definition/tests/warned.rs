@@ -1,0 +1,302 @@
+//! One case for each thing that is advised against.
+
+use super::*;
+
+#[test]
+fn an_unreachable_clause() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a:
+    action: Call
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+    catch:
+      - { match: { codes: [Provider.Call.*], types: [error, timeout] }, next: b }
+      - { match: { codes: [Provider.Call.Http.Throttled], types: [error] }, next: b }
+      - { match: { codes: [Provider.Call.Http.Throttled] }, next: b }
+      - { match: { codes: ["*"] }, next: b }
+      - { match: { retryable: true }, next: b }
+  b: { action: Return }
+"#)), @r#"
+    warning[unreachable-catch]: this clause is never reached: an earlier one matches all that it matches
+      --> f:11:9
+       |
+    11 |       - { match: { codes: [Provider.Call.Http.Throttled], types: [error] }, next: b }
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      ::: f:10:9
+       |
+    10 |       - { match: { codes: [Provider.Call.*], types: [error, timeout] }, next: b }
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ matches first
+
+    warning[unreachable-catch]: this clause is never reached: an earlier one matches all that it matches
+      --> f:14:9
+       |
+    14 |       - { match: { retryable: true }, next: b }
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      ::: f:13:9
+       |
+    13 |       - { match: { codes: ["*"] }, next: b }
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ matches first
+    "#);
+}
+
+#[test]
+fn a_hidden_flow_and_an_unreached_step() {
+    insta::assert_snapshot!(warned(&root(r#"
+flows:
+  F: { entrypoint: a, steps: { a: { action: Return } } }
+  G:
+    flows: { F: { entrypoint: a, steps: { a: { action: Return } } } }
+    entrypoint: a
+    steps: { a: { action: Return } }
+steps:
+  a: { action: Return }
+  b: { action: Pass, next: c }
+  c: { action: Pass, next: b }
+"#)), @r#"
+    warning[shadowed-flow]: the Flow `F` hides an outer Flow of that name
+     --> f:7:14
+      |
+    7 |     flows: { F: { entrypoint: a, steps: { a: { action: Return } } } }
+      |              ^
+     ::: f:5:3
+      |
+    5 |   F: { entrypoint: a, steps: { a: { action: Return } } }
+      |   ^ hidden here
+
+    warning[unreached-step]: no way leads to the Step `b`
+      --> f:12:3
+       |
+    12 |   b: { action: Pass, next: c }
+       |   ^
+      = help: name it in a `next`, or remove it
+
+    warning[unreached-step]: no way leads to the Step `c`
+      --> f:13:3
+       |
+    13 |   c: { action: Pass, next: b }
+       |   ^
+      = help: name it in a `next`, or remove it
+    "#);
+}
+
+#[test]
+fn codes_that_nobody_declares() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a:
+    action: Call
+    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry:
+          with:
+            policies:
+              - { match: { codes: [Provider.Call.Http.Throtled] }, attempts: 2, backoff: { initial: PT1S } }
+              - { match: { codes: [Provider.Call.Http.Grpc.Unavailable, Mine.Known, System.*] }, attempts: 1 }
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+    catch:
+      - { match: { codes: [System.Canceled] }, next: b }
+      - { match: { codes: [Mine.Unknown] }, next: b }
+  b: { action: Raise, result: { code: Mine.Known } }
+"#)), @r#"
+    warning[undeclared-code]: nothing declares a failure code that `Provider.Call.Http.Throtled` matches
+      --> f:12:36
+       |
+    12 |               - { match: { codes: [Provider.Call.Http.Throtled] }, attempts: 2, backoff: { initial: PT1S } }
+       |                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: did you mean `Provider.Call.Http.Throttled`?
+
+    warning[undeclared-code]: nothing declares a failure code that `System.Canceled` matches
+      --> f:17:28
+       |
+    17 |       - { match: { codes: [System.Canceled] }, next: b }
+       |                            ^^^^^^^^^^^^^^^
+      = help: did you mean `System.Cancelled`?
+
+    warning[undeclared-code]: nothing declares a failure code that `Mine.Unknown` matches
+      --> f:18:28
+       |
+    18 |       - { match: { codes: [Mine.Unknown] }, next: b }
+       |                            ^^^^^^^^^^^^
+      = help: did you mean `Mine.Known`?
+    "#);
+    // A provider that may emit anything bounds nothing.
+    assert_eq!(
+        warned(&root(
+            r#"
+steps:
+  a:
+    action: Call
+    call: { provider: mwl:provider.call/mwl/mock/v1, with: { value: 1 } }
+    next: b
+    catch: [{ match: { codes: [Any.Thing] }, next: b }]
+  b: { action: Return }
+"#
+        )),
+        ""
+    );
+}
+
+#[test]
+fn codes_of_others() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a: { action: Match, cases: [{ when: false, next: b }], default: { next: c } }
+  b: { action: Raise, result: { code: System.Broken } }
+  c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
+"#)), @r#"
+    warning[minted-code]: `System.` is the engine's: a reader takes this failure for one of theirs
+     --> f:6:39
+      |
+    6 |   b: { action: Raise, result: { code: System.Broken } }
+      |                                       ^^^^^^^^^^^^^
+      = help: raise a code of your own, such as `Payments.Rejected`
+
+    warning[minted-code]: `Provider.` is the providers': a reader takes this failure for one of theirs
+     --> f:7:39
+      |
+    7 |   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
+      |                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: raise a code of your own, such as `Payments.Rejected`
+
+    warning[reserved-type]: `tiemout` is no type of the specification, which reserves lower case
+     --> f:7:75
+      |
+    7 |   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
+      |                                                                           ^^^^^^^
+      = help: did you mean `timeout`?
+    "#);
+}
+
+#[test]
+fn retries() {
+    insta::assert_snapshot!(warned(&root(r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
+    onFailure: { with: { delay: "{{ middleware.result.details.retryAfter }}" } }
+steps:
+  a:
+    action: Call
+    middleware:
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+        onEntry: { with: { duration: PT1S } }
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [{ match: { types: [error] }, attempts: 4, backoff: { initial: PT1S } }] } }
+        onFailure: { with: { delay: "{{ middleware.result.details.retryAfter }}" } }
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+  b: { action: Return }
+"#)), @r#"
+    warning[unbounded-delay]: `delay` decides how long a retry waits, and no Timeout around it bounds that
+     --> f:5:5
+      |
+    5 |   - provider: mwl:provider.middleware/mwl/retry/v1
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: put a Timeout entry before this one
+
+    warning[no-backoff]: this policy retries without any wait
+     --> f:6:35
+      |
+    6 |     onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
+      |                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }
+
+    warning[amplified-retry]: a retry within a retry: each multiplies the attempts of the other
+      --> f:14:9
+       |
+    14 |       - provider: mwl:provider.middleware/mwl/retry/v1
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     ::: f:5:5
+      |
+    5 |   - provider: mwl:provider.middleware/mwl/retry/v1
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the outer one
+      = help: one execution may make up to 12 requests here; keep one of them
+    "#);
+}
+
+#[test]
+fn a_loop_around_a_retry_multiplies_nothing() {
+    assert_eq!(
+        warned(&root(
+            r#"
+steps:
+  a:
+    action: Call
+    middleware:
+      - provider: mwl:provider.middleware/mwl/loop/v1
+        onSuccess: { when: "{{ middleware.metadata.iteration < 3 }}" }
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [{ match: { types: [error] }, attempts: 4, backoff: { initial: PT1S } }] } }
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+  b: { action: Return }
+"#
+        )),
+        ""
+    );
+}
+
+#[test]
+fn cleanups() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a:
+    action: Call
+    middleware:
+      - provider: mwl:provider.middleware/mwl/finally/v1
+        onAlways: { with: { call: { provider: mwl:provider.call/acme/http/v1, with: { path: /audit } } } }
+      - provider: mwl:provider.middleware/mwl/finally/v1
+        onAlways:
+          with:
+            call: { provider: mwl:provider.call/acme/http/v1, with: { path: /bounded } }
+            middleware: [{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }]
+      - provider: mwl:provider.middleware/mwl/finally/v1
+        onAlways:
+          with:
+            call:
+              flow:
+                entrypoint: try
+                steps:
+                  try:
+                    action: Call
+                    call: { provider: mwl:provider.call/acme/http/v1, with: { path: /best-effort } }
+                    next: done
+                    catch: [{ match: { codes: ["*"] }, next: done }]
+                  done: { action: Return }
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+  b: { action: Return }
+"#)), @r#"
+    warning[fragile-cleanup]: this cleanup is neither bounded nor best-effort: if it fails, it supersedes a success
+     --> f:8:9
+      |
+    8 |       - provider: mwl:provider.middleware/mwl/finally/v1
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: bound it with a Timeout in `with.middleware`, or call an inline Flow whose Call Step catches `*` and returns
+    "#);
+}
+
+#[test]
+fn a_gate_of_nothing_and_successes_out_of_reach() {
+    insta::assert_snapshot!(warned(&root(r#"
+middleware: [{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } }, onAlways: { when: "{{ true }}" } }]
+steps:
+  a: { action: Gather, calls: [{ flow: F }], completion: { successes: 2 }, next: b }
+  b: { action: Return }
+flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
+"#)), @r#"
+    warning[idle-when]: `when` gates nothing: the middleware does not act at `onAlways`
+     --> f:4:117
+      |
+    4 | eout/v1, onEntry: { with: { duration: PT1S } }, onAlways: { when: "{{ true }}" } }]
+      |                                                             ^^^^
+
+    warning[unmeetable-completion]: 2 successes are wanted of 1 calls: the Gather always fails
+     --> f:6:71
+      |
+    6 |   a: { action: Gather, calls: [{ flow: F }], completion: { successes: 2 }, next: b }
+      |                                                                       ^
+    "#);
+}

@@ -1,0 +1,413 @@
+//! What a plan is made of, for those who decide something by it: which bodies to keep, whether an unwind
+//! has anything to run, which codes a metric may be labelled with.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{
+    Action, Assign, CallPlan, EntryPlan, Envelope, FlowId, FlowPlan, Pause, PhasePlan, Plan, Shape,
+    StepId, StepPlan, Tail, Template, When, With,
+};
+use crate::language::code::CodePattern;
+use crate::language::expr::Program;
+use crate::language::provider::Phase;
+use crate::language::value::Value;
+
+/// Where in a plan a [`Program`] stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The Flow.
+    pub flow: FlowId,
+    /// The Step; `None` in the Flow's own stack.
+    pub step: Option<StepId>,
+    /// The construct.
+    pub part: Part,
+    /// Whether it belongs to a cleanup.
+    pub cleanup: bool,
+}
+
+/// The construct that an expression belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A Step's own fields and its clauses.
+    Step,
+    /// A call's `input` and `with`.
+    Call,
+    /// A call's arms.
+    Arm,
+    /// A phase block of an entry.
+    Phase(Phase),
+}
+
+impl Plan {
+    /// Every compiled expression, with where it stands.
+    pub fn programs(&self) -> Vec<(Site, &Program)> {
+        let mut collector = Collector::default();
+        for (index, flow) in self.flows().iter().enumerate() {
+            collector.flow(FlowId(index), flow);
+        }
+        collector.found
+    }
+
+    /// Every middleware entry: of Flows, of Steps and of cleanups.
+    pub fn entries(&self) -> impl Iterator<Item = &EntryPlan> {
+        self.stacks()
+            .flat_map(|stack| stack.iter().flat_map(EntryPlan::with_cleanups))
+    }
+
+    fn stacks(&self) -> impl Iterator<Item = &[EntryPlan]> {
+        self.flows().iter().flat_map(|flow| {
+            let steps = flow.steps.iter().filter_map(|step| match &step.action {
+                Action::Call(call) => Some(call.stack.as_ref()),
+                _ => None,
+            });
+            steps.chain(std::iter::once(flow.stack.as_ref()))
+        })
+    }
+
+    /// Whether an interruption anywhere in the plan has something to run: an `onAlways` that acts,
+    /// captures or can fault. Without one the frame can simply be dropped.
+    pub fn needs_unwind(&self) -> bool {
+        self.entries()
+            .any(|entry| !entry.phase(Phase::Always).is_empty())
+    }
+
+    /// Whether any entry may run its inner scope more than once.
+    pub fn reruns(&self) -> bool {
+        self.entries().any(|entry| entry.middleware.reruns())
+    }
+
+    /// Every exact code that a literal of the definition names: in matchers, in constructed failures, in
+    /// the arguments of providers and middlewares. A set that the definition fixes, so fit for labels.
+    pub fn codes(&self) -> BTreeSet<Arc<str>> {
+        let mut codes = BTreeSet::new();
+        for flow in self.flows() {
+            flow.steps
+                .iter()
+                .for_each(|step| step_codes(step, &mut codes));
+        }
+        for phase in self.entries().flat_map(|entry| &entry.phases) {
+            with_codes(&phase.with, &mut codes);
+            if let Shape::Envelope(envelope) = &phase.shape {
+                envelope_code(envelope, &mut codes);
+            }
+            if let Some(cleanup) = &phase.cleanup {
+                with_codes(&cleanup.call.with, &mut codes);
+            }
+        }
+        codes
+    }
+}
+
+impl EntryPlan {
+    /// This entry and those of the stacks around its cleanups.
+    fn with_cleanups(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
+        let cleanups = self
+            .phases
+            .iter()
+            .filter_map(|phase| phase.cleanup.as_deref());
+        let inner = cleanups.flat_map(|cleanup| cleanup.stack.iter().flat_map(Self::with_cleanups));
+        Box::new(std::iter::once(self).chain(inner))
+    }
+}
+
+impl PhasePlan {
+    /// Whether nothing happens at the phase, whatever rises: the middleware does not act, and there is no
+    /// expression that could fault and nothing to capture.
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            acts,
+            when,
+            with,
+            cleanup,
+            shape,
+            assign,
+        } = self;
+        let given = match with {
+            With::Literal { prepared, .. } => prepared.is_err(),
+            With::Dynamic(_) => true,
+        };
+        !acts
+            && !given
+            && cleanup.is_none()
+            && assign.is_empty()
+            && matches!(shape, Shape::Through)
+            && !matches!(when, Some(When::Expression(_)))
+    }
+}
+
+impl Template {
+    /// Calls `found` with every expression in this.
+    pub fn for_each_program<'p>(&'p self, found: &mut impl FnMut(&'p Program)) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Expression(program) => found(program),
+            Self::Array(items) => items.iter().for_each(|item| item.for_each_program(found)),
+            Self::Object(members) => members
+                .iter()
+                .for_each(|(_, value)| value.for_each_program(found)),
+        }
+    }
+}
+
+/// Gathers the programs of a plan.
+#[derive(Default)]
+struct Collector<'p> {
+    found: Vec<(Site, &'p Program)>,
+}
+
+impl<'p> Collector<'p> {
+    fn flow(&mut self, flow: FlowId, plan: &'p FlowPlan) {
+        let site = Site {
+            flow,
+            step: None,
+            part: Part::Step,
+            cleanup: false,
+        };
+        self.stack(&plan.stack, site);
+        for (index, step) in plan.steps.iter().enumerate() {
+            self.step(
+                step,
+                Site {
+                    step: Some(StepId(index)),
+                    ..site
+                },
+            );
+        }
+    }
+
+    fn step(&mut self, step: &'p StepPlan, site: Site) {
+        match &step.action {
+            Action::Call(step) => {
+                self.optional(step.input.as_ref(), site);
+                self.stack(&step.stack, site);
+                self.call(&step.call, site);
+                self.tail(&step.tail, site);
+                self.catch(&step.catch, site);
+            }
+            Action::Gather(step) => {
+                self.optional(step.over.as_ref(), site);
+                self.optional(step.successes.as_ref(), site);
+                step.calls.iter().for_each(|call| self.call(call, site));
+                self.tail(&step.tail, site);
+                self.catch(&step.catch, site);
+            }
+            Action::Match(step) => {
+                self.optional(step.input.as_ref(), site);
+                for (when, tail) in &step.cases {
+                    self.when(Some(when), site);
+                    self.tail(tail, site);
+                }
+                self.tail(&step.default, site);
+            }
+            Action::Pass(tail) => self.tail(tail, site),
+            Action::Sleep(sleep) => match &sleep.pause {
+                Pause::For(template) | Pause::Until(template) => {
+                    self.optional(Some(template), site)
+                }
+            },
+            Action::Return(value) => self.optional(value.as_ref(), site),
+            Action::Raise(envelope) => {
+                envelope
+                    .iter()
+                    .for_each(|envelope| self.envelope(envelope, site));
+            }
+        }
+    }
+
+    fn stack(&mut self, stack: &'p [EntryPlan], site: Site) {
+        for entry in stack {
+            for phase in Phase::ALL {
+                self.phase(
+                    entry.phase(phase),
+                    Site {
+                        part: Part::Phase(phase),
+                        ..site
+                    },
+                );
+            }
+        }
+    }
+
+    fn phase(&mut self, plan: &'p PhasePlan, site: Site) {
+        let PhasePlan {
+            acts: _,
+            when,
+            with,
+            cleanup,
+            shape,
+            assign,
+        } = plan;
+        self.when(when.as_ref(), site);
+        self.with(with, site);
+        match shape {
+            Shape::Through => {}
+            Shape::Value(template) => self.optional(Some(template), site),
+            Shape::Envelope(envelope) => self.envelope(envelope, site),
+        }
+        self.assign(assign, site);
+        if let Some(cleanup) = cleanup {
+            let site = Site {
+                cleanup: true,
+                ..site
+            };
+            self.call(&cleanup.call, site);
+            self.stack(&cleanup.stack, site);
+        }
+    }
+
+    fn call(&mut self, call: &'p CallPlan, site: Site) {
+        let CallPlan {
+            target: _,
+            input,
+            with,
+            value,
+            on_success,
+            on_failure,
+        } = call;
+        let fields = Site {
+            part: Part::Call,
+            ..site
+        };
+        self.optional(input.as_ref(), fields);
+        self.with(with, fields);
+        let arms = Site {
+            part: Part::Arm,
+            ..site
+        };
+        self.optional(value.as_ref(), arms);
+        self.assign(on_success, arms);
+        self.assign(on_failure, arms);
+    }
+
+    fn catch(&mut self, clauses: &'p [super::CatchClause], site: Site) {
+        for clause in clauses {
+            self.optional(clause.output.as_ref(), site);
+            self.assign(&clause.assign, site);
+        }
+    }
+
+    fn tail(&mut self, tail: &'p Tail, site: Site) {
+        self.optional(tail.output.as_ref(), site);
+        self.assign(&tail.assign, site);
+    }
+
+    fn envelope(&mut self, envelope: &'p Envelope, site: Site) {
+        let Envelope {
+            ty,
+            code,
+            message,
+            details,
+            retryable,
+            previous,
+        } = envelope;
+        for field in [ty, code, message, details, retryable, previous] {
+            self.optional(field.as_ref(), site);
+        }
+    }
+
+    fn with(&mut self, with: &'p With, site: Site) {
+        if let With::Dynamic(template) = with {
+            self.optional(Some(template), site);
+        }
+    }
+
+    fn when(&mut self, when: Option<&'p When>, site: Site) {
+        if let Some(When::Expression(program)) = when {
+            self.found.push((site, program));
+        }
+    }
+
+    fn assign(&mut self, assign: &'p Assign, site: Site) {
+        assign
+            .iter()
+            .for_each(|(_, template)| self.optional(Some(template), site));
+    }
+
+    fn optional(&mut self, template: Option<&'p Template>, site: Site) {
+        if let Some(template) = template {
+            template.for_each_program(&mut |program| self.found.push((site, program)));
+        }
+    }
+}
+
+fn step_codes(step: &StepPlan, codes: &mut BTreeSet<Arc<str>>) {
+    let catch = match &step.action {
+        Action::Call(step) => {
+            with_codes(&step.call.with, codes);
+            &step.catch
+        }
+        Action::Gather(step) => {
+            step.calls
+                .iter()
+                .for_each(|call| with_codes(&call.with, codes));
+            &step.catch
+        }
+        Action::Raise(Some(envelope)) => return envelope_code(envelope, codes),
+        _ => return,
+    };
+    let patterns = catch
+        .iter()
+        .filter_map(|clause| clause.matcher.codes.as_ref())
+        .flatten();
+    codes.extend(patterns.filter_map(|pattern| match pattern {
+        CodePattern::Exact(code) => Some(Arc::clone(code)),
+        _ => None,
+    }));
+}
+
+fn envelope_code(envelope: &Envelope, codes: &mut BTreeSet<Arc<str>>) {
+    if let Some(Template::Constant(Value::String(code))) = &envelope.code {
+        codes.insert(Arc::clone(code));
+    }
+}
+
+fn with_codes(with: &With, codes: &mut BTreeSet<Arc<str>>) {
+    match with {
+        With::Literal { value, .. } => value_codes(value, codes),
+        With::Dynamic(template) => template_codes(template, codes),
+    }
+}
+
+fn template_codes(template: &Template, codes: &mut BTreeSet<Arc<str>>) {
+    match template {
+        Template::Constant(value) => value_codes(value, codes),
+        Template::Expression(_) => {}
+        Template::Array(items) => items.iter().for_each(|item| template_codes(item, codes)),
+        Template::Object(members) => {
+            for (key, value) in members {
+                if let Template::Constant(value) = value {
+                    member_codes(key, value, codes);
+                }
+                template_codes(value, codes);
+            }
+        }
+    }
+}
+
+fn value_codes(value: &Value, codes: &mut BTreeSet<Arc<str>>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| value_codes(item, codes)),
+        Value::Object(map) => {
+            for (key, value) in map.iter() {
+                member_codes(key, value, codes);
+                value_codes(value, codes);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The codes of a `codes` list or a `code`, which is how matchers and failures are written everywhere.
+fn member_codes(key: &str, value: &Value, codes: &mut BTreeSet<Arc<str>>) {
+    let texts = match (key, value) {
+        ("codes", Value::Array(items)) => items.as_slice(),
+        ("code", Value::String(_)) => std::slice::from_ref(value),
+        _ => return,
+    };
+    for text in texts {
+        if let Some(Ok(CodePattern::Exact(code))) = text.as_str().map(CodePattern::parse) {
+            codes.insert(code);
+        }
+    }
+}
