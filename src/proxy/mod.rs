@@ -1,3 +1,37 @@
 //! HTTP: listeners, routes, upstreams, the `http` call provider, rendering. Depends on the language,
 //! never the reverse.
+//!
+//! A request's way: [`listener`] accepts, [`connection`] serves, [`execute`] runs a request, which
+//! [`request`] has checked and [`route`] has matched; the engine runs the route's plan and calls
+//! [`provider`]'s `http`, which sends over an [`upstream`]'s connection and [`classify`]s what comes back
+//! into a [`reply`]; [`render`] answers. [`runtime`] is the configuration that all this reads, [`site`]
+//! what one worker holds of it, [`server`] the workers.
+
+pub(crate) mod body;
+pub(crate) mod classify;
+pub(crate) mod connection;
+pub(crate) mod execute;
+pub(crate) mod facts;
+pub(crate) mod flight;
+pub(crate) mod headers;
+pub(crate) mod id;
+pub(crate) mod listener;
+pub(crate) mod media;
+pub(crate) mod observer;
+pub(crate) mod provider;
+pub(crate) mod query;
+pub(crate) mod refusal;
+pub(crate) mod render;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod retry_after;
+pub(crate) mod route;
+pub mod runtime;
+pub mod server;
 pub mod settings;
+pub(crate) mod site;
+pub(crate) mod target;
+pub(crate) mod upstream;
+
+pub use runtime::Runtime;
+pub use server::Server;

@@ -245,14 +245,19 @@ impl<'e> Frame<'e, '_> {
         match rising {
             Err(interrupted) if interrupted.owner == Owner::Bound(position) => {
                 run.emitted = true;
-                let cleaned = interrupted.cleaned;
+                let Interrupted {
+                    cleaned,
+                    superseded,
+                    ..
+                } = interrupted;
                 let emitted = interrupted.convert();
                 self.execution
                     .observer
                     .timeout_exceeded(self.place(site), &emitted);
-                // Cleanups took time: an outer bound may have fallen due meanwhile.
+                // Cleanups took time: an outer bound may have fallen due meanwhile. It displaces what was
+                // to be emitted here, but no failed cleanup.
                 match self.scope.due().filter(|_| cleaned) {
-                    Some(outer) => Err(outer),
+                    Some(outer) => Err(after_cleanup(outer, superseded.then_some(&emitted))),
                     None => Ok(Outcome::Failure(emitted)),
                 }
             }

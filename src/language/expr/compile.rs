@@ -32,6 +32,8 @@ pub(super) struct Compiled {
     pub(super) paths: Vec<Path>,
     /// The patterns that it matches against.
     pub(super) patterns: Vec<Pattern>,
+    /// Whether it reads a clock.
+    pub(super) reads_clock: bool,
 }
 
 /// Compiles `body` for a site where `names` may be used.
@@ -81,14 +83,15 @@ fn on_a_large_stack(body: &str, names: Names) -> Result<Compiled, Vec<CompileErr
         expr,
         paths: rewriter.paths,
         patterns: rewriter.patterns,
+        reads_clock: rewriter.reads_clock,
     })
 }
 
 /// The parser's errors, with their place as an offset. Its recovery may report one slip many times.
 fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
     let mut found: Vec<CompileError> = Vec::new();
-    for error in errors {
-        let (line, column) = error.pos;
+    for syntax in errors {
+        let (line, column) = syntax.pos;
         let before = usize::try_from(line - 1).unwrap_or(0);
         let lines: usize = body
             .split_inclusive('\n')
@@ -99,15 +102,24 @@ fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
         let offset = offset.min(body.chars().count());
         if found.iter().all(|known| known.offset != offset) {
             found.push(CompileError {
-                message: error.msg,
+                message: syntax.msg,
                 offset,
             });
         }
     }
     if found.is_empty() {
-        return self::error("this is no expression".to_owned(), 0);
+        return error("this is no expression".to_owned(), 0);
     }
     found
+}
+
+/// Where the node of this number stands: characters from the start. The parser counts bytes.
+pub(super) fn offset(source: &SourceInfo, id: u64) -> usize {
+    let start = source.offset_for(id).map_or(0, |(start, _)| start);
+    let before = usize::try_from(start)
+        .ok()
+        .and_then(|start| source.source.get(..start));
+    before.map_or(0, |before| before.chars().count())
 }
 
 /// Refuses a tree deeper than [`DEPTH`], without recursion.
@@ -116,13 +128,12 @@ fn check_depth(expr: &IdedExpr, source: &SourceInfo) -> Result<(), Vec<CompileEr
     let mut below = Vec::new();
     while let Some((expr, depth)) = open.pop() {
         if depth > DEPTH {
-            let offset = source.offset_for(expr.id).map_or(0, |(start, _)| start);
             return Err(error(
                 format!(
                     "the expression nests deeper than {DEPTH} levels (each term of a chain such as \
                      `a + b + c` is one): split it, with `assign`, into several, or use `join`"
                 ),
-                usize::try_from(offset).unwrap_or(0),
+                offset(source, expr.id),
             ));
         }
         children(&expr.expr, &mut below);

@@ -5,18 +5,22 @@
 //! rewriting puts in place of a call.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use cel::common::functions::Function;
 use cel::common::types::{
-    BOOL_TYPE, CelBool, CelDuration, CelInt, CelList, CelOptional, CelString, CelTimestamp,
-    DURATION_TYPE, DYN_TYPE, INT_TYPE, LIST_TYPE, STRING_TYPE, TIMESTAMP_TYPE, Type,
+    CelBool, CelDuration, CelInt, CelList, CelOptional, CelString, CelTimestamp, DURATION_TYPE,
+    DYN_TYPE, INT_TYPE, LIST_TYPE, STRING_TYPE, TIMESTAMP_TYPE, Type,
 };
 use cel::common::value::{CowVal, StaticVal, Val};
+use cel::objects::Opaque;
 use cel::{DeclarationError, Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
+use super::convert::NoValue;
 use super::{convert, duration, equality, json, values, work};
 use crate::language::temporal::Span;
+use crate::language::value::Value;
 
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
 type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
@@ -127,6 +131,8 @@ pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
         ("@add", "any", &[DYN_TYPE, DYN_TYPE], add),
         ("@charge", "any", &[DYN_TYPE], charge),
         ("@tick", "any", &[INT_TYPE, DYN_TYPE], tick),
+        ("@prepay", "int", &[INT_TYPE], prepay),
+        ("@give", "any", &[DYN_TYPE], give),
     ];
     for (name, id, types, function) in globals {
         env.add_overload(
@@ -385,7 +391,9 @@ fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     work::spend(500 + 20 * u64::try_from(written.len()).unwrap_or(u64::MAX / 20))?;
     let regex =
         pattern(written).map_err(|problem| ExecutionError::function_error("matches", problem))?;
-    Ok(owned_bool(regex.is_match(text(&subject)?)))
+    let subject = text(&subject)?;
+    work::spend_bytes(subject.len())?;
+    Ok(owned_bool(regex.is_match(subject)))
 }
 
 fn offset(
@@ -570,5 +578,42 @@ fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(value)
 }
 
-// The crate tells booleans from other results by their type alone.
-const _: Type = BOOL_TYPE;
+/// The argument, a number of elements that are about to be made.
+fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [count] = take(args)?;
+    let elements = count
+        .downcast_ref::<CelInt>()
+        .map_or(0, |count| *count.inner());
+    work::spend(1 + u64::try_from(elements).unwrap_or(0))?;
+    Ok(count)
+}
+
+/// What an evaluation hands out: its result, converted already.
+#[derive(Debug)]
+pub(super) struct Given(pub(super) Result<Value, NoValue>);
+
+/// Asked for by the crate's type for host values. One is only equal to itself.
+impl PartialEq for Given {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Given {}
+
+impl Opaque for Given {
+    fn runtime_type_name(&self) -> &str {
+        "@given"
+    }
+}
+
+/// The result of the whole expression, as a value that leaves the crate's evaluator as it is.
+///
+/// The crate gives its own copy of a result, or else asks for its evaluator to be inlined into ours: then
+/// a debug build of this crate would evaluate with frames of 50 KiB, and overflow.
+fn give<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [value] = take(args)?;
+    let given: Arc<dyn Opaque> = Arc::new(Given(convert::to_value(value.as_ref())));
+    let given: Box<dyn Val> = cel::Value::Opaque(given).try_into()?;
+    Ok(CowVal::Owned(given))
+}

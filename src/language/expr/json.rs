@@ -25,7 +25,10 @@ fn write(value: &Value, out: &mut String) -> Result<(), ExecutionError> {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(bool) => out.push_str(if *bool { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&ecmascript(*number)),
+        Value::Number(number) => {
+            work::spend(3)?;
+            out.push_str(&ecmascript(*number));
+        }
         Value::String(text) => {
             work::spend_bytes(text.len())?;
             quote(text, out);
@@ -91,11 +94,8 @@ fn ecmascript(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
     }
-    // Rust's scientific form holds the same shortest digits: `-1.2345e-7`.
-    let scientific = format!("{:e}", number.abs());
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let (mantissa, exponent) = shortest(number.abs());
     let digits = mantissa.replace('.', "");
-    let exponent: i32 = exponent.parse().unwrap_or(0);
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     // The decimal point stands after so many of the digits.
     let point = exponent + 1;
@@ -118,6 +118,35 @@ fn ecmascript(number: f64) -> String {
     } else {
         plain
     }
+}
+
+/// The shortest decimal that reads back as `number`, as its mantissa and its exponent. Of two that are as
+/// short and as near, ECMAScript takes the even one, and Rust may take the other.
+fn shortest(number: f64) -> (String, i32) {
+    let split = |text: &str| {
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        (mantissa.to_owned(), exponent.parse().unwrap_or(0))
+    };
+    let (mantissa, exponent) = split(&format!("{number:e}"));
+    let odd = mantissa.ends_with(['1', '3', '5', '7', '9']);
+    let last = mantissa.bytes().last().unwrap_or(b'0');
+    let even = format!(
+        "{}{}",
+        mantissa.get(..mantissa.len() - 1).unwrap_or_default(),
+        char::from(last.saturating_sub(1))
+    );
+    if !odd || mantissa.len() == 1 || format!("{even}e{exponent}").parse() != Ok(number) {
+        return (mantissa, exponent);
+    }
+    // Halfway between the two: the exact decimal goes on with a 5 and ends there.
+    let (exact, _) = split(&format!("{number:.800e}"));
+    let half = exact
+        .strip_prefix(&even)
+        .map(|rest| rest.trim_end_matches('0'));
+    if half == Some("5") {
+        return (even, exponent);
+    }
+    (mantissa, exponent)
 }
 
 /// Parses a JSON text of at most [`DEPTH`] levels; the last of repeated members wins.
@@ -160,8 +189,11 @@ mod tests {
             (0x444b_1ae4_d6e2_ef50, "1e+21"),
             (0x3eb0_c6f7_a0b5_ed8c, "9.999999999999997e-7"),
             (0x3eb0_c6f7_a0b5_ed8d, "0.000001"),
-            (0x41b3_de43_5555_53e3, "333333333.3333332"),
-            (0x41b3_de43_5555_5556, "333333333.33333343"),
+            (0x41b3_de43_5555_5553, "333333333.3333332"),
+            (0x41b3_de43_5555_5554, "333333333.33333325"),
+            (0x41b3_de43_5555_5555, "333333333.3333333"),
+            (0x41b3_de43_5555_5556, "333333333.3333334"),
+            (0x41b3_de43_5555_5557, "333333333.33333343"),
             (0xbecb_f647_612f_3696, "-0.0000033333333333333333"),
             (0x4314_3ff3_c1cb_0959, "1424953923781206.2"),
         ] {

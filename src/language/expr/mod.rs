@@ -47,7 +47,8 @@ pub use self::roots::{Root, Roots};
 pub trait Bindings {
     /// The value of `root`; `None` where it holds nothing here (reading it is an evaluation error).
     fn root(&self, root: Root) -> Option<Value>;
-    /// The instant that `now()` returns: nanoseconds since the Unix epoch.
+    /// The instant that `now()` returns: nanoseconds since the Unix epoch. Asked only for a program that
+    /// reads a clock, like [`Bindings::wall_time`].
     fn now(&self) -> i128;
     /// The instant that `wallTime()` returns, read afresh.
     fn wall_time(&self) -> i128;
@@ -66,6 +67,8 @@ struct Inner {
     paths: Vec<Path>,
     /// The literal patterns of `matches`.
     patterns: Vec<Pattern>,
+    /// Whether an evaluation asks for `now()` or `wallTime()`.
+    reads_clock: bool,
     body: Body,
 }
 
@@ -125,10 +128,11 @@ impl Program {
             roots: Roots::of(&named),
             paths: compiled.paths,
             patterns: compiled.patterns,
+            reads_clock: compiled.reads_clock,
             body: if whole {
                 Body::Path
             } else {
-                Body::Tree(compiled.expr)
+                Body::Tree(rewrite::giving(compiled.expr))
             },
         })))
     }

@@ -88,7 +88,7 @@ pub(super) fn static_path(
                 members.push(Arc::from(select.field.as_str()));
                 expr = &select.operand.expr;
             }
-            Expr::Call(call) => {
+            Expr::Call(call) if call.func_name == operators::INDEX => {
                 let (operand, member) = literal_index(call)?;
                 members.push(Arc::from(member));
                 expr = &operand.expr;
@@ -100,10 +100,10 @@ pub(super) fn static_path(
     Some((root, members))
 }
 
-/// The operand and the member of `operand['member']`.
-fn literal_index(call: &CallExpr) -> Option<(&IdedExpr, &str)> {
+/// The operand and the member of `operand['member']`, or of one of its optional forms.
+pub(super) fn literal_index(call: &CallExpr) -> Option<(&IdedExpr, &str)> {
     match call.args.as_slice() {
-        [operand, index] if call.func_name == operators::INDEX => match &index.expr {
+        [operand, index] => match &index.expr {
             Expr::Literal(LiteralValue::String(member)) => Some((operand, member.inner())),
             _ => None,
         },

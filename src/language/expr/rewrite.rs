@@ -21,9 +21,9 @@ use cel::common::ast::{
 use cel::{Env, IdedExpr};
 
 use super::functions::Pattern;
-use super::references::{Path, PathEnd, static_path};
+use super::references::{Path, PathEnd, literal_index, static_path};
 use super::roots::{Root, Roots, near_miss};
-use super::{CompileError, signatures};
+use super::{CompileError, compile, signatures};
 
 /// How many evaluations of an operator one turn of a comprehension costs beside its body.
 const TURN: usize = 6;
@@ -48,6 +48,8 @@ pub(super) struct Rewriter<'a> {
     pub(super) paths: Vec<Path>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
+    /// Whether the expression calls `now()` or `wallTime()`.
+    pub(super) reads_clock: bool,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
 }
@@ -61,6 +63,7 @@ impl<'a> Rewriter<'a> {
             locals: Vec::new(),
             paths: Vec::new(),
             patterns: Vec::new(),
+            reads_clock: false,
             errors: Vec::new(),
         }
     }
@@ -86,13 +89,10 @@ impl<'a> Rewriter<'a> {
             Expr::Map(map) => Expr::Map(self.map(map)),
             Expr::Comprehension(fold) => Expr::Comprehension(Box::new(self.comprehension(*fold))),
             Expr::Struct(message) => {
-                self.refuse(
-                    id,
-                    format!(
-                        "there is no message type `{}`; write a map: {{'field': value}}",
-                        message.type_name
-                    ),
-                );
+                let name = &message.type_name;
+                let problem =
+                    format!("there is no message type `{name}`; write a map: {{'field': value}}");
+                self.refuse_call(id, name, problem);
                 Expr::Struct(message)
             }
             other @ (Expr::Literal(_) | Expr::Unspecified) => other,
@@ -183,11 +183,21 @@ impl<'a> Rewriter<'a> {
     }
 
     fn refuse(&mut self, id: u64, message: String) {
-        let offset = self.source.offset_for(id).map_or(0, |(start, _)| start);
-        self.errors.push(CompileError {
-            message,
-            offset: usize::try_from(offset).unwrap_or(0),
-        });
+        let offset = compile::offset(self.source, id);
+        self.errors.push(CompileError { message, offset });
+    }
+
+    /// Refuses a call, whose place is its bracket, at the name before that.
+    fn refuse_call(&mut self, id: u64, name: &str, message: String) {
+        let bracket = compile::offset(self.source, id);
+        let before: Vec<char> = self.source.source.chars().take(bracket).collect();
+        let before: String = before.into_iter().collect();
+        let head = before.trim_end();
+        let offset = match head.strip_suffix(name) {
+            Some(head) => head.chars().count(),
+            None => bracket,
+        };
+        self.errors.push(CompileError { message, offset });
     }
 
     /// A selection that is no static path: a type's qualified name, `has(…)`, or a member of a made value.
@@ -233,14 +243,13 @@ impl<'a> Rewriter<'a> {
     }
 
     fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
-        // `math.abs(x)`: the target is no value but the namespace.
-        if let Some(target) = parsed.target.take_if(|target| {
-            qualified(target).is_some_and(|space| {
-                signatures::is_namespaced(&format!("{space}.{}", parsed.func_name))
-            })
-        }) {
-            let space = qualified(&target).unwrap_or_default();
+        if let Some(space) = parsed
+            .target
+            .as_deref()
+            .and_then(|target| self.namespace(target, &parsed))
+        {
             parsed.func_name = format!("{space}.{}", parsed.func_name);
+            parsed.target = None;
         }
         if is_operator(&parsed) {
             return self.operator(id, parsed);
@@ -248,11 +257,25 @@ impl<'a> Rewriter<'a> {
         self.function(id, parsed)
     }
 
+    /// The namespace that the target of a call spells: `math` in `math.abs(x)`. As in cel-go, the name of an
+    /// existing function decides; for one that does not exist, whether the target could be anything else.
+    fn namespace(&self, target: &IdedExpr, parsed: &CallExpr) -> Option<String> {
+        let space = qualified(target)?;
+        let exists = signatures::is_namespaced(&format!("{space}.{}", parsed.func_name));
+        let nothing_else = matches!(self.names, Names::Roots(_))
+            && signatures::is_namespace(&space)
+            && !self.locals.contains(&space);
+        (exists || nothing_else).then_some(space)
+    }
+
     fn operator(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
         let navigates = matches!(
             parsed.func_name.as_str(),
             operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT
         );
+        if let Some(read) = self.optional_read(id, &parsed) {
+            return read;
+        }
         let scalar = parsed.args.iter().any(is_scalar);
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
@@ -275,6 +298,23 @@ impl<'a> Rewriter<'a> {
         }
     }
 
+    /// `root.a.?b` or `root.a[?'b']`: the value `root.a` is asked for its `b`, and nothing else.
+    fn optional_read(&mut self, id: u64, parsed: &CallExpr) -> Option<IdedExpr> {
+        let name = parsed.func_name.as_str();
+        if !matches!(name, operators::OPT_INDEX | operators::OPT_SELECT) {
+            return None;
+        }
+        let (operand, member) = literal_index(parsed)?;
+        let (root, mut members) = self.static_path(operand)?;
+        let variable = self.note(root, members.clone(), PathEnd::Presence);
+        members.push(Arc::from(member));
+        self.note(root, members, PathEnd::Value);
+        let operand = ident(operand.id, format!("@p{variable}"));
+        let mut args = parsed.args.iter().skip(1).cloned().collect::<Vec<_>>();
+        args.insert(0, operand);
+        Some(call(id, name, args))
+    }
+
     fn function(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
         let CallExpr {
             func_name: name,
@@ -284,16 +324,20 @@ impl<'a> Rewriter<'a> {
         if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
             && matches!(self.names, Names::Roots(_))
         {
-            self.refuse(id, problem);
+            self.refuse_call(id, &name, problem);
         }
         match (name.as_str(), target.is_some(), args.len()) {
-            ("now", false, 0) => return ident(id, "@now".to_owned()),
-            ("wallTime", false, 0) => return ident(id, "@wallTime".to_owned()),
+            ("now", false, 0) => return self.clock(id, "@now"),
+            ("wallTime", false, 0) => return self.clock(id, "@wallTime"),
             ("matches", ..) => return self.matches(id, target, args),
             _ => {}
         }
-        let target = target.map(|target| self.kept(*target));
-        let args: Vec<IdedExpr> = args.into_iter().map(|arg| self.kept(arg)).collect();
+        let walks = !is_constant(&name);
+        let target = target.map(|target| self.argument(*target, walks));
+        let args: Vec<IdedExpr> = args
+            .into_iter()
+            .map(|arg| self.argument(arg, walks))
+            .collect();
         let ours = match (name.as_str(), target.is_some()) {
             ("duration", false) => "@duration",
             ("getMilliseconds", true) if args.is_empty() => "@getMilliseconds",
@@ -301,8 +345,11 @@ impl<'a> Rewriter<'a> {
             ("lastIndexOf", true) => "@lastIndexOf",
             ("replace", true) => "@replace",
             ("distinct", true) => "@distinct",
-            // What they give may be much larger than what they take.
-            ("split", true) | ("lists.range", false) => {
+            ("lists.range", false) => {
+                return call(id, &name, vec![call(id, "@prepay", args)]);
+            }
+            _ => {
+                let split = name == "split";
                 let made = IdedExpr {
                     id,
                     expr: Expr::Call(CallExpr {
@@ -311,20 +358,30 @@ impl<'a> Rewriter<'a> {
                         args,
                     }),
                 };
-                return call(id, "@charge", vec![made]);
-            }
-            _ => {
-                return IdedExpr {
-                    id,
-                    expr: Expr::Call(CallExpr {
-                        func_name: name,
-                        target: target.map(Box::new),
-                        args,
-                    }),
+                // What it gives may be much larger than what it takes.
+                return if split {
+                    call(id, "@charge", vec![made])
+                } else {
+                    made
                 };
             }
         };
         call(id, ours, target.into_iter().chain(args).collect())
+    }
+
+    /// An argument, paid for where the function goes through it; not where it is a mere scalar.
+    fn argument(&mut self, expr: IdedExpr, walks: bool) -> IdedExpr {
+        let expr = self.kept(expr);
+        let shared = matches!(&expr.expr, Expr::Ident(name) if name.starts_with("@p"));
+        if shared && walks {
+            return call(expr.id, "@charge", vec![expr]);
+        }
+        expr
+    }
+
+    fn clock(&mut self, id: u64, variable: &str) -> IdedExpr {
+        self.reads_clock = true;
+        ident(id, variable.to_owned())
     }
 
     /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.
@@ -462,6 +519,29 @@ impl<'a> Rewriter<'a> {
     }
 }
 
+/// Whether the function of this name takes the same time whatever its arguments hold, or pays for itself.
+fn is_constant(name: &str) -> bool {
+    matches!(
+        name,
+        "size"
+            | "type"
+            | "dyn"
+            | "startsWith"
+            | "endsWith"
+            | "first"
+            | "toJson"
+            | "fromJson"
+            | "replace"
+            | "distinct"
+            | "or"
+            | "orValue"
+            | "hasValue"
+            | "value"
+    ) || ["math.", "sets.", "optional.", "get"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
 /// Whether the crate runs `fold` by appending to a list in place.
 fn is_append(fold: &ComprehensionExpr) -> bool {
     let accumulates =
@@ -566,8 +646,13 @@ fn qualified(expr: &IdedExpr) -> Option<String> {
 /// The number of nodes of `expr`.
 pub(super) fn nodes(expr: &IdedExpr) -> usize {
     let mut below = Vec::new();
-    super::compile::children(&expr.expr, &mut below);
+    compile::children(&expr.expr, &mut below);
     1 + below.into_iter().map(nodes).sum::<usize>()
+}
+
+/// `@give(expr)`: the whole expression, whose result leaves the evaluator.
+pub(super) fn giving(expr: IdedExpr) -> IdedExpr {
+    call(expr.id, "@give", vec![expr])
 }
 
 fn ident(id: u64, name: String) -> IdedExpr {

@@ -8,7 +8,8 @@ use cel::context::VariableResolver;
 use cel::{Context, IdedExpr};
 use chrono::DateTime;
 
-use super::convert::{self, NoValue};
+use super::convert::NoValue;
+use super::functions::Given;
 use super::roots::Root;
 use super::work::Account;
 use super::{Bindings, EvalError, Inner, environment, fault, values};
@@ -33,8 +34,16 @@ impl<'a> Scope<'a> {
                 let named = program.roots.contains(root);
                 if named { bindings.root(root) } else { None }
             }),
-            now: bindings.now(),
-            wall_time: bindings.wall_time(),
+            now: if program.reads_clock {
+                bindings.now()
+            } else {
+                0
+            },
+            wall_time: if program.reads_clock {
+                bindings.wall_time()
+            } else {
+                0
+            },
         }
     }
 
@@ -50,21 +59,31 @@ impl<'a> Scope<'a> {
         walk(self.root(path.root)?, &path.members)
     }
 
-    /// Evaluates `expr` to a value of the data model.
+    /// Evaluates `expr`, which ends in a call of `@give`, to a value of the data model.
     pub(super) fn evaluate(&self, expr: &IdedExpr) -> Result<Value, EvalError> {
         let account = Account::open();
         let mut context = Context::with_env(Arc::clone(environment::shared()));
         context.set_variable_resolver(self);
-        let result = cel::Value::resolve_val(expr, &context);
+        let result = cel::Value::resolve(expr, &context);
         // An expression may swallow the fault that stopped its work: `slow || true`.
         if account.overdrawn() {
             return Err(EvalError::Fault(fault::TOO_MUCH_WORK.to_owned()));
         }
-        let result = result.map_err(|error| EvalError::Fault(fault::describe(&error, self)))?;
-        convert::to_value(result.as_ref()).map_err(|problem| match problem {
-            NoValue::Unrepresentable { .. } => EvalError::Unrepresentable(problem.to_string()),
-            NoValue::TooDeep => EvalError::Fault(problem.to_string()),
-        })
+        let given = result.map_err(|error| EvalError::Fault(fault::describe(&error, self)))?;
+        let given = match &given {
+            cel::Value::Opaque(given) => given.downcast_ref::<Given>(),
+            _ => None,
+        };
+        match given {
+            Some(Given(Ok(value))) => Ok(value.clone()),
+            Some(Given(Err(problem @ NoValue::Unrepresentable { .. }))) => {
+                Err(EvalError::Unrepresentable(problem.to_string()))
+            }
+            Some(Given(Err(NoValue::TooDeep))) => {
+                Err(EvalError::Fault(NoValue::TooDeep.to_string()))
+            }
+            None => Err(EvalError::Fault("the evaluation gave nothing".to_owned())),
+        }
     }
 
     /// The program's paths.

@@ -106,9 +106,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
     global("math.bitXor", 2),
     global("math.ceil", 1),
     global("math.floor", 1),
+    Signature {
+        name: "math.greatest",
+        receiver: false,
+        least: 1,
+        most: usize::MAX,
+    },
     global("math.isFinite", 1),
     global("math.isInf", 1),
     global("math.isNaN", 1),
+    Signature {
+        name: "math.least",
+        receiver: false,
+        least: 1,
+        most: usize::MAX,
+    },
     global("math.round", 1),
     global("math.sign", 1),
     global("math.sqrt", 1),
@@ -133,11 +145,15 @@ pub(super) const SIGNATURES: &[Signature] = &[
     member("upperAscii", 0, 0),
 ];
 
-/// Whether `name` is a function of a namespace, such as `math.abs` or the `math.@max` that
-/// `math.greatest` expands to.
+/// Whether functions stand under `space`, as under `math`.
+pub(super) fn is_namespace(space: &str) -> bool {
+    let under = |name: &str| name.split_once('.').is_some_and(|(head, _)| head == space);
+    SIGNATURES.iter().any(|signature| under(signature.name))
+}
+
+/// Whether `name` is a function of a namespace, such as `math.abs`.
 pub(super) fn is_namespaced(name: &str) -> bool {
-    name.contains('.')
-        && (name.contains(".@") || SIGNATURES.iter().any(|signature| signature.name == name))
+    name.contains('.') && SIGNATURES.iter().any(|signature| signature.name == name)
 }
 
 /// Why a call of `name` cannot be right, or `None` where it can.

@@ -39,6 +39,8 @@ pub(super) struct List {
 #[derive(Debug)]
 pub(super) struct Object {
     value: Value,
+    /// All members: taken when something asks for more than one, because a host makes them anew each time.
+    members: OnceLock<Arc<Map>>,
     /// The member names as CEL values: made when something iterates.
     lent: OnceLock<Vec<CelString<'static>>>,
 }
@@ -57,10 +59,7 @@ pub(super) fn wrap(value: Value) -> Box<dyn Val> {
             items,
             lent: OnceLock::new(),
         }),
-        Value::Object(_) | Value::Native(_) => Box::new(Object {
-            value,
-            lent: OnceLock::new(),
-        }),
+        Value::Object(_) | Value::Native(_) => Box::new(Object::of(value)),
     }
 }
 
@@ -364,14 +363,27 @@ impl<'b, 'v, I: std::iter::Iterator<Item = &'b (dyn Val + 'static)>> traits::Ite
 }
 
 impl Object {
+    fn of(value: Value) -> Self {
+        Self {
+            value,
+            members: OnceLock::new(),
+            lent: OnceLock::new(),
+        }
+    }
+
     /// The member `name`.
     pub(super) fn member(&self, name: &str) -> Option<Value> {
         self.value.get(name)
     }
 
     /// All members. A host's object is taken whole.
-    pub(super) fn members(&self) -> Arc<Map> {
-        self.value.as_object().unwrap_or_default()
+    pub(super) fn members(&self) -> &Map {
+        match &self.value {
+            Value::Object(members) => members,
+            value => self
+                .members
+                .get_or_init(|| value.as_object().unwrap_or_default()),
+        }
     }
 
     fn lent(&self) -> &[CelString<'static>] {
@@ -426,10 +438,7 @@ impl Val for Object {
     }
 
     fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
-        Box::new(Self {
-            value: self.value.clone(),
-            lent: OnceLock::new(),
-        })
+        Box::new(Self::of(self.value.clone()))
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -23,7 +23,7 @@ pub(super) const BUDGET: u64 = 500_000;
 const BYTES_PER_UNIT: u64 = 64;
 
 /// The elements of shared data that one unit pays for: they are passed by reference.
-const SHARED_PER_UNIT: u64 = 8;
+const SHARED_PER_UNIT: u64 = 2;
 
 thread_local! {
     /// What is left to spend in the evaluation that runs on this thread; everything, outside of one.

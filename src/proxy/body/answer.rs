@@ -1,0 +1,146 @@
+//! The body of the response to the client.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::BodyError;
+use super::response::ResponseBody;
+use crate::proxy::connection::Busy;
+use crate::proxy::flight::Flight;
+
+/// What the client gets. The request counts as in flight until this ends or is dropped.
+#[derive(Debug)]
+pub struct AnswerBody {
+    kind: Kind,
+    flight: Option<Flight>,
+    /// Keeps the client's connection busy.
+    busy: Option<Busy>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Empty,
+    Full(Bytes),
+    Upstream(Box<ResponseBody>),
+}
+
+impl AnswerBody {
+    /// No body.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            kind: Kind::Empty,
+            flight: None,
+            busy: None,
+        }
+    }
+
+    /// What is in memory.
+    pub(crate) const fn full(bytes: Bytes) -> Self {
+        Self {
+            kind: Kind::Full(bytes),
+            flight: None,
+            busy: None,
+        }
+    }
+
+    /// What an upstream sends.
+    pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
+        Self {
+            kind: Kind::Upstream(body),
+            flight: None,
+            busy: None,
+        }
+    }
+
+    /// The same body, which ends `flight` when it ends.
+    pub(crate) fn with_flight(mut self, flight: Flight) -> Self {
+        self.flight = Some(flight);
+        self
+    }
+
+    /// The same body, which frees the client's connection when it is dropped.
+    pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
+        self.busy = Some(busy);
+        self
+    }
+
+    /// The same answer to a HEAD: nothing of the body is sent, and an upstream's has none.
+    pub(crate) fn for_head(mut self) -> Self {
+        if matches!(self.kind, Kind::Full(_)) {
+            self.kind = Kind::Empty;
+        }
+        self
+    }
+
+    fn finish(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.finish();
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let answer = self.get_mut();
+        let polled = match &mut answer.kind {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                answer.kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
+        };
+        match polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                answer.finish();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Err(error))) => {
+                report(&error);
+                Poll::Ready(Some(Err(error.into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Full(bytes) => bytes.is_empty(),
+            Kind::Upstream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Upstream(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A response that breaks off after its head went out: nothing can be said to the client but a closed
+/// connection, so it is said here.
+fn report(error: &BodyError) {
+    tracing::warn!(error = %error, reason = "responseTruncated", "The response broke off after its head.");
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        if self.is_end_stream() {
+            self.finish();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Reading a body into memory, within a bound.
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+/// Why a body was not read whole.
+#[derive(Debug)]
+pub(crate) enum CollectError<E> {
+    /// It is larger than the bound.
+    TooLarge,
+    /// It broke off.
+    Broken(E),
+}
+
+/// All of `body`, at most `limit` bytes. A declared length over the limit fails before anything is read.
+pub(crate) async fn collect<B>(body: &mut B, limit: usize) -> Result<Bytes, CollectError<B::Error>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(CollectError::TooLarge);
+    }
+    let mut first: Option<Bytes> = None;
+    let mut more = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(chunk) = frame.map_err(CollectError::Broken)?.into_data() else {
+            continue;
+        };
+        let held = first.as_ref().map_or(0, Bytes::len) + more.len();
+        if held.saturating_add(chunk.len()) > limit {
+            return Err(CollectError::TooLarge);
+        }
+        match first.take() {
+            None if more.is_empty() => first = Some(chunk),
+            None => more.extend_from_slice(&chunk),
+            Some(head) => {
+                more.extend_from_slice(&head);
+                more.extend_from_slice(&chunk);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| more.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    async fn run(chunks: &[&'static str], limit: usize) -> Option<Bytes> {
+        let frames = chunks.iter().map(|chunk| {
+            Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))
+        });
+        let mut body = StreamBody::new(stream::iter(frames.collect::<Vec<_>>()));
+        collect(&mut body, limit).await.ok()
+    }
+
+    #[tokio::test]
+    async fn a_body_at_the_limit_is_read_and_one_over_it_is_not() {
+        assert_eq!(run(&["ab", "cd", "e"], 5).await.unwrap(), "abcde");
+        assert_eq!(run(&["ab", "cd", "e"], 4).await, None);
+        assert_eq!(run(&[], 0).await.unwrap(), "");
+    }
+}

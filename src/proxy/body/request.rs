@@ -1,0 +1,96 @@
+//! The body of one upstream request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::BodyError;
+use super::source::{Attempt, Source};
+
+/// What an attempt sends.
+#[derive(Debug, Default)]
+pub(crate) enum RequestBody {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// What is in memory.
+    Full(Bytes),
+    /// What the client sends.
+    Stream(Attempt<Incoming>),
+}
+
+/// What has become of a request body, for whoever asks after it was handed to a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Progress {
+    /// It was in memory: it goes out with the head.
+    Whole,
+    /// It streams.
+    Stream(Arc<Source<Incoming>>),
+}
+
+impl Progress {
+    /// Whether all of the body was handed to the connection.
+    pub(crate) fn finished(&self) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Stream(source) => source.finished(),
+        }
+    }
+
+    /// Whether the client's body broke off.
+    pub(crate) fn broken(&self) -> bool {
+        match self {
+            Self::Whole => false,
+            Self::Stream(source) => source.broken(),
+        }
+    }
+
+    /// Whether the body could be sent once more.
+    pub(crate) fn replayable(&self) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Stream(source) => source.replayable(),
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let body = self.get_mut();
+        match body {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *body = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Self::Stream(attempt) => Pin::new(attempt).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(bytes) => bytes.is_empty(),
+            Self::Stream(attempt) => attempt.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Stream(attempt) => attempt.size_hint(),
+        }
+    }
+}

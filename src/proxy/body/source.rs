@@ -1,0 +1,390 @@
+//! The client's request body, and the attempts that send it.
+//!
+//! One stream comes in; an attempt reads it and passes it on. Where the route may send the request
+//! again, what was read is kept up to a bound, and the next attempt first replays what is kept, then
+//! goes on reading where the last one stopped. So a replay needs no second buffer, and an upload that
+//! is answered early (a 503 after the first kilobyte) is still complete for the attempt after it.
+//!
+//! One attempt reads at a time, and the latest wins: taking the body over makes the body of the
+//! attempt before it fail, which aborts that upstream request instead of ending it short. Once more was
+//! read than the bound allows, all that was kept is let go, and [`Source::attempt`] refuses.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::BodyError;
+use super::stall::Stall;
+
+/// A request body that comes from a client.
+#[derive(Debug)]
+pub(crate) struct Source<B> {
+    /// Locked for one poll at a time, by the one thread that owns the request.
+    state: Mutex<State<B>>,
+    /// The length that the client declared.
+    length: Option<u64>,
+}
+
+#[derive(Debug)]
+struct State<B> {
+    /// What is still to be read. `None` once it ended, well or badly.
+    stream: Option<B>,
+    /// What was read and may be replayed. `None` where nothing is kept, or no longer.
+    kept: Option<Kept>,
+    /// How much was read.
+    read: u64,
+    /// Which attempt may read; counts up with each.
+    turn: u32,
+    /// Whether the stream ended badly.
+    broken: bool,
+    /// Where the attempt whose turn it is waits.
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    chunks: VecDeque<Bytes>,
+    bytes: usize,
+    limit: usize,
+}
+
+/// The body was read further than was kept: it cannot be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotReplayable;
+
+/// The request body as one attempt sends it.
+#[derive(Debug)]
+pub(crate) struct Attempt<B> {
+    source: Arc<Source<B>>,
+    turn: u32,
+    /// The next kept chunk to replay.
+    next: usize,
+    /// How much this attempt has sent.
+    sent: u64,
+    stall: Stall,
+}
+
+impl<B> Source<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    /// A body that is kept for replay up to `keep` bytes, or not at all.
+    pub(crate) fn new(stream: B, keep: Option<usize>) -> Self {
+        let length = stream.size_hint().exact();
+        let kept = keep.map(|limit| Kept {
+            chunks: VecDeque::new(),
+            bytes: 0,
+            limit,
+        });
+        Self {
+            state: Mutex::new(State {
+                stream: Some(stream),
+                kept,
+                read: 0,
+                turn: 0,
+                broken: false,
+                waker: None,
+            }),
+            length,
+        }
+    }
+
+    /// The whole body, for the next attempt; the one before it can read no more.
+    pub(crate) fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
+        let mut state = self.lock();
+        if !state.replayable() {
+            return Err(NotReplayable);
+        }
+        state.turn = state.turn.wrapping_add(1);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        Ok(Attempt {
+            source: Arc::clone(self),
+            turn: state.turn,
+            next: 0,
+            sent: 0,
+            stall: Stall::new(stall),
+        })
+    }
+
+    /// Whether all that was read so far could be sent once more.
+    pub(crate) fn replayable(&self) -> bool {
+        self.lock().replayable()
+    }
+
+    /// Whether the client's body was read to its end.
+    pub(crate) fn finished(&self) -> bool {
+        let state = self.lock();
+        state.stream.is_none() && !state.broken
+    }
+
+    /// Whether the client's body broke off.
+    pub(crate) fn broken(&self) -> bool {
+        self.lock().broken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<B>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B> State<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn replayable(&self) -> bool {
+        !self.broken && (self.read == 0 || self.kept.is_some())
+    }
+
+    /// The next chunk from the client.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(stream).poll_frame(cx) {
+            Poll::Pending => {
+                self.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Poll::Ready(None) => {
+                self.stream = None;
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.stream = None;
+                self.broken = true;
+                Poll::Ready(Some(Err(BodyError::Client(error.into()))))
+            }
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(chunk) => {
+                    self.keep(&chunk);
+                    Poll::Ready(Some(Ok(chunk)))
+                }
+                // Trailer fields are dropped: none of them may become a header field of a later
+                // attempt, and few servers read them (RFC 9110 §6.5.1 lets an intermediary).
+                Err(_trailers) => {
+                    self.stream = None;
+                    Poll::Ready(None)
+                }
+            },
+        }
+    }
+
+    fn keep(&mut self, chunk: &Bytes) {
+        self.read = self.read.saturating_add(chunk.len() as u64);
+        let Some(kept) = &mut self.kept else { return };
+        if kept.bytes.saturating_add(chunk.len()) > kept.limit {
+            self.kept = None;
+            return;
+        }
+        kept.bytes += chunk.len();
+        kept.chunks.push_back(chunk.clone());
+    }
+}
+
+impl<B> Attempt<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut state = self.source.lock();
+        if state.turn != self.turn {
+            return Poll::Ready(Some(Err(BodyError::Superseded)));
+        }
+        let replayed = state
+            .kept
+            .as_ref()
+            .and_then(|kept| kept.chunks.get(self.next))
+            .cloned();
+        self.next = self.next.saturating_add(1);
+        if let Some(chunk) = replayed {
+            return Poll::Ready(Some(Ok(chunk)));
+        }
+        let polled = state.poll_read(cx);
+        if polled.is_pending() {
+            self.next = self.next.saturating_sub(1);
+        }
+        polled
+    }
+}
+
+impl<B> Body for Attempt<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let attempt = self.get_mut();
+        match attempt.poll_chunk(cx) {
+            Poll::Ready(Some(Ok(chunk))) => {
+                attempt.stall.progress();
+                attempt.sent = attempt.sent.saturating_add(chunk.len() as u64);
+                Poll::Ready(Some(Ok(Frame::data(chunk))))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => attempt
+                .stall
+                .poll(cx)
+                .map(|()| Some(Err(BodyError::Stalled(attempt.stall.bound())))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.source.length == Some(self.sent)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.source.length.map_or_else(SizeHint::default, |length| {
+            SizeHint::with_exact(length.saturating_sub(self.sent))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use proptest::prelude::*;
+
+    /// A body of these chunks; `None` stands for a poll that finds nothing yet.
+    #[derive(Debug)]
+    struct Script(VecDeque<Option<Vec<u8>>>);
+
+    impl Body for Script {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            match self.0.pop_front() {
+                None => Poll::Ready(None),
+                Some(None) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Some(Some(chunk)) => Poll::Ready(Some(Ok(Frame::data(chunk.into())))),
+            }
+        }
+    }
+
+    fn source(chunks: &[Option<&[u8]>], keep: Option<usize>) -> Arc<Source<Script>> {
+        let script = chunks.iter().map(|chunk| chunk.map(<[u8]>::to_vec));
+        Arc::new(Source::new(Script(script.collect()), keep))
+    }
+
+    async fn take(attempt: &mut Attempt<Script>, frames: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        for _ in 0..frames {
+            let Some(frame) = attempt.frame().await else {
+                break;
+            };
+            all.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        }
+        all
+    }
+
+    const IDLE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_attempt_replays_and_goes_on_where_the_first_stopped() {
+        let source = source(&[Some(b"ab"), None, Some(b"cd"), Some(b"ef")], Some(6));
+        let mut first = source.attempt(IDLE).unwrap();
+        assert_eq!(take(&mut first, 2).await, b"abcd");
+        let mut second = source.attempt(IDLE).unwrap();
+        assert_eq!(take(&mut second, 9).await, b"abcdef");
+        assert!(source.finished());
+        let mut third = source.attempt(IDLE).unwrap();
+        assert_eq!(take(&mut third, 9).await, b"abcdef");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_lost_its_turn_fails_instead_of_ending_short() {
+        let source = source(&[Some(b"ab"), Some(b"cd")], Some(64));
+        let mut first = source.attempt(IDLE).unwrap();
+        assert_eq!(take(&mut first, 1).await, b"ab");
+        let _second = source.attempt(IDLE).unwrap();
+        let error = first.frame().await.unwrap().unwrap_err();
+        assert!(matches!(error, BodyError::Superseded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_byte_over_the_limit_is_not_kept() {
+        let exact = source(&[Some(b"abcd")], Some(4));
+        assert_eq!(take(&mut exact.attempt(IDLE).unwrap(), 9).await, b"abcd");
+        assert!(exact.replayable());
+        let over = source(&[Some(b"abcd"), Some(b"e")], Some(4));
+        assert_eq!(take(&mut over.attempt(IDLE).unwrap(), 9).await, b"abcde");
+        assert_eq!(over.attempt(IDLE).err(), Some(NotReplayable));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_has_read_can_be_sent_without_being_kept() {
+        let source = source(&[Some(b"ab")], None);
+        drop(source.attempt(IDLE).unwrap());
+        let mut second = source.attempt(IDLE).unwrap();
+        assert_eq!(take(&mut second, 9).await, b"ab");
+        assert_eq!(source.attempt(IDLE).err(), Some(NotReplayable));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_fails_after_the_bound() {
+        struct Never;
+        impl Body for Never {
+            type Data = Bytes;
+            type Error = std::io::Error;
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+                Poll::Pending
+            }
+        }
+        let source = Arc::new(Source::new(Never, None));
+        let begun = tokio::time::Instant::now();
+        let error = source.attempt(IDLE).unwrap().frame().await.unwrap();
+        assert!(matches!(error, Err(BodyError::Stalled(IDLE))));
+        assert_eq!(begun.elapsed(), IDLE);
+    }
+
+    proptest! {
+        /// However the body is cut into chunks and wherever the attempts before it stopped, the last
+        /// attempt sends exactly what the client sent.
+        #[test]
+        fn any_interleaving_replays_the_exact_bytes(
+            chunks in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 1..20)), 0..20),
+            stops in prop::collection::vec(0_usize..12, 0..5),
+        ) {
+            let whole: Vec<u8> = chunks.iter().flatten().flatten().copied().collect();
+            let source = Arc::new(Source::new(Script(chunks.into()), Some(1024)));
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                for stop in stops {
+                    let sent = take(&mut source.attempt(IDLE).unwrap(), stop).await;
+                    prop_assert!(whole.starts_with(&sent));
+                }
+                let sent = take(&mut source.attempt(IDLE).unwrap(), 64).await;
+                prop_assert_eq!(sent, whole);
+                Ok(())
+            })?;
+        }
+    }
+}

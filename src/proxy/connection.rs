@@ -1,0 +1,310 @@
+//! A client's connection: served, watched, and told to stop.
+//!
+//! How long a head may take to arrive and how long a kept-alive connection may idle are watched for all
+//! connections together, once a tick: a timer for each request would cost every request, and these bounds
+//! are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its own.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::AbortHandle;
+
+use super::execute;
+use super::settings::Limits;
+use super::site::Worker;
+
+/// The smallest read buffer that the HTTP library takes.
+const SMALLEST_HEAD: usize = 8192;
+/// How many fields a head may have before the library must be told a number of its own.
+const USUAL_FIELDS: usize = 100;
+
+/// What a connection is doing.
+#[derive(Debug)]
+pub(crate) struct State {
+    doing: AtomicU8,
+    /// The tick at which it began to.
+    since: AtomicU32,
+    /// The worker's tick.
+    tick: Arc<AtomicU32>,
+    draining: AtomicBool,
+    /// Of the task that serves it.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// Between two requests.
+const IDLE: u8 = 0;
+/// Reading a head.
+const HEAD: u8 = 1;
+/// Answering.
+const BUSY: u8 = 2;
+
+/// All connections of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: Mutex<HashMap<u64, Open>>,
+    next: AtomicU64,
+    tick: Arc<AtomicU32>,
+}
+
+#[derive(Debug)]
+struct Open {
+    state: Arc<State>,
+    task: Option<AbortHandle>,
+}
+
+/// One entry of [`Connections`]; taken out when dropped.
+struct Registered<'a> {
+    connections: &'a Connections,
+    key: u64,
+}
+
+/// A connection is answering until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<State>);
+
+impl State {
+    fn new(tick: Arc<AtomicU32>) -> Self {
+        Self {
+            doing: AtomicU8::new(HEAD),
+            since: AtomicU32::new(tick.load(Ordering::Relaxed)),
+            tick,
+            draining: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        }
+    }
+
+    fn set(&self, doing: u8) {
+        self.doing.store(doing, Ordering::Relaxed);
+        let tick = self.tick.load(Ordering::Relaxed);
+        self.since.store(tick, Ordering::Relaxed);
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = lock(&self.waker).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// For how many ticks it has been doing `doing`; `None` where it does something else.
+    fn ticks(&self, doing: u8) -> Option<u32> {
+        let now = self.tick.load(Ordering::Relaxed);
+        let since = self.since.load(Ordering::Relaxed);
+        (self.doing.load(Ordering::Relaxed) == doing).then(|| now.wrapping_sub(since))
+    }
+}
+
+impl Busy {
+    fn new(state: &Arc<State>) -> Self {
+        state.set(BUSY);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.set(IDLE);
+    }
+}
+
+impl Connections {
+    /// Idle connections close now, the others after the answer that they are giving.
+    pub(crate) fn drain(&self) {
+        for open in lock(&self.open).values() {
+            open.state.draining.store(true, Ordering::Relaxed);
+            open.state.wake();
+        }
+    }
+
+    /// Has every connection's task look again.
+    pub(crate) fn wake(&self) {
+        for open in lock(&self.open).values() {
+            open.state.wake();
+        }
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    /// Closes what has overstayed, every tick, for as long as it is polled.
+    pub(crate) async fn watch(&self, limits: impl Fn() -> (Duration, Duration)) {
+        loop {
+            let (head, idle) = limits();
+            let shortest = head.min(idle) / 4;
+            let length = shortest.clamp(Duration::from_millis(10), Duration::from_secs(1));
+            tokio::time::sleep(length).await;
+            self.tick.fetch_add(1, Ordering::Relaxed);
+            self.sweep(ticks(head, length), ticks(idle, length));
+        }
+    }
+
+    fn sweep(&self, head: u32, idle: u32) {
+        for open in lock(&self.open).values() {
+            let over = |doing, limit| open.state.ticks(doing).is_some_and(|ticks| ticks > limit);
+            if (over(HEAD, head) || over(IDLE, idle))
+                && let Some(task) = &open.task
+            {
+                task.abort();
+            }
+        }
+    }
+
+    fn register(&self) -> (Arc<State>, Registered<'_>) {
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        let state = Arc::new(State::new(Arc::clone(&self.tick)));
+        let open = Open {
+            state: Arc::clone(&state),
+            task: None,
+        };
+        lock(&self.open).insert(key, open);
+        let registered = Registered {
+            connections: self,
+            key,
+        };
+        (state, registered)
+    }
+}
+
+impl Registered<'_> {
+    /// Lets the watch close the connection by aborting this task, which serves nothing else.
+    fn closed_by(&self, task: AbortHandle) {
+        if let Some(open) = lock(&self.connections.open).get_mut(&self.key) {
+            open.task = Some(task);
+        }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        lock(&self.connections.open).remove(&self.key);
+    }
+}
+
+fn ticks(bound: Duration, length: Duration) -> u32 {
+    u32::try_from(bound.as_nanos().div_ceil(length.as_nanos().max(1))).unwrap_or(u32::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a worker reads requests off its connections.
+pub(crate) fn protocol(limits: &Limits) -> http1::Builder {
+    let mut protocol = http1::Builder::new();
+    protocol
+        .max_header_size(limits.head_size)
+        .max_buf_size(limits.head_size.saturating_mul(2).max(SMALLEST_HEAD));
+    if limits.headers != USUAL_FIELDS {
+        protocol.max_headers(limits.headers);
+    }
+    protocol
+}
+
+/// Serves one connection until either side ends it. `task` is the task that this runs on.
+pub(crate) async fn serve<T>(
+    io: T,
+    client: SocketAddr,
+    worker: Arc<Worker>,
+    protocol: http1::Builder,
+    task: Option<AbortHandle>,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let core = Arc::clone(&worker.core);
+    let (state, registered) = core.connections.register();
+    if let Some(task) = task {
+        registered.closed_by(task);
+    }
+    let service = service_fn(|request| {
+        let site = worker.site();
+        let busy = Busy::new(&state);
+        async move {
+            let response = execute::serve(site, request, client).await;
+            Ok::<_, std::convert::Infallible>(response.map(|body| body.with_busy(busy)))
+        }
+    });
+    let io = TokioIo::new(Watched {
+        io,
+        state: Arc::clone(&state),
+    });
+    let mut connection = pin!(protocol.serve_connection(io, service));
+    let mut told = false;
+    let mut known = false;
+    let served = std::future::poll_fn(|cx| {
+        if !known {
+            *lock(&state.waker) = Some(cx.waker().clone());
+            known = true;
+        }
+        if !told && (state.draining.load(Ordering::Relaxed) || core.draining()) {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    });
+    if let Err(error) = served.await {
+        tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
+    }
+    drop(registered);
+}
+
+/// The connection's bytes; notes when the head of a request begins to arrive.
+struct Watched<T> {
+    io: T,
+    state: Arc<State>,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        if self.state.doing.load(Ordering::Relaxed) == IDLE && buf.filled().len() > before {
+            self.state.set(HEAD);
+        }
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

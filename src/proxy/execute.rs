@@ -1,0 +1,117 @@
+//! One request, from its arrival to its answer.
+//!
+//! The HTTP library drops a service's future when the client's connection goes. For a route without a
+//! cleanup that is all the cancellation there is to do, and its Flow runs in place. Where something must
+//! run whatever happens, the Flow runs on a task of its own, and what is dropped is a guard that cancels
+//! it: the task unwinds, cleanups included, though nobody waits for its answer.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::body::answer::AnswerBody;
+use super::flight::Flight;
+use super::request::{Exchange, Platform};
+use super::site::Site;
+use super::{id, render};
+use crate::language::code::system;
+use crate::language::engine::{self, Start};
+use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::value::Value;
+
+/// Answers `request`.
+pub(crate) async fn serve(
+    site: Arc<Site>,
+    request: Request<Incoming>,
+    client: SocketAddr,
+) -> Response<AnswerBody> {
+    let begun = site.core.clock;
+    let method = request.method().clone();
+    let ids = Arc::clone(&site.core);
+    let exchange = match Exchange::begin(site, request, client).await {
+        Ok(exchange) => exchange,
+        Err(refusal) => {
+            let id = ids.ids.next(begun.now().as_nanos());
+            return render::refuse(&refusal, id::text(&id), &method);
+        }
+    };
+    drop(ids);
+    let mut flight = Flight::begin(Arc::clone(&exchange));
+    let outcome = if exchange.route.facts.unwinds {
+        apart(&exchange).await
+    } else {
+        in_place(&exchange).await
+    };
+    let response = render::render(&exchange, &outcome);
+    flight.answered(response.status().as_u16());
+    response.map(|body| body.with_flight(flight))
+}
+
+/// Runs the route's Flow within this future.
+async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
+    let core = &exchange.site.core;
+    let mut run = pin!(run(exchange, None));
+    std::future::poll_fn(|cx| {
+        if core.is_cut() {
+            return Poll::Ready(cancelled());
+        }
+        run.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Runs the route's Flow on a task of its own.
+async fn apart(exchange: &Arc<Exchange>) -> Outcome {
+    let cancel = exchange.site.core.cancel.child_token();
+    let guard = cancel.clone().drop_guard();
+    let exchange = Arc::clone(exchange);
+    let task = tokio::spawn(async move { run(&exchange, Some(cancel)).await });
+    let joined = task.await;
+    // The execution is over: there is nothing left to cancel.
+    drop(guard.disarm());
+    joined.unwrap_or_else(|error| {
+        tracing::error!(error = %error, "An execution ended without a Result.");
+        let message = "the execution ended without a Result: a mistake in the proxy";
+        Failure::error("Proxy.Internal", message).into()
+    })
+}
+
+async fn run(
+    exchange: &Arc<Exchange>,
+    cancel: Option<tokio_util::sync::CancellationToken>,
+) -> Outcome {
+    let route = &exchange.route;
+    let platform = if route.plan.reads() {
+        Value::Native(Arc::new(Platform(Arc::clone(exchange))))
+    } else {
+        Value::Null
+    };
+    let start = Start {
+        id: exchange.id(),
+        platform,
+        clock: exchange.site.core.clock,
+        observer: &route.observer,
+        host: Some(exchange.as_ref()),
+        cancel,
+        cleanup_limit: exchange.site.runtime.limits.cleanup,
+    };
+    let input = Value::Native(Arc::clone(exchange) as _);
+    engine::run(&route.plan, start, route.arguments.clone(), input).await
+}
+
+/// What a request that had nothing to unwind comes to when the process stops before it ended.
+fn cancelled() -> Outcome {
+    let failure = Failure {
+        ty: FailureType::Cancellation,
+        ..Failure::error(
+            system::CANCELLED,
+            "the proxy stopped before the request ended",
+        )
+    };
+    failure.into()
+}

@@ -1,0 +1,156 @@
+//! Header fields: what stays between the two connections, what passes, and how expressions read them.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::language::value::{Map, Value};
+
+/// Fields that concern one connection only (RFC 9110 §7.6.1), whether or not `Connection` names them.
+static HOP_BY_HOP: [HeaderName; 6] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Removes what concerns one connection only: the known fields and those that `Connection` names.
+/// What frames the message (`Content-Length`, `Host`) stays even where `Connection` names it: a client
+/// must not be able to take it away from the next hop.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if let Some(first) = headers.get(header::CONNECTION) {
+        if !is_plain(first) || headers.get_all(header::CONNECTION).iter().nth(1).is_some() {
+            for name in named_by_connection(headers) {
+                headers.remove(name);
+            }
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The common forms, which name no further field.
+fn is_plain(connection: &HeaderValue) -> bool {
+    let plain = |text: &str| connection.as_bytes().eq_ignore_ascii_case(text.as_bytes());
+    plain("keep-alive") || plain("close")
+}
+
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .filter(|name| name != header::CONTENT_LENGTH && name != header::HOST)
+        .collect()
+}
+
+/// Fields as the object that expressions read: lower-case names; a repeated field joined by `, `, but
+/// `set-cookie` always an array, because its values hold commas. Bytes that are not UTF-8 become U+FFFD.
+pub(crate) fn to_value(headers: &HeaderMap) -> Value {
+    let mut map = Map::with_capacity(headers.keys_len());
+    for name in headers.keys() {
+        let mut texts = headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let value = if name == header::SET_COOKIE {
+            Value::array(texts.map(Value::string).collect())
+        } else {
+            let first = texts.next().unwrap_or_default();
+            let joined = texts.fold(first, |mut joined, next| {
+                let all = joined.to_mut();
+                all.push_str(", ");
+                all.push_str(&next);
+                joined
+            });
+            Value::string(joined)
+        };
+        map.insert(name.as_str().into(), value);
+    }
+    Value::Object(std::sync::Arc::new(map))
+}
+
+/// Whether the field `name` is there, with `wanted` where that is given.
+pub(crate) fn has(headers: &HeaderMap, name: &HeaderName, wanted: Option<&str>) -> bool {
+    let mut all = headers.get_all(name).iter();
+    match wanted {
+        None => all.next().is_some(),
+        Some(wanted) => all.any(|value| value.as_bytes() == wanted.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    fn stripped(fields: &[(&'static str, &'static str)]) -> Vec<String> {
+        let mut headers = map(&[]);
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        strip_hop_by_hop(&mut headers);
+        headers.keys().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn fields_of_one_connection_do_not_pass() {
+        let kept = stripped(&[
+            ("keep-alive", "x"),
+            ("proxy-connection", "keep-alive"),
+            ("te", "trailers, gzip"),
+            ("upgrade", "foo"),
+            ("transfer-encoding", "chunked"),
+            ("proxy-authorization", "Basic eA=="),
+            ("x-y", "1"),
+        ]);
+        assert_eq!(kept, ["proxy-authorization", "x-y"]);
+        assert!(stripped(&[("connection", "upgrade")]).is_empty());
+    }
+
+    #[test]
+    fn fields_that_connection_names_do_not_pass() {
+        let fields = [
+            ("connection", "close, X-Drop ,,"),
+            ("connection", "x-too, bad name"),
+            ("x-drop", "1"),
+            ("x-too", "1"),
+            ("x-keep", "1"),
+        ];
+        assert_eq!(stripped(&fields), ["x-keep"]);
+    }
+
+    #[test]
+    fn connection_cannot_take_the_framing_away() {
+        let fields = [
+            ("connection", "content-length, host"),
+            ("content-length", "5"),
+            ("host", "t"),
+        ];
+        assert_eq!(stripped(&fields), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn repeated_fields_join_and_cookies_do_not() {
+        let mut headers = map(&[("x-a", "1"), ("set-cookie", "a=1")]);
+        headers.append("x-a", HeaderValue::from_static("2"));
+        headers.append("x-b", HeaderValue::from_bytes(b"\xff").unwrap());
+        assert_eq!(
+            to_value(&headers).to_string(),
+            r#"{"x-a":"1, 2","set-cookie":["a=1"],"x-b":"�"}"#
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Listening sockets: one a worker for each address, so that the kernel spreads connections and no
+//! thread hands one to another.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::connection;
+use super::site::Worker;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// The wait after an accept that failed for want of resources.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// `count` sockets on `address`, one for each worker, and the address that they are bound to: with port
+/// 0 the system chooses one, the same for all.
+///
+/// The address is first bound alone: sharing a port is for our own sockets, and a second process on it
+/// would take half of the connections unnoticed.
+pub(crate) fn bind(
+    address: SocketAddr,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<StdListener>)> {
+    let alone = socket(address, false)?;
+    let bound = StdListener::from(alone).local_addr()?;
+    let sockets: io::Result<Vec<_>> = (0..count)
+        .map(|_| {
+            let socket = socket(bound, true)?;
+            socket.listen(BACKLOG)?;
+            Ok(StdListener::from(socket))
+        })
+        .collect();
+    Ok((bound, sockets?))
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Accepts until `stop`. Connections that the kernel has accepted by then are served too: closing their
+/// socket would reset them.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    worker: Arc<Worker>,
+    room: Arc<Semaphore>,
+    stop: CancellationToken,
+) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = next(&listener, &room) => accepted,
+        };
+        match accepted {
+            Ok((stream, client, permit)) => spawn(stream, client, &worker, permit),
+            Err(error) => {
+                tracing::warn!(error = %error, "A connection could not be accepted.");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    let mut idle = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Ok((stream, client))) = listener.poll_accept(&mut idle) {
+        spawn(stream, client, &worker, None);
+    }
+}
+
+type Permit = Option<tokio::sync::OwnedSemaphorePermit>;
+
+/// The next connection, once there is room for one.
+async fn next(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, Permit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok();
+    let (stream, client) = listener.accept().await?;
+    Ok((stream, client, permit))
+}
+
+fn spawn(stream: TcpStream, client: SocketAddr, worker: &Arc<Worker>, permit: Permit) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
+    }
+    let worker = Arc::clone(worker);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let protocol = connection::protocol(&worker.site().runtime.limits);
+        let task = told.await.ok();
+        connection::serve(stream, client, worker, protocol, task).await;
+        drop(permit);
+    });
+    // The task waits for this before it serves: it cannot be gone.
+    drop(tell.send(task.abort_handle()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workers_share_the_port_that_the_system_chose_and_nobody_else_may() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (bound, sockets) = bind(any, 3).unwrap();
+        assert_ne!(bound.port(), 0);
+        for socket in &sockets {
+            assert_eq!(socket.local_addr().unwrap(), bound);
+        }
+        let error = bind(bound, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

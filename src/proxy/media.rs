@@ -1,0 +1,149 @@
+//! Bodies as values: JSON media types parsed, text as a string, anything else as base64.
+
+use bytes::Bytes;
+use http::HeaderValue;
+
+use crate::language::value::Value;
+
+/// What expressions read as `body`.
+pub(crate) fn to_value(content_type: Option<&HeaderValue>, body: &[u8]) -> Value {
+    if body.is_empty() {
+        return Value::Null;
+    }
+    match Kind::of(content_type) {
+        Kind::Json => match serde_json::from_slice::<serde_json::Value>(body) {
+            Ok(json) => Value::from(json),
+            // Text that calls itself JSON and is not: still text.
+            Err(_) => text(body),
+        },
+        Kind::Text => text(body),
+        Kind::Binary => Value::string(base64(body)),
+    }
+}
+
+/// A value as a body, and its media type where none is given: a string is sent as it is unless the
+/// type says JSON, anything else as JSON, `null` as nothing.
+pub(crate) fn from_value(
+    value: &Value,
+    content_type: Option<&HeaderValue>,
+) -> Option<(Bytes, HeaderValue)> {
+    const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+    match value {
+        Value::Null => None,
+        Value::String(text) if content_type.is_none() => {
+            Some((Bytes::copy_from_slice(text.as_bytes()), TEXT))
+        }
+        Value::String(text) if !matches!(Kind::of(content_type), Kind::Json) => {
+            let ty = content_type.cloned().unwrap_or(TEXT);
+            Some((Bytes::copy_from_slice(text.as_bytes()), ty))
+        }
+        json => {
+            let ty = content_type.cloned().unwrap_or(JSON);
+            Some((Bytes::from(json.to_string()), ty))
+        }
+    }
+}
+
+enum Kind {
+    Json,
+    Text,
+    Binary,
+}
+
+impl Kind {
+    fn of(content_type: Option<&HeaderValue>) -> Self {
+        let Some(content_type) = content_type else {
+            return Self::Text;
+        };
+        let essence = content_type.as_bytes().split(|byte| *byte == b';').next();
+        let essence = essence
+            .unwrap_or_default()
+            .trim_ascii()
+            .to_ascii_lowercase();
+        let is = |text: &str| essence == text.as_bytes();
+        let ends = |suffix: &str| essence.ends_with(suffix.as_bytes());
+        if is("application/json") || ends("+json") {
+            Self::Json
+        } else if essence.starts_with(b"text/")
+            || is("application/xml")
+            || ends("+xml")
+            || is("application/x-www-form-urlencoded")
+        {
+            Self::Text
+        } else {
+            Self::Binary
+        }
+    }
+}
+
+/// A string where the bytes are UTF-8, else base64: bytes are never replaced.
+fn text(body: &[u8]) -> Value {
+    match std::str::from_utf8(body) {
+        Ok(text) => Value::string(text),
+        Err(_) => Value::string(base64(body)),
+    }
+}
+
+/// RFC 4648 §4, padded.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let octet = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
+        for at in 0..4 {
+            let index = (bits >> (18 - 6 * at)) & 63;
+            let digit = ALPHABET.get(index as usize).copied().unwrap_or(b'=');
+            out.push(char::from(if at > group.len() { b'=' } else { digit }));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(content_type: &'static str, body: &[u8]) -> String {
+        to_value(Some(&HeaderValue::from_static(content_type)), body).to_string()
+    }
+
+    #[test]
+    fn the_media_type_decides_how_a_body_is_read() {
+        assert_eq!(read("application/json; charset=utf-8", b"[1]"), "[1]");
+        assert_eq!(read("application/problem+JSON", b"{}"), "{}");
+        assert_eq!(read("application/json", b"{oops"), r#""{oops""#);
+        assert_eq!(read("text/plain", b"[1]"), r#""[1]""#);
+        assert_eq!(read("image/png", b"\x00\xff"), r#""AP8=""#);
+        assert_eq!(read("text/plain", b"\xff"), r#""/w==""#);
+        assert_eq!(to_value(None, b"hello").to_string(), r#""hello""#);
+        assert_eq!(read("text/plain", b""), "null");
+    }
+
+    #[test]
+    fn base64_agrees_with_the_vectors_of_rfc_4648() {
+        let vectors = [
+            "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
+        ];
+        for (length, wanted) in vectors.into_iter().enumerate() {
+            assert_eq!(base64(&b"foobar"[..length]), wanted);
+        }
+    }
+
+    #[test]
+    fn a_value_becomes_a_body() {
+        let json = HeaderValue::from_static("application/json");
+        let show = |value: &Value, ty: Option<&HeaderValue>| {
+            from_value(value, ty).map(|(body, ty)| (body, ty.to_str().unwrap().to_owned()))
+        };
+        assert_eq!(show(&Value::Null, None), None);
+        let text = Value::from("hi");
+        let plain = ("hi".into(), "text/plain; charset=utf-8".to_owned());
+        assert_eq!(show(&text, None), Some(plain));
+        let quoted = ("\"hi\"".into(), "application/json".to_owned());
+        assert_eq!(show(&text, Some(&json)), Some(quoted));
+        let number = ("5".into(), "application/json".to_owned());
+        assert_eq!(show(&Value::Number(5.0), None), Some(number));
+    }
+}

@@ -1,0 +1,464 @@
+//! One dispatch, from `with` and input to a Result.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode, header};
+use tokio::time::Instant;
+
+use super::CONTRACT;
+use super::compose::compose;
+use super::params::Params;
+use super::send::{Got, Lost, send};
+use crate::language::code::{Code, system};
+use crate::language::expr::EvalError;
+use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::provider::{Answer, Dispatch, Role};
+use crate::language::value::{Map, Native, Value};
+use crate::proxy::body::collect::{CollectError, collect};
+use crate::proxy::body::request::Progress;
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::classify::{Class, Repeatable, Seen, classify, code, system_time};
+use crate::proxy::reply::{Details, Payload, Reply, Sent};
+use crate::proxy::request::Exchange;
+use crate::proxy::retry_after::retry_after;
+use crate::proxy::upstream::{SendError, Upstream};
+use crate::proxy::{headers, media};
+
+/// What an attempt is made with, and what is known of it whatever comes.
+struct Attempt<'a> {
+    dispatch: Dispatch<'a>,
+    exchange: &'a Exchange,
+    upstream: &'a Arc<Upstream>,
+    repeatable: Repeatable,
+    progress: Progress,
+}
+
+/// Where the attempt went.
+#[derive(Clone, Copy)]
+struct Where {
+    endpoint: usize,
+    reused: bool,
+}
+
+/// Runs a dispatch.
+pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
+    let Some(params) = dispatch.with.downcast_ref::<Params>() else {
+        return Answer::wrong_with(&CONTRACT);
+    };
+    let exchange = dispatch
+        .host
+        .and_then(|host| host.downcast_ref::<Exchange>());
+    let Some(exchange) = exchange else {
+        return no_proxy(&dispatch);
+    };
+    let Some(upstream) = exchange.site.upstreams.get(params.upstream) else {
+        return no_proxy(&dispatch);
+    };
+    if dispatch.role == Role::Step {
+        exchange.count_attempt();
+    }
+    let count = Count::begin(exchange, upstream);
+    let outgoing = compose(params, &dispatch, exchange);
+    let attempt = Attempt {
+        repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
+        progress: outgoing.body.progress(),
+        dispatch,
+        exchange,
+        upstream,
+    };
+    let answer = match send(exchange, params.upstream, upstream, outgoing).await {
+        Ok(got) => attempt.got(got).await,
+        Err(lost) => attempt.lost(lost),
+    };
+    count.end(&answer.outcome);
+    answer
+}
+
+/// A dispatch outside the proxy: a definition that is run from the command line, say.
+fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
+    let message = format!(
+        "{}: there is no proxy to send this request: the http provider serves routes",
+        dispatch.step_name
+    );
+    Answer {
+        outcome: Failure::error(code::CONNECTION_FAILED, message)
+            .with_retryable(false)
+            .into(),
+        metadata: Value::Null,
+    }
+}
+
+impl Attempt<'_> {
+    /// A response came.
+    async fn got(&self, got: Got) -> Answer {
+        let Got {
+            response,
+            connection,
+            endpoint,
+        } = got;
+        let at = Where {
+            endpoint,
+            reused: connection.reused(),
+        };
+        let (parts, incoming) = response.into_parts();
+        let (status, mut fields) = (parts.status, parts.headers);
+        if status.is_informational() {
+            return self.unasked_switch(at, status);
+        }
+        headers::strip_hop_by_hop(&mut fields);
+        if status == StatusCode::NO_CONTENT {
+            fields.remove(header::CONTENT_LENGTH);
+        }
+        let idle = self.upstream.settings.idle_timeout;
+        let body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
+        let (payload, value) = match self.payload(body, &fields).await {
+            Ok(read) => read,
+            Err(error) => return self.unread(at, status, &error),
+        };
+        let now = self.exchange.site.core.clock.now().as_nanos();
+        let seen = Seen {
+            status,
+            headers: &fields,
+            body: value.as_ref(),
+            now,
+        };
+        let rules = &self.exchange.route.classify;
+        let class = match classify(rules, self.repeatable, seen) {
+            Ok(class) => class,
+            Err(fault) => return self.fault(at, status, fault),
+        };
+        let (code, retryable, waits) = match class {
+            Class::Success => {
+                let reply = self.reply(status, fields, payload, value);
+                return self.answer(at, Some(status), Outcome::Success(Value::Native(reply)));
+            }
+            Class::Failure {
+                code,
+                retryable,
+                waits,
+            } => (code, retryable, waits),
+        };
+        let max = self.upstream.settings.retry_after_max;
+        let asked = || retry_after(&fields, system_time(now), max);
+        let retry_after = waits.then(asked).flatten();
+        let details = Details {
+            retry_after,
+            sent: self.sent(true),
+            reply: Some(self.reply(status, fields, payload, value)),
+            ..self.details(at, "http_request_error")
+        };
+        let what = format_args!("answered {}", status.as_u16());
+        self.failed(at, Some(status), code, retryable, what, details)
+    }
+
+    /// The body: unread, or read where the route reads it.
+    async fn payload(
+        &self,
+        mut body: ResponseBody,
+        fields: &HeaderMap,
+    ) -> Result<(Payload, Option<Value>), CollectError<crate::proxy::body::BodyError>> {
+        let route = &self.exchange.route;
+        if !route.facts.reads_response {
+            return Ok((Payload::Stream(Box::new(body)), None));
+        }
+        let bytes = collect(&mut body, route.buffer.response).await?;
+        let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
+        Ok((Payload::Buffered(bytes), Some(value)))
+    }
+
+    fn reply(
+        &self,
+        status: StatusCode,
+        fields: HeaderMap,
+        payload: Payload,
+        value: Option<Value>,
+    ) -> Arc<Reply> {
+        let reply = Reply::new(self.dispatch.role, status, fields, payload, value);
+        if self.dispatch.role == Role::Cleanup {
+            reply.discard();
+        }
+        Arc::new(reply)
+    }
+
+    /// No response came.
+    fn lost(&self, lost: Lost) -> Answer {
+        match lost {
+            Lost::Connect(error, endpoint) => {
+                let at = Where {
+                    endpoint,
+                    reused: false,
+                };
+                let details = Details {
+                    phase: Some(error.cause.phase()),
+                    ..self.details(at, error.cause.proxy_status())
+                };
+                let code = Code::Static(code::CONNECTION_FAILED);
+                let what = format_args!("{error}");
+                self.failed(at, None, code, true, what, details)
+            }
+            Lost::BodyGone(endpoint) => {
+                let at = Where {
+                    endpoint,
+                    reused: false,
+                };
+                let details = self.details(at, "proxy_internal_error");
+                let what = format_args!("was not asked: the request's body was read already");
+                let code = Code::Static(code::BODY_NOT_REPLAYABLE);
+                self.failed(at, None, code, false, what, details)
+            }
+            Lost::Send {
+                error,
+                endpoint,
+                reused,
+            } => self.broken(Where { endpoint, reused }, &error),
+        }
+    }
+
+    /// The connection failed under the request.
+    fn broken(&self, at: Where, error: &SendError) -> Answer {
+        let sent = self.sent(error.wrote && error.unsent.is_none());
+        if self.progress.broken() {
+            let details = Details {
+                sent,
+                ..self.details(at, "http_request_error")
+            };
+            let what = format_args!("lost its request: the client's body broke off");
+            let code = Code::Static(code::REQUEST_ABORTED);
+            return self.failed(at, None, code, false, what, details);
+        }
+        let (code, proxy_status, what) = if error.error.is_parse() {
+            (
+                code::PROTOCOL_ERROR,
+                "http_protocol_error",
+                "sent no valid response",
+            )
+        } else {
+            let what = "closed the connection before it answered";
+            (code::CONNECTION_CLOSED, "connection_terminated", what)
+        };
+        let details = Details {
+            sent,
+            ..self.details(at, proxy_status)
+        };
+        let retryable = sent == Sent::None || self.repeatable.any();
+        let what = format_args!("{what}: {}", Causes(&error.error));
+        self.failed(at, None, Code::Static(code), retryable, what, details)
+    }
+
+    /// A response's body that the route reads could not be read.
+    fn unread(
+        &self,
+        at: Where,
+        status: StatusCode,
+        error: &CollectError<crate::proxy::body::BodyError>,
+    ) -> Answer {
+        let sent = self.sent(true);
+        match error {
+            CollectError::TooLarge => {
+                let details = Details {
+                    sent,
+                    ..self.details(at, "http_response_body_size")
+                };
+                let limit = self.exchange.route.buffer.response;
+                let what = format_args!(
+                    "answered {} with a body over the {limit} bytes that the route reads",
+                    status.as_u16()
+                );
+                let code = Code::Static(code::BODY_TOO_LARGE);
+                self.failed(at, Some(status), code, false, what, details)
+            }
+            CollectError::Broken(error) => {
+                let details = Details {
+                    sent,
+                    ..self.details(at, "http_response_incomplete")
+                };
+                let what = format_args!("answered {}, but {error}", status.as_u16());
+                let code = Code::Static(code::CONNECTION_CLOSED);
+                let retryable = self.repeatable.any();
+                self.failed(at, Some(status), code, retryable, what, details)
+            }
+        }
+    }
+
+    /// 101 to a request that asked for nothing of the kind.
+    fn unasked_switch(&self, at: Where, status: StatusCode) -> Answer {
+        let details = Details {
+            sent: self.sent(true),
+            ..self.details(at, "http_upgrade_failed")
+        };
+        let what = format_args!("answered {}, which nobody asked for", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, Some(status), code, self.repeatable.any(), what, details)
+    }
+
+    /// A rule's own expression failed.
+    fn fault(&self, at: Where, status: StatusCode, fault: EvalError) -> Answer {
+        let (code, why) = match fault {
+            EvalError::Fault(why) => (system::EXPRESSION_EVALUATION_ERROR, why),
+            EvalError::Unrepresentable(why) => (system::UNREPRESENTABLE_VALUE, why),
+        };
+        let message = format!("{}: classify: {why}", self.dispatch.step_name);
+        self.answer(at, Some(status), Failure::error(code, message).into())
+    }
+
+    /// How much of the request was sent, once something was.
+    fn sent(&self, wrote: bool) -> Sent {
+        match (wrote, self.progress.finished()) {
+            (false, _) => Sent::None,
+            (true, false) => Sent::Partial,
+            (true, true) => Sent::Complete,
+        }
+    }
+
+    fn details(&self, at: Where, proxy_status: &'static str) -> Details {
+        Details {
+            endpoint: Arc::clone(self.upstream.authority(at.endpoint)),
+            sent: Sent::None,
+            reused: at.reused,
+            phase: None,
+            retry_after: None,
+            body_gone: self.exchange.route.facts.resends && !self.progress.replayable(),
+            proxy_status,
+            reply: None,
+        }
+    }
+
+    fn failed(
+        &self,
+        at: Where,
+        status: Option<StatusCode>,
+        code: Code,
+        retryable: bool,
+        what: fmt::Arguments<'_>,
+        details: Details,
+    ) -> Answer {
+        let message = format!(
+            "{}: attempt {}: upstream {} {what}",
+            self.dispatch.step_name,
+            Run(&self.dispatch),
+            self.upstream.settings.name,
+        );
+        let failure = Failure {
+            ty: FailureType::Error,
+            code,
+            message: Some(message.into()),
+            retryable: Some(retryable && !details.body_gone),
+            details: Some(Value::Native(Arc::new(details))),
+            previous: None,
+        };
+        self.answer(at, status, failure.into())
+    }
+
+    fn answer(&self, at: Where, status: Option<StatusCode>, outcome: Outcome) -> Answer {
+        let metadata = if self.exchange.route.plan.reads() {
+            Value::Native(Arc::new(Window {
+                request_id: self.exchange.id().into(),
+                status,
+                endpoint: Arc::clone(self.upstream.authority(at.endpoint)),
+                reused: at.reused,
+            }))
+        } else {
+            Value::Null
+        };
+        Answer { outcome, metadata }
+    }
+}
+
+/// `provider.metadata`.
+#[derive(Debug)]
+struct Window {
+    request_id: Arc<str>,
+    status: Option<StatusCode>,
+    endpoint: Arc<str>,
+    reused: bool,
+}
+
+impl Native for Window {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "requestId" => Some(Value::String(Arc::clone(&self.request_id))),
+            "status" => Some(Value::from(u32::from(self.status?.as_u16()))),
+            "endpoint" => Some(Value::String(Arc::clone(&self.endpoint))),
+            "reusedConnection" => Some(Value::Bool(self.reused)),
+            _ => None,
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        ["requestId", "status", "endpoint", "reusedConnection"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `3 of 5`, or `3` where no number says how many there may be.
+struct Run<'a>(&'a Dispatch<'a>);
+
+impl fmt::Display for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.attempts {
+            Some(all) => write!(f, "{} of {all}", self.0.attempt),
+            None => write!(f, "{}", self.0.attempt),
+        }
+    }
+}
+
+/// An error and what caused it, in one line.
+struct Causes<'a>(&'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Counts the attempt, as `System.Cancelled` where it is interrupted.
+struct Count<'a> {
+    exchange: &'a Exchange,
+    upstream: &'a Upstream,
+    begun: Instant,
+    done: bool,
+}
+
+impl<'a> Count<'a> {
+    fn begin(exchange: &'a Exchange, upstream: &'a Upstream) -> Self {
+        Self {
+            exchange,
+            upstream,
+            begun: Instant::now(),
+            done: false,
+        }
+    }
+
+    fn end(mut self, outcome: &Outcome) {
+        self.done = true;
+        self.count(outcome.failure().map(|failure| failure.code.as_str()));
+    }
+
+    fn count(&self, code: Option<&str>) {
+        let upstream = &self.upstream.settings.name;
+        let metrics = &self.exchange.route.metrics;
+        metrics.attempt(upstream, code, self.begun.elapsed());
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.count(Some(system::CANCELLED));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The upstream request of one attempt: head, and where its body comes from.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{Method, Uri};
+
+use super::params::Params;
+use crate::language::provider::Dispatch;
+use crate::language::value::Value;
+use crate::proxy::body::request::Progress;
+use crate::proxy::classify::IDEMPOTENCY_KEY;
+use crate::proxy::request::{Exchange, Upload};
+use crate::proxy::{id, media, query};
+
+/// A request, before it is put on a connection.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Source,
+}
+
+/// Where the body comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// Nowhere.
+    Empty,
+    /// From memory.
+    Full(Bytes),
+    /// From the client.
+    Client(std::sync::Arc<crate::proxy::body::source::Source<hyper::body::Incoming>>),
+}
+
+impl Source {
+    /// For asking after the body once it was handed over.
+    pub(super) fn progress(&self) -> Progress {
+        match self {
+            Self::Empty | Self::Full(_) => Progress::Whole,
+            Self::Client(source) => Progress::Stream(source.clone()),
+        }
+    }
+}
+
+/// The request that `dispatch` stands for.
+pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Exchange) -> Outgoing {
+    let own = dispatch
+        .input
+        .as_native::<Exchange>()
+        .is_some_and(|input| std::ptr::eq(input, exchange));
+    let mut headers = if own {
+        exchange.headers()
+    } else {
+        let mut fresh = HeaderMap::with_capacity(4);
+        fresh.insert(&id::REQUEST_ID, exchange.id.clone());
+        fresh
+    };
+    let given_type = lay_over(&mut headers, params);
+    let body = match (&params.body, own) {
+        (Some(body), _) => written(body, given_type, &mut headers),
+        (None, true) => own_body(exchange, &mut headers),
+        (None, false) => written_json(dispatch.input, &mut headers),
+    };
+    if params.idempotency_key && !headers.contains_key(&IDEMPOTENCY_KEY) {
+        let key = format!("{}-{}", exchange.id(), dispatch.step_id);
+        if let Ok(key) = HeaderValue::try_from(key) {
+            headers.insert(&IDEMPOTENCY_KEY, key);
+        }
+    }
+    let method = match &params.method {
+        Some(method) => method.clone(),
+        None if own => exchange.method.clone(),
+        None if matches!(body, Source::Empty) => Method::GET,
+        None => Method::POST,
+    };
+    Outgoing {
+        method,
+        uri: target(params, own.then_some(&exchange.uri)),
+        headers,
+        body,
+    }
+}
+
+/// Lays the parameters' fields over the request's; says whether they give the content type.
+fn lay_over(headers: &mut HeaderMap, params: &Params) -> bool {
+    for (name, values) in &params.headers {
+        headers.remove(name);
+        for value in values {
+            headers.append(name, value.clone());
+        }
+    }
+    let given = |(name, values): &(http::HeaderName, Vec<HeaderValue>)| {
+        *name == header::CONTENT_TYPE && !values.is_empty()
+    };
+    params.headers.iter().any(given)
+}
+
+/// The target: the request's own bytes where nothing is laid over them.
+fn target(params: &Params, own: Option<&Uri>) -> Uri {
+    let same = params.path.is_none() && params.query.is_empty();
+    if let (true, Some(own)) = (same, own) {
+        return own.clone();
+    }
+    let root = PathAndQuery::from_static("/");
+    let path = params.path.as_ref().map(PathAndQuery::path);
+    let path = path.or(own.map(Uri::path)).unwrap_or("/");
+    let asked = own.and_then(Uri::query).unwrap_or_default();
+    let query = query::overlay(asked, &params.query);
+    let text = if query.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{query}")
+    };
+    // Both halves are valid and the query is encoded: only its length can be refused.
+    Uri::from(PathAndQuery::try_from(text).unwrap_or(root))
+}
+
+fn own_body(exchange: &Exchange, headers: &mut HeaderMap) -> Source {
+    match &exchange.upload {
+        Upload::None => Source::Empty,
+        Upload::Stream(source) => Source::Client(source.clone()),
+        Upload::Buffered(bytes, _) if bytes.is_empty() => Source::Empty,
+        Upload::Buffered(bytes, _) => {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            Source::Full(bytes.clone())
+        }
+    }
+}
+
+/// The `body` parameter, in the place of whatever the request had.
+fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
+    headers.remove(header::CONTENT_ENCODING);
+    if !given_type {
+        headers.remove(header::CONTENT_TYPE);
+    }
+    match media::from_value(body, headers.get(header::CONTENT_TYPE)) {
+        Some((bytes, content_type)) => full(bytes, content_type, headers),
+        None => {
+            headers.remove(header::CONTENT_LENGTH);
+            headers.remove(header::CONTENT_TYPE);
+            Source::Empty
+        }
+    }
+}
+
+/// An `input` that is not the request.
+fn written_json(input: &Value, headers: &mut HeaderMap) -> Source {
+    if input.is_null() {
+        return Source::Empty;
+    }
+    let given = headers.get(header::CONTENT_TYPE).cloned();
+    let content_type = given.unwrap_or(HeaderValue::from_static("application/json"));
+    full(Bytes::from(input.to_string()), content_type, headers)
+}
+
+fn full(bytes: Bytes, content_type: HeaderValue, headers: &mut HeaderMap) -> Source {
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+    headers.insert(header::CONTENT_TYPE, content_type);
+    Source::Full(bytes)
+}

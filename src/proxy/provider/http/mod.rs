@@ -1,0 +1,72 @@
+//! `http`: sends a request to an upstream and says what came of it.
+//!
+//! [`params`] reads a `with`, [`compose`] makes the request of it, [`send`] puts it on a connection,
+//! [`attempt`] turns what comes back into a Result. One attempt is one dispatch: waiting and trying again
+//! belong to the stack around it.
+
+mod attempt;
+mod compose;
+mod params;
+mod send;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+
+use crate::language::outcome::Failure;
+use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
+use crate::language::value::Value;
+
+pub(crate) use crate::proxy::classify::code::ALL as CODES;
+
+static CONTRACT: LazyLock<Contract> =
+    LazyLock::new(|| Contract::embedded(include_str!("http.v1.json")));
+
+/// The http call provider of one route.
+#[derive(Debug)]
+pub(crate) struct HttpProvider {
+    /// Positions of the configuration's upstreams.
+    upstreams: Arc<HashMap<Arc<str>, usize>>,
+    /// The route's own.
+    default: Option<usize>,
+}
+
+impl HttpProvider {
+    /// With these upstreams, of which a route may have one of its own.
+    pub(crate) const fn new(
+        upstreams: Arc<HashMap<Arc<str>, usize>>,
+        default: Option<usize>,
+    ) -> Self {
+        Self { upstreams, default }
+    }
+}
+
+impl CallProvider for HttpProvider {
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn prepare(&self, with: &Value) -> Result<Prepared, Failure> {
+        Ok(Arc::new(params::read(with, &self.upstreams, self.default)?))
+    }
+
+    fn call<'a>(
+        &'a self,
+        dispatch: Dispatch<'a>,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(attempt::run(dispatch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_lists_the_codes_that_the_provider_emits() {
+        assert_eq!(CONTRACT.closed, CODES);
+        let prefix = "Provider.Call.Http.";
+        assert!(CODES.iter().all(|code| code.starts_with(prefix)));
+    }
+}

@@ -1,0 +1,206 @@
+//! A `with` in the provider's own terms. The schema has passed; what is checked here is what a schema
+//! cannot say: names of upstreams, and what HTTP allows in a field.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Method, uri::PathAndQuery};
+
+use crate::language::outcome::Failure;
+use crate::language::value::Value;
+
+/// A prepared `with`.
+#[derive(Debug)]
+pub(super) struct Params {
+    /// The upstream's position.
+    pub(super) upstream: usize,
+    pub(super) method: Option<Method>,
+    pub(super) path: Option<PathAndQuery>,
+    /// Each with its values; none removes.
+    pub(super) query: Vec<(Box<str>, Vec<String>)>,
+    /// Each with its values; none removes.
+    pub(super) headers: Vec<(HeaderName, Vec<HeaderValue>)>,
+    pub(super) body: Option<Value>,
+    pub(super) idempotency_key: bool,
+}
+
+/// Fields that the proxy writes: they frame the message or concern one connection.
+static OURS: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    header::TRAILER,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Reads a `with`.
+pub(super) fn read(
+    with: &Value,
+    upstreams: &HashMap<Arc<str>, usize>,
+    default: Option<usize>,
+) -> Result<Params, Failure> {
+    let named = with.get("upstream");
+    let upstream = match named.as_ref().and_then(Value::as_str) {
+        Some(name) => *upstreams
+            .get(name)
+            .ok_or_else(|| unknown(name, upstreams))?,
+        None => default.ok_or_else(|| {
+            let message = "the call names no `upstream`, and its route has none";
+            refuse(message.to_owned(), "upstream", Value::Null)
+        })?,
+    };
+    let method = text(with, "method", |text| {
+        let method = Method::from_bytes(text.as_bytes()).ok();
+        method.filter(|method| *method != Method::CONNECT)
+    })?;
+    let path = text(with, "path", |text| {
+        let path: PathAndQuery = text.parse().ok()?;
+        path.query().is_none().then_some(path)
+    })?;
+    Ok(Params {
+        upstream,
+        method,
+        path,
+        query: query(with),
+        headers: headers(with)?,
+        body: with.get("body"),
+        idempotency_key: with.get("idempotencyKey").and_then(|key| key.as_bool()) == Some(true),
+    })
+}
+
+fn text<T>(
+    with: &Value,
+    name: &'static str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, Failure> {
+    let Some(value) = with.get(name) else {
+        return Ok(None);
+    };
+    let read = value.as_str().and_then(read);
+    let refused = || refuse(format!("{value} is no {name} of HTTP"), name, value.clone());
+    read.map(Some).ok_or_else(refused)
+}
+
+fn query(with: &Value) -> Vec<(Box<str>, Vec<String>)> {
+    let members = with.get("query").and_then(|query| query.as_object());
+    members.map_or_else(Vec::new, |members| {
+        members
+            .iter()
+            .map(|(name, value)| (name.as_ref().into(), scalars(value)))
+            .collect()
+    })
+}
+
+fn headers(with: &Value) -> Result<Vec<(HeaderName, Vec<HeaderValue>)>, Failure> {
+    let Some(members) = with.get("headers").and_then(|headers| headers.as_object()) else {
+        return Ok(Vec::new());
+    };
+    members
+        .iter()
+        .map(|(name, value)| field(name, value))
+        .collect()
+}
+
+fn field(text: &str, value: &Value) -> Result<(HeaderName, Vec<HeaderValue>), Failure> {
+    let refuse = |message: String| refuse(message, "headers", value.clone());
+    let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
+        return Err(refuse(format!("`{text}` is no name of a header field")));
+    };
+    if OURS.contains(&name) {
+        let message = format!("`{name}` is the proxy's to write; leave it out");
+        return Err(refuse(message));
+    }
+    let values = scalars(value)
+        .into_iter()
+        .map(HeaderValue::try_from)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| {
+            refuse(format!(
+                "the value of `{name}` holds characters that no field may"
+            ))
+        })?;
+    Ok((name, values))
+}
+
+/// The texts of a value or of each item of an array; none for `null`.
+fn scalars(value: &Value) -> Vec<String> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => vec![text.as_ref().to_owned()],
+        Value::Array(items) => items.iter().flat_map(scalars).collect(),
+        other => vec![other.to_string()],
+    }
+}
+
+fn unknown(name: &str, upstreams: &HashMap<Arc<str>, usize>) -> Failure {
+    let mut names: Vec<&str> = upstreams.keys().map(AsRef::as_ref).collect();
+    names.sort_unstable();
+    let message = format!(
+        "there is no upstream `{name}`; the configuration has {}",
+        names.join(", ")
+    );
+    refuse(message, "upstream", Value::from(name))
+}
+
+fn refuse(message: String, property: &str, observed: Value) -> Failure {
+    Failure::validation(message, format!("/properties/{property}"), observed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(json: &str) -> Result<Params, String> {
+        let with: serde_json::Value = serde_json::from_str(json).unwrap();
+        let upstreams = HashMap::from([("billing".into(), 3), ("audit".into(), 4)]);
+        read(&Value::from(with), &upstreams, Some(3))
+            .map_err(|failure| failure.message.unwrap().to_string())
+    }
+
+    #[test]
+    fn a_with_is_read_whole() {
+        let params = of(
+            r#"{"upstream":"audit","method":"PUT","path":"/a%2Fb","query":{"n":[1,true],"x":null},
+                "headers":{"X-A":"1","x-b":null},"body":{"k":1},"idempotencyKey":true}"#,
+        )
+        .unwrap();
+        assert_eq!(params.upstream, 4);
+        assert_eq!(params.method, Some(Method::PUT));
+        assert_eq!(params.path.unwrap(), "/a%2Fb");
+        let n = ("n".into(), vec!["1".to_owned(), "true".to_owned()]);
+        assert_eq!(params.query, [n, ("x".into(), Vec::new())]);
+        assert_eq!(params.headers[0].1, ["1"]);
+        assert!(params.headers[1].1.is_empty());
+        assert!(params.idempotency_key);
+        assert_eq!(of("{}").unwrap().upstream, 3);
+    }
+
+    #[test]
+    fn refusals_say_what_is_wanted() {
+        let refused = |json| of(json).unwrap_err();
+        assert_eq!(
+            refused(r#"{"upstream":"biling"}"#),
+            "there is no upstream `biling`; the configuration has audit, billing"
+        );
+        assert_eq!(
+            refused(r#"{"method":"A B"}"#),
+            r#""A B" is no method of HTTP"#
+        );
+        assert_eq!(
+            refused(r#"{"path":"/a?b"}"#),
+            r#""/a?b" is no path of HTTP"#
+        );
+        assert_eq!(
+            refused(r#"{"headers":{"Content-Length":"5"}}"#),
+            "`content-length` is the proxy's to write; leave it out"
+        );
+        assert_eq!(
+            refused(r#"{"headers":{"x-a":"1\r\nx-b: 2"}}"#),
+            "the value of `x-a` holds characters that no field may"
+        );
+    }
+}

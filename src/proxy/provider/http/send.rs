@@ -1,0 +1,188 @@
+//! One attempt on the wire: an endpoint, a connection, the request, the head of the response.
+//!
+//! A connection that lay idle may have been closed by the other side in the moment in which it is used.
+//! A request that fails so, before a byte of a response, is sent once more on a fresh connection, where
+//! that cannot do harm: nothing of it was written, or its method is idempotent (RFC 9112 §9.3.1). That is
+//! counted and logged, and is no attempt of a Retry.
+
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, Uri};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use super::compose::{Outgoing, Source};
+use crate::proxy::body::request::RequestBody;
+use crate::proxy::body::source::NotReplayable;
+use crate::proxy::request::Exchange;
+use crate::proxy::upstream::connect::ConnectError;
+use crate::proxy::upstream::{Connection, SendError, Upstream};
+
+/// A response head, and the connection that its body comes over.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) response: Response<Incoming>,
+    pub(super) connection: Connection,
+    pub(super) endpoint: usize,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// No connection came to be.
+    Connect(ConnectError, usize),
+    /// The connection failed under the request.
+    Send {
+        error: SendError,
+        endpoint: usize,
+        reused: bool,
+    },
+    /// The request's body was read by an earlier attempt and not kept.
+    BodyGone(usize),
+}
+
+/// What is needed to send the request a second time.
+struct Spare {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+/// Sends `outgoing` to the upstream at `position`.
+pub(super) async fn send(
+    exchange: &Exchange,
+    position: usize,
+    upstream: &Arc<Upstream>,
+    outgoing: Outgoing,
+) -> Result<Got, Lost> {
+    let endpoint = upstream.pick(exchange.avoided(position));
+    let connect = async || {
+        let connected = upstream.connect(endpoint).await;
+        connected.map_err(|error| {
+            exchange.avoid(position, endpoint);
+            Lost::Connect(error, endpoint)
+        })
+    };
+    let mut connection = match upstream.idle(endpoint).await {
+        Some(connection) => connection,
+        None => connect().await?,
+    };
+    let Outgoing {
+        method,
+        uri,
+        mut headers,
+        body,
+    } = outgoing;
+    if !headers.contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
+    {
+        headers.insert(header::HOST, host);
+    }
+    let reused = connection.reused();
+    let spare = (reused && method.is_idempotent()).then(|| Spare {
+        method: method.clone(),
+        uri: uri.clone(),
+        headers: headers.clone(),
+    });
+    let request = request(method, uri, headers, &body, upstream);
+    let request = request.map_err(|NotReplayable| Lost::BodyGone(endpoint))?;
+    let mut error = match connection.send(request).await {
+        Ok(response) => {
+            return Ok(Got {
+                response,
+                connection,
+                endpoint,
+            });
+        }
+        Err(error) => error,
+    };
+    let again = if reused && !error.read {
+        again(&mut error, spare, &body, upstream)
+    } else {
+        None
+    };
+    let Some(request) = again else {
+        return Err(Lost::Send {
+            error,
+            endpoint,
+            reused,
+        });
+    };
+    drop(connection);
+    report_resend(exchange, upstream, endpoint);
+    let mut connection = connect().await?;
+    match connection.send(request).await {
+        Ok(response) => Ok(Got {
+            response,
+            connection,
+            endpoint,
+        }),
+        Err(error) => Err(Lost::Send {
+            error,
+            endpoint,
+            reused: false,
+        }),
+    }
+}
+
+/// The request once more, where it may be sent once more.
+fn again(
+    error: &mut SendError,
+    spare: Option<Spare>,
+    body: &Source,
+    upstream: &Upstream,
+) -> Option<Request<RequestBody>> {
+    if let Some(unsent) = error.unsent.take() {
+        return Some(unsent);
+    }
+    let progress = body.progress();
+    if progress.broken() || !progress.replayable() {
+        return None;
+    }
+    let Spare {
+        method,
+        uri,
+        headers,
+    } = spare?;
+    request(method, uri, headers, body, upstream).ok()
+}
+
+fn request(
+    method: Method,
+    uri: Uri,
+    mut headers: HeaderMap,
+    body: &Source,
+    upstream: &Upstream,
+) -> Result<Request<RequestBody>, NotReplayable> {
+    let body = match body {
+        Source::Empty => RequestBody::Empty,
+        Source::Full(bytes) => RequestBody::Full(bytes.clone()),
+        Source::Client(source) => {
+            let attempt = source.attempt(upstream.settings.idle_timeout)?;
+            if attempt.size_hint().exact().is_none() {
+                let chunked = HeaderValue::from_static("chunked");
+                headers.insert(header::TRANSFER_ENCODING, chunked);
+            }
+            RequestBody::Stream(attempt)
+        }
+    };
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+fn report_resend(exchange: &Exchange, upstream: &Upstream, endpoint: usize) {
+    upstream.metrics.stale_resend();
+    tracing::info!(
+        target: "mwl::execution",
+        event = "attempt.resent",
+        execution = exchange.id(),
+        route = &*exchange.route.name,
+        upstream = &*upstream.settings.name,
+        endpoint = &**upstream.authority(endpoint),
+        reason = "staleConnection",
+    );
+}

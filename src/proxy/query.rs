@@ -1,0 +1,159 @@
+//! Query strings: read as `application/x-www-form-urlencoded` pairs, changed without touching the bytes
+//! of the pairs that stay.
+
+use std::borrow::Cow;
+
+use crate::language::value::{Map, Value};
+
+/// The pairs of a query, decoded.
+pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    raw(query).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode(name), decode(value))
+    })
+}
+
+/// Whether the parameter `name` is there, with `wanted` where that is given.
+pub(crate) fn has(query: &str, name: &str, wanted: Option<&str>) -> bool {
+    pairs(query).any(|(key, value)| key == name && wanted.is_none_or(|wanted| value == wanted))
+}
+
+/// The object that expressions read: a repeated name is an array.
+pub(crate) fn to_value(query: &str) -> Value {
+    let mut all: indexmap::IndexMap<Cow<'_, str>, Vec<Value>> = indexmap::IndexMap::new();
+    for (name, value) in pairs(query) {
+        all.entry(name).or_default().push(Value::string(value));
+    }
+    let members: Map = all
+        .into_iter()
+        .map(|(name, mut values)| {
+            let value = match values.pop() {
+                Some(only) if values.is_empty() => only,
+                Some(last) => {
+                    values.push(last);
+                    Value::array(values)
+                }
+                None => Value::Null,
+            };
+            (name.into(), value)
+        })
+        .collect();
+    Value::Object(std::sync::Arc::new(members))
+}
+
+/// `query` with `changes` laid over it: each name's pairs are replaced by those given, or removed where
+/// none is.
+pub(crate) fn overlay(query: &str, changes: &[(Box<str>, Vec<String>)]) -> String {
+    let changed = |pair: &&str| {
+        let name = decode(pair.split_once('=').map_or(*pair, |(name, _)| name));
+        changes.iter().any(|(key, _)| **key == *name)
+    };
+    let mut out = String::with_capacity(query.len());
+    for pair in raw(query).filter(|pair| !changed(pair)) {
+        separate(&mut out);
+        out.push_str(pair);
+    }
+    for (name, values) in changes {
+        for value in values {
+            separate(&mut out);
+            encode(name, &mut out);
+            out.push('=');
+            encode(value, &mut out);
+        }
+    }
+    out
+}
+
+fn raw(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').filter(|pair| !pair.is_empty())
+}
+
+fn separate(out: &mut String) {
+    if !out.is_empty() {
+        out.push('&');
+    }
+}
+
+/// Percent-decoding, `+` for a space; what is no escape stands for itself, what is not UTF-8 becomes
+/// U+FFFD.
+fn decode(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = text.as_bytes().iter();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(&byte) = bytes.next() {
+        out.push(match byte {
+            b'+' => b' ',
+            b'%' => match hex_pair(bytes.as_slice()) {
+                Some(decoded) => {
+                    bytes.nth(1);
+                    decoded
+                }
+                None => b'%',
+            },
+            other => other,
+        });
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// The byte that the first two hexadecimal digits of `text` stand for.
+pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
+    let [high, low, ..] = text else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+}
+
+fn encode(text: &str, out: &mut String) {
+    const HEX: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
+    ];
+    let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn repeated_names_are_arrays() {
+        assert_eq!(
+            to_value("a=1&b=x+y%21&a=2&&c").to_string(),
+            r#"{"a":["1","2"],"b":"x y!","c":""}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_escape_stands_for_itself() {
+        assert_eq!(decode("100%"), "100%");
+        assert_eq!(decode("%zz%4"), "%zz%4");
+        assert_eq!(decode("%ff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn an_overlay_leaves_the_other_pairs_as_they_are() {
+        let changes = [
+            ("b".into(), vec!["x y".to_owned()]),
+            ("c".into(), Vec::new()),
+        ];
+        assert_eq!(overlay("a=%2f+&b=1&c=2&%62=3", &changes), "a=%2f+&b=x%20y");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_decodes_to_itself(text in ".*") {
+            let mut out = String::new();
+            encode(&text, &mut out);
+            prop_assert_eq!(decode(&out), text);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A client's request, as the language carries it and as the http provider sends it on.
+//!
+//! One object is both: the value that a Flow receives as its input, read member by member where an
+//! expression asks, and the host's state of the execution. A route without expressions never makes JSON
+//! of it, and where the request can be sent only once its header fields are moved, not copied.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use super::body::collect::{CollectError, collect};
+use super::body::source::Source;
+use super::refusal::Refusal;
+use super::route::Target;
+use super::site::{LocalRoute, Site};
+use super::{headers, id, media, query, target};
+use crate::language::value::{Map, Native, Value};
+
+/// One request that a route has taken.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) site: Arc<Site>,
+    pub(crate) route: Arc<LocalRoute>,
+    /// `execution.id`.
+    pub(crate) id: HeaderValue,
+    pub(crate) method: Method,
+    /// Origin form, or `*`.
+    pub(crate) uri: Uri,
+    /// The fields that are sent on. Empty once moved into the only request that can carry them.
+    head: Mutex<HeaderMap>,
+    pub(crate) upload: Upload,
+    client: SocketAddr,
+    /// Dispatches of the Flow's own Steps so far.
+    attempts: AtomicU32,
+    /// The endpoint that last refused a connection, and its upstream.
+    avoid: Mutex<Option<(usize, usize)>>,
+}
+
+/// The request's body.
+#[derive(Debug)]
+pub(crate) enum Upload {
+    /// There is none.
+    None,
+    /// It is sent on as it comes.
+    Stream(Arc<Source<Incoming>>),
+    /// It was read, because an expression of the route reads it.
+    Buffered(Bytes, Value),
+}
+
+impl Exchange {
+    /// Checks `request`, finds its route, and reads its body where the route wants that.
+    pub(crate) async fn begin(
+        site: Arc<Site>,
+        request: Request<Incoming>,
+        client: SocketAddr,
+    ) -> Result<Arc<Self>, Refusal> {
+        let (mut parts, body) = request.into_parts();
+        let route = route(&site, &parts)?;
+        if let Some(authority) = parts.uri.authority() {
+            let host = HeaderValue::from_str(authority.as_str());
+            let host = host.map_err(|_| Refusal::from(target::TargetError::BadHost))?;
+            parts.headers.insert(header::HOST, host);
+            parts.uri = origin_form(&parts.uri);
+        }
+        headers::strip_hop_by_hop(&mut parts.headers);
+        parts.headers.remove(header::TRAILER);
+        let id = request_id(&site, &mut parts.headers);
+        let upload = Upload::new(&route, &parts.headers, body).await?;
+        site.core.begin();
+        Ok(Arc::new(Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            head: Mutex::new(parts.headers),
+            upload,
+            client,
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+        }))
+    }
+
+    /// `execution.id`.
+    pub(crate) fn id(&self) -> &str {
+        id::text(&self.id)
+    }
+
+    /// The fields for one upstream request.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut head = lock(&self.head);
+        if self.route.plan.reads() || self.route.facts.resends {
+            head.clone()
+        } else {
+            std::mem::take(&mut *head)
+        }
+    }
+
+    /// Counts a dispatch of one of the Flow's own Steps.
+    pub(crate) fn count_attempt(&self) {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// The endpoint of `upstream` that the next attempt should pass over.
+    pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
+        let avoid = *lock(&self.avoid);
+        avoid
+            .filter(|(of, _)| *of == upstream)
+            .map(|(_, endpoint)| endpoint)
+    }
+
+    /// `endpoint` of `upstream` gave no connection.
+    pub(crate) fn avoid(&self, upstream: usize, endpoint: usize) {
+        *lock(&self.avoid) = Some((upstream, endpoint));
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.site.core.end();
+    }
+}
+
+impl Upload {
+    async fn new(
+        route: &LocalRoute,
+        headers: &HeaderMap,
+        mut body: Incoming,
+    ) -> Result<Self, Refusal> {
+        if !route.facts.reads_request {
+            if body.is_end_stream() {
+                return Ok(Self::None);
+            }
+            let keep = route.facts.resends.then_some(route.buffer.replay);
+            return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
+        }
+        let limit = route.buffer.request;
+        let bytes = collect(&mut body, limit)
+            .await
+            .map_err(|error| match error {
+                CollectError::TooLarge => Refusal::too_large(limit),
+                CollectError::Broken(error) => Refusal::broken_body(&error),
+            })?;
+        let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
+        Ok(Self::Buffered(bytes, value))
+    }
+}
+
+/// The first route that takes the request.
+fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
+    if parts.method == Method::CONNECT {
+        return Err(Refusal::connect());
+    }
+    let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
+    target::check_path(parts.uri.path())?;
+    let found = site.runtime.router.find(Target {
+        host: target::host(authority),
+        path: parts.uri.path(),
+        query: parts.uri.query().unwrap_or_default(),
+        method: &parts.method,
+        headers: &parts.headers,
+    });
+    let route = found.and_then(|position| site.routes.get(position));
+    route.cloned().ok_or_else(Refusal::no_route)
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    let root = || PathAndQuery::from_static("/");
+    Uri::from(uri.path_and_query().cloned().unwrap_or_else(root))
+}
+
+/// The id that the request carries, or a new one put in its place.
+fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
+    match headers.get(&id::REQUEST_ID) {
+        Some(given) if id::is_well_formed(given) => given.clone(),
+        _ => {
+            let made = site.core.ids.next(site.core.clock.now().as_nanos());
+            headers.insert(&id::REQUEST_ID, made.clone());
+            made
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Native for Exchange {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "method" => Some(Value::from(self.method.as_str())),
+            // Listeners speak clear text: TLS brings the other one with it.
+            "scheme" => Some(Value::from("http")),
+            "host" => {
+                let head = lock(&self.head);
+                let host = head.get(header::HOST).and_then(|host| host.to_str().ok());
+                Some(Value::from(host.unwrap_or_default()))
+            }
+            "path" => Some(Value::from(self.uri.path())),
+            "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
+            "headers" => Some(headers::to_value(&lock(&self.head))),
+            "body" => match &self.upload {
+                Upload::Buffered(_, value) => Some(value.clone()),
+                Upload::None | Upload::Stream(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        [
+            "method", "scheme", "host", "path", "query", "headers", "body",
+        ]
+        .into_iter()
+        .filter_map(|name| Some((name.into(), self.member(name)?)))
+        .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `execution.platform`.
+#[derive(Debug)]
+pub(crate) struct Platform(pub(crate) Arc<Exchange>);
+
+impl Native for Platform {
+    fn member(&self, name: &str) -> Option<Value> {
+        let exchange = &self.0;
+        match name {
+            "environment" => Some(Value::String(Arc::clone(
+                &exchange.site.runtime.environment,
+            ))),
+            "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
+            "client" => {
+                let address = exchange.client.ip().to_string();
+                Some(Value::object([("address", Value::string(address))]))
+            }
+            _ => None,
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        ["environment", "route", "client"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,222 @@
+//! One configuration, ready to serve: the route table, each route's plan, the upstreams' settings.
+//!
+//! Immutable. A reload makes a new one beside it and swaps the two; a request keeps the one that it
+//! began with. What lives longer than a configuration (connections, counters) lives elsewhere.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::facts::Facts;
+use super::observer::RouteObserver;
+use super::provider::http::{CODES, HttpProvider};
+use super::route::Router;
+use super::settings::{self, Buffer, ClassifyRule, Limits, Listener, Settings, Shutdown, Verdict};
+use crate::language::definition::{Strictness, compile};
+use crate::language::plan::Plan;
+use crate::language::provider::Catalog;
+use crate::language::value::Value;
+use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span};
+use crate::telemetry::metrics::{Metrics, RouteMetrics, UpstreamMetrics};
+
+/// What serves requests.
+#[derive(Debug)]
+pub struct Runtime {
+    pub(crate) environment: Arc<str>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) limits: Limits,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) router: Router,
+    /// In the router's order.
+    pub(crate) routes: Vec<Arc<Route>>,
+    pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    hash: Arc<str>,
+}
+
+/// One route, ready to run.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) name: Arc<str>,
+    pub(crate) plan: Arc<Plan>,
+    /// Arguments for the Flow's parameters.
+    pub(crate) with: Value,
+    pub(crate) classify: Vec<ClassifyRule>,
+    pub(crate) buffer: Buffer,
+    pub(crate) expose_failures: bool,
+    pub(crate) facts: Facts,
+    pub(crate) metrics: Arc<RouteMetrics>,
+    pub(crate) observer: RouteObserver,
+}
+
+impl Runtime {
+    /// Compiles every route of `settings` against `catalog`, to which each route's own http provider is
+    /// added. The `Ok` carries warnings; the `Err` everything that was found, in all routes.
+    pub fn build(
+        settings: Settings,
+        catalog: &Catalog,
+        metrics: &Arc<Metrics>,
+    ) -> Result<(Self, Diagnostics), Diagnostics> {
+        let Settings {
+            environment,
+            listeners,
+            admin: _,
+            upstreams,
+            routes,
+            limits,
+            shutdown,
+            hash,
+        } = settings;
+        let upstreams: Vec<_> = upstreams
+            .into_iter()
+            .map(|upstream| (metrics.upstream(&upstream.name), Arc::new(upstream)))
+            .map(|(metrics, upstream)| (upstream, metrics))
+            .collect();
+        let names: HashMap<Arc<str>, usize> = upstreams
+            .iter()
+            .enumerate()
+            .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
+            .collect();
+        let builder = Builder {
+            catalog,
+            metrics,
+            names: Arc::new(names),
+        };
+        let mut found = Diagnostics::default();
+        let mut built = Vec::new();
+        let mut table = Vec::new();
+        for route in routes {
+            table.push(route.matches.clone());
+            match builder.route(route) {
+                Ok((route, warnings)) => {
+                    built.push(Arc::new(route));
+                    found.0.extend(warnings.0);
+                }
+                Err(errors) => found.0.extend(errors.0),
+            }
+        }
+        if found.has_errors() {
+            return Err(found);
+        }
+        let runtime = Self {
+            environment,
+            listeners,
+            limits,
+            shutdown,
+            router: Router::new(table),
+            routes: built,
+            upstreams,
+            hash,
+        };
+        Ok((runtime, found))
+    }
+
+    /// `mwl_config_info{hash}`.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// How the process stops.
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+}
+
+/// What every route is built with.
+struct Builder<'a> {
+    catalog: &'a Catalog,
+    metrics: &'a Arc<Metrics>,
+    names: Arc<HashMap<Arc<str>, usize>>,
+}
+
+impl Builder<'_> {
+    fn route(&self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
+        let settings::Route {
+            name,
+            span,
+            matches: _,
+            upstream,
+            classify,
+            document,
+            with,
+            buffer,
+            expose_failures,
+        } = route;
+        let default = upstream.and_then(|name| self.names.get(&name).copied());
+        let provider = HttpProvider::new(Arc::clone(&self.names), default);
+        let mut catalog = self.catalog.clone();
+        catalog
+            .add_call(Arc::new(provider))
+            .map_err(|error| refused(span, &error.to_string()))?;
+        let (plan, warnings) = compile(&document, &catalog, Strictness::Load)?;
+        let mut facts = Facts::of(&plan);
+        for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
+            facts.read_by(program);
+        }
+        let codes = self.codes(&catalog, &classify, &document);
+        let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
+        let metrics = self.metrics.route(&name, &codes);
+        let route = Route {
+            observer: RouteObserver::new(Arc::clone(&metrics)),
+            name,
+            plan,
+            with,
+            classify,
+            buffer,
+            expose_failures,
+            facts,
+            metrics,
+        };
+        Ok((route, warnings))
+    }
+
+    /// Every code that a label may name.
+    fn codes(
+        &self,
+        catalog: &Catalog,
+        classify: &[ClassifyRule],
+        document: &Node,
+    ) -> BTreeSet<Arc<str>> {
+        let closed = catalog.contracts().flat_map(|contract| &contract.closed);
+        let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
+        codes.extend(CODES.iter().map(|code| Arc::from(*code)));
+        codes.extend(crate::language::code::system::ALL.map(Arc::from));
+        codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
+            Verdict::Failure { code, .. } => Some(Arc::clone(code)),
+            Verdict::Success => None,
+        }));
+        written_codes(document, &mut codes);
+        codes
+    }
+}
+
+/// The codes that a definition writes as literals: members named `code`, items of `codes`.
+fn written_codes(node: &Node, codes: &mut BTreeSet<Arc<str>>) {
+    match &node.kind {
+        Kind::Array(items) => items.iter().for_each(|item| written_codes(item, codes)),
+        Kind::Object(members) => {
+            for member in members {
+                match (&*member.key, &member.value.kind) {
+                    ("code", Kind::String(code)) => literal(code, codes),
+                    ("codes", Kind::Array(items)) => {
+                        for item in items {
+                            if let Kind::String(code) = &item.kind {
+                                literal(code, codes);
+                            }
+                        }
+                    }
+                    _ => written_codes(&member.value, codes),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn literal(code: &Arc<str>, codes: &mut BTreeSet<Arc<str>>) {
+    if !code.contains(['*', '{', ' ']) {
+        codes.insert(Arc::clone(code));
+    }
+}
+
+fn refused(span: Span, message: &str) -> Diagnostics {
+    Diagnostics(vec![Diagnostic::error("catalog", span, message)])
+}

@@ -1,0 +1,345 @@
+//! The proxy: worker threads, and what is asked of all of them together.
+//!
+//! A worker is a thread with a runtime of its own, its own sockets and its own upstream connections: a
+//! request is served where it arrived, from its first byte to its last.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::listener;
+use super::runtime::Runtime;
+use super::site::{Core, Worker};
+
+/// How often a drain looks whether it is done.
+const LOOK: Duration = Duration::from_millis(10);
+/// For how long the last bytes of answers may take to leave, beyond the grace.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
+/// A running proxy. Dropped, it stops at once.
+#[derive(Debug)]
+pub struct Server {
+    runtime: ArcSwap<Runtime>,
+    workers: Vec<WorkerHandle>,
+    /// What is listened on: as configured, and as bound.
+    addresses: Mutex<HashMap<SocketAddr, SocketAddr>>,
+}
+
+#[derive(Debug)]
+struct WorkerHandle {
+    core: Arc<Core>,
+    commands: mpsc::Sender<Command>,
+    /// Taken when it is joined.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a worker is asked.
+#[derive(Debug)]
+enum Command {
+    /// Serve this from now on.
+    Replace(Replacement),
+    /// Stop listening; close connections as they fall idle.
+    Drain(oneshot::Sender<()>),
+}
+
+/// A configuration, and the sockets in which it differs from the last.
+#[derive(Debug)]
+struct Replacement {
+    runtime: Arc<Runtime>,
+    opened: Vec<(SocketAddr, StdListener)>,
+    closed: Vec<SocketAddr>,
+    done: oneshot::Sender<()>,
+}
+
+impl Server {
+    /// Binds the listeners of `runtime` and starts its workers. The error says which address.
+    pub fn start(runtime: Arc<Runtime>) -> io::Result<Self> {
+        let count = runtime.limits.workers.max(1);
+        let mut addresses = HashMap::new();
+        let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        for address in listened(&runtime) {
+            let (bound, opened) = listener::bind(address, count).map_err(|e| at(address, &e))?;
+            addresses.insert(address, bound);
+            for (socket, worker) in opened.into_iter().zip(&mut sockets) {
+                worker.push((address, socket));
+            }
+        }
+        let workers: io::Result<Vec<_>> = sockets
+            .into_iter()
+            .enumerate()
+            .map(|(number, sockets)| WorkerHandle::start(number, &runtime, sockets))
+            .collect();
+        Ok(Self {
+            runtime: ArcSwap::new(runtime),
+            workers: workers?,
+            addresses: Mutex::new(addresses),
+        })
+    }
+
+    /// The addresses that are listened on.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        let mut all: Vec<_> = self.lock().values().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What new requests are served by.
+    pub fn runtime(&self) -> Arc<Runtime> {
+        self.runtime.load_full()
+    }
+
+    /// How many requests run.
+    pub fn in_flight(&self) -> usize {
+        self.workers
+            .iter()
+            .map(|worker| worker.core.in_flight())
+            .sum()
+    }
+
+    /// How many client connections are open.
+    pub fn connections(&self) -> usize {
+        let open = |worker: &WorkerHandle| worker.core.connections.len();
+        self.workers.iter().map(open).sum()
+    }
+
+    /// Serves new requests by `runtime`; those that run end by what they began with. New addresses are
+    /// bound before anything changes: an error leaves all as it was. How many workers there are is fixed
+    /// at start.
+    pub async fn replace(&self, runtime: Arc<Runtime>) -> io::Result<()> {
+        let wanted = listened(&runtime);
+        let current = self.lock().clone();
+        let mut bound = Vec::new();
+        for address in wanted
+            .iter()
+            .filter(|address| !current.contains_key(address))
+        {
+            let opened = listener::bind(*address, self.workers.len());
+            bound.push((*address, opened.map_err(|error| at(*address, &error))?));
+        }
+        let closed: Vec<_> = current
+            .keys()
+            .filter(|address| !wanted.contains(address))
+            .copied()
+            .collect();
+        let mut sockets: Vec<Vec<_>> = self.workers.iter().map(|_| Vec::new()).collect();
+        {
+            let mut addresses = self.lock();
+            addresses.retain(|address, _| wanted.contains(address));
+            for (address, (local, opened)) in bound {
+                addresses.insert(address, local);
+                for (socket, worker) in opened.into_iter().zip(&mut sockets) {
+                    worker.push((address, socket));
+                }
+            }
+        }
+        self.runtime.store(Arc::clone(&runtime));
+        for (worker, opened) in self.workers.iter().zip(sockets) {
+            let (done, wait) = oneshot::channel();
+            let replacement = Replacement {
+                runtime: Arc::clone(&runtime),
+                opened,
+                closed: closed.clone(),
+                done,
+            };
+            worker.ask(Command::Replace(replacement), wait).await;
+        }
+        Ok(())
+    }
+
+    /// Stops listening, lets idle connections close and the others after their answer.
+    pub async fn begin_drain(&self) {
+        for worker in &self.workers {
+            let (done, wait) = oneshot::channel();
+            worker.ask(Command::Drain(done), wait).await;
+        }
+    }
+
+    /// Begins to drain, waits at most `grace` for requests to end, then cancels those that have not,
+    /// cleanups still run. Says how many were cancelled.
+    pub async fn drain(&self, grace: Duration) -> usize {
+        self.begin_drain().await;
+        let deadline = Instant::now().checked_add(grace);
+        let idle = |server: &Self| server.in_flight() == 0;
+        if self.wait(deadline, idle).await {
+            let last = Instant::now().checked_add(LAST_BYTES);
+            let closed = |server: &Self| server.connections() == 0;
+            self.wait(deadline.min(last), closed).await;
+            return 0;
+        }
+        let cut = self.in_flight();
+        self.cut();
+        let cleanup = self.runtime().limits.cleanup.saturating_add(LAST_BYTES);
+        let last = Instant::now().checked_add(cleanup);
+        let closed = |server: &Self| server.in_flight() == 0 && server.connections() == 0;
+        self.wait(last, closed).await;
+        cut
+    }
+
+    /// Cancels every request that runs.
+    pub fn cut(&self) {
+        for worker in &self.workers {
+            worker.core.cut();
+        }
+    }
+
+    /// Whether `done` came true before `deadline`; none waits for ever.
+    async fn wait(&self, deadline: Option<Instant>, done: impl Fn(&Self) -> bool) -> bool {
+        while !done(self) {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // A worker stops when nobody can ask it anything any more.
+            let (gone, _) = mpsc::channel(1);
+            worker.commands = gone;
+        }
+        for thread in self
+            .workers
+            .iter_mut()
+            .filter_map(|worker| worker.thread.take())
+        {
+            if thread.join().is_err() {
+                tracing::error!("A worker ended with a panic.");
+            }
+        }
+    }
+}
+
+fn listened(runtime: &Runtime) -> Vec<SocketAddr> {
+    let listeners = runtime.listeners.iter();
+    listeners.map(|listener| listener.address).collect()
+}
+
+fn at(address: SocketAddr, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+}
+
+impl WorkerHandle {
+    fn start(
+        number: usize,
+        runtime: &Arc<Runtime>,
+        sockets: Vec<(SocketAddr, StdListener)>,
+    ) -> io::Result<Self> {
+        let driver = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let core = {
+            // The clock is read inside the runtime that will advance it.
+            let _inside = driver.enter();
+            Arc::new(Core::new())
+        };
+        let (commands, asked) = mpsc::channel(4);
+        let worker = Arc::new(Worker::new(Arc::clone(&core), Arc::clone(runtime)));
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(move || driver.block_on(work(&worker, sockets, asked)))?;
+        Ok(Self {
+            core,
+            commands,
+            thread: Some(thread),
+        })
+    }
+
+    async fn ask(&self, command: Command, done: oneshot::Receiver<()>) {
+        let asked = self.commands.send(command).await.is_ok();
+        if !asked || done.await.is_err() {
+            tracing::error!("A worker does not answer.");
+        }
+    }
+}
+
+/// A worker's life: what it is asked, until nobody can ask any more.
+async fn work(
+    worker: &Arc<Worker>,
+    sockets: Vec<(SocketAddr, StdListener)>,
+    mut asked: mpsc::Receiver<Command>,
+) {
+    let limits = &worker.site().runtime.limits;
+    let share = limits.connections.div_ceil(limits.workers.max(1)).max(1);
+    let room = Arc::new(Semaphore::new(share.min(Semaphore::MAX_PERMITS)));
+    let mut listening: HashMap<SocketAddr, CancellationToken> = HashMap::new();
+    open(worker, &room, sockets, &mut listening);
+    let watch = worker.core.connections.watch(|| {
+        let site = worker.site();
+        let limits = &site.runtime.limits;
+        (limits.head_timeout, limits.idle_timeout)
+    });
+    let commands = async {
+        while let Some(command) = asked.recv().await {
+            match command {
+                Command::Replace(replacement) => {
+                    let Replacement {
+                        runtime,
+                        opened,
+                        closed,
+                        done,
+                    } = replacement;
+                    worker.replace(runtime);
+                    open(worker, &room, opened, &mut listening);
+                    for stop in closed
+                        .iter()
+                        .filter_map(|address| listening.remove(address))
+                    {
+                        stop.cancel();
+                    }
+                    // Whoever asked may have stopped waiting.
+                    drop(done.send(()));
+                }
+                Command::Drain(done) => {
+                    listening.drain().for_each(|(_, stop)| stop.cancel());
+                    // The accept loops run once more: they serve what the kernel has accepted.
+                    tokio::task::yield_now().await;
+                    worker.core.drain();
+                    drop(done.send(()));
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = commands => {}
+        () = watch => {}
+    }
+}
+
+fn open(
+    worker: &Arc<Worker>,
+    room: &Arc<Semaphore>,
+    sockets: Vec<(SocketAddr, StdListener)>,
+    listening: &mut HashMap<SocketAddr, CancellationToken>,
+) {
+    for (address, socket) in sockets {
+        match TcpListener::from_std(socket) {
+            Ok(listener) => {
+                let stop = CancellationToken::new();
+                let accept =
+                    listener::accept(listener, Arc::clone(worker), Arc::clone(room), stop.clone());
+                tokio::spawn(accept);
+                listening.insert(address, stop);
+            }
+            Err(error) => tracing::error!(%address, error = %error, "A socket cannot be used."),
+        }
+    }
+}

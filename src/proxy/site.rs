@@ -1,0 +1,180 @@
+//! What one worker holds: its clock and ids, its counts, and the running configuration as it sees it.
+//!
+//! Everything here belongs to one thread. The locks and atomics make it `Send`; nothing is ever waited
+//! for, and no cache line is fought over: even reference counts that every request changes are per
+//! worker, which is why a [`Site`] wraps what the workers share.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::connection::Connections;
+use super::id::Ids;
+use super::runtime::{Route, Runtime};
+use super::upstream::Upstream;
+use crate::language::clock::Clock;
+use crate::language::value::Value;
+
+/// What outlives configurations.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) clock: Clock,
+    pub(crate) ids: Ids,
+    /// The clients' connections.
+    pub(crate) connections: Connections,
+    /// Cancels every execution that must unwind.
+    pub(crate) cancel: CancellationToken,
+    in_flight: AtomicUsize,
+    draining: AtomicBool,
+    cut: AtomicBool,
+}
+
+/// A configuration as one worker serves it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) core: Arc<Core>,
+    pub(crate) runtime: Arc<Runtime>,
+    /// In the runtime's order.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// In the runtime's order.
+    pub(crate) routes: Vec<Arc<LocalRoute>>,
+}
+
+/// A route behind a reference count of this worker's own.
+#[derive(Debug)]
+pub(crate) struct LocalRoute {
+    route: Arc<Route>,
+    /// The Flow's arguments, likewise.
+    pub(crate) arguments: Value,
+}
+
+/// A worker's current site.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) core: Arc<Core>,
+    site: Mutex<Arc<Site>>,
+}
+
+impl Core {
+    /// A worker's core.
+    pub(crate) fn new() -> Self {
+        Self {
+            clock: Clock::system(),
+            ids: Ids::new(),
+            connections: Connections::default(),
+            cancel: CancellationToken::new(),
+            in_flight: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a request; [`Core::end`] takes it off again.
+    pub(crate) fn begin(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request and all that it left running have ended.
+    pub(crate) fn end(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many requests run, cleanups of requests whose client has left included.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections close, the others after their answer.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.connections.drain();
+    }
+
+    /// Whether the process is stopping.
+    pub(crate) fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Cancels what still runs.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+        self.cancel.cancel();
+        self.connections.wake();
+    }
+
+    /// Whether requests are being cancelled.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+}
+
+impl Site {
+    /// `runtime` on the worker of `core`; upstreams that did not change keep their connections.
+    pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
+        let known = last.map_or(&[][..], |last| &last.upstreams);
+        let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
+            let same = known.iter().find(|old| old.settings == *settings);
+            let new = || Arc::new(Upstream::new(Arc::clone(settings), Arc::clone(metrics)));
+            same.map_or_else(new, Arc::clone)
+        });
+        let upstreams = upstreams.collect();
+        let routes = runtime.routes.iter().map(LocalRoute::new).map(Arc::new);
+        let routes = routes.collect();
+        Self {
+            core,
+            runtime,
+            upstreams,
+            routes,
+        }
+    }
+}
+
+impl LocalRoute {
+    fn new(route: &Arc<Route>) -> Self {
+        let arguments = match &route.with {
+            Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
+            other => other.clone(),
+        };
+        Self {
+            route: Arc::clone(route),
+            arguments,
+        }
+    }
+}
+
+impl Deref for LocalRoute {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+impl Worker {
+    /// A worker that serves `runtime`.
+    pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>) -> Self {
+        let site = Site::new(Arc::clone(&core), runtime, None);
+        Self {
+            core,
+            site: Mutex::new(Arc::new(site)),
+        }
+    }
+
+    /// The site for a request that begins now.
+    pub(crate) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.lock())
+    }
+
+    /// Requests that begin from now on are served by `runtime`.
+    pub(crate) fn replace(&self, runtime: Arc<Runtime>) {
+        let last = self.site();
+        let next = Arc::new(Site::new(Arc::clone(&self.core), runtime, Some(&last)));
+        *self.lock() = next;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Site>> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,144 @@
+//! Idle connections, the latest used first.
+//!
+//! Last in, first out keeps the hot few warm and lets the rest grow old, and old ones are closed
+//! before common servers close them. The pool knows nothing of HTTP: it is generic over what it keeps,
+//! so its rules are tested with numbers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What a pool keeps.
+pub(crate) trait Idle {
+    /// Whether the other side has closed it.
+    fn is_closed(&self) -> bool;
+}
+
+/// The idle ones of one worker and one upstream.
+#[derive(Debug)]
+pub(crate) struct Pool<T> {
+    /// The oldest in front.
+    idle: VecDeque<(Instant, T)>,
+    keep_alive: Duration,
+    max: usize,
+}
+
+impl<T: Idle> Pool<T> {
+    /// Keeps at most `max`, each for at most `keep_alive`.
+    pub(crate) const fn new(keep_alive: Duration, max: usize) -> Self {
+        Self {
+            idle: VecDeque::new(),
+            keep_alive,
+            max,
+        }
+    }
+
+    /// The one that was put in last and that `wanted` takes. Those that are closed or too old are let
+    /// go on the way, and counted in the second value.
+    pub(crate) fn take(&mut self, now: Instant, wanted: impl Fn(&T) -> bool) -> (Option<T>, usize) {
+        let before = self.idle.len();
+        let mut found = None;
+        for at in (0..before).rev() {
+            let Some((since, item)) = self.idle.get(at) else {
+                continue;
+            };
+            if self.dead(*since, item, now) {
+                self.idle.remove(at);
+            } else if wanted(item) {
+                found = self.idle.remove(at).map(|(_, item)| item);
+                break;
+            }
+        }
+        let taken = usize::from(found.is_some());
+        let dropped = before.saturating_sub(self.idle.len() + taken);
+        (found, dropped)
+    }
+
+    /// Keeps `item`, or gives it back where there are enough.
+    pub(crate) fn put(&mut self, now: Instant, item: T) -> Result<(), T> {
+        if self.idle.len() >= self.max {
+            return Err(item);
+        }
+        self.idle.push_back((now, item));
+        Ok(())
+    }
+
+    /// Lets go of those that are closed or too old, and says how many there were and when the next is
+    /// due; `None` where none is left.
+    pub(crate) fn sweep(&mut self, now: Instant) -> (usize, Option<Instant>) {
+        let before = self.idle.len();
+        let keep_alive = self.keep_alive;
+        self.idle
+            .retain(|(since, item)| !item.is_closed() && now.duration_since(*since) < keep_alive);
+        let next = self
+            .idle
+            .front()
+            .and_then(|(since, _)| since.checked_add(keep_alive));
+        (before.saturating_sub(self.idle.len()), next)
+    }
+
+    /// How many are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.idle.len()
+    }
+
+    fn dead(&self, since: Instant, item: &T, now: Instant) -> bool {
+        item.is_closed() || now.duration_since(since) >= self.keep_alive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An even number is open.
+    impl Idle for u32 {
+        fn is_closed(&self) -> bool {
+            self % 2 == 1
+        }
+    }
+
+    const KEEP: Duration = Duration::from_secs(4);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_latest_comes_first_and_closed_ones_are_let_go() {
+        let now = Instant::now();
+        let mut pool = Pool::new(KEEP, 9);
+        for item in [2, 4, 5] {
+            pool.put(now, item).unwrap();
+        }
+        assert_eq!(pool.take(now, |_| true), (Some(4), 1));
+        assert_eq!(pool.take(now, |_| true), (Some(2), 0));
+        assert_eq!(pool.take(now, |_| true), (None, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_not_wanted_stays() {
+        let now = Instant::now();
+        let mut pool = Pool::new(KEEP, 9);
+        pool.put(now, 2).unwrap();
+        pool.put(now, 4).unwrap();
+        assert_eq!(pool.take(now, |item| *item == 2), (Some(2), 0));
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_ones_are_neither_handed_out_nor_kept() {
+        let then = Instant::now();
+        let mut pool = Pool::new(KEEP, 9);
+        pool.put(then, 2).unwrap();
+        assert_eq!(pool.sweep(then), (0, then.checked_add(KEEP)));
+        let later = then + KEEP;
+        assert_eq!(pool.take(later, |_| true), (None, 1));
+        pool.put(then, 2).unwrap();
+        assert_eq!(pool.sweep(later), (1, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_pool_gives_back() {
+        let mut pool = Pool::new(KEEP, 1);
+        pool.put(Instant::now(), 2).unwrap();
+        assert_eq!(pool.put(Instant::now(), 4), Err(4));
+    }
+}
