@@ -231,12 +231,14 @@ fn leads(tail: &Tail, catch: &[crate::language::plan::CatchClause], step: StepId
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::expr::PathEnd;
 
     fn facts(root: Root, members: &[&str]) -> (bool, bool) {
         let mut facts = Facts::default();
         facts.path(&Path {
             root,
             members: members.iter().map(|name| (*name).into()).collect(),
+            end: PathEnd::Value,
         });
         (facts.reads_request, facts.reads_response)
     }

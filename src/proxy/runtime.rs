@@ -146,6 +146,10 @@ impl Builder<'_> {
         catalog
             .add_call(Arc::new(provider))
             .map_err(|error| refused(span, &error.to_string()))?;
+        catalog.add_codes(classify.iter().filter_map(|rule| match &rule.verdict {
+            Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
+            Verdict::Success => None,
+        }));
         let (plan, warnings) = compile(&document, &catalog, Strictness::Load)?;
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {

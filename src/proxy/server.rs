@@ -305,15 +305,14 @@ async fn work(
                     {
                         stop.cancel();
                     }
-                    // Whoever asked may have stopped waiting.
-                    drop(done.send(()));
+                    answered(done);
                 }
                 Command::Drain(done) => {
                     listening.drain().for_each(|(_, stop)| stop.cancel());
                     // The accept loops run once more: they serve what the kernel has accepted.
                     tokio::task::yield_now().await;
                     worker.core.drain();
-                    drop(done.send(()));
+                    answered(done);
                 }
             }
         }
@@ -322,6 +321,11 @@ async fn work(
         () = commands => {}
         () = watch => {}
     }
+}
+
+/// Whoever asked may have stopped waiting for it.
+fn answered(done: oneshot::Sender<()>) {
+    let _heard = done.send(()).is_ok();
 }
 
 fn open(

@@ -14,5 +14,7 @@ mod cel;
 mod laws;
 /// Dependencies point inward.
 mod layering;
+/// The proxy over real sockets.
+mod proxy;
 /// Scripted peers.
 mod support;

@@ -100,7 +100,7 @@ impl Upstream {
         if count == 1 {
             return 0;
         }
-        let mut turn = || self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % count;
         let endpoint = turn();
         if Some(endpoint) == avoid {
             turn()

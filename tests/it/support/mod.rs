@@ -2,3 +2,7 @@
 
 /// A call provider that plays a script.
 pub mod script;
+/// The whole proxy, on loopback.
+pub mod proxy;
+/// A scripted upstream.
+pub mod upstream;

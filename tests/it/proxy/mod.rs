@@ -1,0 +1,22 @@
+//! The proxy as its clients and upstreams see it, over real sockets.
+
+/// Bodies: streaming, replay, limits.
+mod bodies;
+/// What passes through unchanged, and what does not.
+mod forwarding;
+/// Malformed and hostile messages.
+mod framing;
+/// Clients that leave, cleanups, reload and drain.
+mod lifecycle;
+/// Retry and Timeout around real connections.
+mod retrying;
+
+use crate::support::upstream::Upstream;
+
+/// A configuration of one route, before one upstream: `route` holds the route's further keys.
+fn one_route(upstream: &Upstream, route: &str) -> String {
+    format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    upstream: u\n{route}",
+        upstream.address
+    )
+}

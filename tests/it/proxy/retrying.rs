@@ -1,0 +1,195 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::one_route;
+use crate::support::proxy::Proxy;
+use crate::support::upstream::{Act, Door, Upstream, always};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+const POST: &str = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi";
+
+/// A Retry of three attempts on these codes.
+fn retry(codes: &str, more: &str) -> String {
+    format!(
+        "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: {{ with: {{ policies: [ {{ match: {{ codes: [{codes}] }}, attempts: 3 }} ] }} }}
+{more}"
+    )
+}
+
+#[tokio::test]
+async fn a_retry_hides_the_failures_and_uses_their_connection_again() {
+    let body = "x".repeat(20_000);
+    let acts = [always(429, "x-a: old\r\n", &body), always(200, "", "good")];
+    let upstream = Upstream::play(acts).await;
+    let route = retry("Provider.Call.Http.Throttled", "");
+    let proxy = Proxy::start(&one_route(&upstream, &route));
+    let response = proxy.ask(POST).await;
+    assert_eq!((response.status, response.body.as_str()), (200, "good"));
+    assert!(response.field("x-a").is_empty());
+    let seen = upstream.requests();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|request| request.body == b"hi"));
+    assert_eq!(seen[0].field("x-request-id"), seen[1].field("x-request-id"));
+    let code = "Provider.Call.Http.Throttled";
+    let series = format!(r#"mwl_retries_total{{code="{code}",delay="schedule",route="r"}}"#);
+    assert_eq!(proxy.metric(&series), 1.0);
+}
+
+#[tokio::test]
+async fn an_exhausted_retry_passes_the_last_answer_on() {
+    let upstream = Upstream::run(|number, _| always(503, "", &format!("no {number}"))).await;
+    let route = retry("Provider.Call.Http.Unavailable", "");
+    let proxy = Proxy::start(&one_route(&upstream, &route));
+    let response = proxy.ask(GET).await;
+    assert_eq!((response.status, response.body.as_str()), (503, "no 2"));
+    assert_eq!(upstream.requests().len(), 3);
+    assert_eq!(proxy.metric(r#"mwl_retries_exhausted_total{policy="0",route="r"}"#), 1.0);
+}
+
+#[tokio::test]
+async fn connections_that_die_at_once_are_attempts_and_nothing_more() {
+    let upstream = Upstream::guarded(|_| Door::Shut, |_, _| Act::Hang).await;
+    let route = retry("Provider.Call.Http.ConnectionClosed", "");
+    let proxy = Proxy::start(&one_route(&upstream, &route));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Middleware.Retry.Exhausted");
+    assert_eq!(response.json()["attempts"], 3);
+    let terminated = ["mwl-proxy; error=connection_terminated"];
+    assert_eq!(response.field("proxy-status"), terminated);
+    assert_eq!(upstream.accepted(), 3);
+}
+
+#[tokio::test]
+async fn a_refused_connect_is_tried_on_the_other_endpoint() {
+    let upstream = Upstream::play([always(200, "", "good")]).await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = free.local_addr().unwrap();
+    drop(free);
+    let route = retry("Provider.Call.Http.ConnectionFailed", "");
+    let both = format!("['http://{dead}', 'http://{}']", upstream.address);
+    let one = format!("['http://{}']", upstream.address);
+    let proxy = Proxy::start(&one_route(&upstream, &route).replace(&one, &both));
+    for _ in 0..4 {
+        assert_eq!(proxy.ask(POST).await.body, "good");
+    }
+    assert!(upstream.requests().iter().all(|request| request.body == b"hi"));
+}
+
+#[tokio::test]
+async fn a_refused_connect_is_a_502_that_says_so() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&format!("{}    exposeFailures: true\n", one_route(&upstream, "")));
+    drop(upstream);
+    tokio::task::yield_now().await;
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 502);
+    let refused = ["mwl-proxy; error=connection_refused"];
+    assert_eq!(response.field("proxy-status"), refused);
+    let failure = &response.json()["failures"][0];
+    assert_eq!(failure["code"], "Provider.Call.Http.ConnectionFailed");
+    assert_eq!(
+        failure["message"],
+        "r: attempt 1: upstream u refused the connection"
+    );
+    assert_eq!(failure["details"]["phase"], "connect");
+    assert_eq!(failure["details"]["requestSent"], "none");
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_was_closed_costs_no_get_and_doubles_no_post() {
+    let last = Act::AnswerAndClose(crate::support::upstream::answer(200, "", "x"));
+    let upstream = Upstream::play([last]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    for number in 1..20 {
+        assert_eq!(client.ask(GET).await.status, 200);
+        upstream.ended(number).await;
+    }
+    assert_eq!(upstream.requests().len(), 19);
+}
+
+#[tokio::test]
+async fn a_get_on_a_connection_that_dies_under_it_is_sent_once_more() {
+    // The second request of each connection is met with a close.
+    let seen = std::sync::Mutex::new(std::collections::HashSet::new());
+    let script = move |_: usize, request: &crate::support::upstream::Arrived| {
+        if seen.lock().unwrap().insert(request.connection) {
+            always(200, "", "x")
+        } else {
+            Act::Close
+        }
+    };
+    let upstream = Upstream::run(script).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    for _ in 0..3 {
+        assert_eq!(client.ask(GET).await.status, 200);
+    }
+    assert_eq!(proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#), 2.0);
+    // A POST may have been acted on: it is not sent again, and the client is told.
+    let response = client.ask(POST).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
+    assert_eq!(proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#), 2.0);
+}
+
+#[tokio::test]
+async fn a_timeout_inside_a_retry_bounds_each_attempt() {
+    let upstream = Upstream::play([Act::Hang, Act::Hang, always(200, "", "good")]).await;
+    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } }\n";
+    let route = retry("Provider.Middleware.Timeout.Exceeded", timeout);
+    let proxy = Proxy::start(&one_route(&upstream, &route));
+    let begun = Instant::now();
+    assert_eq!(proxy.ask(GET).await.body, "good");
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    upstream.ended(2).await;
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 2.0);
+    let series = r#"mwl_attempts_total{code="System.Cancelled",route="r",upstream="u"}"#;
+    assert_eq!(proxy.metric(series), 2.0);
+}
+
+#[tokio::test]
+async fn a_timeout_alone_is_a_504() {
+    let upstream = Upstream::play([Act::Hang]).await;
+    let timeout = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } } ]\n";
+    let proxy = Proxy::start(&one_route(&upstream, timeout));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 504);
+    assert_eq!(response.json()["code"], "Provider.Middleware.Timeout.Exceeded");
+    let late = ["mwl-proxy; error=http_response_timeout"];
+    assert_eq!(response.field("proxy-status"), late);
+}
+
+#[tokio::test]
+async fn a_response_s_own_wait_overrides_the_schedule() {
+    let acts = [always(429, "retry-after: 0\r\n", ""), always(200, "", "good")];
+    let upstream = Upstream::play(acts).await;
+    let route = "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.Throttled] }, attempts: 3, backoff: { initial: PT1H } } ] } }
+        onFailure: { with: { delay: \"{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}\" } }
+";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    assert_eq!(proxy.ask(GET).await.body, "good");
+    let code = "Provider.Call.Http.Throttled";
+    let series = format!(r#"mwl_retries_total{{code="{code}",delay="override",route="r"}}"#);
+    assert_eq!(proxy.metric(&series), 1.0);
+}
+
+#[tokio::test]
+async fn a_route_s_own_classification_is_caught_and_answered() {
+    let upstream = Upstream::play([always(402, "", "declined")]).await;
+    let route = "    classify: [ { status: [402], code: Provider.Call.Payments.CardDeclined, retryable: false } ]
+    catch: [ { match: { codes: [Provider.Call.Payments.CardDeclined] }, next: declined } ]
+    steps:
+      declined: { action: Return, value: { status: 402, body: { error: card declined } } }
+";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 402);
+    assert_eq!(response.body, r#"{"error":"card declined"}"#);
+}

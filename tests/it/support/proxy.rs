@@ -1,0 +1,238 @@
+//! The whole proxy in a test: a configuration's text, one worker, real sockets on loopback.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mwl_proxy::config::{self, Origin};
+use mwl_proxy::language::provider::Catalog;
+use mwl_proxy::proxy::{Runtime, Server};
+use mwl_proxy::telemetry::metrics::Metrics;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    /// The server.
+    pub server: Server,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// What serves the configuration `yaml`.
+pub fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
+    let origin = Origin {
+        read: &|path| panic!("the test reads {}", path.display()),
+        variable: &|_| None,
+    };
+    let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
+        Ok(loaded) => loaded,
+        Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
+    };
+    let catalog = Catalog::spec_defined();
+    match Runtime::build(loaded.settings, &catalog, metrics) {
+        Ok((runtime, _warnings)) => Arc::new(runtime),
+        Err(found) => panic!("{}", loaded.sources.render(&found)),
+    }
+}
+
+impl Proxy {
+    /// Serves `rest`, a configuration without its listeners, on a port that the system chooses.
+    pub fn start(rest: &str) -> Self {
+        let metrics = Metrics::new();
+        let runtime = runtime(&text(rest), &metrics);
+        let server = Server::start(runtime).unwrap();
+        let address = server.local_addrs()[0];
+        Self {
+            server,
+            metrics,
+            address,
+        }
+    }
+
+    /// Serves `rest` from now on.
+    pub async fn replace(&self, rest: &str) {
+        let runtime = runtime(&text(rest), &self.metrics);
+        self.server.replace(runtime).await.unwrap();
+    }
+
+    /// A connection to it.
+    pub async fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        Client {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// One request on a connection of its own.
+    pub async fn ask(&self, request: &str) -> Response {
+        self.connect().await.ask(request).await
+    }
+
+    /// The value of one series of `/metrics`; 0 where it is not there.
+    pub fn metric(&self, series: &str) -> f64 {
+        let text = self.metrics.render();
+        let found = text.lines().find_map(|line| line.strip_prefix(series));
+        found.map_or(0.0, |value| value.trim().parse().unwrap())
+    }
+}
+
+fn text(rest: &str) -> String {
+    format!("listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ workers: 1 }}\n{rest}")
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub struct Client {
+    /// The socket.
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// What a client got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The head, up to and with the empty line.
+    pub head: String,
+    /// The body, decoded.
+    pub body: String,
+    /// Whether the body came whole.
+    pub whole: bool,
+}
+
+impl Response {
+    /// The values of a field, in order.
+    pub fn field(&self, name: &str) -> Vec<&str> {
+        self.head
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+impl Client {
+    /// Sends bytes.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Sends a request and reads its response.
+    pub async fn ask(&mut self, request: &str) -> Response {
+        self.send(request).await;
+        let head = request.starts_with("HEAD ");
+        self.response(head).await
+    }
+
+    /// The next response; `head`: to a HEAD.
+    pub async fn response(&mut self, head: bool) -> Response {
+        within(self.read_response(head)).await
+    }
+
+    /// All that comes until the other side closes.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        within(async {
+            let mut all = std::mem::take(&mut self.buffer);
+            // A reset is an end, too.
+            let _end = self.stream.read_to_end(&mut all).await;
+            all
+        })
+        .await
+    }
+
+    async fn read_response(&mut self, to_head: bool) -> Response {
+        let head = loop {
+            if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+                let rest = self.buffer.split_off(end + 4);
+                let head = std::mem::replace(&mut self.buffer, rest);
+                break String::from_utf8(head).unwrap();
+            }
+            assert!(self.more().await, "closed within a head: {:?}", self.buffer);
+        };
+        let mut response = Response {
+            status: head[9..12].parse().unwrap(),
+            head,
+            body: String::new(),
+            whole: true,
+        };
+        if response.status == 100 {
+            return Box::pin(self.read_response(to_head)).await;
+        }
+        if to_head || matches!(response.status, 204 | 304) {
+            return response;
+        }
+        let (body, whole) = if response.field("transfer-encoding").is_empty() {
+            let length = response.field("content-length").first().map(|text| text.parse().unwrap());
+            self.sized(length).await
+        } else {
+            self.chunked().await
+        };
+        response.body = String::from_utf8_lossy(&body).into_owned();
+        response.whole = whole;
+        response
+    }
+
+    async fn sized(&mut self, length: Option<usize>) -> (Vec<u8>, bool) {
+        let Some(length) = length else {
+            while self.more().await {}
+            return (std::mem::take(&mut self.buffer), true);
+        };
+        while self.buffer.len() < length {
+            if !self.more().await {
+                return (std::mem::take(&mut self.buffer), false);
+            }
+        }
+        let rest = self.buffer.split_off(length);
+        (std::mem::replace(&mut self.buffer, rest), true)
+    }
+
+    async fn chunked(&mut self) -> (Vec<u8>, bool) {
+        let mut body = Vec::new();
+        loop {
+            let Some(line) = self.buffer.windows(2).position(|two| two == b"\r\n") else {
+                if !self.more().await {
+                    return (body, false);
+                }
+                continue;
+            };
+            let size = std::str::from_utf8(&self.buffer[..line]).unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            while self.buffer.len() < line + 2 + size + 2 {
+                if !self.more().await {
+                    return (body, false);
+                }
+            }
+            body.extend_from_slice(&self.buffer[line + 2..line + 2 + size]);
+            self.buffer.drain(..line + 2 + size + 2);
+            if size == 0 {
+                return (body, true);
+            }
+        }
+    }
+
+    async fn more(&mut self) -> bool {
+        self.stream.read_buf(&mut self.buffer).await.is_ok_and(|size| size > 0)
+    }
+}
+
+/// `future`, which a test waits for; fails after ten seconds.
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::select! {
+        done = future => done,
+        () = tokio::time::sleep(Duration::from_secs(10)) => panic!("nothing came for ten seconds"),
+    }
+}
