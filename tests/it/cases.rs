@@ -6,6 +6,8 @@
 //! written), `expected.json` (`took`: the virtual time that the run takes) and `expected-error.json` (the
 //! codes with which an ill-formed definition is refused). Time is paused, so an hour of backoff is free.
 
+#![expect(clippy::print_stdout, reason = "a suite says how much of it ran")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
