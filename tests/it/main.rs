@@ -8,6 +8,8 @@
     reason = "tests: a broken assumption is a failed test"
 )]
 
+/// The language's rules, a case each.
+mod cases;
 /// The CEL specification's own tests.
 mod cel;
 /// Random stacks of the four middlewares against a model of the specification.
