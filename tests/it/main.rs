@@ -12,6 +12,8 @@
 mod cel;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
+/// The program from outside, on real sockets.
+mod e2e;
 /// Dependencies point inward.
 mod layering;
 /// Scripted peers.
