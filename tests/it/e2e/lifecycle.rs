@@ -5,7 +5,7 @@ use std::thread;
 
 use tokio::time::Instant;
 
-use crate::support::client::{Client, ask, get, request};
+use crate::support::client::{Client, get, request};
 use crate::support::origin::{Origin, State, Turn, answer, bytes};
 use crate::support::program::{Program, Proxy, command, configuration};
 use crate::support::watched::{Gate, PATIENCE};

@@ -107,7 +107,7 @@ impl Client {
 }
 
 impl Answer {
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.head.field(name)
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Reader<R> {
 
 impl Head {
     /// The value of a field that must not be there twice.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         let mut values = self.fields(name);
         let first = values.next();
         assert!(values.next().is_none(), "`{name}` is there twice: {self:?}");
