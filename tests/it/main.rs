@@ -14,6 +14,8 @@ mod cases;
 mod cel;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
+/// The program from outside, on real sockets.
+mod e2e;
 /// Dependencies point inward.
 mod layering;
 /// The proxy over real sockets.
