@@ -10,6 +10,8 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator};
 
 use super::temporal::{Span, Timestamp};
+use super::code::system;
+use super::outcome::Failure;
 use super::value::{Map, Value};
 
 /// The dialect that MWL's schemas are written in.
@@ -276,6 +278,20 @@ fn shown(value: &Value) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
+    }
+}
+
+/// What a broken schema makes of a call, a phase or a frame ("System.ParameterValidationFailed").
+impl From<Violation> for Failure {
+    fn from(violation: Violation) -> Self {
+        let Violation { message, schema_path, instance_path, value } = violation;
+        let details = [
+            ("schemaPath", Value::string(schema_path)),
+            ("instancePath", Value::string(instance_path)),
+            ("value", value),
+        ];
+        Self::error(system::PARAMETER_VALIDATION_FAILED, message)
+            .with_details(Value::object(details))
     }
 }
 
