@@ -250,7 +250,7 @@ pub(crate) fn configuration(upstreams: &[(&str, SocketAddr)], routes: &str) -> S
 
 /// The address in a log line that names `what`.
 fn announced(line: &str, what: &str) -> Option<SocketAddr> {
-    if !line.contains(what) {
+    if !line.to_ascii_lowercase().contains(what) {
         return None;
     }
     let (_, from) = line.split_once("127.0.0.1:")?;
