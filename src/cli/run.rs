@@ -55,7 +55,7 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
 }
 
 /// The configuration of the dev proxy. Each attempt is bounded; what the proxy itself calls worth another
-/// attempt gets two more, and a server that says how long to wait is believed.
+/// attempt gets two more, a server that says how long to wait is believed, and the whole is bounded too.
 fn before(upstream: &str, run: &Run) -> Input {
     let retry = json!({
         "provider": "mwl:provider.middleware/mwl/retry/v1",
@@ -68,16 +68,19 @@ fn before(upstream: &str, run: &Run) -> Input {
             "delay": "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}",
         } },
     });
-    let timeout = json!({
-        "provider": "mwl:provider.middleware/mwl/timeout/v1",
-        "onEntry": { "with": { "duration": "PT30S" } },
-    });
+    let timeout = |duration: &str| {
+        json!({
+            "provider": "mwl:provider.middleware/mwl/timeout/v1",
+            "onEntry": { "with": { "duration": duration } },
+        })
+    };
+    let stack = [timeout("PT2M"), retry, timeout("PT30S")];
     let config = json!({
         "environment": "dev",
         "listeners": [{ "address": run.listen.to_string() }],
         "admin": { "address": run.admin.to_string() },
         "upstreams": { "app": { "endpoints": [upstream] } },
-        "routes": [{ "name": "app", "upstream": "app", "middleware": [retry, timeout] }],
+        "routes": [{ "name": "app", "upstream": "app", "middleware": stack }],
     });
     Input::Text {
         name: PathBuf::from("--upstream.json"),
