@@ -23,6 +23,8 @@ mod suggest;
 mod upstream;
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
