@@ -6,3 +6,14 @@ pub mod script;
 pub mod proxy;
 /// A scripted upstream.
 pub mod upstream;
+
+/// A client on a raw socket.
+pub(crate) mod client;
+/// HTTP/1.1 on the wire.
+pub(crate) mod message;
+/// A scripted upstream.
+pub(crate) mod origin;
+/// The program as a process.
+pub(crate) mod program;
+/// Waiting for what another thread does.
+pub(crate) mod watched;
