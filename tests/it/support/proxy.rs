@@ -176,7 +176,10 @@ impl Client {
             return response;
         }
         let (body, whole) = if response.field("transfer-encoding").is_empty() {
-            let length = response.field("content-length").first().map(|text| text.parse().unwrap());
+            let length = response
+                .field("content-length")
+                .first()
+                .map(|text| text.parse().unwrap());
             self.sized(length).await
         } else {
             self.chunked().await
@@ -225,7 +228,10 @@ impl Client {
     }
 
     async fn more(&mut self) -> bool {
-        self.stream.read_buf(&mut self.buffer).await.is_ok_and(|size| size > 0)
+        self.stream
+            .read_buf(&mut self.buffer)
+            .await
+            .is_ok_and(|size| size > 0)
     }
 }
 

@@ -287,7 +287,10 @@ async fn read_body(
 ) -> std::io::Result<()> {
     let head = log.requests.lock().unwrap()[place].clone();
     let chunked = !head.field("transfer-encoding").is_empty();
-    let length = head.field("content-length").first().map(|text| text.parse::<usize>().unwrap());
+    let length = head
+        .field("content-length")
+        .first()
+        .map(|text| text.parse::<usize>().unwrap());
     loop {
         let (body, used, whole) = if chunked {
             decode(buffer)
