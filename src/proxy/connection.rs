@@ -6,19 +6,23 @@
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
+use tokio::time::{Sleep, sleep};
 
+use super::body::source::Source;
 use super::execute;
 use super::settings::Limits;
 use super::site::Worker;
@@ -37,6 +41,8 @@ pub(crate) struct State {
     /// The worker's tick.
     tick: Arc<AtomicU32>,
     draining: AtomicBool,
+    /// Whether the client may still be sending what nobody will read.
+    unread: AtomicBool,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
@@ -70,7 +76,22 @@ struct Registered<'a> {
 
 /// A connection is answering until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<State>);
+pub(crate) struct Busy {
+    state: Arc<State>,
+    /// Of the request that is being answered.
+    body: ClientBody,
+}
+
+/// What is known of a request's body while its answer is given.
+#[derive(Debug)]
+pub(crate) enum ClientBody {
+    /// All of it was read.
+    Read,
+    /// Some of it is not read, and will not be.
+    Unread,
+    /// It is sent on.
+    Stream(Arc<Source<Incoming>>),
+}
 
 impl State {
     fn new(tick: Arc<AtomicU32>) -> Self {
@@ -79,6 +100,7 @@ impl State {
             since: AtomicU32::new(tick.load(Ordering::Relaxed)),
             tick,
             draining: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
@@ -106,13 +128,30 @@ impl State {
 impl Busy {
     fn new(state: &Arc<State>) -> Self {
         state.set(BUSY);
-        Self(Arc::clone(state))
+        Self {
+            state: Arc::clone(state),
+            body: ClientBody::Read,
+        }
+    }
+
+    /// The answer is given to a request with this body.
+    pub(crate) fn answers(mut self, body: ClientBody) -> Self {
+        self.body = body;
+        self
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.set(IDLE);
+        let read = match &self.body {
+            ClientBody::Read => true,
+            ClientBody::Unread => false,
+            ClientBody::Stream(source) => source.finished(),
+        };
+        if !read {
+            self.state.unread.store(true, Ordering::Relaxed);
+        }
+        self.state.set(IDLE);
     }
 }
 
@@ -230,13 +269,14 @@ pub(crate) async fn serve<T>(
         let site = worker.site();
         let busy = Busy::new(&state);
         async move {
-            let response = execute::serve(site, request, client).await;
-            Ok::<_, std::convert::Infallible>(response.map(|body| body.with_busy(busy)))
+            let response = execute::serve(site, request, client, busy).await;
+            Ok::<_, std::convert::Infallible>(response)
         }
     });
     let io = TokioIo::new(Watched {
         io,
         state: Arc::clone(&state),
+        linger: None,
     });
     let mut connection = pin!(protocol.serve_connection(io, service));
     let mut told = false;
@@ -259,9 +299,48 @@ pub(crate) async fn serve<T>(
 }
 
 /// The connection's bytes; notes when the head of a request begins to arrive.
+///
+/// A connection that is closed while its client still sends is reset by the system, and the reset may
+/// overtake the answer. So where a request was answered before it was read, the way back is closed first,
+/// and what still comes is read for a while (RFC 9112 §9.6).
 struct Watched<T> {
     io: T,
     state: Arc<State>,
+    linger: Option<Linger>,
+}
+
+/// What is left of the patience with a client that still sends.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes: usize,
+}
+
+/// How long, and how much, a client may go on sending after its answer.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 64 * 1024;
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
+    /// Ready when the client has ended, or patience has.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut sink = [MaybeUninit::uninit(); 4096];
+        let linger = self.linger.get_or_insert_with(|| Linger {
+            until: Box::pin(sleep(LINGER_TIME)),
+            bytes: LINGER_BYTES,
+        });
+        loop {
+            let mut buf = ReadBuf::uninit(&mut sink);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    linger.bytes = linger.bytes.saturating_sub(buf.filled().len());
+                    if linger.bytes == 0 {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return linger.until.as_mut().poll(cx),
+            }
+        }
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
@@ -279,7 +358,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -305,6 +384,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+        if self.state.unread.load(Ordering::Relaxed) {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
     }
 }

@@ -38,7 +38,7 @@ async fn a_body_at_the_replay_limit_is_sent_again_and_one_over_it_is_not() {
     assert_eq!((response.status, response.body.as_str()), (503, "busy"));
     assert_eq!(upstream.requests().len(), 3);
     let series = r#"mwl_retries_suppressed_total{reason="bodyNotReplayable",route="r"}"#;
-    assert_eq!(proxy.metric(series), 1.0);
+    assert_eq!(proxy.metric(series), 1);
 }
 
 #[tokio::test]
@@ -186,4 +186,53 @@ async fn a_body_that_a_route_reads_has_a_limit() {
     assert_eq!(response.status, 500);
     assert_eq!(response.json()["code"], "Provider.Call.Http.BodyTooLarge");
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
+    for _ in 0..20 {
+        let early = Act::EarlyAndClose(1024, answer(413, "", "too much"));
+        let upstream = Upstream::play([early]).await;
+        let proxy = Proxy::start(&one_route(&upstream, ""));
+        let mut client = proxy.connect().await;
+        let head = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n";
+        client.send(head).await;
+        let mut left = 10 * 1024;
+        let part = [b'u'; 1024];
+        // As a client does: send until the other side takes no more, then read.
+        while left > 0 && client.offer(&part).await {
+            left -= 1;
+        }
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.body.as_str()), (413, "too much"));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_comes_before_the_upload_ends_reaches_the_client() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let config = one_route(&upstream, "").replace("pathPrefix: /", "path: /x");
+    let proxy = Proxy::start(&config);
+    for _ in 0..20 {
+        let mut client = proxy.connect().await;
+        let head = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 1048576\r\n\r\n";
+        client.send(head).await;
+        let mut left = 1024;
+        while left > 0 && client.offer(&[b'u'; 1024]).await {
+            left -= 1;
+        }
+        assert_eq!(client.response(false).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_a_lost_connection() {
+    let upstream = Upstream::play([Act::Reset]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let response = proxy.ask(&put(10)).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(
+        response.json()["code"],
+        "Provider.Call.Http.ConnectionClosed"
+    );
 }

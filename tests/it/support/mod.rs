@@ -1,8 +1,8 @@
 //! Scripted peers and what the tests share.
 
 /// The whole proxy, on loopback.
-pub mod proxy;
+pub(crate) mod proxy;
 /// A call provider that plays a script.
 pub mod script;
 /// A scripted upstream.
-pub mod upstream;
+pub(crate) mod upstream;
