@@ -5,27 +5,26 @@
 //! are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its own.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::Waker;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 use super::body::source::Source;
 use super::execute;
 use super::settings::Limits;
 use super::site::Worker;
+use super::watched::Watched;
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -117,6 +116,18 @@ impl State {
         }
     }
 
+    /// Bytes came: of a head, where none was being read and nothing is being answered.
+    pub(crate) fn heard(&self) {
+        if self.doing.load(Ordering::Relaxed) == IDLE {
+            self.set(HEAD);
+        }
+    }
+
+    /// Whether the client may still be sending what nobody will read.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
     /// For how many ticks it has been doing `doing`; `None` where it does something else.
     fn ticks(&self, doing: u8) -> Option<u32> {
         let now = self.tick.load(Ordering::Relaxed);
@@ -182,7 +193,7 @@ impl Connections {
             let (head, idle) = limits();
             let shortest = head.min(idle) / 4;
             let length = shortest.clamp(Duration::from_millis(10), Duration::from_secs(1));
-            tokio::time::sleep(length).await;
+            sleep(length).await;
             self.tick.fetch_add(1, Ordering::Relaxed);
             self.sweep(ticks(head, length), ticks(idle, length));
         }
@@ -273,11 +284,7 @@ pub(crate) async fn serve<T>(
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    let io = TokioIo::new(Watched {
-        io,
-        state: Arc::clone(&state),
-        linger: None,
-    });
+    let io = TokioIo::new(Watched::new(io, Arc::clone(&state)));
     let mut connection = pin!(protocol.serve_connection(io, service));
     let mut told = false;
     let mut known = false;
@@ -296,98 +303,4 @@ pub(crate) async fn serve<T>(
         tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
     }
     drop(registered);
-}
-
-/// The connection's bytes; notes when the head of a request begins to arrive.
-///
-/// A connection that is closed while its client still sends is reset by the system, and the reset may
-/// overtake the answer. So where a request was answered before it was read, the way back is closed first,
-/// and what still comes is read for a while (RFC 9112 §9.6).
-struct Watched<T> {
-    io: T,
-    state: Arc<State>,
-    linger: Option<Linger>,
-}
-
-/// What is left of the patience with a client that still sends.
-struct Linger {
-    until: Pin<Box<Sleep>>,
-    bytes: usize,
-}
-
-/// How long, and how much, a client may go on sending after its answer.
-const LINGER_TIME: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 64 * 1024;
-
-impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
-    /// Ready when the client has ended, or patience has.
-    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut sink = [MaybeUninit::uninit(); 4096];
-        let linger = self.linger.get_or_insert_with(|| Linger {
-            until: Box::pin(sleep(LINGER_TIME)),
-            bytes: LINGER_BYTES,
-        });
-        loop {
-            let mut buf = ReadBuf::uninit(&mut sink);
-            match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
-                    linger.bytes = linger.bytes.saturating_sub(buf.filled().len());
-                    if linger.bytes == 0 {
-                        return Poll::Ready(());
-                    }
-                }
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return linger.until.as_mut().poll(cx),
-            }
-        }
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
-        if self.state.doing.load(Ordering::Relaxed) == IDLE && buf.filled().len() > before {
-            self.state.set(HEAD);
-        }
-        polled
-    }
-}
-
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
-        if self.state.unread.load(Ordering::Relaxed) {
-            ready!(self.poll_linger(cx));
-        }
-        Poll::Ready(Ok(()))
-    }
 }
