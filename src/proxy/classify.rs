@@ -218,12 +218,9 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn of(
-        rules: &[ClassifyRule],
-        method: Method,
-        status: u16,
-        fields: &[(&'static str, &'static str)],
-    ) -> String {
+    type Fields = [(&'static str, &'static str)];
+
+    fn of(rules: &[ClassifyRule], method: &Method, status: u16, fields: &Fields) -> String {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.insert(*name, HeaderValue::from_static(value));
@@ -254,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_table() {
-        let rows: [(Method, u16, &[(&str, &str)], &str); 14] = [
+        let rows: [(Method, u16, &Fields, &str); 14] = [
             (Method::GET, 200, &[], "success"),
             (Method::GET, 304, &[], "success"),
             (Method::POST, 429, &[], "Throttled true"),
@@ -282,7 +279,7 @@ mod tests {
         ];
         for (method, status, fields, wanted) in rows {
             assert_eq!(
-                of(&[], method.clone(), status, fields),
+                of(&[], &method, status, fields),
                 wanted,
                 "{method} {status}"
             );
@@ -316,13 +313,13 @@ mod tests {
             rule((500, 599), silent),
         ];
         let code = "Provider.Call.Payments.CardDeclined true";
-        assert_eq!(of(&rules, Method::POST, 402, &[]), code);
-        assert_eq!(of(&rules, Method::POST, 404, &[("etag", "x")]), "success");
+        assert_eq!(of(&rules, &Method::POST, 402, &[]), code);
+        assert_eq!(of(&rules, &Method::POST, 404, &[("etag", "x")]), "success");
         assert_eq!(
-            of(&rules, Method::POST, 404, &[("etag", "y")]),
+            of(&rules, &Method::POST, 404, &[("etag", "y")]),
             "NonSuccessStatus false"
         );
-        assert_eq!(of(&rules, Method::GET, 503, &[]), "A.B true");
-        assert_eq!(of(&rules, Method::POST, 500, &[]), "A.B false");
+        assert_eq!(of(&rules, &Method::GET, 503, &[]), "A.B true");
+        assert_eq!(of(&rules, &Method::POST, 500, &[]), "A.B false");
     }
 }

@@ -5,23 +5,26 @@
 //! are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its own.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
+use super::body::source::Source;
 use super::execute;
 use super::settings::Limits;
 use super::site::Worker;
+use super::watched::Watched;
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -37,6 +40,8 @@ pub(crate) struct State {
     /// The worker's tick.
     tick: Arc<AtomicU32>,
     draining: AtomicBool,
+    /// Whether the client may still be sending what nobody will read.
+    unread: AtomicBool,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
@@ -70,7 +75,22 @@ struct Registered<'a> {
 
 /// A connection is answering until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<State>);
+pub(crate) struct Busy {
+    state: Arc<State>,
+    /// Of the request that is being answered.
+    body: ClientBody,
+}
+
+/// What is known of a request's body while its answer is given.
+#[derive(Debug)]
+pub(crate) enum ClientBody {
+    /// All of it was read.
+    Read,
+    /// Some of it is not read, and will not be.
+    Unread,
+    /// It is sent on.
+    Stream(Arc<Source<Incoming>>),
+}
 
 impl State {
     fn new(tick: Arc<AtomicU32>) -> Self {
@@ -79,6 +99,7 @@ impl State {
             since: AtomicU32::new(tick.load(Ordering::Relaxed)),
             tick,
             draining: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
@@ -95,6 +116,18 @@ impl State {
         }
     }
 
+    /// Bytes came: of a head, where none was being read and nothing is being answered.
+    pub(crate) fn heard(&self) {
+        if self.doing.load(Ordering::Relaxed) == IDLE {
+            self.set(HEAD);
+        }
+    }
+
+    /// Whether the client may still be sending what nobody will read.
+    pub(crate) fn leaves_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
     /// For how many ticks it has been doing `doing`; `None` where it does something else.
     fn ticks(&self, doing: u8) -> Option<u32> {
         let now = self.tick.load(Ordering::Relaxed);
@@ -106,13 +139,30 @@ impl State {
 impl Busy {
     fn new(state: &Arc<State>) -> Self {
         state.set(BUSY);
-        Self(Arc::clone(state))
+        Self {
+            state: Arc::clone(state),
+            body: ClientBody::Read,
+        }
+    }
+
+    /// The answer is given to a request with this body.
+    pub(crate) fn answers(mut self, body: ClientBody) -> Self {
+        self.body = body;
+        self
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.set(IDLE);
+        let read = match &self.body {
+            ClientBody::Read => true,
+            ClientBody::Unread => false,
+            ClientBody::Stream(source) => source.finished(),
+        };
+        if !read {
+            self.state.unread.store(true, Ordering::Relaxed);
+        }
+        self.state.set(IDLE);
     }
 }
 
@@ -143,7 +193,7 @@ impl Connections {
             let (head, idle) = limits();
             let shortest = head.min(idle) / 4;
             let length = shortest.clamp(Duration::from_millis(10), Duration::from_secs(1));
-            tokio::time::sleep(length).await;
+            sleep(length).await;
             self.tick.fetch_add(1, Ordering::Relaxed);
             self.sweep(ticks(head, length), ticks(idle, length));
         }
@@ -230,14 +280,11 @@ pub(crate) async fn serve<T>(
         let site = worker.site();
         let busy = Busy::new(&state);
         async move {
-            let response = execute::serve(site, request, client).await;
-            Ok::<_, std::convert::Infallible>(response.map(|body| body.with_busy(busy)))
+            let response = execute::serve(site, request, client, busy).await;
+            Ok::<_, std::convert::Infallible>(response)
         }
     });
-    let io = TokioIo::new(Watched {
-        io,
-        state: Arc::clone(&state),
-    });
+    let io = TokioIo::new(Watched::new(io, Arc::clone(&state)));
     let mut connection = pin!(protocol.serve_connection(io, service));
     let mut told = false;
     let mut known = false;
@@ -256,55 +303,4 @@ pub(crate) async fn serve<T>(
         tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
     }
     drop(registered);
-}
-
-/// The connection's bytes; notes when the head of a request begins to arrive.
-struct Watched<T> {
-    io: T,
-    state: Arc<State>,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
-        if self.state.doing.load(Ordering::Relaxed) == IDLE && buf.filled().len() > before {
-            self.state.set(HEAD);
-        }
-        polled
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
 }

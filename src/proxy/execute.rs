@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use http::{Request, Response};
+use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::body::answer::AnswerBody;
+use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
-use super::request::{Exchange, Platform};
+use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
 use super::{id, render};
 use crate::language::code::system;
@@ -29,18 +31,28 @@ pub(crate) async fn serve(
     site: Arc<Site>,
     request: Request<Incoming>,
     client: SocketAddr,
+    busy: Busy,
 ) -> Response<AnswerBody> {
-    let begun = site.core.clock;
     let method = request.method().clone();
-    let ids = Arc::clone(&site.core);
+    let bodyless = request.body().is_end_stream();
+    let core = Arc::clone(&site.core);
     let exchange = match Exchange::begin(site, request, client).await {
         Ok(exchange) => exchange,
         Err(refusal) => {
-            let id = ids.ids.next(begun.now().as_nanos());
-            return render::refuse(&refusal, id::text(&id), &method);
+            let id = core.ids.next(core.clock.now().as_nanos());
+            let busy = busy.answers(if bodyless {
+                ClientBody::Read
+            } else {
+                ClientBody::Unread
+            });
+            let response = render::refuse(&refusal, id::text(&id), &method);
+            return response.map(|body| body.with_busy(busy));
         }
     };
-    drop(ids);
+    let busy = match &exchange.upload {
+        Upload::None | Upload::Buffered(..) => busy,
+        Upload::Stream(source) => busy.answers(ClientBody::Stream(Arc::clone(source))),
+    };
     let mut flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
         apart(&exchange).await
@@ -49,7 +61,7 @@ pub(crate) async fn serve(
     };
     let response = render::render(&exchange, &outcome);
     flight.answered(response.status().as_u16());
-    response.map(|body| body.with_flight(flight))
+    response.map(|body| body.with_flight(flight).with_busy(busy))
 }
 
 /// Runs the route's Flow within this future.

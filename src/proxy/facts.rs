@@ -13,6 +13,10 @@ use crate::language::provider::Phase;
 
 /// What is true of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent answers, each asked by its own name"
+)]
 pub(crate) struct Facts {
     /// An expression may read the body of the request.
     pub(crate) reads_request: bool,

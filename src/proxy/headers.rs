@@ -18,11 +18,10 @@ static HOP_BY_HOP: [HeaderName; 6] = [
 /// What frames the message (`Content-Length`, `Host`) stays even where `Connection` names it: a client
 /// must not be able to take it away from the next hop.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if let Some(first) = headers.get(header::CONNECTION) {
-        if !is_plain(first) || headers.get_all(header::CONNECTION).iter().nth(1).is_some() {
-            for name in named_by_connection(headers) {
-                headers.remove(name);
-            }
+    let mut connection = headers.get_all(header::CONNECTION).iter();
+    if !connection.all(is_plain) {
+        for name in named_by_connection(headers) {
+            headers.remove(name);
         }
     }
     for name in &HOP_BY_HOP {

@@ -1,4 +1,4 @@
-//! `execution.id`: the request's own `x-request-id` where that is well-formed, else a new UUIDv7.
+//! `execution.id`: the request's own `x-request-id` where that is well-formed, else a new `UUIDv7`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ impl Ids {
         }
     }
 
-    /// A UUIDv7 (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.
+    /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.
     pub(crate) fn next(&self, nanos: i128) -> HeaderValue {
         let mut bytes = [0; 10];
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,6 +32,7 @@ pub mod settings;
 pub(crate) mod site;
 pub(crate) mod target;
 pub(crate) mod upstream;
+pub(crate) mod watched;
 
 pub use runtime::Runtime;
 pub use server::Server;

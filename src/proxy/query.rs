@@ -44,12 +44,12 @@ pub(crate) fn to_value(query: &str) -> Value {
 /// `query` with `changes` laid over it: each name's pairs are replaced by those given, or removed where
 /// none is.
 pub(crate) fn overlay(query: &str, changes: &[(Box<str>, Vec<String>)]) -> String {
-    let changed = |pair: &&str| {
+    let replaced = |pair: &&str| {
         let name = decode(pair.split_once('=').map_or(*pair, |(name, _)| name));
         changes.iter().any(|(key, _)| **key == *name)
     };
     let mut out = String::with_capacity(query.len());
-    for pair in raw(query).filter(|pair| !changed(pair)) {
+    for pair in raw(query).filter(|pair| !replaced(pair)) {
         separate(&mut out);
         out.push_str(pair);
     }

@@ -60,26 +60,21 @@ fn success(exchange: &Exchange, value: &Value) -> Response<AnswerBody> {
     if let Some(response) = value.as_native::<Reply>().and_then(Reply::take) {
         return response;
     }
-    let members = match value {
-        Value::Object(_) | Value::Native(_) => value.as_object(),
-        _ => None,
-    };
-    let members = members.filter(|members| {
+    let members = value.as_object().filter(|members| {
         let known = |name: &str| matches!(name, "status" | "headers" | "body");
         let status = members.get("status").and_then(Value::as_u64);
         status.is_some() && members.keys().all(|name| known(name))
     });
-    match members {
-        Some(members) => authored(&members).unwrap_or_else(|message| {
-            let failure = Failure::error(BAD_RESPONSE, message);
-            tracing::warn!(route = &*exchange.route.name, error = %failure, "A Flow returned no response.");
-            problem_of(exchange, &failure)
-        }),
-        None => {
-            let json = HeaderValue::from_static("application/json");
-            full(StatusCode::OK, json, value.to_string().into())
-        }
-    }
+    let Some(members) = members else {
+        let json = HeaderValue::from_static("application/json");
+        return full(StatusCode::OK, json, value.to_string().into());
+    };
+    authored(&members).unwrap_or_else(|message| {
+        let failure = Failure::error(BAD_RESPONSE, message);
+        let route = &*exchange.route.name;
+        tracing::warn!(route, error = %failure, "A Flow returned no response.");
+        problem_of(exchange, &failure)
+    })
 }
 
 /// A response that a Flow wrote. The error says what is wrong with it.
@@ -240,7 +235,7 @@ mod tests {
         let body = body.collect().await.unwrap().to_bytes();
         let mut out = parts.status.as_u16().to_string();
         for (name, value) in &parts.headers {
-            out.push_str(&format!(" {name}={}", value.to_str().unwrap()));
+            out = format!("{out} {name}={}", value.to_str().unwrap());
         }
         Ok(format!("{out} {}", String::from_utf8_lossy(&body)))
     }

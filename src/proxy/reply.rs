@@ -106,11 +106,6 @@ impl Reply {
         }
     }
 
-    /// The status.
-    pub(crate) const fn status(&self) -> StatusCode {
-        self.status
-    }
-
     /// Takes the response for the client. `None` where it is not the client's (a cleanup's), was
     /// consumed, or was taken before.
     pub(crate) fn take(&self) -> Option<Response<AnswerBody>> {

@@ -62,6 +62,19 @@ fn digits(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// The names of the days in two of the forms of an HTTP-date.
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+/// In the form of RFC 850.
+const LONG_DAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
+
 /// Any of the three forms of an HTTP-date (RFC 9110 §5.6.7), with any weekday: the name of the day
 /// repeats what the date says, and servers get it wrong.
 fn http_date(text: &[u8]) -> Option<SystemTime> {
@@ -69,18 +82,8 @@ fn http_date(text: &[u8]) -> Option<SystemTime> {
     if let Ok(date) = httpdate::parse_http_date(text) {
         return Some(date);
     }
-    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-    const LONG: [&str; 7] = [
-        "Monday",
-        "Tuesday",
-        "Wednesday",
-        "Thursday",
-        "Friday",
-        "Saturday",
-        "Sunday",
-    ];
     let (day, rest) = text.split_at_checked(text.find([',', ' '])?)?;
-    let same_kind = [DAYS, LONG]
+    let same_kind = [DAYS, LONG_DAYS]
         .into_iter()
         .find(|names| names.contains(&day))?;
     same_kind
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    const MAX: Duration = Duration::from_secs(300);
+    const MAX: Duration = Duration::from_mins(5);
 
     fn now() -> SystemTime {
         httpdate::parse_http_date("Sun, 01 Mar 2026 12:00:00 GMT").unwrap()

@@ -57,7 +57,7 @@ type Lists<'a> = SmallVec<[&'a [usize]; 8]>;
 impl Router {
     /// Indexes `routes`.
     pub(crate) fn new(routes: Vec<RouteMatch>) -> Self {
-        let mut router = Self {
+        let mut index = Self {
             routes: Vec::new(),
             any: PathIndex::default(),
             hosts: HashMap::new(),
@@ -65,18 +65,18 @@ impl Router {
         };
         for (position, route) in routes.iter().enumerate() {
             if route.hosts.is_empty() {
-                router.any.add(route, position);
+                index.any.add(route, position);
             }
             for host in &route.hosts {
                 let (map, key) = match host.strip_prefix("*.") {
-                    Some(suffix) => (&mut router.suffixes, suffix),
-                    None => (&mut router.hosts, host.as_ref()),
+                    Some(suffix) => (&mut index.suffixes, suffix),
+                    None => (&mut index.hosts, host.as_ref()),
                 };
                 map.entry(key.into()).or_default().add(route, position);
             }
         }
-        router.routes = routes;
-        router
+        index.routes = routes;
+        index
     }
 
     /// The position of the first route that takes `target`.

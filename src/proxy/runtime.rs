@@ -155,7 +155,7 @@ impl Builder<'_> {
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);
         }
-        let codes = self.codes(&catalog, &classify, &document);
+        let codes = codes(&catalog, &classify, &document);
         let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
         let metrics = self.metrics.route(&name, &codes);
         let route = Route {
@@ -171,25 +171,20 @@ impl Builder<'_> {
         };
         Ok((route, warnings))
     }
+}
 
-    /// Every code that a label may name.
-    fn codes(
-        &self,
-        catalog: &Catalog,
-        classify: &[ClassifyRule],
-        document: &Node,
-    ) -> BTreeSet<Arc<str>> {
-        let closed = catalog.contracts().flat_map(|contract| &contract.closed);
-        let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
-        codes.extend(CODES.iter().map(|code| Arc::from(*code)));
-        codes.extend(crate::language::code::system::ALL.map(Arc::from));
-        codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
-            Verdict::Failure { code, .. } => Some(Arc::clone(code)),
-            Verdict::Success => None,
-        }));
-        written_codes(document, &mut codes);
-        codes
-    }
+/// Every code that a label may name.
+fn codes(catalog: &Catalog, classify: &[ClassifyRule], document: &Node) -> BTreeSet<Arc<str>> {
+    let closed = catalog.contracts().flat_map(|contract| &contract.closed);
+    let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
+    codes.extend(CODES.iter().map(|code| Arc::from(*code)));
+    codes.extend(crate::language::code::system::ALL.map(Arc::from));
+    codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
+        Verdict::Failure { code, .. } => Some(Arc::clone(code)),
+        Verdict::Success => None,
+    }));
+    written_codes(document, &mut codes);
+    codes
 }
 
 /// The codes that a definition writes as literals: members named `code`, items of `codes`.

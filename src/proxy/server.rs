@@ -308,7 +308,9 @@ async fn work(
                     answered(done);
                 }
                 Command::Drain(done) => {
-                    listening.drain().for_each(|(_, stop)| stop.cancel());
+                    for (_, stop) in listening.drain() {
+                        stop.cancel();
+                    }
                     // The accept loops run once more: they serve what the kernel has accepted.
                     tokio::task::yield_now().await;
                     worker.core.drain();

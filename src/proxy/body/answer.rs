@@ -13,7 +13,7 @@ use crate::proxy::flight::Flight;
 
 /// What the client gets. The request counts as in flight until this ends or is dropped.
 #[derive(Debug)]
-pub struct AnswerBody {
+pub(crate) struct AnswerBody {
     kind: Kind,
     flight: Option<Flight>,
     /// Keeps the client's connection busy.

@@ -22,25 +22,25 @@ where
         return Err(CollectError::TooLarge);
     }
     let mut first: Option<Bytes> = None;
-    let mut more = BytesMut::new();
+    let mut joined = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(chunk) = frame.map_err(CollectError::Broken)?.into_data() else {
             continue;
         };
-        let held = first.as_ref().map_or(0, Bytes::len) + more.len();
-        if held.saturating_add(chunk.len()) > limit {
+        let size = first.as_ref().map_or(0, Bytes::len) + joined.len();
+        if size.saturating_add(chunk.len()) > limit {
             return Err(CollectError::TooLarge);
         }
         match first.take() {
-            None if more.is_empty() => first = Some(chunk),
-            None => more.extend_from_slice(&chunk),
+            None if joined.is_empty() => first = Some(chunk),
+            None => joined.extend_from_slice(&chunk),
             Some(head) => {
-                more.extend_from_slice(&head);
-                more.extend_from_slice(&chunk);
+                joined.extend_from_slice(&head);
+                joined.extend_from_slice(&chunk);
             }
         }
     }
-    Ok(first.unwrap_or_else(|| more.freeze()))
+    Ok(first.unwrap_or_else(|| joined.freeze()))
 }
 
 #[cfg(test)]

@@ -301,7 +301,7 @@ mod tests {
         all
     }
 
-    const IDLE: Duration = Duration::from_secs(60);
+    const IDLE: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
     async fn a_second_attempt_replays_and_goes_on_where_the_first_stopped() {

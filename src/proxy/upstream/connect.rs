@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::task::AbortHandle;
 
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
@@ -86,11 +87,17 @@ impl ConnectError {
     }
 }
 
+/// A new connection.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) sender: SendRequest<RequestBody>,
+    pub(super) counts: Arc<Counts>,
+    /// Closes it.
+    pub(super) driver: AbortHandle,
+}
+
 /// A connection to `endpoint`, and the counts of its bytes.
-pub(super) async fn open(
-    endpoint: &Endpoint,
-    timeout: Duration,
-) -> Result<(SendRequest<RequestBody>, Arc<Counts>), ConnectError> {
+pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opened, ConnectError> {
     #[expect(
         clippy::disallowed_methods,
         reason = "a connect is a leaf: it may be dropped"
@@ -112,12 +119,16 @@ pub(super) async fn open(
         cause: Cause::Other,
         message: format!("gave no connection: {error}"),
     })?;
-    tokio::spawn(async move {
+    let driver = tokio::spawn(async move {
         if let Err(error) = driver.await {
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok((sender, counts))
+    Ok(Opened {
+        sender,
+        counts,
+        driver: driver.abort_handle(),
+    })
 }
 
 /// The first address of the name that takes a connection. Resolved anew for each connection, so a

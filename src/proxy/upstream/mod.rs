@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use self::connect::ConnectError;
+use self::connect::{ConnectError, Opened};
 use self::pool::{Idle, Pool};
 use self::wire::Counts;
 use super::body::request::RequestBody;
@@ -40,14 +41,13 @@ pub(crate) struct Upstream {
 /// What there is of a connection while nobody uses it. Its other half is the task that drives it.
 #[derive(Debug)]
 struct Parked {
-    sender: SendRequest<RequestBody>,
-    counts: Arc<Counts>,
+    opened: Opened,
     endpoint: usize,
 }
 
 impl Idle for Parked {
     fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        self.opened.sender.is_closed()
     }
 }
 
@@ -65,7 +65,8 @@ pub(crate) struct Connection {
 struct Lease {
     upstream: Arc<Upstream>,
     endpoint: usize,
-    returned: bool,
+    /// Taken when the connection goes back.
+    driver: Option<AbortHandle>,
 }
 
 /// Why a request over a connection got no response.
@@ -142,29 +143,25 @@ impl Upstream {
     ) -> Result<Connection, ConnectError> {
         let at = self.settings.endpoints.get(endpoint);
         let at = at.ok_or_else(ConnectError::no_endpoint)?;
-        let (sender, counts) = connect::open(at, self.settings.connect_timeout).await?;
+        let opened = connect::open(at, self.settings.connect_timeout).await?;
         self.metrics.opened();
-        let parked = Parked {
-            sender,
-            counts,
-            endpoint,
-        };
-        Ok(self.lend(parked, false))
+        Ok(self.lend(Parked { opened, endpoint }, false))
     }
 
     fn lend(self: &Arc<Self>, parked: Parked, reused: bool) -> Connection {
-        let Parked {
+        let Parked { opened, endpoint } = parked;
+        let Opened {
             sender,
             counts,
-            endpoint,
-        } = parked;
+            driver,
+        } = opened;
         Connection {
             sender,
             counts,
             lease: Lease {
                 upstream: Arc::clone(self),
                 endpoint,
-                returned: false,
+                driver: Some(driver),
             },
             reused,
         }
@@ -255,10 +252,16 @@ impl Connection {
             mut lease,
             reused: _,
         } = self;
-        lease.returned = true;
-        lease.upstream.park(Parked {
+        let Some(driver) = lease.driver.take() else {
+            return;
+        };
+        let opened = Opened {
             sender,
             counts,
+            driver,
+        };
+        lease.upstream.park(Parked {
+            opened,
             endpoint: lease.endpoint,
         });
     }
@@ -266,7 +269,10 @@ impl Connection {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if !self.returned {
+        if let Some(driver) = self.driver.take() {
+            // Nobody waits for the driver any more, and a request may still be going out: an upstream that
+            // has answered, or whose answer nobody wants, gets no more of it.
+            driver.abort();
             self.upstream.metrics.closed_active();
         }
     }

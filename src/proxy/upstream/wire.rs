@@ -2,14 +2,20 @@
 //!
 //! Whether an attempt may be sent again depends on what was on the wire when it failed: nothing
 //! written, or not a byte of a response read. The HTTP library does not say; the byte counts do.
+//!
+//! And it hears an upstream out. One that answers before it has read the whole request, and closes, makes
+//! the next write fail while its answer lies in the socket: a failed write is only reported when there is
+//! nothing left to read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 /// How many bytes went each way. Written by the connection's task and read by the attempt, both on one
 /// thread, so the orderings are relaxed.
@@ -51,7 +57,21 @@ impl Counts {
 pub(crate) struct Wire<T> {
     io: T,
     counts: Arc<Counts>,
+    /// Whether there is nothing more to read.
+    read_ended: bool,
+    /// A write that failed, held back while there may be something to read.
+    failed: Option<Failed>,
 }
+
+#[derive(Debug)]
+struct Failed {
+    error: io::Error,
+    /// When it is reported in any case.
+    until: Pin<Box<Sleep>>,
+}
+
+/// For how long a failed write is held back.
+const HEAR_OUT: Duration = Duration::from_secs(1);
 
 impl<T> Wire<T> {
     /// Counts what goes over `io`.
@@ -60,17 +80,49 @@ impl<T> Wire<T> {
         let wire = Self {
             io,
             counts: Arc::clone(&counts),
+            read_ended: false,
+            failed: None,
         };
         (wire, counts)
     }
 
-    fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(size)) = polled {
-            self.counts
-                .written
-                .fetch_add(size as u64, Ordering::Relaxed);
+    /// What a write came to.
+    fn wrote(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match polled {
+            Poll::Ready(Ok(size)) => {
+                let written = &self.counts.written;
+                written.fetch_add(size as u64, Ordering::Relaxed);
+                Poll::Ready(Ok(size))
+            }
+            Poll::Ready(Err(error)) => {
+                self.failed = Some(Failed {
+                    error,
+                    until: Box::pin(sleep(HEAR_OUT)),
+                });
+                // What can be read is read first: have the task come round again.
+                cx.waker().wake_by_ref();
+                self.poll_failed(cx).map(Err)
+            }
+            Poll::Pending => Poll::Pending,
         }
-        polled
+    }
+
+    /// The error of a write that failed, once it is to be reported.
+    fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let Some(failed) = &mut self.failed else {
+            return Poll::Pending;
+        };
+        if !self.read_ended {
+            ready!(failed.until.as_mut().poll(cx));
+        }
+        Poll::Ready(io::Error::new(
+            failed.error.kind(),
+            failed.error.to_string(),
+        ))
     }
 }
 
@@ -84,6 +136,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
         let polled = Pin::new(&mut self.io).poll_read(cx, buf);
         let size = buf.filled().len().saturating_sub(before);
         self.counts.read.fetch_add(size as u64, Ordering::Relaxed);
+        if polled.is_ready() && size == 0 {
+            self.read_ended = true;
+        }
         polled
     }
 }
@@ -94,8 +149,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.failed.is_some() {
+            return self.poll_failed(cx).map(Err);
+        }
         let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.wrote(polled)
+        self.wrote(polled, cx)
     }
 
     fn poll_write_vectored(
@@ -103,8 +161,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.failed.is_some() {
+            return self.poll_failed(cx).map(Err);
+        }
         let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.wrote(polled)
+        self.wrote(polled, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -124,6 +185,40 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_write_waits_until_all_is_read() {
+        let (near, mut far) = tokio::io::duplex(64);
+        far.write_all(b"answer").await.unwrap();
+        drop(far);
+        let (mut wire, _) = Wire::new(near);
+        let mut polled = poll_once(&mut wire);
+        assert!(polled.is_pending());
+        let mut read = [0; 6];
+        wire.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"answer");
+        polled = poll_once(&mut wire);
+        assert!(polled.is_pending());
+        assert_eq!(wire.read(&mut read).await.unwrap(), 0);
+        polled = poll_once(&mut wire);
+        assert!(matches!(polled, Poll::Ready(Err(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_write_does_not_wait_for_ever() {
+        let (near, mut far) = tokio::io::duplex(64);
+        far.write_all(b"unread").await.unwrap();
+        drop(far);
+        let (mut wire, _) = Wire::new(near);
+        let begun = tokio::time::Instant::now();
+        wire.write_all(b"x").await.unwrap_err();
+        assert_eq!(begun.elapsed(), HEAR_OUT);
+    }
+
+    fn poll_once(wire: &mut Wire<tokio::io::DuplexStream>) -> Poll<io::Result<usize>> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        Pin::new(wire).poll_write(&mut cx, b"x")
+    }
 
     #[tokio::test]
     async fn bytes_are_counted_both_ways() {

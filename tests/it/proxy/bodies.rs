@@ -1,0 +1,238 @@
+use std::time::Duration;
+
+use super::one_route;
+use crate::support::proxy::Proxy;
+use crate::support::upstream::{Act, Upstream, always, answer};
+
+fn retry(more: &str) -> String {
+    format!(
+        "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: {{ with: {{ policies: [ {{ match: {{ codes: [Provider.Call.Http.*] }}, attempts: 3 }} ] }} }}
+{more}"
+    )
+}
+
+fn put(size: usize) -> String {
+    format!(
+        "PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n{}",
+        "b".repeat(size)
+    )
+}
+
+#[tokio::test]
+async fn a_body_at_the_replay_limit_is_sent_again_and_one_over_it_is_not() {
+    let upstream = Upstream::run(|number, _| {
+        if number % 2 == 0 {
+            always(503, "", "busy")
+        } else {
+            always(200, "", "good")
+        }
+    })
+    .await;
+    let proxy = Proxy::start(&one_route(&upstream, &retry("")));
+    assert_eq!(proxy.ask(&put(65_536)).await.body, "good");
+    let seen = upstream.requests();
+    assert_eq!((seen.len(), seen[1].body.len()), (2, 65_536));
+    let response = proxy.ask(&put(65_537)).await;
+    assert_eq!((response.status, response.body.as_str()), (503, "busy"));
+    assert_eq!(upstream.requests().len(), 3);
+    let series = r#"mwl_retries_suppressed_total{reason="bodyNotReplayable",route="r"}"#;
+    assert_eq!(proxy.metric(series), 1);
+}
+
+#[tokio::test]
+async fn chunks_are_replayed_as_chunks() {
+    let upstream = Upstream::play([always(500, "", ""), always(200, "", "good")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, &retry("")));
+    let request = "PUT / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nX-Sum: 1\r\n\r\n";
+    assert_eq!(proxy.ask(request).await.body, "good");
+    for seen in upstream.requests() {
+        assert_eq!(seen.body, b"abcdefghijklmnopqrstuvwxyz");
+        assert_eq!(seen.field("transfer-encoding"), ["chunked"]);
+        assert!(seen.field("content-length").is_empty() && seen.field("x-sum").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_is_answered_early_is_whole_for_the_next_attempt() {
+    let early = Act::Early(answer(503, "", "busy"));
+    let upstream = Upstream::play([early, always(200, "", "good")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, &retry("")));
+    let mut client = proxy.connect().await;
+    client
+        .send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 40000\r\n\r\n")
+        .await;
+    client.send("c".repeat(1000)).await;
+    upstream.until(|seen| seen.len() == 2).await;
+    client.send("c".repeat(39_000)).await;
+    assert_eq!(client.response(false).await.body, "good");
+    let seen = upstream.requests();
+    assert_eq!((seen.len(), seen[1].body.len()), (2, 40_000));
+}
+
+#[tokio::test]
+async fn empty_bodies_stay_empty() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    for framing in [
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n",
+        "Content-Length: 0\r\n",
+        "",
+    ] {
+        let method = if framing.is_empty() { "GET" } else { "POST" };
+        let request = format!("{method} /a HTTP/1.1\r\nHost: t\r\n{framing}\r\n");
+        assert_eq!(client.ask(&request).await.status, 200);
+    }
+    let seen = upstream.requests();
+    assert!(
+        seen.iter()
+            .all(|request| request.whole && request.body.is_empty())
+    );
+    assert!(seen[2].field("transfer-encoding").is_empty());
+}
+
+#[tokio::test]
+async fn a_get_with_a_body_keeps_it() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let request =
+        "GET /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    assert_eq!(proxy.ask(request).await.status, 200);
+    assert_eq!(upstream.requests()[0].body, b"hi");
+}
+
+#[tokio::test]
+async fn a_chunked_body_that_breaks_is_never_sent_as_whole() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n\r\n\r\n").await;
+    client.rest().await;
+    upstream.ended(1).await;
+    assert!(upstream.requests().iter().all(|request| !request.whole));
+}
+
+#[tokio::test]
+async fn a_client_that_dies_in_its_body_aborts_the_upstream_s_request() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, &retry("")));
+    let mut client = proxy.connect().await;
+    client
+        .send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello")
+        .await;
+    upstream
+        .until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5))
+        .await;
+    client.stream.set_zero_linger().unwrap();
+    drop(client);
+    upstream.ended(1).await;
+    let seen = upstream.requests();
+    assert_eq!((seen.len(), seen[0].whole), (1, false));
+}
+
+#[tokio::test]
+async fn a_truncated_answer_stays_truncated() {
+    let short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n0123456789".to_vec();
+    let chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_vec();
+    let upstream = Upstream::play([Act::AnswerAndClose(short), Act::AnswerAndClose(chunk)]).await;
+    let proxy = Proxy::start(&one_route(&upstream, &retry("")));
+    for wanted in ["0123456789", "hello"] {
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!((response.whole, response.body.as_str()), (false, wanted));
+    }
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_breaks_off() {
+    let part = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n0123456789".to_vec();
+    let upstream = Upstream::play([Act::AnswerAndHang(part)]).await;
+    let config = one_route(&upstream, "");
+    let config = config.replace("] } }", "], idleTimeout: PT0.1S } }");
+    let proxy = Proxy::start(&config);
+    let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+    assert_eq!(
+        (response.whole, response.body.as_str()),
+        (false, "0123456789")
+    );
+}
+
+#[tokio::test]
+async fn a_long_answer_streams() {
+    let parts = vec![
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_vec(),
+        b"5\r\nworld\r\n0\r\n\r\n".to_vec(),
+    ];
+    let upstream = Upstream::play([Act::Slowly(Duration::from_millis(50), parts)]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+    assert_eq!(
+        (response.whole, response.body.as_str()),
+        (true, "helloworld")
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_a_route_reads_has_a_limit() {
+    let upstream = Upstream::play([always(200, "", &"r".repeat(101))]).await;
+    let reads = "    buffer: { request: 100B, response: 100B }\n    output: \"{{ step.result.value.body == frame.input.body }}\"\n";
+    let proxy = Proxy::start(&one_route(&upstream, reads));
+    let response = proxy.ask(&put(101)).await;
+    assert_eq!(response.status, 413);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.BodyTooLarge");
+    let response = proxy.ask(&put(100)).await;
+    assert_eq!(response.status, 500);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.BodyTooLarge");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
+    for _ in 0..20 {
+        let early = Act::EarlyAndClose(1024, answer(413, "", "too much"));
+        let upstream = Upstream::play([early]).await;
+        let proxy = Proxy::start(&one_route(&upstream, ""));
+        let mut client = proxy.connect().await;
+        let head = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n";
+        client.send(head).await;
+        let mut left = 10 * 1024;
+        let part = [b'u'; 1024];
+        // As a client does: send until the other side takes no more, then read.
+        while left > 0 && client.offer(&part).await {
+            left -= 1;
+        }
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.body.as_str()), (413, "too much"));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_comes_before_the_upload_ends_reaches_the_client() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let config = one_route(&upstream, "").replace("pathPrefix: /", "path: /x");
+    let proxy = Proxy::start(&config);
+    for _ in 0..20 {
+        let mut client = proxy.connect().await;
+        let head = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 1048576\r\n\r\n";
+        client.send(head).await;
+        let mut left = 1024;
+        while left > 0 && client.offer(&[b'u'; 1024]).await {
+            left -= 1;
+        }
+        assert_eq!(client.response(false).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_a_lost_connection() {
+    let upstream = Upstream::play([Act::Reset]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let response = proxy.ask(&put(10)).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(
+        response.json()["code"],
+        "Provider.Call.Http.ConnectionClosed"
+    );
+}

@@ -1,0 +1,180 @@
+use std::time::Duration;
+
+use super::one_route;
+use crate::support::proxy::{Proxy, within};
+use crate::support::upstream::{Act, Arrived, Upstream, always};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+
+/// A cleanup that tells `/audit` what came of the request.
+const AUDIT: &str = "    middleware:
+      - provider: mwl:provider.middleware/mwl/finally/v1
+        onAlways:
+          with:
+            call:
+              provider: mwl:provider.call/mwl-proxy/http/v1
+              input: \"{{ {'type': middleware.result.type} }}\"
+              with: { upstream: u, method: POST, path: /audit }
+";
+
+fn audits(seen: &[Arrived]) -> Vec<String> {
+    seen.iter()
+        .filter(|request| request.line().starts_with("POST /audit "))
+        .filter(|request| request.whole)
+        .map(|request| String::from_utf8_lossy(&request.body).into_owned())
+        .collect()
+}
+
+async fn audited(slow: Act) -> Upstream {
+    Upstream::run(move |_, request| {
+        if request.line().starts_with("POST /audit ") {
+            always(200, "", "noted")
+        } else {
+            slow.clone()
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cleanup_s_answer_is_never_the_client_s() {
+    let upstream = audited(always(200, "", "mine")).await;
+    let proxy = Proxy::start(&one_route(&upstream, AUDIT));
+    assert_eq!(proxy.ask(GET).await.body, "mine");
+    assert_eq!(audits(&upstream.requests()), [r#"{"type":"success"}"#]);
+    assert_eq!(
+        proxy.metric(r#"mwl_finally_total{outcome="success",route="r"}"#),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_and_the_cleanup_still_runs_once() {
+    let upstream = audited(Act::Hang).await;
+    let proxy = Proxy::start(&one_route(&upstream, AUDIT));
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    upstream.until(|seen| seen.len() == 1).await;
+    drop(client);
+    let seen = upstream.until(|seen| audits(seen).len() == 1).await;
+    assert_eq!(audits(&seen), [r#"{"type":"cancellation"}"#]);
+    upstream.ended(1).await;
+    within(async {
+        while proxy.server.in_flight() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(audits(&upstream.requests()).len(), 1);
+    assert_eq!(
+        proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#),
+        1
+    );
+    assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
+}
+
+#[tokio::test]
+async fn a_request_ends_by_the_configuration_that_it_began_with() {
+    let pause = Duration::from_millis(100);
+    let slow = vec![Vec::new(), crate::support::upstream::answer(200, "", "old")];
+    let old = Upstream::play([Act::Slowly(pause, slow)]).await;
+    let new = Upstream::play([always(200, "", "new")]).await;
+    let proxy = Proxy::start(&one_route(&old, ""));
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    old.until(|seen| seen.len() == 1).await;
+    proxy.replace(&one_route(&new, "")).await;
+    assert_eq!(client.response(false).await.body, "old");
+    assert_eq!(client.ask(GET).await.body, "new");
+}
+
+#[tokio::test]
+async fn a_reload_keeps_the_connections_of_an_upstream_that_stays() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for number in 0..4 {
+        assert_eq!(proxy.ask(GET).await.status, 200);
+        let buffer = format!("    buffer: {{ replay: {}B }}\n", number + 1);
+        proxy.replace(&one_route(&upstream, &buffer)).await;
+    }
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_end_and_closes_what_idles() {
+    let pause = Duration::from_millis(100);
+    let slow = vec![
+        Vec::new(),
+        crate::support::upstream::answer(200, "", "last"),
+    ];
+    let upstream = Upstream::play([always(200, "", "x"), Act::Slowly(pause, slow)]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut idle = proxy.connect().await;
+    assert_eq!(idle.ask(GET).await.body, "x");
+    let mut busy = proxy.connect().await;
+    busy.send(GET).await;
+    upstream.until(|seen| seen.len() == 2).await;
+    let (cut, response) = tokio::join!(proxy.server.drain(Duration::from_secs(5)), async {
+        let response = busy.response(false).await;
+        assert!(busy.rest().await.is_empty());
+        response
+    });
+    assert_eq!((cut, response.body.as_str()), (0, "last"));
+    assert_eq!(response.field("connection"), ["close"]);
+    assert!(idle.rest().await.is_empty());
+    assert!(tokio::net::TcpStream::connect(proxy.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_s_deadline_cancels_and_cleanups_still_run() {
+    let upstream = audited(Act::Hang).await;
+    let proxy = Proxy::start(&one_route(&upstream, AUDIT));
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    upstream.until(|seen| seen.len() == 1).await;
+    let grace = Duration::from_millis(50);
+    let (cut, response) = tokio::join!(proxy.server.drain(grace), client.response(false));
+    assert_eq!((cut, response.status), (1, 503));
+    assert_eq!(response.json()["code"], "System.Cancelled");
+    let cancelled = [r#"{"type":"cancellation"}"#];
+    assert_eq!(audits(&upstream.requests()), cancelled);
+}
+
+#[tokio::test]
+async fn a_drain_s_deadline_answers_requests_without_cleanups() {
+    let upstream = Upstream::play([Act::Hang]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    upstream.until(|seen| seen.len() == 1).await;
+    let grace = Duration::from_millis(50);
+    let (cut, response) = tokio::join!(proxy.server.drain(grace), client.response(false));
+    assert_eq!((cut, response.status), (1, 503));
+}
+
+#[tokio::test]
+async fn slow_heads_and_idle_clients_are_let_go_by_their_own_bounds() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let config = one_route(&upstream, "");
+    let proxy = Proxy::start(&format!("{config}\n"));
+    let mut idle = proxy.connect().await;
+    assert_eq!(idle.ask(GET).await.body, "x");
+    let limits = "limits: { workers: 1, headTimeout: PT0.2S, idleTimeout: PT0.4S }";
+    let metrics = proxy.metrics.clone();
+    let text = format!("listeners: [{{ address: '127.0.0.1:0' }}]\n{limits}\n{config}");
+    let bounded = mwl_proxy::proxy::Server::start(crate::support::proxy::runtime(&text, &metrics));
+    let bounded = Proxy {
+        address: bounded.as_ref().unwrap().local_addrs()[0],
+        server: bounded.unwrap(),
+        metrics,
+    };
+    let begun = tokio::time::Instant::now();
+    let mut slow = bounded.connect().await;
+    slow.send("GET /a HT").await;
+    let mut kept = bounded.connect().await;
+    assert_eq!(kept.ask(GET).await.body, "x");
+    assert!(slow.rest().await.is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(kept.rest().await.is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+}

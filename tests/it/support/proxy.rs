@@ -14,17 +14,17 @@ use tokio::net::TcpStream;
 
 /// A running proxy.
 #[derive(Debug)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// The server.
-    pub server: Server,
+    pub(crate) server: Server,
     /// What it counts.
-    pub metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Where it listens.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// What serves the configuration `yaml`.
-pub fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
+pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
     let origin = Origin {
         read: &|path| panic!("the test reads {}", path.display()),
         variable: &|_| None,
@@ -42,7 +42,7 @@ pub fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
 
 impl Proxy {
     /// Serves `rest`, a configuration without its listeners, on a port that the system chooses.
-    pub fn start(rest: &str) -> Self {
+    pub(crate) fn start(rest: &str) -> Self {
         let metrics = Metrics::new();
         let runtime = runtime(&text(rest), &metrics);
         let server = Server::start(runtime).unwrap();
@@ -55,13 +55,13 @@ impl Proxy {
     }
 
     /// Serves `rest` from now on.
-    pub async fn replace(&self, rest: &str) {
+    pub(crate) async fn replace(&self, rest: &str) {
         let runtime = runtime(&text(rest), &self.metrics);
         self.server.replace(runtime).await.unwrap();
     }
 
     /// A connection to it.
-    pub async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).await.unwrap();
         Client {
             stream,
@@ -70,15 +70,15 @@ impl Proxy {
     }
 
     /// One request on a connection of its own.
-    pub async fn ask(&self, request: &str) -> Response {
+    pub(crate) async fn ask(&self, request: &str) -> Response {
         self.connect().await.ask(request).await
     }
 
     /// The value of one series of `/metrics`; 0 where it is not there.
-    pub fn metric(&self, series: &str) -> f64 {
+    pub(crate) fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.render();
         let found = text.lines().find_map(|line| line.strip_prefix(series));
-        found.map_or(0.0, |value| value.trim().parse().unwrap())
+        found.map_or(0, |value| value.trim().parse().unwrap())
     }
 }
 
@@ -88,28 +88,28 @@ fn text(rest: &str) -> String {
 
 /// A client's connection.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// The socket.
-    pub stream: TcpStream,
+    pub(crate) stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 /// What a client got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub(crate) struct Response {
     /// The status.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The head, up to and with the empty line.
-    pub head: String,
+    pub(crate) head: String,
     /// The body, decoded.
-    pub body: String,
+    pub(crate) body: String,
     /// Whether the body came whole.
-    pub whole: bool,
+    pub(crate) whole: bool,
 }
 
 impl Response {
     /// The values of a field, in order.
-    pub fn field(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn field(&self, name: &str) -> Vec<&str> {
         self.head
             .lines()
             .skip(1)
@@ -120,31 +120,36 @@ impl Response {
     }
 
     /// The body as JSON.
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap()
     }
 }
 
 impl Client {
     /// Sends bytes.
-    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
+    /// Sends bytes; false where the other side takes no more.
+    pub(crate) async fn offer(&mut self, bytes: &[u8]) -> bool {
+        within(self.stream.write_all(bytes)).await.is_ok()
+    }
+
     /// Sends a request and reads its response.
-    pub async fn ask(&mut self, request: &str) -> Response {
+    pub(crate) async fn ask(&mut self, request: &str) -> Response {
         self.send(request).await;
         let head = request.starts_with("HEAD ");
         self.response(head).await
     }
 
     /// The next response; `head`: to a HEAD.
-    pub async fn response(&mut self, head: bool) -> Response {
+    pub(crate) async fn response(&mut self, head: bool) -> Response {
         within(self.read_response(head)).await
     }
 
     /// All that comes until the other side closes.
-    pub async fn rest(&mut self) -> Vec<u8> {
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
         within(async {
             let mut all = std::mem::take(&mut self.buffer);
             // A reset is an end, too.
@@ -176,7 +181,10 @@ impl Client {
             return response;
         }
         let (body, whole) = if response.field("transfer-encoding").is_empty() {
-            let length = response.field("content-length").first().map(|text| text.parse().unwrap());
+            let length = response
+                .field("content-length")
+                .first()
+                .map(|text| text.parse().unwrap());
             self.sized(length).await
         } else {
             self.chunked().await
@@ -225,12 +233,15 @@ impl Client {
     }
 
     async fn more(&mut self) -> bool {
-        self.stream.read_buf(&mut self.buffer).await.is_ok_and(|size| size > 0)
+        self.stream
+            .read_buf(&mut self.buffer)
+            .await
+            .is_ok_and(|size| size > 0)
     }
 }
 
 /// `future`, which a test waits for; fails after ten seconds.
-pub async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::select! {
         done = future => done,
         () = tokio::time::sleep(Duration::from_secs(10)) => panic!("nothing came for ten seconds"),

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// What to do with one request.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub(crate) enum Act {
     /// Send these bytes once the request is whole, and keep the connection.
     Answer(Vec<u8>),
     /// Send these bytes once the request is whole, then close.
@@ -35,7 +35,7 @@ pub enum Act {
 
 /// What to do with one connection, before any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub(crate) enum Door {
     /// Serve it.
     Open,
     /// Close it without a byte.
@@ -44,25 +44,25 @@ pub enum Door {
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     /// Which connection, from 0.
-    pub connection: usize,
+    pub(crate) connection: usize,
     /// The head, up to and with the empty line.
-    pub head: String,
+    pub(crate) head: String,
     /// The body, decoded.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// Whether all of it arrived.
-    pub whole: bool,
+    pub(crate) whole: bool,
 }
 
 impl Arrived {
     /// The request line.
-    pub fn line(&self) -> &str {
+    pub(crate) fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
 
     /// The values of a field, in order.
-    pub fn field(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn field(&self, name: &str) -> Vec<&str> {
         self.head
             .lines()
             .skip(1)
@@ -80,9 +80,9 @@ type Doors = Arc<dyn Fn(usize) -> Door + Send + Sync>;
 
 /// The running server; dropped, it stops.
 #[derive(Debug)]
-pub struct Upstream {
+pub(crate) struct Upstream {
     /// Where it listens.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     log: Arc<Log>,
     task: JoinHandle<()>,
 }
@@ -102,18 +102,20 @@ struct Counts {
 
 impl Upstream {
     /// Plays `acts` in order, the last one for all further requests.
-    pub async fn play(acts: impl IntoIterator<Item = Act>) -> Self {
+    pub(crate) async fn play(acts: impl IntoIterator<Item = Act>) -> Self {
         let acts: Vec<Act> = acts.into_iter().collect();
         Self::run(move |number, _| acts[number.min(acts.len() - 1)].clone()).await
     }
 
     /// Asks `script` for each request.
-    pub async fn run(script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static) -> Self {
+    pub(crate) async fn run(
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
         Self::guarded(|_| Door::Open, script).await
     }
 
     /// Asks `doors` for each connection, then `script` for each request.
-    pub async fn guarded(
+    pub(crate) async fn guarded(
         doors: impl Fn(usize) -> Door + Send + Sync + 'static,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
     ) -> Self {
@@ -126,17 +128,17 @@ impl Upstream {
     }
 
     /// The requests so far.
-    pub fn requests(&self) -> Vec<Arrived> {
+    pub(crate) fn requests(&self) -> Vec<Arrived> {
         self.log.requests.lock().unwrap().clone()
     }
 
     /// How many connections there were.
-    pub fn accepted(&self) -> usize {
+    pub(crate) fn accepted(&self) -> usize {
         self.log.counts.lock().unwrap().accepted
     }
 
     /// Waits until `done` holds of the requests; fails after ten seconds.
-    pub async fn until(&self, done: impl Fn(&[Arrived]) -> bool) -> Vec<Arrived> {
+    pub(crate) async fn until(&self, done: impl Fn(&[Arrived]) -> bool) -> Vec<Arrived> {
         self.wait(|log| {
             let requests = log.requests.lock().unwrap();
             done(&requests).then(|| requests.clone())
@@ -145,7 +147,7 @@ impl Upstream {
     }
 
     /// Waits until `count` connections have ended; fails after ten seconds.
-    pub async fn ended(&self, count: usize) {
+    pub(crate) async fn ended(&self, count: usize) {
         self.wait(|log| (log.counts.lock().unwrap().ended >= count).then_some(()))
             .await;
     }
@@ -287,7 +289,10 @@ async fn read_body(
 ) -> std::io::Result<()> {
     let head = log.requests.lock().unwrap()[place].clone();
     let chunked = !head.field("transfer-encoding").is_empty();
-    let length = head.field("content-length").first().map(|text| text.parse::<usize>().unwrap());
+    let length = head
+        .field("content-length")
+        .first()
+        .map(|text| text.parse::<usize>().unwrap());
     loop {
         let (body, used, whole) = if chunked {
             decode(buffer)
@@ -343,12 +348,12 @@ fn decode(buffer: &[u8]) -> (Vec<u8>, usize, bool) {
 }
 
 /// A response with a length.
-pub fn answer(status: u16, fields: &str, body: &str) -> Vec<u8> {
+pub(crate) fn answer(status: u16, fields: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status} X\r\n{fields}content-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
 /// Answers every request with this.
-pub fn always(status: u16, fields: &str, body: &str) -> Act {
+pub(crate) fn always(status: u16, fields: &str, body: &str) -> Act {
     Act::Answer(answer(status, fields, body))
 }

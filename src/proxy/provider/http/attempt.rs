@@ -1,21 +1,20 @@
 //! One dispatch, from `with` and input to a Result.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
-use tokio::time::Instant;
 
 use super::CONTRACT;
 use super::compose::compose;
 use super::params::Params;
+use super::record::{Causes, Count, Run, Window};
 use super::send::{Got, Lost, send};
 use crate::language::code::{Code, system};
 use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
-use crate::language::value::{Map, Native, Value};
+use crate::language::value::Value;
 use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::request::Progress;
 use crate::proxy::body::response::ResponseBody;
@@ -40,6 +39,8 @@ struct Attempt<'a> {
 struct Where {
     endpoint: usize,
     reused: bool,
+    /// Of the response, where there was one.
+    status: Option<StatusCode>,
 }
 
 /// Runs a dispatch.
@@ -98,12 +99,13 @@ impl Attempt<'_> {
             connection,
             endpoint,
         } = got;
+        let (parts, incoming) = response.into_parts();
+        let (status, mut fields) = (parts.status, parts.headers);
         let at = Where {
             endpoint,
             reused: connection.reused(),
+            status: Some(status),
         };
-        let (parts, incoming) = response.into_parts();
-        let (status, mut fields) = (parts.status, parts.headers);
         if status.is_informational() {
             return self.unasked_switch(at, status);
         }
@@ -127,12 +129,12 @@ impl Attempt<'_> {
         let rules = &self.exchange.route.classify;
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
-            Err(fault) => return self.fault(at, status, fault),
+            Err(fault) => return self.fault(at, fault),
         };
         let (code, retryable, waits) = match class {
             Class::Success => {
                 let reply = self.reply(status, fields, payload, value);
-                return self.answer(at, Some(status), Outcome::Success(Value::Native(reply)));
+                return self.answer(at, Outcome::Success(Value::Native(reply)));
             }
             Class::Failure {
                 code,
@@ -150,7 +152,7 @@ impl Attempt<'_> {
             ..self.details(at, "http_request_error")
         };
         let what = format_args!("answered {}", status.as_u16());
-        self.failed(at, Some(status), code, retryable, what, details)
+        self.failed(at, code, retryable, what, details)
     }
 
     /// The body: unread, or read where the route reads it.
@@ -189,6 +191,7 @@ impl Attempt<'_> {
                 let at = Where {
                     endpoint,
                     reused: false,
+                    status: None,
                 };
                 let details = Details {
                     phase: Some(error.cause.phase()),
@@ -196,23 +199,31 @@ impl Attempt<'_> {
                 };
                 let code = Code::Static(code::CONNECTION_FAILED);
                 let what = format_args!("{error}");
-                self.failed(at, None, code, true, what, details)
+                self.failed(at, code, true, what, details)
             }
             Lost::BodyGone(endpoint) => {
                 let at = Where {
                     endpoint,
                     reused: false,
+                    status: None,
                 };
                 let details = self.details(at, "proxy_internal_error");
                 let what = format_args!("was not asked: the request's body was read already");
                 let code = Code::Static(code::BODY_NOT_REPLAYABLE);
-                self.failed(at, None, code, false, what, details)
+                self.failed(at, code, false, what, details)
             }
             Lost::Send {
                 error,
                 endpoint,
                 reused,
-            } => self.broken(Where { endpoint, reused }, &error),
+            } => self.broken(
+                Where {
+                    endpoint,
+                    reused,
+                    status: None,
+                },
+                &error,
+            ),
         }
     }
 
@@ -226,7 +237,7 @@ impl Attempt<'_> {
             };
             let what = format_args!("lost its request: the client's body broke off");
             let code = Code::Static(code::REQUEST_ABORTED);
-            return self.failed(at, None, code, false, what, details);
+            return self.failed(at, code, false, what, details);
         }
         let (code, proxy_status, what) = if error.error.is_parse() {
             (
@@ -244,7 +255,7 @@ impl Attempt<'_> {
         };
         let retryable = sent == Sent::None || self.repeatable.any();
         let what = format_args!("{what}: {}", Causes(&error.error));
-        self.failed(at, None, Code::Static(code), retryable, what, details)
+        self.failed(at, Code::Static(code), retryable, what, details)
     }
 
     /// A response's body that the route reads could not be read.
@@ -267,7 +278,7 @@ impl Attempt<'_> {
                     status.as_u16()
                 );
                 let code = Code::Static(code::BODY_TOO_LARGE);
-                self.failed(at, Some(status), code, false, what, details)
+                self.failed(at, code, false, what, details)
             }
             CollectError::Broken(error) => {
                 let details = Details {
@@ -277,7 +288,7 @@ impl Attempt<'_> {
                 let what = format_args!("answered {}, but {error}", status.as_u16());
                 let code = Code::Static(code::CONNECTION_CLOSED);
                 let retryable = self.repeatable.any();
-                self.failed(at, Some(status), code, retryable, what, details)
+                self.failed(at, code, retryable, what, details)
             }
         }
     }
@@ -290,17 +301,17 @@ impl Attempt<'_> {
         };
         let what = format_args!("answered {}, which nobody asked for", status.as_u16());
         let code = Code::Static(code::PROTOCOL_ERROR);
-        self.failed(at, Some(status), code, self.repeatable.any(), what, details)
+        self.failed(at, code, self.repeatable.any(), what, details)
     }
 
     /// A rule's own expression failed.
-    fn fault(&self, at: Where, status: StatusCode, fault: EvalError) -> Answer {
+    fn fault(&self, at: Where, fault: EvalError) -> Answer {
         let (code, why) = match fault {
             EvalError::Fault(why) => (system::EXPRESSION_EVALUATION_ERROR, why),
             EvalError::Unrepresentable(why) => (system::UNREPRESENTABLE_VALUE, why),
         };
         let message = format!("{}: classify: {why}", self.dispatch.step_name);
-        self.answer(at, Some(status), Failure::error(code, message).into())
+        self.answer(at, Failure::error(code, message).into())
     }
 
     /// How much of the request was sent, once something was.
@@ -328,7 +339,6 @@ impl Attempt<'_> {
     fn failed(
         &self,
         at: Where,
-        status: Option<StatusCode>,
         code: Code,
         retryable: bool,
         what: fmt::Arguments<'_>,
@@ -348,14 +358,14 @@ impl Attempt<'_> {
             details: Some(Value::Native(Arc::new(details))),
             previous: None,
         };
-        self.answer(at, status, failure.into())
+        self.answer(at, failure.into())
     }
 
-    fn answer(&self, at: Where, status: Option<StatusCode>, outcome: Outcome) -> Answer {
+    fn answer(&self, at: Where, outcome: Outcome) -> Answer {
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),
-                status,
+                status: at.status,
                 endpoint: Arc::clone(self.upstream.authority(at.endpoint)),
                 reused: at.reused,
             }))
@@ -363,102 +373,5 @@ impl Attempt<'_> {
             Value::Null
         };
         Answer { outcome, metadata }
-    }
-}
-
-/// `provider.metadata`.
-#[derive(Debug)]
-struct Window {
-    request_id: Arc<str>,
-    status: Option<StatusCode>,
-    endpoint: Arc<str>,
-    reused: bool,
-}
-
-impl Native for Window {
-    fn member(&self, name: &str) -> Option<Value> {
-        match name {
-            "requestId" => Some(Value::String(Arc::clone(&self.request_id))),
-            "status" => Some(Value::from(u32::from(self.status?.as_u16()))),
-            "endpoint" => Some(Value::String(Arc::clone(&self.endpoint))),
-            "reusedConnection" => Some(Value::Bool(self.reused)),
-            _ => None,
-        }
-    }
-
-    fn to_map(&self) -> Map {
-        ["requestId", "status", "endpoint", "reusedConnection"]
-            .into_iter()
-            .filter_map(|name| Some((name.into(), self.member(name)?)))
-            .collect()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-/// `3 of 5`, or `3` where no number says how many there may be.
-struct Run<'a>(&'a Dispatch<'a>);
-
-impl fmt::Display for Run<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.attempts {
-            Some(all) => write!(f, "{} of {all}", self.0.attempt),
-            None => write!(f, "{}", self.0.attempt),
-        }
-    }
-}
-
-/// An error and what caused it, in one line.
-struct Causes<'a>(&'a (dyn std::error::Error + 'static));
-
-impl fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
-}
-
-/// Counts the attempt, as `System.Cancelled` where it is interrupted.
-struct Count<'a> {
-    exchange: &'a Exchange,
-    upstream: &'a Upstream,
-    begun: Instant,
-    done: bool,
-}
-
-impl<'a> Count<'a> {
-    fn begin(exchange: &'a Exchange, upstream: &'a Upstream) -> Self {
-        Self {
-            exchange,
-            upstream,
-            begun: Instant::now(),
-            done: false,
-        }
-    }
-
-    fn end(mut self, outcome: &Outcome) {
-        self.done = true;
-        self.count(outcome.failure().map(|failure| failure.code.as_str()));
-    }
-
-    fn count(&self, code: Option<&str>) {
-        let upstream = &self.upstream.settings.name;
-        let metrics = &self.exchange.route.metrics;
-        metrics.attempt(upstream, code, self.begun.elapsed());
-    }
-}
-
-impl Drop for Count<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            self.count(Some(system::CANCELLED));
-        }
     }
 }

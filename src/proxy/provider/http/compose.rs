@@ -104,7 +104,7 @@ fn target(params: &Params, own: Option<&Uri>) -> Uri {
     }
     let root = PathAndQuery::from_static("/");
     let path = params.path.as_ref().map(PathAndQuery::path);
-    let path = path.or(own.map(Uri::path)).unwrap_or("/");
+    let path = path.or_else(|| own.map(Uri::path)).unwrap_or("/");
     let asked = own.and_then(Uri::query).unwrap_or_default();
     let query = query::overlay(asked, &params.query);
     let text = if query.is_empty() {
@@ -134,14 +134,13 @@ fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     if !given_type {
         headers.remove(header::CONTENT_TYPE);
     }
-    match media::from_value(body, headers.get(header::CONTENT_TYPE)) {
-        Some((bytes, content_type)) => full(bytes, content_type, headers),
-        None => {
-            headers.remove(header::CONTENT_LENGTH);
-            headers.remove(header::CONTENT_TYPE);
-            Source::Empty
-        }
-    }
+    let written = media::from_value(body, headers.get(header::CONTENT_TYPE));
+    let Some((bytes, content_type)) = written else {
+        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(header::CONTENT_TYPE);
+        return Source::Empty;
+    };
+    full(bytes, content_type, headers)
 }
 
 /// An `input` that is not the request.

@@ -1,12 +1,13 @@
 //! `http`: sends a request to an upstream and says what came of it.
 //!
 //! [`params`] reads a `with`, [`compose`] makes the request of it, [`send`] puts it on a connection,
-//! [`attempt`] turns what comes back into a Result. One attempt is one dispatch: waiting and trying again
+//! [`attempt`] turns what comes back into a Result, [`record`] counts it. One attempt is one dispatch: waiting and trying again
 //! belong to the stack around it.
 
 mod attempt;
 mod compose;
 mod params;
+mod record;
 mod send;
 
 use std::collections::HashMap;

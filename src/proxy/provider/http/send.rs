@@ -34,7 +34,7 @@ pub(super) enum Lost {
     Connect(ConnectError, usize),
     /// The connection failed under the request.
     Send {
-        error: SendError,
+        error: Box<SendError>,
         endpoint: usize,
         reused: bool,
     },
@@ -104,7 +104,7 @@ pub(super) async fn send(
     };
     let Some(request) = again else {
         return Err(Lost::Send {
-            error,
+            error: Box::new(error),
             endpoint,
             reused,
         });
@@ -119,7 +119,7 @@ pub(super) async fn send(
             endpoint,
         }),
         Err(error) => Err(Lost::Send {
-            error,
+            error: Box::new(error),
             endpoint,
             reused: false,
         }),

@@ -1,0 +1,114 @@
+//! What is said and counted of an attempt: its window, its place in messages, its metrics.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use crate::language::code::system;
+use crate::language::outcome::Outcome;
+use crate::language::provider::Dispatch;
+use crate::language::value::{Map, Native, Value};
+use crate::proxy::request::Exchange;
+use crate::proxy::upstream::Upstream;
+
+/// `provider.metadata`.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) request_id: Arc<str>,
+    pub(super) status: Option<StatusCode>,
+    pub(super) endpoint: Arc<str>,
+    pub(super) reused: bool,
+}
+
+impl Native for Window {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "requestId" => Some(Value::String(Arc::clone(&self.request_id))),
+            "status" => Some(Value::from(u32::from(self.status?.as_u16()))),
+            "endpoint" => Some(Value::String(Arc::clone(&self.endpoint))),
+            "reusedConnection" => Some(Value::Bool(self.reused)),
+            _ => None,
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        ["requestId", "status", "endpoint", "reusedConnection"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `3 of 5`, or `3` where no number says how many there may be.
+pub(super) struct Run<'a>(pub(super) &'a Dispatch<'a>);
+
+impl fmt::Display for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.attempts {
+            Some(all) => write!(f, "{} of {all}", self.0.attempt),
+            None => write!(f, "{}", self.0.attempt),
+        }
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(super) struct Causes<'a>(pub(super) &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Counts the attempt, as `System.Cancelled` where it is interrupted.
+pub(super) struct Count<'a> {
+    exchange: &'a Exchange,
+    upstream: &'a Upstream,
+    begun: Instant,
+    done: bool,
+}
+
+impl<'a> Count<'a> {
+    /// The attempt begins.
+    pub(super) fn begin(exchange: &'a Exchange, upstream: &'a Upstream) -> Self {
+        Self {
+            exchange,
+            upstream,
+            begun: Instant::now(),
+            done: false,
+        }
+    }
+
+    /// Its Result is `outcome`.
+    pub(super) fn end(mut self, outcome: &Outcome) {
+        self.done = true;
+        self.count(outcome.failure().map(|failure| failure.code.as_str()));
+    }
+
+    fn count(&self, code: Option<&str>) {
+        let upstream = &self.upstream.settings.name;
+        let metrics = &self.exchange.route.metrics;
+        metrics.attempt(upstream, code, self.begun.elapsed());
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.count(Some(system::CANCELLED));
+        }
+    }
+}
