@@ -233,8 +233,9 @@ impl App {
             admin::start(listener, operated)?;
         }
         app.readiness.set(true);
-        for address in &addresses.listeners {
-            tracing::info!(%address, "Listening.");
+        announce(&addresses.listeners, &[]);
+        if let Some(address) = addresses.admin {
+            tracing::info!(%address, "The admin address answers.");
         }
         Ok((app, addresses))
     }
@@ -245,7 +246,7 @@ impl App {
     /// Where the system gives no signals.
     pub async fn run(self: Arc<Self>) -> io::Result<Stopped> {
         let mut signals = reload::Signals::new()?;
-        let watcher = self.watch().await;
+        let files = self.watch().await;
         let first = async {
             loop {
                 match signals.next().await {
@@ -258,7 +259,7 @@ impl App {
             }
         };
         let watched = async {
-            match watcher {
+            match files {
                 Some(watcher) => watcher.run(&*self).await,
                 None => std::future::pending().await,
             }
@@ -325,6 +326,7 @@ impl App {
             shown,
             ..
         } = built;
+        let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
             let diagnostic = Diagnostic::error("address", Span::default(), message);
@@ -334,6 +336,7 @@ impl App {
                 files: read,
             }));
         }
+        announce(&self.server.local_addrs(), &before);
         if admin != self.admin || workers != self.workers {
             tracing::warn!(
                 "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
@@ -378,6 +381,16 @@ impl admin::Operated for App {
             let applied = Self::reload(self, Cause::Admin).await;
             applied.map_err(|refused| refused.sources.to_json(&refused.diagnostics))
         })
+    }
+}
+
+/// Says which addresses are listened on now and were not `before`, and the other way about.
+fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
+    for address in now.iter().filter(|address| !before.contains(address)) {
+        tracing::info!(%address, "Listening.");
+    }
+    for address in before.iter().filter(|address| !now.contains(address)) {
+        tracing::info!(%address, "Not listening any more.");
     }
 }
 
