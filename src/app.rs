@@ -236,6 +236,9 @@ impl App {
         for address in &addresses.listeners {
             tracing::info!(%address, "Listening.");
         }
+        if let Some(address) = addresses.admin {
+            tracing::info!(%address, "The admin address is served.");
+        }
         Ok((app, addresses))
     }
 
