@@ -1,6 +1,12 @@
 //! mwl-proxy.
+pub mod admin;
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod language;
 pub mod proxy;
 pub mod source;
+pub mod quickstart;
+pub mod reload;
+pub mod shutdown;
 pub mod telemetry;

@@ -11,7 +11,7 @@ use crate::language::expr::Program;
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// Looks a variable up; `None` where it is unset.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// `node` with the variables in its strings resolved. What cannot be is noted and left as written.
 pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node {

@@ -8,7 +8,7 @@ use super::read::{Object, Report};
 use super::root::with_section;
 use super::shape::{Section, Shape, optional, or};
 use crate::proxy::settings::RouteMatch;
-use crate::source::{Diagnostic, Kind, Node};
+use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// A string, or nothing: any value.
 pub(super) const VALUE_OR_ANY: Shape = Shape::Either(&[Shape::Text, Shape::Null]);
@@ -71,10 +71,7 @@ pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
             methods: methods.filter_map(|node| method(report, node)).collect(),
             headers: headers(report, object),
             query: query
-                .filter_map(|member| {
-                    let value = value_or_any(report, &member.key, &member.value)?;
-                    Some((Arc::clone(&member.key), value))
-                })
+                .filter_map(|member| value_or_any(report, Arc::clone(&member.key), member))
                 .collect(),
         }
     })
@@ -83,24 +80,27 @@ pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
 /// The member `headers`: names and the values that are wanted.
 pub(super) fn headers(report: &Report, object: &Object<'_>) -> Vec<(HeaderName, Option<Arc<str>>)> {
     let named = object.map("headers").iter().filter_map(|member| {
-        let value = value_or_any(report, &member.key, &member.value)?;
         let Ok(name) = HeaderName::from_bytes(member.key.as_bytes()) else {
             let message = format!("`{}` is not the name of a header field", member.key);
             report.error("bad-header", member.key_span, message);
             return None;
         };
-        Some((name, value))
+        value_or_any(report, name, member)
     });
     named.collect()
 }
 
-/// Which value: a string, or null for any.
-fn value_or_any(report: &Report, key: &str, node: &Node) -> Option<Option<Arc<str>>> {
-    match &node.kind {
-        Kind::String(text) => Some(Some(Arc::clone(text))),
-        Kind::Null => Some(None),
+/// A name and which value: a string, or null for any.
+fn value_or_any<N>(report: &Report, name: N, member: &Member) -> Option<(N, Option<Arc<str>>)> {
+    match &member.value.kind {
+        Kind::String(text) => Some((name, Some(Arc::clone(text)))),
+        Kind::Null => Some((name, None)),
         _ => {
-            report.wrong_type(key, node, "a string, or null for any value");
+            report.wrong_type(
+                &member.key,
+                &member.value,
+                "a string, or null for any value",
+            );
             None
         }
     }

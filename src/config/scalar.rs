@@ -117,25 +117,22 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
 }
 
 fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let Some((host, port)) = rest.split_once(']') else {
-                return Err("has a bracket that does not close");
-            };
-            let Ok(IpAddr::V6(_)) = host.parse() else {
-                return Err("has no IPv6 address in its brackets");
-            };
-            (host, port)
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let Some((host, port)) = rest.split_once(']') else {
+            return Err("has a bracket that does not close");
+        };
+        let Ok(IpAddr::V6(_)) = host.parse() else {
+            return Err("has no IPv6 address in its brackets");
+        };
+        (host, port)
+    } else {
+        let at = authority.find(':').unwrap_or(authority.len());
+        let (host, port) = authority.split_at_checked(at).unwrap_or((authority, ""));
+        let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+        if host.is_empty() || !host.bytes().all(name) {
+            return Err("has no well-formed host");
         }
-        None => {
-            let at = authority.find(':').unwrap_or(authority.len());
-            let (host, port) = authority.split_at_checked(at).unwrap_or((authority, ""));
-            let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-            if host.is_empty() || !host.bytes().all(name) {
-                return Err("has no well-formed host");
-            }
-            (host, port)
-        }
+        (host, port)
     };
     let port = match port.strip_prefix(':') {
         None if port.is_empty() => 80,

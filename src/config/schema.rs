@@ -13,20 +13,18 @@ pub fn schema() -> Value {
         .for_each(|field| sections(field, &mut all));
     let mut defs: Map<String, Value> = all
         .iter()
-        .map(|section| (id(section), object(section)))
+        .map(|section| (id(section), Value::Object(object(section))))
         .collect();
     defs.insert("middleware".into(), middleware());
     defs.insert("durationText".into(), duration());
     let mut root = object(&ROOT);
-    if let Value::Object(root) = &mut root {
-        root.insert(
-            "$schema".into(),
-            "https://json-schema.org/draft/2020-12/schema".into(),
-        );
-        root.insert("title".into(), "mwl-proxy configuration".into());
-        root.insert("$defs".into(), defs.into());
-    }
-    root
+    root.insert(
+        "$schema".into(),
+        "https://json-schema.org/draft/2020-12/schema".into(),
+    );
+    root.insert("title".into(), "mwl-proxy configuration".into());
+    root.insert("$defs".into(), defs.into());
+    root.into()
 }
 
 /// The name of a section's definition: its letters, without article and marks.
@@ -39,35 +37,38 @@ fn id(section: &Section) -> String {
     letters.collect()
 }
 
-fn object(section: &Section) -> Value {
-    let required: Vec<&str> = section
+fn object(section: &Section) -> Map<String, Value> {
+    let required = section
         .fields
         .iter()
         .filter(|field| field.absent == Absent::Refused)
-        .map(|field| field.key)
-        .collect();
+        .map(|field| Value::from(field.key));
+    let required: Vec<Value> = required.collect();
     let properties: Map<String, Value> = section
         .fields
         .iter()
-        .map(|field| (field.key.to_owned(), property(field)))
+        .map(|field| (field.key.to_owned(), property(field).into()))
         .collect();
-    let mut schema = json!({
-        "type": "object",
-        "description": section.doc,
-        "properties": properties,
-        "additionalProperties": false,
-    });
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("description".into(), section.doc.into());
+    schema.insert("properties".into(), properties.into());
     if !required.is_empty() {
-        schema["required"] = json!(required);
+        schema.insert("required".into(), required.into());
     }
+    schema.insert("additionalProperties".into(), false.into());
     schema
 }
 
-fn property(field: &Field) -> Value {
-    let mut schema = shape(&field.shape);
-    schema["description"] = field.doc.into();
+fn property(field: &Field) -> Map<String, Value> {
+    let mut schema = match shape(&field.shape) {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
+    schema.insert("description".into(), field.doc.into());
     if let Absent::Default(text) = field.absent {
-        schema["default"] = serde_json::from_str(text).unwrap_or_default();
+        let default = serde_json::from_str(text).unwrap_or_default();
+        schema.insert("default".into(), default);
     }
     schema
 }

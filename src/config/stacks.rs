@@ -62,12 +62,12 @@ impl Stacks {
         &'a self,
         report: &'a Report,
     ) -> Expansion<'a, impl FnMut(&str, Span) -> Vec<Node> + 'a> {
-        let stack = move |name: &str, span| match self.lists.get(name) {
-            Some(entries) => entries.clone(),
-            None => {
+        let stack = move |name: &str, span| {
+            let entries = self.lists.get(name).cloned();
+            entries.unwrap_or_else(|| {
                 unknown(report, name, span, self.lists.keys().map(AsRef::as_ref));
                 Vec::new()
-            }
+            })
         };
         Expansion { report, stack }
     }
@@ -140,13 +140,12 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
         };
         let mut entries = Vec::with_capacity(items.len());
         for mut item in std::mem::take(items) {
-            match item.member("stack").cloned() {
-                Some(named) => entries.extend(self.named(&item, &named)),
-                None => {
-                    self.entry(&mut item);
-                    entries.push(item);
-                }
+            if let Some(named) = item.member("stack").cloned() {
+                entries.extend(self.named(&item, &named));
+                continue;
             }
+            self.entry(&mut item);
+            entries.push(item);
         }
         list.kind = Kind::Array(entries);
     }
@@ -198,7 +197,9 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
             self.call(call);
         }
         if let Some(Kind::Array(calls)) = member_mut(step, "calls").map(|node| &mut node.kind) {
-            calls.iter_mut().for_each(|call| self.call(call));
+            for call in calls {
+                self.call(call);
+            }
         }
     }
 
@@ -207,10 +208,14 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
             self.list(list);
         }
         if let Some(Kind::Object(steps)) = member_mut(flow, "steps").map(|node| &mut node.kind) {
-            steps.iter_mut().for_each(|step| self.step(&mut step.value));
+            for step in steps {
+                self.step(&mut step.value);
+            }
         }
         if let Some(Kind::Object(flows)) = member_mut(flow, "flows").map(|node| &mut node.kind) {
-            flows.iter_mut().for_each(|flow| self.flow(&mut flow.value));
+            for flow in flows {
+                self.flow(&mut flow.value);
+            }
         }
     }
 }

@@ -1,1 +1,195 @@
+//! Loads over texts: the files of `config/`, the tables held against both, and what bad files are told.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::root::sections;
+use super::shape::{Absent, Section};
+use super::*;
+use crate::proxy::settings::Verdict;
+
+/// The files that a load may read, and the variables.
+#[derive(Default)]
+struct World<'a> {
+    files: BTreeMap<&'a str, &'a str>,
+    variables: BTreeMap<&'a str, &'a str>,
+}
+
+impl World<'_> {
+    fn load(&self, path: &str) -> Result<Loaded, Box<Refused>> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let read = |path: &Path| {
+            let found = self.files.get(path.to_str().unwrap());
+            found.map(|text| (*text).to_owned()).ok_or_else(missing)
+        };
+        let variable = |name: &str| self.variables.get(name).map(|text| (*text).to_owned());
+        let origin = Origin {
+            read: &read,
+            variable: &variable,
+        };
+        load(Path::new(path), origin)
+    }
+}
+
+fn yaml(text: &str) -> Result<Loaded, Box<Refused>> {
+    let files = BTreeMap::from([("c.yaml", text)]);
+    let world = World {
+        files,
+        ..World::default()
+    };
+    world.load("c.yaml")
+}
+
+/// Reads a file of the repository's `config/` with the files around it.
+fn shipped(name: &str, variables: &[(&str, &str)]) -> Loaded {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
+    let read = |path: &Path| std::fs::read_to_string(path);
+    let variable = |name: &str| variables.get(name).map(|text| (*text).to_owned());
+    let origin = Origin {
+        read: &read,
+        variable: &variable,
+    };
+    load(&folder.join(name), origin).unwrap_or_else(|refused| panic!("{refused}"))
+}
+
+#[test]
+fn the_smallest_file_gets_the_documented_defaults() {
+    let loaded = shipped("minimal.yaml", &[]);
+    let settings = loaded.settings;
+    assert!(loaded.warnings.is_empty());
+    assert_eq!(settings.listeners[0].address.to_string(), "127.0.0.1:8080");
+    assert_eq!((settings.admin, &*settings.environment), (None, ""));
+    let upstream = &settings.upstreams[0];
+    assert_eq!(&*upstream.endpoints[0].authority, "127.0.0.1:3000");
+    assert_eq!(upstream.connect_timeout, Duration::from_secs(1));
+    assert_eq!(upstream.idle_timeout, Duration::from_secs(60));
+    assert_eq!(upstream.keep_alive, Duration::from_secs(4));
+    assert_eq!(upstream.retry_after_max, Duration::from_secs(300));
+    assert_eq!(upstream.max_idle, 256);
+    let buffer = settings.routes[0].buffer;
+    assert_eq!((buffer.request, buffer.response, buffer.replay), (1 << 20, 1 << 20, 1 << 16));
+    let limits = settings.limits;
+    assert_eq!(limits.cleanup, Duration::from_secs(10));
+    assert_eq!(limits.head_timeout, Duration::from_secs(30));
+    assert_eq!(limits.idle_timeout, Duration::from_secs(75));
+    assert_eq!((limits.head_size, limits.headers, limits.connections), (1 << 16, 100, 16384));
+    assert!(limits.workers >= 1);
+    assert_eq!(settings.shutdown.delay, Duration::ZERO);
+    assert_eq!(settings.shutdown.grace, Duration::from_secs(30));
+}
+
+#[test]
+fn a_route_is_one_document() {
+    let settings = yaml(
+        "listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://a] } }
+stacks:
+  outer: [{ provider: P1 }]
+  pair: [{ stack: outer }, { provider: P2 }]
+middleware: [{ stack: outer }]
+routes:
+  - name: one
+    upstream: app
+    output: 1
+    assign: { a: 1 }
+    input: null
+    parameters: { type: object }
+    middleware:
+      - stack: pair
+      - provider: F
+        onAlways:
+          with:
+            call: { flow: { entrypoint: s, steps: { s: { middleware: [{ stack: outer }] } } } }
+            middleware: [{ stack: outer }]
+    catch: [{ match: { codes: ['*'] }, next: return }]
+    steps:
+      return: { action: Return, value: { stack: kept } }
+  - { name: two, call: { provider: C, with: { middleware: [{ stack: kept }] } } }
+  - { name: three, flow: { entrypoint: s, middleware: [{ provider: own }], steps: {} } }
+",
+    );
+    let routes = settings.unwrap_or_else(|refused| panic!("{refused}")).settings.routes;
+    let documents: Vec<String> = routes.iter().map(|route| route.document.to_string()).collect();
+    let [one, two, three] = documents.as_slice() else {
+        panic!("{documents:?}");
+    };
+    insta::assert_snapshot!(one, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"one","parameters":{"type":"object"},"steps":{"one":{"action":"Call","call":{"provider":"mwl:provider.call/mwl-proxy/http/v1","with":{"upstream":"app"}},"input":null,"output":1,"assign":{"a":1},"middleware":[{"provider":"P1"},{"provider":"P2"},{"provider":"F","onAlways":{"with":{"call":{"flow":{"entrypoint":"s","steps":{"s":{"middleware":[{"provider":"P1"}]}}}},"middleware":[{"provider":"P1"}]}}}],"catch":[{"match":{"codes":["*"]},"next":"return"}],"next":"return-2"},"return-2":{"action":"Return"},"return":{"action":"Return","value":{"stack":"kept"}}},"middleware":[{"provider":"P1"}]}"#);
+    insta::assert_snapshot!(two, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"two","steps":{"two":{"action":"Call","call":{"provider":"C","with":{"middleware":[{"stack":"kept"}]}},"next":"return"},"return":{"action":"Return"}},"middleware":[{"provider":"P1"}]}"#);
+    insta::assert_snapshot!(three, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"s","middleware":[{"provider":"P1"},{"provider":"own"}],"steps":{}}"#);
+}
+
+#[test]
+fn shipped_files_load() {
+    let recipe = shipped("recipe.yaml", &[("AUDIT_URL", "http://audit:1")]);
+    assert!(recipe.warnings.is_empty(), "{:?}", recipe.warnings);
+    assert_eq!(recipe.settings.routes.len(), 10);
+    assert_eq!(&*recipe.settings.upstreams[1].endpoints[0].authority, "audit:1");
+    let charge = &recipe.settings.routes[0];
+    let expected = Verdict::Failure {
+        code: "Provider.Call.Payments.CardDeclined".into(),
+        retryable: Some(false),
+    };
+    assert_eq!(charge.classify[0].verdict, expected);
+    assert_eq!(charge.classify[0].status, [(402, 402)]);
+    let variables = [("LISTEN", "127.0.0.1:8080"), ("ADMIN", "127.0.0.1:9900"), ("FLAKY", "127.0.0.1:1")];
+    let quickstart = shipped("quickstart.yaml", &variables);
+    assert!(quickstart.warnings.is_empty(), "{:?}", quickstart.warnings);
+}
+
+/// All sections, the root included.
+fn all_sections() -> Vec<&'static Section> {
+    let mut all = vec![&ROOT];
+    ROOT.fields.iter().for_each(|field| sections(field, &mut all));
+    all
+}
+
+#[test]
+fn the_reference_shows_every_key() {
+    let loaded = shipped("reference.yaml", &[]);
+    let mut shown = BTreeSet::new();
+    keys(&loaded.written, &mut shown);
+    for section in all_sections() {
+        for field in section.fields {
+            assert!(shown.contains(field.key), "{}: `{}`", section.name, field.key);
+        }
+    }
+}
+
+fn keys(value: &serde_json::Value, found: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        serde_json::Value::Object(members) => {
+            for (key, value) in members {
+                found.insert(key.clone());
+                keys(value, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_reference_shows_the_defaults() {
+    let loaded = shipped("reference.yaml", &[]);
+    let at = |pointer: &str| loaded.written.pointer(pointer).unwrap();
+    let places = [
+        ("the configuration", ""),
+        ("an upstream", "/upstreams/app"),
+        ("`limits`", "/limits"),
+        ("`shutdown`", "/shutdown"),
+        ("`buffer`", "/routes/0/buffer"),
+    ];
+    for (name, pointer) in places {
+        let section = all_sections().into_iter().find(|section| section.name == name).unwrap();
+        for field in section.fields {
+            let Absent::Default(default) = field.absent else { continue };
+            // Examples stand where the default is an empty map.
+            if default == "{}" {
+                continue;
+            }
+            let default: serde_json::Value = serde_json::from_str(default).unwrap();
+            assert_eq!(at(pointer).get(field.key), Some(&default), "{name}: {}", field.key);
+        }
+    }
+}

@@ -10,6 +10,8 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator};
 
 use super::temporal::{Span, Timestamp};
+use super::code::system;
+use super::outcome::Failure;
 use super::value::{Map, Value};
 
 /// The dialect that MWL's schemas are written in.
@@ -279,6 +281,20 @@ fn shown(value: &Value) -> String {
     }
 }
 
+/// What a broken schema makes of a call, a phase or a frame ("System.ParameterValidationFailed").
+impl From<Violation> for Failure {
+    fn from(violation: Violation) -> Self {
+        let Violation { message, schema_path, instance_path, value } = violation;
+        let details = [
+            ("schemaPath", Value::string(schema_path)),
+            ("instancePath", Value::string(instance_path)),
+            ("value", value),
+        ];
+        Self::error(system::PARAMETER_VALIDATION_FAILED, message)
+            .with_details(Value::object(details))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -442,22 +458,5 @@ mod tests {
         let count = schema(r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#);
         assert!(count.validate(&json(r#"{"n":5.0}"#)).is_ok());
         assert!(count.validate(&json(r#"{"n":5.5}"#)).is_err());
-    }
-}
-impl From<Violation> for super::outcome::Failure {
-    fn from(violation: Violation) -> Self {
-        let Violation {
-            message,
-            schema_path,
-            instance_path,
-            value,
-        } = violation;
-        let details = [
-            ("schemaPath", Value::string(schema_path)),
-            ("instancePath", Value::string(instance_path)),
-            ("value", value),
-        ];
-        Self::error(super::code::system::PARAMETER_VALIDATION_FAILED, message)
-            .with_details(Value::object(details))
     }
 }

@@ -196,7 +196,7 @@ impl fmt::Display for Span {
             return Ok(());
         }
         write!(f, "{}", seconds / second)?;
-        if seconds % second > 0 {
+        if !seconds.is_multiple_of(second) {
             let fraction = format!("{:09}", seconds % second);
             write!(f, ".{}", fraction.trim_end_matches('0'))?;
         }

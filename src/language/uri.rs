@@ -54,9 +54,10 @@ impl ProviderUri {
             let other = text
                 .get(..4)
                 .is_some_and(|head| head.eq_ignore_ascii_case("mwl:"));
-            return match other {
-                true => refuse("the scheme is written `mwl`, in lower case"),
-                false => refuse("it does not start with `mwl:`"),
+            return if other {
+                refuse("the scheme is written `mwl`, in lower case")
+            } else {
+                refuse("it does not start with `mwl:`")
             };
         };
         if path.starts_with('/') {

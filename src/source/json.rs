@@ -93,26 +93,21 @@ impl Reader<'_> {
                 let text = self.string(&string.range, &string.value);
                 (&string.range, Kind::String(text.into()))
             }
-            Value::Array(array) => (
-                &array.range,
-                match self.too_deep(&array.range, depth) {
-                    true => Kind::Array(Vec::new()),
-                    false => Kind::Array(
-                        array
-                            .elements
-                            .iter()
-                            .map(|item| self.node(item, depth + 1))
-                            .collect(),
-                    ),
-                },
-            ),
-            Value::Object(object) => (
-                &object.range,
-                match self.too_deep(&object.range, depth) {
-                    true => Kind::Object(Vec::new()),
-                    false => Kind::Object(self.members(object, depth)),
-                },
-            ),
+            Value::Array(array) => {
+                let deep = self.too_deep(&array.range, depth);
+                let items = array.elements.iter().filter(|_| !deep);
+                let items = items.map(|item| self.node(item, depth + 1)).collect();
+                (&array.range, Kind::Array(items))
+            }
+            Value::Object(object) => {
+                let deep = self.too_deep(&object.range, depth);
+                let members = if deep {
+                    Vec::new()
+                } else {
+                    self.members(object, depth)
+                };
+                (&object.range, Kind::Object(members))
+            }
         };
         Node {
             span: self.range(range),
@@ -158,10 +153,11 @@ impl Reader<'_> {
         serde_json::from_str(self.slice(range)).unwrap_or_else(|_| lax.to_owned())
     }
 
+    /// Whether a collection lies beyond the bound, which is then reported.
     fn too_deep(&mut self, range: &Range, depth: usize) -> bool {
         if depth > MAX_DEPTH {
-            self.found
-                .push(too_deep(self.span(range.start, range.start + 1)));
+            let open = self.span(range.start, range.start + 1);
+            self.found.push(too_deep(open));
         }
         depth > MAX_DEPTH
     }

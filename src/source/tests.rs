@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 
 fn parse(text: &str, format: Format) -> Result<Node, String> {
@@ -39,7 +41,7 @@ fn yaml_reads_the_core_schema() {
         ("1.2.3", r#""1.2.3""#),
         ("2024-01-15", r#""2024-01-15""#),
         ("1-2", r#""1-2""#),
-        ("-", r#"[null]"#),
+        ("-", r"[null]"),
         (".", r#"".""#),
         ("~", "null"),
         ("NULL", "null"),
@@ -158,7 +160,7 @@ fn a_repeated_key_is_shown_in_both_places() {
       |          ^^^ first written here
       = help: remove one of the two
     "#);
-    insta::assert_snapshot!(refused("a: 1\nb: 2\n'a': 3\n", Format::Yaml), @r#"
+    insta::assert_snapshot!(refused("a: 1\nb: 2\n'a': 3\n", Format::Yaml), @r"
     error[duplicate-key]: the key `a` is written twice in one object
      --> f.yaml:3:1
       |
@@ -169,7 +171,7 @@ fn a_repeated_key_is_shown_in_both_places() {
     1 | a: 1
       | ^ first written here
       = help: remove one of the two
-    "#);
+    ");
 }
 
 #[test]
@@ -214,11 +216,12 @@ fn json_errors_say_what_to_do() {
       |     ^
       = help: JSON has no comments; write a `comment` member, or write YAML
 
-    error[invalid-json]: not JSON: EOF while parsing a list
-     --> f.json:1:11
+    error[invalid-json]: not JSON: the text ends too early (EOF while parsing a list)
+     --> f.json:1:12
       |
     1 | {"a": [1, 2
-      |           ^
+      |            ^
+      = help: close the bracket or the quote that is open
 
     error[number-out-of-range]: the number `1e999` is not one that a 64-bit double holds
      --> f.json:1:2
@@ -242,7 +245,7 @@ fn json_errors_say_what_to_do() {
 }
 
 #[test]
-fn yaml_errors_say_what_to_do() {
+fn yaml_that_json_cannot_say_is_refused() {
     let all = [
         "a: {{ step.input }}\n",
         "404: x\n",
@@ -252,16 +255,8 @@ fn yaml_errors_say_what_to_do() {
         "a: !!str 1\n",
         "a: 1\n---\nb: 2\n",
         "%YAML 1.1\n---\na: 1\n",
-        "a: &x [*x]\n",
-        "a: *nothing\n",
         "a: .inf\n",
         "a: 1e999\n",
-        "a:\n\t- b\n",
-        "a: [1, 2\n",
-        "a: b: c\n",
-        "",
-        "# nothing\n",
-        "---\n",
     ];
     let rendered = all.map(|text| refused(text, Format::Yaml)).join("\n");
     insta::assert_snapshot!(rendered, @r#"
@@ -321,19 +316,6 @@ fn yaml_errors_say_what_to_do() {
       | ^
       = help: remove the line; YAML 1.2 is read without one
 
-    error[yaml-alias-loop]: this alias stands inside the value that it names
-     --> f.yaml:1:8
-      |
-    1 | a: &x [*x]
-      |        ^^
-
-    error[invalid-yaml]: this alias names no anchor before it
-     --> f.yaml:1:4
-      |
-    1 | a: *nothing
-      |    ^
-      = help: put a text that starts with `*` in quotes
-
     error[number-out-of-range]: the number `.inf` is not one that a 64-bit double holds
      --> f.yaml:1:4
       |
@@ -347,6 +329,35 @@ fn yaml_errors_say_what_to_do() {
     1 | a: 1e999
       |    ^^^^^
       = help: write a number between -1.7e308 and 1.7e308, or a string
+    "#);
+}
+
+#[test]
+fn yaml_errors_say_what_to_do() {
+    let all = [
+        "a: &x [*x]\n",
+        "a: *nothing\n",
+        "a:\n\t- b\n",
+        "a: [1, 2\n",
+        "a: b: c\n",
+        "",
+        "# nothing\n",
+        "---\n",
+    ];
+    let rendered = all.map(|text| refused(text, Format::Yaml)).join("\n");
+    insta::assert_snapshot!(rendered, @r"
+    error[yaml-alias-loop]: this alias stands inside the value that it names
+     --> f.yaml:1:8
+      |
+    1 | a: &x [*x]
+      |        ^^
+
+    error[invalid-yaml]: this alias names no anchor before it
+     --> f.yaml:1:4
+      |
+    1 | a: *nothing
+      |    ^
+      = help: put a text that starts with `*` in quotes
 
     error[invalid-yaml]: a tab indents this line
      --> f.yaml:2:2
@@ -384,7 +395,14 @@ fn yaml_errors_say_what_to_do() {
       |
     1 | ---
       | ^
-    "#);
+    ");
+}
+
+#[test]
+fn the_format_is_known_by_the_name() {
+    assert_eq!(Format::of_name("a/b.JSON"), Format::Json);
+    assert_eq!(Format::of_name("a.json/b.yaml"), Format::Yaml);
+    assert_eq!(Format::of_name("config"), Format::Yaml);
 }
 
 #[test]
@@ -392,7 +410,7 @@ fn an_alias_bomb_is_refused_at_once() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..40 {
         let inner = vec![format!("*a{}", level - 1); 10].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+        writeln!(text, "a{level}: &a{level} [{inner}]").unwrap();
     }
     let rendered = refused(&text, Format::Yaml);
     assert!(rendered.starts_with("error[yaml-alias-bomb]"), "{rendered}");
@@ -418,7 +436,7 @@ fn depth_is_bounded_in_both_formats() {
         assert!(parse(&text, format).is_ok());
     }
     let mut text = "a: &a [[[[[[[[[[x]]]]]]]]]]\n".to_owned();
-    text.push_str(&format!("b: {}*a{}\n", "[".repeat(95), "]".repeat(95)));
+    writeln!(text, "b: {}*a{}", "[".repeat(95), "]".repeat(95)).unwrap();
     assert!(refused(&text, Format::Yaml).starts_with("error[nesting-too-deep]"));
 }
 

@@ -237,32 +237,23 @@ impl<'a> Builder<'a> {
                 None
             }
             Holds::Members { members, seen, key } => match key.take() {
+                None => {
+                    let (name, problem) = key_of(&node, merge, self.text);
+                    *key = Some((name, node.span));
+                    problem
+                }
                 Some((key, key_span)) => {
-                    let first = seen.get(&key).copied();
-                    if first.is_none() {
+                    if let Some(first) = seen.get(&key) {
+                        Some(duplicate(&key, key_span, *first))
+                    } else {
                         seen.insert(Arc::clone(&key), key_span);
-                    }
-                    let problem = first.map(|first| duplicate(&key, key_span, first));
-                    if problem.is_none() {
                         members.push(Member {
                             key,
                             key_span,
                             value: node,
                         });
+                        None
                     }
-                    problem
-                }
-                None => {
-                    let text = node.as_str().map_or_else(|| "".into(), Arc::clone);
-                    // A key that is refused takes its value with it, under a name that no other has.
-                    let refused = merge || node.as_str().is_none();
-                    let name = if refused {
-                        format!("{}\0", node.span.start).into()
-                    } else {
-                        text
-                    };
-                    *key = Some((name, node.span));
-                    refused.then(|| refused_key(&node, merge, self.text))
                 }
             },
         };
@@ -340,6 +331,16 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// The name that a key is, and what is wrong with it. A key that is refused takes its value with it, under
+/// a name that no other has.
+fn key_of(node: &Node, merge: bool, text: &str) -> (Arc<str>, Option<Diagnostic>) {
+    if let Some(name) = node.as_str().filter(|_| !merge) {
+        return (Arc::clone(name), None);
+    }
+    let name = format!("{}\0", node.span.start);
+    (name.into(), Some(refused_key(node, merge, text)))
+}
+
 fn refused_key(node: &Node, merge: bool, text: &str) -> Diagnostic {
     if merge {
         let message = "merge keys (`<<`) are not read: YAML 1.2 has none";
@@ -353,9 +354,10 @@ fn refused_key(node: &Node, merge: bool, text: &str) -> Diagnostic {
         "a key must be a string; this one is {}",
         with_article(node.type_name())
     );
-    let help = match expression {
-        true => "put an expression in quotes: \"{{ … }}\"",
-        false => "put the key in quotes",
+    let help = if expression {
+        "put an expression in quotes: \"{{ … }}\""
+    } else {
+        "put the key in quotes"
     };
     Diagnostic::error("yaml-key-not-string", node.span, message).with_help(help)
 }

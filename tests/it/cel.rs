@@ -17,9 +17,10 @@ const EXTENSIONS: usize = 416;
 #[test]
 fn the_cel_suite_passes() {
     let Some(path) = std::env::var_os("CEL_SPEC_TESTS") else {
-        println!(
-            "CEL_SPEC_TESTS is not set: the CEL suite itself was not run, only a table of our own"
-        );
+        #[expect(clippy::print_stdout, reason = "a test says what it did not do")]
+        {
+            println!("CEL_SPEC_TESTS is not set: a table of our own was run, not the CEL suite");
+        }
         return own_table();
     };
     let text = std::fs::read_to_string(&path).unwrap();

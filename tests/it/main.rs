@@ -8,10 +8,14 @@
     reason = "tests: a broken assumption is a failed test"
 )]
 
+/// The language's rules, a case each.
+mod cases;
 /// The CEL specification's own tests.
 mod cel;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
+/// The program from outside, on real sockets.
+mod e2e;
 /// Dependencies point inward.
 mod layering;
 /// The proxy over real sockets.

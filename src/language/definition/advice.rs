@@ -213,7 +213,7 @@ fn calls(plan: &Plan) -> impl Iterator<Item = &CallPlan> {
 }
 
 /// What stands around a place: the way there from the root.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 struct Around {
     /// The nearest entry that re-runs on failure.
     retry: Option<Span>,
@@ -261,7 +261,7 @@ impl Walk<'_> {
 
     /// What is around the operation that `stack` wraps.
     fn stack(&mut self, stack: &[EntryPlan], around: &Around) -> Around {
-        let mut around = around.clone();
+        let mut around = *around;
         for entry in stack {
             let contract = entry.middleware.contract();
             for phase in &entry.phases {
@@ -271,14 +271,14 @@ impl Walk<'_> {
             }
             if entry.middleware.reruns() && contract.phase(Phase::Failure).is_some() {
                 self.delay(entry, &around);
-                around = self.amplification(entry, around);
+                around = self.amplification(entry, &around);
             }
             around.bounded |= contract.bounds();
         }
         around
     }
 
-    fn amplification(&mut self, entry: &EntryPlan, around: Around) -> Around {
+    fn amplification(&mut self, entry: &EntryPlan, around: &Around) -> Around {
         let budget = match &entry.phase(Phase::Entry).with {
             With::Literal {
                 prepared: Ok(config),
@@ -290,7 +290,7 @@ impl Walk<'_> {
             return Around {
                 retry: Some(entry.span),
                 runs: budget,
-                ..around
+                ..*around
             };
         };
         let runs = around
@@ -312,19 +312,16 @@ impl Walk<'_> {
         Around {
             retry: Some(entry.span),
             runs,
-            ..around
+            ..*around
         }
     }
 
     /// A wait that a failure decides, and nothing bounds.
     fn delay(&mut self, entry: &EntryPlan, around: &Around) {
-        let delay = match &entry.phase(Phase::Failure).with {
-            With::Literal { value, .. } => value.get("delay").is_some_and(|delay| !delay.is_null()),
-            With::Dynamic(Template::Object(members)) => {
-                members.iter().any(|(name, _)| name.as_ref() == "delay")
-            }
-            With::Dynamic(_) => false,
+        let With::Dynamic(Template::Object(members)) = &entry.phase(Phase::Failure).with else {
+            return;
         };
+        let delay = members.iter().any(|(name, _)| name.as_ref() == "delay");
         if delay && !around.bounded && self.told.insert(("delay", entry.span, None)) {
             let message =
                 "`delay` decides how long a retry waits, and no Timeout around it bounds that";

@@ -1,22 +1,18 @@
-//! The call object (MWL, "The call object"), its target, and `with`s.
+//! The call object (MWL, "The call object"): its target and its arms.
 
 use std::sync::Arc;
-
-use serde_json::Value as Json;
 
 use super::fields::Fields;
 use super::flow::{At, Resolved};
 use super::site::Site;
 use super::template::is_expression;
-use super::{Arguments, Compiler, article, part, suggestion};
+use super::with::unchecked;
+use super::{Compiler, article, suggestion};
 use crate::language::expr::Root;
-use crate::language::outcome::Failure;
 use crate::language::plan::{Assign, CallPlan, FlowId, Target, Template, With};
-use crate::language::provider::{CallProvider, Prepared};
-use crate::language::schema::{Schema, Violation};
+use crate::language::provider::CallProvider;
 use crate::language::uri::{ProviderKind, ProviderUri};
-use crate::language::value::Value;
-use crate::source::{Diagnostic, Node, Span};
+use crate::source::{Diagnostic, Node};
 
 const FIELDS: [&str; 7] = [
     "provider",
@@ -27,12 +23,6 @@ const FIELDS: [&str; 7] = [
     "onFailure",
     "comment",
 ];
-
-/// A `with` as written.
-pub(super) enum Written {
-    Literal(Value),
-    Dynamic(Template),
-}
 
 impl Compiler<'_> {
     /// A call at the site `base`.
@@ -191,149 +181,6 @@ impl Compiler<'_> {
             .push(Diagnostic::error(code, node.span, message).with_help(help));
     }
 
-    /// A `with`: an object with or without expressions, or one expression.
-    pub(super) fn written(
-        &mut self,
-        node: Option<&Node>,
-        site: Site<'_>,
-        name: &str,
-    ) -> Option<Written> {
-        let Some(node) = node else {
-            return Some(Written::Literal(Value::empty_object()));
-        };
-        self.typed(node, name, "an object or an expression", |node| {
-            node.as_object().is_some()
-        });
-        self.template(node, site).map(Written::of)
-    }
-
-    fn call_with(
-        &mut self,
-        with: Written,
-        node: Option<&Node>,
-        place: Span,
-        provider: &Arc<dyn CallProvider>,
-    ) -> With {
-        let contract = provider.contract();
-        let declared = contract.document.get("parameters");
-        let schema = contract.parameters();
-        match with {
-            Written::Dynamic(template) => {
-                self.check_members(node, place, declared);
-                With::Dynamic(template)
-            }
-            Written::Literal(value) => {
-                let told = self.check_members(node, place, declared);
-                let prepare = || provider.prepare(&value);
-                let prepared = self.prepared(&value, schema, prepare, node, place, told);
-                With::Literal { value, prepared }
-            }
-        }
-    }
-
-    /// Validates and prepares a literal `with`; at load, a failure is an error in its place, unless the
-    /// reader was told already.
-    pub(super) fn prepared(
-        &mut self,
-        value: &Value,
-        schema: &Schema,
-        prepare: impl FnOnce() -> Result<Prepared, Failure>,
-        node: Option<&Node>,
-        place: Span,
-        told: bool,
-    ) -> Result<Prepared, Arc<Failure>> {
-        if let Err(violation) = schema.validate(value) {
-            if !told {
-                self.violation(&violation, node, place);
-            }
-            return Err(Arc::new(violation.into()));
-        }
-        prepare().map_err(|failure| {
-            if !told {
-                let message = failure
-                    .message
-                    .as_deref()
-                    .unwrap_or("the provider refuses it");
-                self.load_error(Diagnostic::error("invalid-with", place, message));
-            }
-            Arc::new(failure)
-        })
-    }
-
-    fn violation(&mut self, violation: &Violation, node: Option<&Node>, place: Span) {
-        let span = node.map_or(place, |node| part(node, &violation.instance_path).span);
-        self.load_error(Diagnostic::error("invalid-with", span, &*violation.message));
-    }
-
-    /// Holds the names of a `with` to the schema that declares them: what a schema can say of them before
-    /// any expression has a value. Whether something was said.
-    pub(super) fn check_members(
-        &mut self,
-        node: Option<&Node>,
-        place: Span,
-        schema: Option<&Json>,
-    ) -> bool {
-        let Some(members) = node.map_or(Some(&[][..]), Node::as_object) else {
-            return false;
-        };
-        let before = self.found.0.len();
-        let names = Declared::of(schema);
-        for member in members.iter().filter(|member| !names.admits(&member.key)) {
-            let message = format!("`{}` is not a parameter", member.key);
-            let help = match names.properties.is_empty() {
-                true => "it takes no arguments; remove it".to_owned(),
-                false => suggestion(&member.key, names.properties.iter().copied()),
-            };
-            self.load_error(
-                Diagnostic::error("invalid-with", member.key_span, message).with_help(help),
-            );
-        }
-        for name in &names.required {
-            if !members.iter().any(|member| member.key.as_ref() == *name) {
-                let message = format!("the parameter `{name}` is missing");
-                self.load_error(Diagnostic::error("invalid-with", place, message));
-            }
-        }
-        self.found.0.len() > before
-    }
-
-    fn flow_with(&mut self, with: Written, node: Option<&Node>, span: Span, to: FlowId) -> With {
-        let value = match &with {
-            Written::Literal(value) => Some(value.clone()),
-            Written::Dynamic(_) => None,
-        };
-        self.arguments.push(Arguments {
-            to,
-            value,
-            node: node.cloned(),
-            span,
-        });
-        unchecked(with)
-    }
-
-    /// Holds what calls of Flows pass to what the Flows take.
-    pub(super) fn check_arguments(&mut self) {
-        for Arguments {
-            to,
-            value,
-            node,
-            span,
-        } in std::mem::take(&mut self.arguments)
-        {
-            let flow = self.flows.get(to.0).and_then(Option::as_ref);
-            let Some(checked) =
-                flow.map(|flow| value.map(|value| flow.parameters.validate(&value)))
-            else {
-                continue;
-            };
-            let schema = self.parameters.get(to.0).cloned().flatten();
-            let told = self.check_members(node.as_ref(), span, schema.as_ref());
-            if let Some(Err(violation)) = checked.filter(|_| !told) {
-                self.violation(&violation, node.as_ref(), span);
-            }
-        }
-    }
-
     fn flow_target(&mut self, node: &Node, at: At<'_>) -> Option<FlowId> {
         let to = if node.as_object().is_some() {
             self.inline_flow(node, at)
@@ -355,7 +202,10 @@ impl Compiler<'_> {
                 Resolved::Unknown(known) => {
                     let message = format!("no Flow in scope is named `{name}`");
                     let known = known.iter().map(AsRef::as_ref);
-                    let help = suggestion(name, known);
+                    let help = match known.len() {
+                        0 => "declare it under `flows`".to_owned(),
+                        _ => suggestion(name, known),
+                    };
                     self.found.push(
                         Diagnostic::error("unknown-flow", node.span, message).with_help(help),
                     );
@@ -365,57 +215,5 @@ impl Compiler<'_> {
         };
         self.edge(at.flow, to, node.span);
         Some(to)
-    }
-}
-
-impl Written {
-    pub(super) fn of(template: Template) -> Self {
-        match template {
-            Template::Constant(value) => Self::Literal(value),
-            template => Self::Dynamic(template),
-        }
-    }
-}
-
-/// The frame validates what a Flow is given.
-fn unchecked(with: Written) -> With {
-    match with {
-        Written::Literal(value) => With::Literal {
-            value,
-            prepared: Ok(Arc::new(())),
-        },
-        Written::Dynamic(template) => With::Dynamic(template),
-    }
-}
-
-/// The names that a parameter schema declares.
-struct Declared<'s> {
-    properties: Vec<&'s str>,
-    required: Vec<&'s str>,
-    open: bool,
-}
-
-impl<'s> Declared<'s> {
-    fn of(schema: Option<&'s Json>) -> Self {
-        let member = |name| schema.and_then(|schema| schema.get(name));
-        let properties = member("properties").and_then(Json::as_object);
-        let required = member("required").and_then(Json::as_array);
-        let closed = member("additionalProperties").is_none_or(|open| *open == Json::Bool(false));
-        Self {
-            properties: properties
-                .into_iter()
-                .flat_map(|all| all.keys().map(String::as_str))
-                .collect(),
-            required: required
-                .into_iter()
-                .flatten()
-                .filter_map(Json::as_str)
-                .collect(),
-            open: !closed || member("patternProperties").is_some(),
-        }
-    }
-
-    fn admits(&self, name: &str) -> bool {
-        self.open || self.properties.contains(&name)
     }
 }

@@ -137,9 +137,10 @@ impl Compiler<'_> {
         let expression = node
             .as_str()
             .is_some_and(|text| Program::body(text).is_some());
-        let seen = match expression {
-            true => "an expression".to_owned(),
-            false => article(node.type_name()),
+        let seen = if expression {
+            "an expression".to_owned()
+        } else {
+            article(node.type_name())
         };
         let message = format!("{what} must be `true` or `false`; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);

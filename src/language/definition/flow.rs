@@ -13,6 +13,9 @@ use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
 use crate::source::{Diagnostic, Kind, Node, Span};
 
+/// How many Flows may be within each other through calls. Each is a frame on the engine's stack.
+const MAX_FLOW_DEPTH: usize = 32;
+
 const FIELDS: [&str; 6] = [
     "comment",
     "entrypoint",
@@ -45,7 +48,7 @@ pub(super) struct At<'a> {
 
 /// The Flow names that a call can see ("Flow-name scoping").
 pub(super) struct Scope<'a> {
-    outer: Option<&'a Scope<'a>>,
+    outer: Option<&'a Self>,
     names: BTreeMap<Arc<str>, (FlowId, Span)>,
 }
 
@@ -99,14 +102,14 @@ impl Compiler<'_> {
                 );
             }
         }
-        self.flow(id, &fields, "".into(), None);
+        self.flow(id, &fields, &"".into(), None);
     }
 
     /// A Flow that stands where it is called. It is named after its Step.
     pub(super) fn inline_flow(&mut self, node: &Node, at: At<'_>) -> FlowId {
         let id = self.reserve();
         if let Some(fields) = self.fields(node, "an inline Flow", &FIELDS) {
-            self.flow(id, &fields, at.name.into(), Some(at.scope));
+            self.flow(id, &fields, &at.name.into(), Some(at.scope));
         }
         id
     }
@@ -117,13 +120,19 @@ impl Compiler<'_> {
         FlowId(self.flows.len() - 1)
     }
 
-    fn flow(&mut self, id: FlowId, fields: &Fields<'_>, name: Arc<str>, outer: Option<&Scope<'_>>) {
+    fn flow(
+        &mut self,
+        id: FlowId,
+        fields: &Fields<'_>,
+        name: &Arc<str>,
+        outer: Option<&Scope<'_>>,
+    ) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
         let at = At {
             flow: id,
             scope: &scope,
-            name: &name,
+            name,
         };
         let stack = self.stack(fields.get("middleware"), at, Level::Flow, Site::flow());
         let graph = self.graph(fields, at);
@@ -131,7 +140,7 @@ impl Compiler<'_> {
             let (steps, entrypoint) = graph?;
             let (parameters, stack) = (parameters?, stack?);
             Some(FlowPlan {
-                name: Arc::clone(&name),
+                name: Arc::clone(name),
                 parameters,
                 stack,
                 steps: steps.into(),
@@ -178,7 +187,7 @@ impl Compiler<'_> {
                 continue;
             };
             if let Some(fields) = self.fields(&member.value, "a subflow", &FIELDS) {
-                self.flow(id, &fields, Arc::clone(&member.key), Some(&scope));
+                self.flow(id, &fields, &member.key, Some(&scope));
             }
         }
         scope
@@ -212,12 +221,18 @@ impl Compiler<'_> {
                 self.error("expression-in-structure", node.span, message);
                 true
             }
-            Kind::Array(items) => items
-                .iter()
-                .fold(false, |found, item| self.expressions_within(item) || found),
-            Kind::Object(members) => members.iter().fold(false, |found, member| {
-                self.expressions_within(&member.value) || found
-            }),
+            Kind::Array(items) => {
+                let found: Vec<bool> = items
+                    .iter()
+                    .map(|item| self.expressions_within(item))
+                    .collect();
+                found.contains(&true)
+            }
+            Kind::Object(members) => {
+                let values = members.iter().map(|member| &member.value);
+                let found: Vec<bool> = values.map(|value| self.expressions_within(value)).collect();
+                found.contains(&true)
+            }
             _ => false,
         }
     }
@@ -227,8 +242,8 @@ impl Compiler<'_> {
         let entrypoint = self.required(fields, "entrypoint");
         let steps = self.open(steps?, "`steps`")?;
         let members = steps.node.as_object().unwrap_or_default();
-        let named = members.iter().enumerate();
-        let names: Names<'_> = named
+        let numbered = members.iter().enumerate();
+        let names: Names<'_> = numbered
             .map(|(at, member)| (member.key.as_ref(), StepId(at)))
             .collect();
         let plans: Vec<_> = members
@@ -263,11 +278,10 @@ impl Compiler<'_> {
             return Some(*step);
         }
         let message = format!("{what} names no Step of this Flow: `{name}`");
-        let help = match names.is_empty() {
-            true => {
-                r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned()
-            }
-            false => suggestion(name, names.keys().copied()),
+        let help = if names.is_empty() {
+            r#"the Flow has no Steps; write one, such as { "action": "Return" }"#.to_owned()
+        } else {
+            suggestion(name, names.keys().copied())
         };
         self.found
             .push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
@@ -288,9 +302,13 @@ impl Compiler<'_> {
             }
         }
         let mut found = Vec::new();
-        let mut done = vec![false; calls.len()];
+        let mut walk = CallWalk {
+            calls: &calls,
+            heights: vec![None; calls.len()],
+            found: &mut found,
+        };
         for start in 0..calls.len() {
-            walk_cycles(FlowId(start), &calls, &mut done, &mut found);
+            walk.from(FlowId(start));
         }
         for diagnostic in found {
             self.found.push(diagnostic);
@@ -298,39 +316,68 @@ impl Compiler<'_> {
     }
 }
 
-/// Walks the calls that are reachable from `start`, depth first without recursion: a call back to a Flow
-/// on the way down closes a cycle.
-fn walk_cycles(
-    start: FlowId,
-    calls: &[Vec<&Edge>],
-    done: &mut [bool],
-    found: &mut Vec<Diagnostic>,
-) {
-    // The Flows on the way, each with the calls that are left to follow and the call that led to it.
-    let mut way: Vec<(FlowId, std::slice::Iter<'_, &Edge>, Option<Span>)> = Vec::new();
-    let mut next = Some((start, None));
-    loop {
-        if let Some((flow, by)) = next.take() {
-            let visited = done
-                .get_mut(flow.0)
-                .is_none_or(|done| std::mem::replace(done, true));
-            if let Some(calls) = calls.get(flow.0).filter(|_| !visited) {
+/// Walks the calls between Flows, depth first without recursion.
+struct CallWalk<'a> {
+    /// By the Flow that makes them.
+    calls: &'a [Vec<&'a Edge>],
+    /// How many Flows deep a Flow's calls go, itself included; `None` before it was walked.
+    heights: Vec<Option<usize>>,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl CallWalk<'_> {
+    fn from(&mut self, start: FlowId) {
+        // The Flows on the way, each with the calls that are left to follow and the call that led to it.
+        let mut way: Vec<(FlowId, std::slice::Iter<'_, &Edge>, Option<Span>)> = Vec::new();
+        let mut next = Some((start, None));
+        loop {
+            if let Some((flow, by)) = next.take()
+                && self.height(flow).is_none()
+                && let Some(calls) = self.calls.get(flow.0)
+            {
                 way.push((flow, calls.iter(), by));
             }
+            let Some((flow, left, _)) = way.last_mut() else {
+                return;
+            };
+            let Some(edge) = left.next() else {
+                self.leave(*flow);
+                way.pop();
+                continue;
+            };
+            // A call back to a Flow on the way down closes a cycle.
+            match way.iter().position(|(flow, ..)| *flow == edge.to) {
+                None => next = Some((edge.to, Some(edge.span))),
+                Some(at) => {
+                    let through = way.iter().skip(at + 1).filter_map(|(.., by)| *by);
+                    self.found.push(cycle(edge, through));
+                }
+            }
         }
-        let Some((_, left, _)) = way.last_mut() else {
-            return;
-        };
-        let Some(edge) = left.next() else {
-            way.pop();
-            continue;
-        };
-        match way.iter().position(|(flow, ..)| *flow == edge.to) {
-            Some(at) => found.push(cycle(
-                edge,
-                way.iter().skip(at + 1).filter_map(|(.., by)| *by),
-            )),
-            None => next = Some((edge.to, Some(edge.span))),
+    }
+
+    fn height(&self, flow: FlowId) -> Option<usize> {
+        self.heights.get(flow.0).copied().flatten()
+    }
+
+    /// All that `flow` calls has been walked.
+    fn leave(&mut self, flow: FlowId) {
+        let calls = self.calls.get(flow.0).map_or(&[][..], Vec::as_slice);
+        let deepest = calls.iter().max_by_key(|edge| self.height(edge.to));
+        let below = deepest
+            .and_then(|edge| self.height(edge.to))
+            .unwrap_or_default();
+        // Said once, of the call that is one too many.
+        if let Some(edge) = deepest.filter(|_| below == MAX_FLOW_DEPTH) {
+            let message = format!(
+                "Flows call Flows {} deep; at most {MAX_FLOW_DEPTH} are run",
+                below + 1
+            );
+            self.found
+                .push(Diagnostic::error("flows-too-deep", edge.span, message));
+        }
+        if let Some(height) = self.heights.get_mut(flow.0) {
+            *height = Some(below + 1);
         }
     }
 }

@@ -97,22 +97,33 @@ impl Compiler<'_> {
             .push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
-    /// The patterns of the matchers in a middleware's `with`: what advice on codes looks at. The
-    /// middleware itself reads them when it prepares the `with`.
-    pub(super) fn selected_codes(&mut self, with: &Node) {
+    /// The patterns of the matchers in a middleware's `with`: what advice on codes looks at. The middleware
+    /// itself reads them when it prepares the `with`; said here, a mistake has its exact place. Whether one
+    /// was found.
+    pub(super) fn selected_codes(&mut self, with: &Node) -> bool {
         let policies = with
             .get("policies")
             .and_then(Node::as_array)
             .unwrap_or_default();
-        for policy in policies {
-            let codes = policy.get("match").and_then(|matcher| matcher.get("codes"));
-            for code in codes.and_then(Node::as_array).unwrap_or_default() {
-                let text = code.as_str().filter(|text| !is_expression_text(text));
-                if let Some(Ok(pattern)) = text.map(|text| CodePattern::parse(text)) {
-                    self.codes.push(Named::Selected(pattern, code.span));
+        let codes = policies
+            .iter()
+            .filter_map(|policy| policy.get("match")?.get("codes")?.as_array())
+            .flatten();
+        let mut wrong = false;
+        for code in codes {
+            let Some(text) = code.as_str().filter(|text| !is_expression_text(text)) else {
+                continue;
+            };
+            match CodePattern::parse(text) {
+                Ok(pattern) => self.codes.push(Named::Selected(pattern, code.span)),
+                Err(error) => {
+                    wrong = true;
+                    let message = error.to_string();
+                    self.load_error(Diagnostic::error("invalid-pattern", code.span, message));
                 }
             }
         }
+        wrong
     }
 
     /// A literal `type` of a constructed failure.
@@ -166,7 +177,6 @@ fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
 }
 
 /// `None` where a member was written and is wrong.
-#[expect(clippy::option_option, reason = "absent, or read, or wrong")]
 fn transposed<T>(member: Option<Option<T>>) -> Option<Option<T>> {
     match member {
         None => Some(None),

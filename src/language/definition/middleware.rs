@@ -1,20 +1,14 @@
-//! Stacks, entries and phase blocks (MWL, "Middleware mechanics").
+//! Stacks and their entries (MWL, "Middleware mechanics").
 
 use std::sync::Arc;
 
-use super::call::Written;
+use super::Compiler;
 use super::fields::Fields;
 use super::flow::At;
 use super::site::Site;
-use super::template::is_expression;
-use super::{Compiler, Named, Strictness};
-use crate::language::outcome::Failure;
-use crate::language::plan::{
-    Cleanup, EntryPlan, Envelope, PhasePlan, Shape, StackPlan, When, With,
-};
-use crate::language::provider::contract::{Kind, PhaseContract};
+use crate::language::plan::{EntryPlan, StackPlan};
+use crate::language::provider::contract::Kind;
 use crate::language::provider::{Contract, Middleware, Phase};
-use crate::language::schema::Schema;
 use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Node, Span};
 
@@ -39,21 +33,30 @@ pub(super) enum Level {
 
 /// One entry while it is compiled.
 #[derive(Clone, Copy)]
-struct Entry<'e> {
-    fields: &'e Fields<'e>,
-    middleware: Option<&'e Arc<dyn Middleware>>,
-    at: At<'e>,
+pub(super) struct Entry<'e> {
+    pub(super) fields: &'e Fields<'e>,
+    pub(super) middleware: Option<&'e Arc<dyn Middleware>>,
+    pub(super) at: At<'e>,
     /// The site of the stack: what a cleanup's own stack stands at, too.
-    base: Site<'e>,
+    pub(super) base: Site<'e>,
 }
 
 impl<'e> Entry<'e> {
-    fn contract(&self) -> Option<&'e Contract> {
+    pub(super) fn contract(&self) -> Option<&'e Contract> {
         self.middleware.map(|middleware| middleware.contract())
     }
 
+    /// Whether the wait before a re-run comes from elsewhere than a policy.
+    pub(super) fn has_delay(&self) -> bool {
+        let with = self
+            .fields
+            .get("onFailure")
+            .and_then(|block| block.get("with"));
+        with.is_some_and(|with| with.get("delay").is_some())
+    }
+
     /// Where what is not written belongs.
-    fn place(&self) -> Span {
+    pub(super) fn place(&self) -> Span {
         self.fields
             .get("provider")
             .map_or(self.fields.node.span, |provider| provider.span)
@@ -109,7 +112,7 @@ impl Compiler<'_> {
         };
         let phases = [first, success, failure, always];
         Some(EntryPlan {
-            span: node.span,
+            span: entry.place(),
             middleware: middleware?,
             phases,
         })
@@ -137,283 +140,22 @@ impl Compiler<'_> {
         Some(middleware)
     }
 
-    /// "A `Loop` entry MUST write `onSuccess.when`."
+    /// "A `Loop` entry MUST write `onSuccess.when`": its only terminator, but for what interrupts it from
+    /// outside, which a literal `true` may rely on.
     fn check_loop(&mut self, fields: &Fields<'_>) {
         let when = fields.get("onSuccess").and_then(|block| block.get("when"));
         let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;
-        let (span, message) = match when {
-            None => (
-                fields.node.span,
-                "a Loop without `onSuccess.when` never ends",
-            ),
-            Some(when) if when.as_bool() == Some(true) => (
-                when.span,
-                "a Loop whose `onSuccess.when` is always true never ends",
-            ),
+        let diagnostic = match when {
+            None => {
+                let message = "a Loop without `onSuccess.when` never ends";
+                Diagnostic::error("endless-loop", fields.node.span, message)
+            }
+            Some(when) if when.as_bool() == Some(true) => {
+                let message = "a Loop whose `onSuccess.when` is always true ends only by a failure or a bound";
+                Diagnostic::warning("endless-loop", when.span, message)
+            }
             Some(_) => return,
         };
-        self.found
-            .push(Diagnostic::error("endless-loop", span, message).with_help(help));
-    }
-
-    fn phase(&mut self, entry: Entry<'_>, phase: Phase) -> Option<PhasePlan> {
-        let contract = entry.contract();
-        let acts = contract.is_some_and(|contract| contract.phase(phase).is_some());
-        let site = entry
-            .base
-            .phase(phase != Phase::Entry, contract.map(Contract::contributed));
-        let Some(node) = entry.fields.get(phase.key()) else {
-            let (with, _) = self.phase_with(entry, phase, None, site)?;
-            let assign = Box::default();
-            return Some(PhasePlan {
-                acts,
-                when: None,
-                with,
-                cleanup: None,
-                shape: Shape::Through,
-                assign,
-            });
-        };
-        let (what, known) = block(phase);
-        let block = self.fields(node, what, known)?;
-        let when = block.get("when").map(|when| self.when(when, site));
-        if let Some(written) = block.member("when").filter(|_| !acts && contract.is_some()) {
-            let message = format!(
-                "`when` gates nothing: the middleware does not act at `{}`",
-                phase.key()
-            );
-            self.found
-                .push(Diagnostic::warning("idle-when", written.key_span, message));
-        }
-        let off = matches!(when, Some(Some(When::Literal(false))));
-        let with = self.unless(off, |this| {
-            this.phase_with(entry, phase, block.get("with"), site)
-        });
-        let shape = self.shape(&block, phase, site);
-        let assign = self.assign(block.get("assign"), site);
-        let when = match when {
-            None => None,
-            Some(when) => Some(when?),
-        };
-        let (with, cleanup) = with?;
-        Some(PhasePlan {
-            acts,
-            when,
-            with,
-            cleanup,
-            shape: shape?,
-            assign: assign?,
-        })
-    }
-
-    /// What a phase that never acts is given is never looked at.
-    fn unless<T>(&mut self, off: bool, read: impl FnOnce(&mut Self) -> T) -> T {
-        let strictness = self.strictness;
-        if off {
-            self.strictness = Strictness::Runtime;
-        }
-        let result = read(self);
-        self.strictness = strictness;
-        result
-    }
-
-    fn shape(&mut self, block: &Fields<'_>, phase: Phase, site: Site<'_>) -> Option<Shape> {
-        let value = match phase {
-            Phase::Entry => block.get("output"),
-            Phase::Success => block.get("value"),
-            Phase::Failure => return self.reshaped(block, site),
-            Phase::Always => None,
-        };
-        Some(match value {
-            None => Shape::Through,
-            Some(value) => Shape::Value(self.template(value, site)?),
-        })
-    }
-
-    fn reshaped(&mut self, block: &Fields<'_>, site: Site<'_>) -> Option<Shape> {
-        let envelope = self.envelope(block, site)?;
-        let Envelope {
-            ty,
-            code,
-            message,
-            details,
-            retryable,
-            previous,
-        } = &envelope;
-        let written = [ty, code, message, details, retryable, previous];
-        Some(match written.iter().any(|field| field.is_some()) {
-            true => Shape::Envelope(envelope),
-            false => Shape::Through,
-        })
-    }
-
-    /// The authorable fields of a failure ("The failure envelope").
-    pub(super) fn envelope(&mut self, fields: &Fields<'_>, site: Site<'_>) -> Option<Envelope> {
-        if let Some(ty) = fields.get("type") {
-            self.constructed_type(ty);
-        }
-        if let Some(code) = fields.get("code") {
-            self.typed(code, "code", "a string", |node| node.as_str().is_some());
-            let text = code.as_str().filter(|_| !is_expression(code)).cloned();
-            self.codes.push(Named::Minted(text));
-        }
-        let checks: [(&str, &str, fn(&Node) -> bool); 3] = [
-            ("message", "a string", |node| node.as_str().is_some()),
-            ("retryable", "a boolean or null", |node| {
-                node.as_bool().is_some() || node.is_null()
-            }),
-            ("previous", "a failure or null", |node| {
-                node.as_object().is_some() || node.is_null()
-            }),
-        ];
-        for (name, wanted, fits) in checks {
-            if let Some(node) = fields.get(name) {
-                self.typed(node, name, wanted, fits);
-            }
-        }
-        let mut field = |name| self.optional(fields.get(name), site);
-        let (ty, code, message) = (field("type"), field("code"), field("message"));
-        let (details, retryable) = (field("details"), field("retryable"));
-        let previous = field("previous");
-        Some(Envelope {
-            ty: ty?,
-            code: code?,
-            message: message?,
-            details: details?,
-            retryable: retryable?,
-            previous: previous?,
-        })
-    }
-
-    /// A phase's `with`, its structural parameters taken out and compiled.
-    fn phase_with(
-        &mut self,
-        entry: Entry<'_>,
-        phase: Phase,
-        node: Option<&Node>,
-        site: Site<'_>,
-    ) -> Option<(With, Option<Box<Cleanup>>)> {
-        if let Some(node) = node {
-            self.selected_codes(node);
-            self.advise_backoff(node);
-        }
-        let Some(middleware) = entry.middleware else {
-            self.written(node, site, "with");
-            return None;
-        };
-        let contract = middleware.contract();
-        let declared = contract.phase(phase);
-        let structural = declared.map_or(&[][..], |declared| &declared.structural);
-        let place = node.map_or(entry.place(), |node| node.span);
-        if let Some(node) = node.filter(|node| !structural.is_empty() && is_expression(node)) {
-            let message = format!(
-                "this `with` cannot be one expression: `{}` is a definition",
-                structural.join("` and `")
-            );
-            self.error("expression-in-structure", node.span, message);
-            return None;
-        }
-        let cleanup = match node.filter(|_| !structural.is_empty()) {
-            Some(node) => self.cleanup(entry, node, structural, site),
-            None => Some(None),
-        };
-        let with = self.rest(node, structural, site);
-        let pointer = format!("/phases/{}/parameters", phase.key());
-        let told = self.check_members(node, place, contract.document.pointer(&pointer));
-        let with = match with? {
-            Written::Dynamic(template) => With::Dynamic(template),
-            Written::Literal(value) => {
-                let nothing = Schema::nothing();
-                let schema = declared.map_or(&nothing, |declared| &declared.parameters);
-                let prepare = || match declared {
-                    Some(declared) => missing(declared, node)
-                        .map_or_else(|| middleware.prepare(phase, &value), Err),
-                    None => Ok(Arc::new(()) as _),
-                };
-                let prepared = self.prepared(&value, schema, prepare, node, place, told);
-                With::Literal { value, prepared }
-            }
-        };
-        Some((with, cleanup?))
-    }
-
-    /// What of a `with` is not structural.
-    fn rest(
-        &mut self,
-        node: Option<&Node>,
-        structural: &[String],
-        site: Site<'_>,
-    ) -> Option<Written> {
-        match node.and_then(Node::as_object) {
-            Some(members) if !structural.is_empty() => {
-                let rest = members
-                    .iter()
-                    .filter(|member| !structural.iter().any(|name| **name == *member.key));
-                self.object(rest, site).map(Written::of)
-            }
-            _ => self.written(node, site, "with"),
-        }
-    }
-
-    /// The structural `call` and `middleware`. The call's fields see the phase's bindings; the stack around
-    /// it is one of its own, at a Step's level.
-    #[expect(clippy::option_option, reason = "wrong, or not written, or there")]
-    fn cleanup(
-        &mut self,
-        entry: Entry<'_>,
-        with: &Node,
-        structural: &[String],
-        site: Site<'_>,
-    ) -> Option<Option<Box<Cleanup>>> {
-        let takes = |name: &str| {
-            with.get(name)
-                .filter(|_| structural.iter().any(|taken| taken == name))
-        };
-        let stack = self.stack(takes("middleware"), entry.at, Level::Step, entry.base);
-        let Some(call) = takes("call") else {
-            return stack.map(|_| None);
-        };
-        let call = self.call(call, entry.at, site, false);
-        let (call, stack) = (call?, stack?);
-        Some(Some(Box::new(Cleanup { call, stack })))
-    }
-}
-
-/// A structural parameter that is required and not written.
-fn missing(declared: &PhaseContract, with: Option<&Node>) -> Option<Failure> {
-    let written = |name: &&String| with.is_some_and(|with| with.get(name).is_some());
-    let name = declared
-        .structural_required
-        .iter()
-        .find(|name| !written(name))?;
-    let observed = with
-        .map(super::literal)
-        .unwrap_or_else(crate::language::value::Value::empty_object);
-    Some(Failure::validation(
-        format!("the parameter `{name}` is missing"),
-        "/required",
-        observed,
-    ))
-}
-
-const fn block(phase: Phase) -> (&'static str, &'static [&'static str]) {
-    match phase {
-        Phase::Entry => ("an `onEntry` block", &["when", "with", "assign", "output"]),
-        Phase::Success => ("an `onSuccess` block", &["when", "with", "assign", "value"]),
-        Phase::Failure => (
-            "an `onFailure` block",
-            &[
-                "when",
-                "with",
-                "assign",
-                "type",
-                "code",
-                "message",
-                "details",
-                "retryable",
-                "previous",
-            ],
-        ),
-        Phase::Always => ("an `onAlways` block", &["when", "with", "assign"]),
+        self.found.push(diagnostic.with_help(help));
     }
 }

@@ -8,15 +8,22 @@
 //!
 //! To add a field: its name in the table of its construct, its place in the plan, and a case in `tests`.
 
+#![expect(
+    clippy::option_option,
+    reason = "`None`: wrong, and reported; `Some(None)`: not written"
+)]
+
 mod advice;
 mod call;
 mod fields;
 mod flow;
 mod matcher;
 mod middleware;
+mod phase;
 mod site;
 mod step;
 mod template;
+mod with;
 
 #[cfg(test)]
 mod tests;

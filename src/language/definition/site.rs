@@ -129,10 +129,8 @@ impl<'a> Site<'a> {
             (Root::Call, "index", _) if !self.gathered => {
                 "only a call that a `Gather` dispatches has an index"
             }
-            (Root::Call, "result", _) if !self.armed => {
-                "it is there in the call's arms, `onSuccess` and `onFailure`"
-            }
-            (Root::Call, "metadata", Some("exitedAt" | "dispatchedAt" | "acceptedAt"))
+            (Root::Call, "result", _)
+            | (Root::Call, "metadata", Some("exitedAt" | "dispatchedAt" | "acceptedAt"))
                 if !self.armed =>
             {
                 "it is there in the call's arms, `onSuccess` and `onFailure`"
@@ -146,6 +144,7 @@ impl<'a> Site<'a> {
             (Root::Frame, "vars", _) => "a frame reads its own variables as `vars`",
             (Root::Frame, "result", _) => "a frame has no result while it runs",
             (Root::Middleware, "metadata", Some(name)) => return self.uncontributed(name),
+            (root, "metadata", Some(name)) => return unknown_record_member(root, name),
             (root, name, _) => return unknown_member(root, name),
         };
         Some(reason.to_owned())
@@ -157,21 +156,20 @@ impl<'a> Site<'a> {
             return None;
         }
         let known = contributed.iter().map(String::as_str).chain(["enteredAt"]);
-        Some(format!("this entry's record has {}", super::list(known)))
+        Some(super::suggestion(name, known))
     }
 }
 
 fn unknown_member(root: Root, name: &str) -> Option<String> {
     let known: &[&str] = match root {
         Root::Execution => &["id", "metadata", "platform"],
-        Root::Frame => &["input", "metadata"],
+        Root::Frame | Root::Match => &["input", "metadata"],
         Root::Step => &[
             "name", "id", "action", "input", "result", "results", "metadata",
         ],
         Root::Call => &["input", "index", "result", "metadata"],
         Root::Flow => &["input", "metadata", "vars", "result"],
         Root::Provider | Root::Middleware => &["input", "result", "metadata"],
-        Root::Match => &["input", "metadata"],
         Root::Failure => &[
             "type",
             "code",
@@ -185,14 +183,37 @@ fn unknown_member(root: Root, name: &str) -> Option<String> {
     if known.contains(&name) {
         return None;
     }
-    Some(match super::nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("its members are {}", super::list(known.iter().copied())),
-    })
+    Some(super::suggestion(name, known.iter().copied()))
+}
+
+/// "Metadata records": the universal pair, and what a Step's or a Call's action adds.
+fn unknown_record_member(root: Root, name: &str) -> Option<String> {
+    let known: &[&str] = match root {
+        Root::Execution | Root::Frame | Root::Flow | Root::Match => &["enteredAt", "exitedAt"],
+        Root::Step => &["enteredAt", "exitedAt", "dispatchCount"],
+        Root::Call => &["enteredAt", "exitedAt", "dispatchedAt", "acceptedAt"],
+        _ => return None,
+    };
+    (!known.contains(&name)).then(|| super::suggestion(name, known.iter().copied()))
+}
+
+/// The part of `path` that decides whether it can be read, as it is written.
+pub(super) fn name(path: &Path) -> String {
+    let metadata = path
+        .members
+        .first()
+        .is_some_and(|first| first.as_ref() == "metadata");
+    let members = path.members.iter().take(if metadata { 2 } else { 1 });
+    let mut name = root_name(path.root).to_owned();
+    for member in members {
+        name.push('.');
+        name.push_str(member);
+    }
+    name
 }
 
 /// The name by which an expression reads `root`.
-pub(super) const fn root_name(root: Root) -> &'static str {
+const fn root_name(root: Root) -> &'static str {
     match root {
         Root::Vars => "vars",
         Root::Execution => "execution",

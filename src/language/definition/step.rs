@@ -8,7 +8,8 @@ use super::site::Site;
 use super::template::is_expression;
 use super::{Compiler, article, suggestion};
 use crate::language::plan::{
-    Action, CallStep, CatchClause, GatherStep, MatchStep, Pause, SleepStep, StepId, StepPlan, Tail,
+    Action, CallPlan, CallStep, CatchClause, GatherStep, MatchStep, Pause, SleepStep, StepId,
+    StepPlan, Tail, Template, When,
 };
 use crate::language::temporal;
 use crate::source::{Diagnostic, Member, Node};
@@ -248,11 +249,7 @@ impl Compiler<'_> {
     }
 
     /// The calls of exactly one of the two forms.
-    fn dispatches(
-        &mut self,
-        fields: &Fields<'_>,
-        at: At<'_>,
-    ) -> Option<Vec<crate::language::plan::CallPlan>> {
+    fn dispatches(&mut self, fields: &Fields<'_>, at: At<'_>) -> Option<Vec<CallPlan>> {
         let (over, call, calls) = (fields.get("over"), fields.get("call"), fields.get("calls"));
         let mut compiled = Vec::new();
         if let Some(call) = call {
@@ -286,7 +283,6 @@ impl Compiler<'_> {
             .filter(|calls| !calls.is_empty())
     }
 
-    #[expect(clippy::option_option, reason = "wrong, or unlimited, or a cap")]
     fn concurrency(&mut self, node: Option<&Node>) -> Option<Option<usize>> {
         let Some(node) = node.filter(|node| !node.is_null()) else {
             return Some(None);
@@ -309,18 +305,7 @@ impl Compiler<'_> {
         Some(Some(whole as usize))
     }
 
-    #[expect(
-        clippy::type_complexity,
-        clippy::option_option,
-        reason = "each field absent, read or wrong"
-    )]
-    fn completion(
-        &mut self,
-        fields: &Fields<'_>,
-    ) -> (
-        Option<Option<crate::language::plan::Template>>,
-        Option<bool>,
-    ) {
+    fn completion(&mut self, fields: &Fields<'_>) -> (Option<Option<Template>>, Option<bool>) {
         let Some(node) = fields.get("completion") else {
             return (Some(None), Some(true));
         };
@@ -367,11 +352,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn case(
-        &mut self,
-        node: &Node,
-        graph: Graph<'_>,
-    ) -> Option<(crate::language::plan::When, Tail)> {
+    fn case(&mut self, node: &Node, graph: Graph<'_>) -> Option<(When, Tail)> {
         let known = ["when", "output", "assign", "next", "comment"];
         let clause = self.fields(node, "a clause of a `Match`", &known)?;
         let when = self

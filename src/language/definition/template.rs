@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::fields::boolean_word;
-use super::site::{Site, root_name};
+use super::site::{self, Site};
 use super::{Compiler, article};
-use crate::language::expr::Program;
+use crate::language::expr::{PathEnd, Program};
 use crate::language::plan::{Assign, Template, When};
 use crate::language::value::{Map, Value};
 use crate::source::{Diagnostic, Kind, Member, Node};
@@ -93,27 +93,27 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        for path in program.reads() {
-            if let Some(reason) = site.absence(path) {
-                let mut name = root_name(path.root).to_owned();
-                let metadata = path
-                    .members
-                    .first()
-                    .is_some_and(|first| first.as_ref() == "metadata");
-                for member in path.members.iter().take(if metadata { 2 } else { 1 }) {
-                    name.push('.');
-                    name.push_str(member);
-                }
-                let message = format!("`{name}` cannot be read here: {reason}");
-                let mut diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
-                diagnostic.offset = text
-                    .find(&name)
-                    .and_then(|at| text.get(..at))
-                    .map(|before| before.chars().count());
-                self.load_error(diagnostic);
-            }
-        }
+        self.check_reads(node, text, &program, site);
         Some(program)
+    }
+
+    /// What an expression reads must be able to be there. Asking whether it is there is always right.
+    fn check_reads(&mut self, node: &Node, text: &str, program: &Program, site: Site<'_>) {
+        let read = program
+            .reads()
+            .iter()
+            .filter(|path| path.end != PathEnd::Presence);
+        for path in read {
+            let Some(reason) = site.absence(path) else {
+                continue;
+            };
+            let name = site::name(path);
+            let message = format!("`{name}` cannot be read here: {reason}");
+            let mut diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
+            let before = text.find(&name).and_then(|at| text.get(..at));
+            diagnostic.offset = before.map(|before| before.chars().count());
+            self.load_error(diagnostic);
+        }
     }
 
     /// A predicate: `true`, `false` or an expression.
@@ -166,7 +166,10 @@ impl Compiler<'_> {
         if is_expression(node) || fits(node) {
             return;
         }
-        let seen = article(node.type_name());
+        let seen = match node.as_number() {
+            Some(_) => node.to_string(),
+            None => article(node.type_name()),
+        };
         let message = format!("`{name}` must be {wanted}; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
         if wanted.contains("boolean") {

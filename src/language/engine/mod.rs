@@ -32,7 +32,7 @@ use super::outcome::Outcome;
 use super::plan::{FlowId, Plan};
 use super::value::Value;
 
-pub use self::gather::MAX_DISPATCHES;
+pub use self::gather::{FAN_OUT_LIMIT, MAX_DISPATCHES};
 
 /// One run of a root Flow, as the host starts it.
 pub struct Start<'a> {

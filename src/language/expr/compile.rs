@@ -20,9 +20,9 @@ pub(super) const LENGTH: usize = 16 * 1024;
 /// The deepest tree that is evaluated.
 pub(super) const DEPTH: usize = 120;
 
-/// The stack of the thread that parses: measured to hold the deepest tree of [`LENGTH`] bytes, in a debug
-/// build too. It is reserved, not used, until something needs it.
-const STACK: usize = 512 * 1024 * 1024;
+/// The stack of the thread that parses: four times what the worst text of [`LENGTH`] bytes was measured to
+/// need, in a debug build too. It is reserved, not used, until something needs it.
+const STACK: usize = 64 * 1024 * 1024;
 
 /// What compiling gives.
 pub(super) struct Compiled {
@@ -90,7 +90,9 @@ fn on_a_large_stack(body: &str, names: Names) -> Result<Compiled, Vec<CompileErr
 /// The parser's errors, with their place as an offset. Its recovery may report one slip many times.
 fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
     let mut found: Vec<CompileError> = Vec::new();
-    for syntax in errors {
+    // That it gave up says nothing beside what it found before.
+    let gave_up = |error: &ParseError| error.msg.contains("error recovery attempt limit");
+    for syntax in errors.into_iter().filter(|error| !gave_up(error)) {
         let (line, column) = syntax.pos;
         let before = usize::try_from(line - 1).unwrap_or(0);
         let lines: usize = body
@@ -100,17 +102,29 @@ fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
             .sum();
         let offset = lines + usize::try_from(column - 1).unwrap_or(0);
         let offset = offset.min(body.chars().count());
-        if found.iter().all(|known| known.offset != offset) {
-            found.push(CompileError {
-                message: syntax.msg,
-                offset,
-            });
+        let message = readable(&syntax.msg);
+        let is_new = |known: &CompileError| known.offset != offset && known.message != message;
+        if found.iter().all(is_new) {
+            found.push(CompileError { message, offset });
         }
     }
     if found.is_empty() {
         return error("this is no expression".to_owned(), 0);
     }
     found
+}
+
+/// The parser's sentence, where it is one.
+fn readable(message: &str) -> String {
+    if message.contains("Recursion limit") {
+        return "the expression nests too many brackets, calls or conditions (95 at most): split it, with \
+                `assign`, into several"
+            .to_owned();
+    }
+    if message.starts_with("Incomplete") {
+        return "the expression is not complete here".to_owned();
+    }
+    message.to_owned()
 }
 
 /// Where the node of this number stands: characters from the start. The parser counts bytes.

@@ -13,7 +13,8 @@ pub(super) fn closes_within(body: &str) -> bool {
         rest = skip_string(rest);
         let mut chars = rest.chars();
         match chars.next() {
-            None => return false,
+            // The end; or, since a string would have been skipped, a quote that nothing closes.
+            None | Some('"' | '\'') => return false,
             Some('{') => depth += 1,
             Some('}') if depth > 0 => depth -= 1,
             Some('}') if chars.as_str().starts_with('}') => return true,
@@ -24,8 +25,6 @@ pub(super) fn closes_within(body: &str) -> bool {
                     .map_or("", |(_, rest)| rest)
                     .chars();
             }
-            // A string would have been skipped: this quote opens one that nothing closes.
-            Some('"' | '\'') => return false,
             Some(_) => {}
         }
         rest = chars.as_str();

@@ -136,7 +136,7 @@ fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> 
             if a.len() != b.len() {
                 return Ok(false);
             }
-            for (name, value) in a.iter() {
+            for (name, value) in a {
                 let Some(other) = b.get(name) else {
                     return Ok(false);
                 };

@@ -1,5 +1,6 @@
 //! One evaluation: the bindings that the program names, and the crate's evaluator over them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cel::common::types::CelTimestamp;
@@ -64,7 +65,13 @@ impl<'a> Scope<'a> {
         let account = Account::open();
         let mut context = Context::with_env(Arc::clone(environment::shared()));
         context.set_variable_resolver(self);
-        let result = cel::Value::resolve(expr, &context);
+        // A panic in the crate or in a host's object is this expression's fault, not the worker's.
+        let evaluation = AssertUnwindSafe(|| cel::Value::resolve(expr, &context));
+        let Ok(result) = catch_unwind(evaluation) else {
+            return Err(EvalError::Fault(
+                "the evaluator failed on this expression".to_owned(),
+            ));
+        };
         // An expression may swallow the fault that stopped its work: `slow || true`.
         if account.overdrawn() {
             return Err(EvalError::Fault(fault::TOO_MUCH_WORK.to_owned()));

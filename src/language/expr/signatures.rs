@@ -214,6 +214,40 @@ mod tests {
         assert_eq!(problem("@charge", false, 7), None);
     }
 
+    /// Expanded by the parser: there is no function behind them.
+    const MACROS: [&str; 13] = [
+        "all",
+        "exists",
+        "exists_one",
+        "existsOne",
+        "filter",
+        "has",
+        "map",
+        "math.greatest",
+        "math.least",
+        "now",
+        "optFlatMap",
+        "optMap",
+        "wallTime",
+    ];
+
+    #[test]
+    fn every_listed_call_reaches_a_function() {
+        let calls = SIGNATURES
+            .iter()
+            .filter(|signature| !MACROS.contains(&signature.name));
+        for signature in calls.filter(|signature| signature.name != "sortBy") {
+            for count in signature.least..=signature.most {
+                let arguments = vec!["dyn(null)"; count].join(", ");
+                let receiver = if signature.receiver { "dyn(null)." } else { "" };
+                let call = format!("{receiver}{}({arguments})", signature.name);
+                let result = super::super::testing::evaluate(&call, &[], None);
+                let undeclared = result.is_err_and(|error| error.contains("Undeclared"));
+                assert!(!undeclared, "{call}");
+            }
+        }
+    }
+
     #[test]
     fn no_function_is_listed_twice() {
         for (index, a) in SIGNATURES.iter().enumerate() {

@@ -3,6 +3,7 @@
 //!
 //! An absent field is `None` everywhere: the engine realises each passthrough default natively.
 
+mod codes;
 mod inspect;
 
 pub use inspect::{Part, Site};
@@ -376,7 +377,7 @@ pub enum Template {
     /// A whole-value expression.
     Expression(Program),
     /// An array with an expression somewhere in it.
-    Array(Box<[Template]>),
+    Array(Box<[Self]>),
     /// An object with an expression somewhere in it.
-    Object(Box<[(Arc<str>, Template)]>),
+    Object(Box<[(Arc<str>, Self)]>),
 }

@@ -66,10 +66,11 @@ impl Catalog {
         let mut catalog = Self::default();
         let mut added = Ok(());
         for call in super::call::all() {
-            added = added.and(catalog.insert_call(call, Origin::Specification));
+            added = added.and_then(|()| catalog.insert_call(call, Origin::Specification));
         }
         for middleware in super::middleware::all() {
-            added = added.and(catalog.insert_middleware(middleware, Origin::Specification));
+            added =
+                added.and_then(|()| catalog.insert_middleware(middleware, Origin::Specification));
         }
         debug_assert_eq!(
             added,
@@ -192,5 +193,137 @@ impl Catalog {
         self.contracts()
             .map(|contract| &contract.uri)
             .filter(move |other| other.kind() == uri.kind() && other.bare_name() == uri.bare_name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::outcome::Failure;
+    use crate::language::provider::{Phase, Prepared};
+    use crate::language::value::Value;
+
+    #[derive(Debug)]
+    struct Test(Contract);
+
+    impl Middleware for Test {
+        fn contract(&self) -> &Contract {
+            &self.0
+        }
+        fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
+            Ok(Arc::new(()))
+        }
+    }
+
+    fn middleware(uri: &str, prefix: &str) -> Arc<dyn Middleware> {
+        let kind = ProviderUri::parse(uri).unwrap().kind();
+        let mut document = serde_json::json!({
+            "$schema": "https://mwl.dev/v0.1/provider/schema.json",
+            "uri": uri,
+            "codePrefix": prefix,
+            "description": "",
+            "failureCatalog": { "closed": [], "open": ["Provider.Middleware.P.*", "*"] }
+        });
+        let more = match kind {
+            ProviderKind::Call => {
+                document["failureCatalog"] = serde_json::json!({ "closed": [], "open": [] });
+                serde_json::json!({ "parameters": { "type": "object" } })
+            }
+            ProviderKind::Middleware => serde_json::json!({
+                "attachment": ["step", "flow"],
+                "phases": { "onEntry": { "action": { "kind": "control", "description": "" } } }
+            }),
+        };
+        for (key, value) in more.as_object().unwrap() {
+            document[key] = value.clone();
+        }
+        document["failureCatalog"]["open"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|_| prefix == "P");
+        Arc::new(Test(Contract::parse(&document.to_string()).unwrap()))
+    }
+
+    #[test]
+    fn the_specifications_providers_fit_together() {
+        let catalog = Catalog::spec_defined();
+        let uris: Vec<&str> = catalog
+            .contracts()
+            .map(|contract| contract.uri.as_str())
+            .collect();
+        assert_eq!(
+            uris,
+            [
+                "mwl:provider.call/mwl/mock/v1",
+                "mwl:provider.middleware/mwl/finally/v1",
+                "mwl:provider.middleware/mwl/loop/v1",
+                "mwl:provider.middleware/mwl/retry/v1",
+                "mwl:provider.middleware/mwl/timeout/v1",
+            ]
+        );
+        assert!(
+            catalog
+                .codes()
+                .any(|code| code == "Provider.Middleware.Retry.Exhausted")
+        );
+        let timeout = catalog
+            .middleware("mwl:provider.middleware/mwl/timeout/v1")
+            .unwrap();
+        assert!(timeout.contract().bounds());
+    }
+
+    #[test]
+    fn what_would_mean_two_things_is_refused() {
+        let mut catalog = Catalog::spec_defined();
+        let mut add = |uri: &str, prefix: &str| {
+            catalog
+                .add_middleware(middleware(uri, prefix))
+                .map_err(|error| error.to_string())
+        };
+        let refused = |message: &str| Err(message.to_owned());
+        assert_eq!(add("mwl:provider.middleware/acme/x/v1", "X"), Ok(()));
+        assert_eq!(
+            add("mwl:provider.middleware/acme/x/v1", "Y"),
+            refused("the catalog already has `mwl:provider.middleware/acme/x/v1`")
+        );
+        assert_eq!(
+            add("mwl:provider.middleware/acme/y/v1", "Retry"),
+            refused(
+                "`mwl:provider.middleware/acme/y/v1` has the codePrefix `Retry`, which is that of \
+                 `mwl:provider.middleware/mwl/retry/v1`"
+            )
+        );
+        assert_eq!(
+            add("mwl:provider.middleware/example/cache/v1", "Cache"),
+            refused(
+                "`mwl:provider.middleware/example/cache/v1` stands in the reserved namespace \
+                 `example`; use one of your own"
+            )
+        );
+        assert_eq!(
+            add("mwl:provider.middleware/mwl/cache/v1", "Cache"),
+            refused(
+                "`mwl:provider.middleware/mwl/cache/v1` stands in the reserved namespace `mwl`; \
+                 use one of your own"
+            )
+        );
+        assert_eq!(
+            add("mwl:provider.call/acme/x/v1", "X"),
+            refused("`mwl:provider.call/acme/x/v1` is not the URI of a `provider.middleware`")
+        );
+        // One prefix may serve a call provider and a middleware: their codes differ before it.
+        assert_eq!(add("mwl:provider.middleware/acme/mock/v1", "Mock"), Ok(()));
+    }
+
+    #[test]
+    fn codes_are_what_anybody_declares() {
+        let mut catalog = Catalog::default();
+        catalog
+            .add_middleware(middleware("mwl:provider.middleware/acme/p/v1", "P"))
+            .unwrap();
+        catalog.add_codes(["Route.Made".to_owned()]);
+        let open: Vec<String> = catalog.open_codes().map(|code| code.to_string()).collect();
+        assert_eq!(open, ["Provider.Middleware.P.*"]);
+        assert_eq!(catalog.codes().collect::<Vec<_>>(), ["Route.Made"]);
     }
 }

@@ -3,7 +3,6 @@
 //! The document is data: a contract that was read is consistent (its codes stand under its prefix, its
 //! schemas compile, its metadata steals no universal name), so nobody behind this door checks again.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -52,7 +51,7 @@ pub enum Kind {
         /// Whether it may attach to a Flow.
         flow: bool,
         /// Where it acts, by [`Phase`].
-        phases: [Option<PhaseContract>; 4],
+        phases: Box<[Option<PhaseContract>; 4]>,
         /// The names of the members that it contributes to `middleware.metadata`.
         metadata: Vec<String>,
     },
@@ -81,7 +80,7 @@ struct Document {
     code_prefix: String,
     description: String,
     attachment: Option<Vec<Attachment>>,
-    phases: Option<BTreeMap<PhaseKey, PhaseDocument>>,
+    phases: Option<PhasesDocument>,
     parameters: Option<Json>,
     metadata: Option<Json>,
     failure_catalog: FailureCatalog,
@@ -94,13 +93,14 @@ enum Attachment {
     Flow,
 }
 
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(rename_all = "camelCase")]
-enum PhaseKey {
-    OnEntry,
-    OnSuccess,
-    OnFailure,
-    OnAlways,
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the names of the keys")]
+struct PhasesDocument {
+    on_entry: Option<PhaseDocument>,
+    on_success: Option<PhaseDocument>,
+    on_failure: Option<PhaseDocument>,
+    on_always: Option<PhaseDocument>,
 }
 
 #[derive(Deserialize)]
@@ -207,13 +207,10 @@ impl Contract {
     /// What the middleware declares for `phase`; `None` where it does not act there, and accepts no
     /// `with`, and for a call provider.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseContract> {
-        let Kind::Middleware {
-            phases: [entry, success, failure, always],
-            ..
-        } = &self.kind
-        else {
+        let Kind::Middleware { phases, .. } = &self.kind else {
             return None;
         };
+        let [entry, success, failure, always] = phases.as_ref();
         match phase {
             Phase::Entry => entry,
             Phase::Success => success,
@@ -322,32 +319,36 @@ fn call(parameters: Option<Json>, middleware_fields: bool) -> Result<Kind, Strin
 
 fn middleware(
     attachment: Option<Vec<Attachment>>,
-    phases: Option<BTreeMap<PhaseKey, PhaseDocument>>,
+    phases: Option<PhasesDocument>,
     metadata: Vec<String>,
 ) -> Result<Kind, String> {
     let attachment = attachment.unwrap_or_default();
-    let mut phases = phases.unwrap_or_default();
     if attachment.is_empty() {
         return Err("`attachment` is missing or empty; write `step`, `flow` or both".to_owned());
     }
-    if phases.is_empty() {
-        return Err("`phases` is missing or empty: a middleware acts somewhere".to_owned());
-    }
-    let mut take = |key, name| {
-        phases
-            .remove(&key)
-            .map(|phase| phase_contract(phase, name))
-            .transpose()
+    let read = |phase: Option<PhaseDocument>, key| {
+        phase.map(|phase| phase_contract(phase, key)).transpose()
     };
+    let phases = phases.ok_or("`phases` is missing")?;
+    let PhasesDocument {
+        on_entry,
+        on_success,
+        on_failure,
+        on_always,
+    } = phases;
+    let phases = [
+        read(on_entry, Phase::Entry.key())?,
+        read(on_success, Phase::Success.key())?,
+        read(on_failure, Phase::Failure.key())?,
+        read(on_always, Phase::Always.key())?,
+    ];
+    if phases.iter().all(Option::is_none) {
+        return Err("`phases` is empty: a middleware acts somewhere".to_owned());
+    }
     Ok(Kind::Middleware {
         step: attachment.contains(&Attachment::Step),
         flow: attachment.contains(&Attachment::Flow),
-        phases: [
-            take(PhaseKey::OnEntry, "onEntry")?,
-            take(PhaseKey::OnSuccess, "onSuccess")?,
-            take(PhaseKey::OnFailure, "onFailure")?,
-            take(PhaseKey::OnAlways, "onAlways")?,
-        ],
+        phases: Box::new(phases),
         metadata,
     })
 }
@@ -409,4 +410,154 @@ fn without(schema: &mut Json, member: &str) -> Option<bool> {
     let before = required.len();
     required.retain(|name| name.as_str() != Some(member));
     Some(required.len() < before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call provider's document with `member` of its own.
+    fn call(member: &str, value: Json) -> String {
+        let mut document = serde_json::json!({
+            "$schema": SCHEMA_URI,
+            "uri": "mwl:provider.call/acme/queue/v1",
+            "codePrefix": "Queue",
+            "description": "Sends a message.",
+            "parameters": { "type": "object", "properties": { "topic": { "type": "string" } } },
+            "failureCatalog": { "closed": ["Provider.Call.Queue.Full"], "open": ["Provider.Call.Queue.Broker.*"] }
+        });
+        if let Some(members) = document.as_object_mut() {
+            members.insert(member.to_owned(), value);
+        }
+        document.to_string()
+    }
+
+    fn middleware(member: &str, value: Json) -> String {
+        let mut document = serde_json::json!({
+            "$schema": SCHEMA_URI,
+            "uri": "mwl:provider.middleware/acme/guard/v1",
+            "codePrefix": "Guard",
+            "description": "Guards.",
+            "attachment": ["flow"],
+            "phases": {
+                "onAlways": {
+                    "action": { "kind": "side-effect", "description": "Calls." },
+                    "parameters": {
+                        "type": "object",
+                        "required": ["call", "level"],
+                        "properties": { "call": { "type": "object" }, "level": { "type": "integer" } }
+                    },
+                    "structural": ["call"]
+                }
+            },
+            "metadata": { "type": "object", "properties": { "count": { "type": "number" } } },
+            "failureCatalog": { "closed": [], "open": [] }
+        });
+        if let Some(members) = document.as_object_mut() {
+            members.insert(member.to_owned(), value);
+        }
+        document.to_string()
+    }
+
+    #[test]
+    fn a_call_providers_document_is_read() {
+        let contract = Contract::parse(&call("comment", Json::Null)).unwrap_err();
+        assert!(
+            contract.starts_with("unknown field `comment`"),
+            "{contract}"
+        );
+        let contract = Contract::parse(&call("codePrefix", "Queue".into())).unwrap();
+        assert_eq!(contract.uri.as_str(), "mwl:provider.call/acme/queue/v1");
+        assert!(contract.declares("Provider.Call.Queue.Full"));
+        assert!(contract.declares("Provider.Call.Queue.Broker.Gone"));
+        assert!(!contract.declares("Provider.Call.Queue.Empty"));
+        let good = Value::object([("topic", Value::from("t"))]);
+        assert!(contract.parameters().validate(&good).is_ok());
+        let closed = Value::object([("topics", Value::from("t"))]);
+        assert!(contract.parameters().validate(&closed).is_err());
+        assert!(contract.phase(Phase::Entry).is_none());
+    }
+
+    #[test]
+    fn a_structural_parameter_is_no_value_to_validate() {
+        let contract = Contract::parse(&middleware("codePrefix", "Guard".into())).unwrap();
+        assert_eq!(contract.contributed(), ["count"]);
+        assert!(!contract.bounds());
+        assert!(contract.phase(Phase::Entry).is_none());
+        let phase = contract.phase(Phase::Always).unwrap();
+        assert_eq!(phase.structural, ["call"]);
+        assert_eq!(phase.structural_required, ["call"]);
+        let rest = Value::object([("level", Value::from(1))]);
+        assert!(phase.parameters.validate(&rest).is_ok());
+        assert!(phase.parameters.validate(&Value::empty_object()).is_err());
+    }
+
+    #[test]
+    fn what_is_inconsistent_is_refused() {
+        let catalog =
+            |closed: &str, open: &str| serde_json::json!({ "closed": [closed], "open": [open] });
+        let own = "Provider.Call.Queue.X";
+        let phases = |structural: &str| {
+            serde_json::json!({ "onEntry": {
+                "action": { "kind": "control", "description": "" },
+                "parameters": { "type": "object", "properties": { "policy": {} } },
+                "structural": [structural]
+            } })
+        };
+        let stolen = serde_json::json!({ "type": "object", "properties": { "enteredAt": {} } });
+        let cases = [
+            (
+                call("$schema", "x".into()),
+                "`$schema` is `x`; write `https://mwl.dev/v0.1/provider/schema.json`",
+            ),
+            (
+                call("codePrefix", "queue".into()),
+                "`codePrefix` is `queue`; write letters and digits, the first an upper-case letter",
+            ),
+            (
+                call("failureCatalog", catalog("Provider.Call.Other.X", "*")),
+                "the closed code `Provider.Call.Other.X` is not one under `Provider.Call.Queue.`",
+            ),
+            (
+                call("failureCatalog", catalog("Provider.Call.Queue.*", "*")),
+                "the closed code `Provider.Call.Queue.*` is not one under `Provider.Call.Queue.`",
+            ),
+            (
+                call("failureCatalog", catalog(own, "Provider.Call.*")),
+                "the open sub-prefix `Provider.Call.*` is neither `*` nor under `Provider.Call.Queue.` and ending in `.*`",
+            ),
+            (call("parameters", Json::Null), "`parameters` is missing"),
+            (
+                call("attachment", serde_json::json!(["step"])),
+                "`attachment` and `phases` belong to a middleware's document",
+            ),
+            (
+                call("metadata", stolen),
+                "`metadata` contributes `enteredAt`, which every record has already",
+            ),
+            (
+                middleware("parameters", serde_json::json!({ "type": "object" })),
+                "a middleware declares its `parameters` per phase",
+            ),
+            (
+                middleware("attachment", serde_json::json!([])),
+                "`attachment` is missing or empty; write `step`, `flow` or both",
+            ),
+            (
+                middleware("phases", serde_json::json!({})),
+                "`phases` is empty: a middleware acts somewhere",
+            ),
+            (
+                middleware("phases", phases("call")),
+                "onEntry: the structural parameter `call` is not among the parameters",
+            ),
+            (
+                middleware("phases", phases("policy")),
+                "onEntry: `policy` cannot be structural; `call` and `middleware` can",
+            ),
+        ];
+        for (document, expected) in cases {
+            assert_eq!(Contract::parse(&document).unwrap_err(), expected);
+        }
+    }
 }

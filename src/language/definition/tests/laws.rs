@@ -10,51 +10,69 @@ const GOOD: [&str; 2] = [
     r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"a","steps":{"a":{"action":"Call","middleware":[{"provider":"mwl:provider.middleware/mwl/finally/v1","onAlways":{"with":{"call":{"provider":"mwl:provider.call/mwl/mock/v1","input":"{{ middleware.result }}"},"middleware":[{"provider":"mwl:provider.middleware/mwl/timeout/v1","onEntry":{"with":{"duration":"PT1S"}}}]}}},{"provider":"mwl:provider.middleware/mwl/loop/v1","onSuccess":{"when":"{{ middleware.metadata.iteration < 2 }}"}}],"call":{"flow":{"entrypoint":"i","steps":{"i":{"action":"Pass","output":{"a":"{{ step.input }}"},"next":"j"},"j":{"action":"Return"}}}},"next":"b"},"b":{"action":"Return","value":"{{ vars.x }}"}}}"#,
 ];
 
-#[test]
-fn they_compile() {
-    for text in GOOD {
-        if let Err(rendered) = compiled(text, Strictness::Load) {
-            panic!("{rendered}");
-        }
-    }
-}
-
-/// Every definition of a directory of cases compiles; without one, the project's own flows do.
-#[test]
-fn the_conformance_definitions_compile() {
-    let given = std::env::var_os("MWL_CONFORMANCE_DIR").map(std::path::PathBuf::from);
-    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
-    let directory = given.unwrap_or(own);
-    let mut count = 0;
-    let mut open = vec![directory.clone()];
+/// The definitions under `directory`.
+fn definitions(directory: std::path::PathBuf) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![directory];
     while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(&directory)
-            .into_iter()
-            .flatten()
-            .map(Result::unwrap)
-        {
-            let path = entry.path();
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
             if path.is_dir() {
                 open.push(path);
-            } else if entry.file_name() == "definition.json" {
-                count += 1;
+            } else if path.ends_with("definition.json") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                if let Err(rendered) = compiled(&text, Strictness::Runtime) {
-                    panic!("{}:\n{rendered}", path.display());
-                }
+                found.push((path.display().to_string(), text));
             }
         }
     }
-    let wanted = if std::env::var_os("MWL_CONFORMANCE_DIR").is_some() {
-        1
-    } else {
-        0
-    };
-    assert!(
-        count >= wanted,
-        "no definition under {}",
-        directory.display()
-    );
+    found
+}
+
+/// The project's own cases, and those of a corpus where `MWL_CONFORMANCE_DIR` names one.
+fn cases() -> Vec<(String, String)> {
+    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut all = definitions(own);
+    assert!(!all.is_empty(), "tests/cases holds no definition.json");
+    if let Some(given) = std::env::var_os("MWL_CONFORMANCE_DIR") {
+        let given = definitions(given.into());
+        assert!(
+            !given.is_empty(),
+            "MWL_CONFORMANCE_DIR holds no definition.json"
+        );
+        all.extend(given);
+    }
+    all
+}
+
+#[test]
+fn every_definition_at_hand_compiles() {
+    let own = GOOD.iter().chain([&plans::EVERYTHING]);
+    let own = own.map(|text| ("own".to_owned(), (*text).to_owned()));
+    let good = cases()
+        .into_iter()
+        .filter(|(name, _)| !name.contains("ill-formed"));
+    let mut wrong = Vec::new();
+    for (name, text) in own.chain(good) {
+        if let Err(rendered) = compiled(&text, Strictness::Runtime) {
+            wrong.push(format!("{name}:\n{rendered}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_ill_formed_definition_is_refused() {
+    let bad = cases()
+        .into_iter()
+        .filter(|(name, _)| name.contains("ill-formed"));
+    let bad: Vec<(String, String)> = bad.collect();
+    assert!(bad.len() > 40);
+    for (name, text) in bad {
+        assert!(
+            compiled(&text, Strictness::Runtime).is_err(),
+            "{name} compiles"
+        );
+    }
 }
 
 /// One change to a tree: the `at`-th value is replaced, removed or renamed.

@@ -13,7 +13,7 @@ fn plan(text: &str) -> Arc<Plan> {
     }
 }
 
-const EVERYTHING: &str = r#"
+pub(super) const EVERYTHING: &str = r#"
 $schema: https://mwl.dev/v0.1/flow/schema.json
 comment: every action and every field
 parameters: { type: object, properties: { limit: { type: integer, default: 2 } } }
@@ -204,6 +204,13 @@ fn literals_that_fail_are_kept_for_run_time() {
         failure.code,
         crate::language::code::system::PARAMETER_VALIDATION_FAILED
     );
+}
+
+#[test]
+fn asking_whether_something_is_there_is_always_right() {
+    plan(&root(
+        r#"steps: { a: { action: Return, value: "{{ has(step.result) ? 1 : 2 }}" } }"#,
+    ));
 }
 
 #[test]

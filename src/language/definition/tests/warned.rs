@@ -42,7 +42,7 @@ steps:
 
 #[test]
 fn a_hidden_flow_and_an_unreached_step() {
-    insta::assert_snapshot!(warned(&root(r#"
+    insta::assert_snapshot!(warned(&root(r"
 flows:
   F: { entrypoint: a, steps: { a: { action: Return } } }
   G:
@@ -53,7 +53,7 @@ steps:
   a: { action: Return }
   b: { action: Pass, next: c }
   c: { action: Pass, next: b }
-"#)), @r#"
+")), @r"
     warning[shadowed-flow]: the Flow `F` hides an outer Flow of that name
      --> f:7:14
       |
@@ -77,12 +77,12 @@ steps:
     13 |   c: { action: Pass, next: b }
        |   ^
       = help: name it in a `next`, or remove it
-    "#);
+    ");
 }
 
 #[test]
 fn codes_that_nobody_declares() {
-    insta::assert_snapshot!(warned(&root(r#"
+    insta::assert_snapshot!(warned(&root(r"
 steps:
   a:
     action: Call
@@ -99,7 +99,7 @@ steps:
       - { match: { codes: [System.Canceled] }, next: b }
       - { match: { codes: [Mine.Unknown] }, next: b }
   b: { action: Raise, result: { code: Mine.Known } }
-"#)), @r#"
+")), @r"
     warning[undeclared-code]: nothing declares a failure code that `Provider.Call.Http.Throtled` matches
       --> f:12:36
        |
@@ -120,11 +120,11 @@ steps:
     18 |       - { match: { codes: [Mine.Unknown] }, next: b }
        |                            ^^^^^^^^^^^^
       = help: did you mean `Mine.Known`?
-    "#);
+    ");
     // A provider that may emit anything bounds nothing.
     assert_eq!(
         warned(&root(
-            r#"
+            r"
 steps:
   a:
     action: Call
@@ -132,7 +132,7 @@ steps:
     next: b
     catch: [{ match: { codes: [Any.Thing] }, next: b }]
   b: { action: Return }
-"#
+"
         )),
         ""
     );
@@ -140,12 +140,12 @@ steps:
 
 #[test]
 fn codes_of_others() {
-    insta::assert_snapshot!(warned(&root(r#"
+    insta::assert_snapshot!(warned(&root(r"
 steps:
   a: { action: Match, cases: [{ when: false, next: b }], default: { next: c } }
   b: { action: Raise, result: { code: System.Broken } }
   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
-"#)), @r#"
+")), @r"
     warning[minted-code]: `System.` is the engine's: a reader takes this failure for one of theirs
      --> f:6:39
       |
@@ -166,7 +166,7 @@ steps:
     7 |   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
       |                                                                           ^^^^^^^
       = help: did you mean `timeout`?
-    "#);
+    ");
 }
 
 #[test]
@@ -188,32 +188,25 @@ steps:
     call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
     next: b
   b: { action: Return }
-"#)), @r#"
+"#)), @r"
     warning[unbounded-delay]: `delay` decides how long a retry waits, and no Timeout around it bounds that
-     --> f:5:5
+     --> f:5:15
       |
     5 |   - provider: mwl:provider.middleware/mwl/retry/v1
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: put a Timeout entry before this one
 
-    warning[no-backoff]: this policy retries without any wait
-     --> f:6:35
-      |
-    6 |     onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
-      |                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }
-
     warning[amplified-retry]: a retry within a retry: each multiplies the attempts of the other
-      --> f:14:9
+      --> f:14:19
        |
     14 |       - provider: mwl:provider.middleware/mwl/retry/v1
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-     ::: f:5:5
+       |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     ::: f:5:15
       |
     5 |   - provider: mwl:provider.middleware/mwl/retry/v1
-      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the outer one
+      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the outer one
       = help: one execution may make up to 12 requests here; keep one of them
-    "#);
+    ");
 }
 
 #[test]
@@ -268,14 +261,14 @@ steps:
     call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
     next: b
   b: { action: Return }
-"#)), @r#"
+"#)), @r"
     warning[fragile-cleanup]: this cleanup is neither bounded nor best-effort: if it fails, it supersedes a success
-     --> f:8:9
+     --> f:8:19
       |
     8 |       - provider: mwl:provider.middleware/mwl/finally/v1
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: bound it with a Timeout in `with.middleware`, or call an inline Flow whose Call Step catches `*` and returns
-    "#);
+    ");
 }
 
 #[test]
@@ -293,10 +286,43 @@ flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
     4 | eout/v1, onEntry: { with: { duration: PT1S } }, onAlways: { when: "{{ true }}" } }]
       |                                                             ^^^^
 
-    warning[unmeetable-completion]: 2 successes are wanted of 1 calls: the Gather always fails
+    warning[unmeetable-completion]: `successes` is 2, more than the 1 in `calls`: the Gather always fails
      --> f:6:71
       |
     6 |   a: { action: Gather, calls: [{ flow: F }], completion: { successes: 2 }, next: b }
       |                                                                       ^
     "#);
+}
+
+#[test]
+fn a_loop_that_only_a_bound_ends() {
+    insta::assert_snapshot!(warned(&root(r"
+middleware:
+  - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }
+  - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: true } }
+steps: { a: { action: Return } }
+")), @r#"
+    warning[endless-loop]: a Loop whose `onSuccess.when` is always true ends only by a failure or a bound
+     --> f:6:73
+      |
+    6 |   - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: true } }
+      |                                                                         ^^^^
+      = help: write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true
+    "#);
+}
+
+#[test]
+fn a_literal_delay_or_a_delay_instead_of_a_backoff_is_fine() {
+    assert_eq!(
+        warned(&root(
+            r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
+    onFailure: { with: { delay: PT1S } }
+steps: { a: { action: Return } }
+"#
+        )),
+        ""
+    );
 }

@@ -1,0 +1,414 @@
+//! The one place that knows everybody: builds what a configuration describes, and wires it to the
+//! server, the metrics, the admin address, the signals and the files.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use serde_json::{Value as Json, json};
+use tokio::sync::Mutex;
+
+use crate::admin;
+use crate::config::{self, Loaded, Origin, Refused};
+use crate::language::clock::process_clock;
+use crate::language::provider::Catalog;
+use crate::proxy::{Runtime, Server};
+use crate::reload::{self, Cause};
+use crate::shutdown::{Readiness, Stopped, stop};
+use crate::source::{Diagnostic, Diagnostics, Span};
+use crate::telemetry::metrics::Metrics;
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file, read anew at each reload.
+    File(PathBuf),
+    /// A text of the program's own, with the variables that it names.
+    Text {
+        /// What diagnostics call it.
+        name: PathBuf,
+        /// The text.
+        text: String,
+        /// Variables and their values.
+        variables: Vec<(&'static str, String)>,
+    },
+}
+
+/// A configuration that is ready to be served.
+#[derive(Debug)]
+pub struct Built {
+    /// What serves.
+    pub runtime: Arc<Runtime>,
+    /// The address for operators.
+    pub admin: Option<SocketAddr>,
+    /// How many threads serve.
+    pub workers: usize,
+    /// What may not be meant as it is written, rendered; empty where there is nothing.
+    pub warnings: String,
+    /// What was found, for machines: an array.
+    pub found: Json,
+    /// All files that were read.
+    pub files: Vec<PathBuf>,
+    /// What `/config` and `/routes` show.
+    pub shown: Shown,
+}
+
+/// What operators are shown of a configuration.
+#[derive(Debug)]
+pub struct Shown {
+    /// Its short hash.
+    pub hash: Arc<str>,
+    /// As written: no variable is resolved in it.
+    pub config: Json,
+    /// The routes in order, in plain words.
+    pub routes: Json,
+}
+
+/// The running process.
+#[derive(Debug)]
+pub struct App {
+    input: Input,
+    catalog: Catalog,
+    metrics: Arc<Metrics>,
+    server: Server,
+    readiness: Readiness,
+    shown: ArcSwap<Shown>,
+    /// Fixed at start.
+    admin: Option<SocketAddr>,
+    workers: usize,
+    /// What was last read. Held through a reload: there is one at a time.
+    files: Mutex<Vec<PathBuf>>,
+}
+
+/// Why the process cannot start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration is refused.
+    #[error("{0}")]
+    Config(#[from] Box<Refused>),
+    /// An address cannot be listened on.
+    #[error("{message}")]
+    Address {
+        /// Which and why.
+        message: String,
+        /// Whether another process has it.
+        taken: bool,
+    },
+    /// The system gives no threads, signals or runtime.
+    #[error("the system refuses: {0}")]
+    System(#[from] io::Error),
+}
+
+impl Input {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`config::load`].
+    pub fn load(&self) -> Result<Loaded, Box<Refused>> {
+        match self {
+            Self::File(path) => config::load(path, Origin::system()),
+            Self::Text {
+                name,
+                text,
+                variables,
+            } => {
+                let variable = |wanted: &str| {
+                    let mut known = variables.iter();
+                    known
+                        .find(|(name, _)| *name == wanted)
+                        .map(|(_, value)| value.clone())
+                };
+                let origin = Origin {
+                    variable: &variable,
+                    ..Origin::system()
+                };
+                config::parse(name, text, origin)
+            }
+        }
+    }
+
+    /// The file, where it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Text { .. } => None,
+        }
+    }
+}
+
+/// Compiles a configuration that was read.
+///
+/// # Errors
+/// Everything that its definitions get wrong, beside the warnings of the reading.
+pub fn build(
+    loaded: Loaded,
+    catalog: &Catalog,
+    metrics: &Arc<Metrics>,
+) -> Result<Built, Box<Refused>> {
+    let Loaded {
+        settings,
+        sources,
+        warnings,
+        files,
+        written,
+    } = loaded;
+    let shown = Shown {
+        hash: Arc::clone(&settings.hash),
+        config: written,
+        routes: admin::routes::describe(&settings),
+    };
+    let (admin, workers) = (settings.admin, settings.limits.workers);
+    let mut found = warnings;
+    match Runtime::build(settings, catalog, metrics) {
+        Ok((runtime, more)) => {
+            found.append(more);
+            let found = config::distinct(found);
+            Ok(Built {
+                runtime: Arc::new(runtime),
+                admin,
+                workers,
+                warnings: sources.render(&found),
+                found: sources.to_json(&found),
+                files,
+                shown,
+            })
+        }
+        Err(more) => {
+            found.append(more);
+            Err(Box::new(Refused {
+                diagnostics: config::distinct(found),
+                sources,
+                files,
+            }))
+        }
+    }
+}
+
+impl App {
+    /// Reads the configuration and listens.
+    ///
+    /// # Errors
+    /// Where the configuration is refused or an address cannot be had.
+    pub fn start(input: Input) -> Result<(Arc<Self>, Vec<SocketAddr>), StartError> {
+        let catalog = Catalog::spec_defined();
+        let metrics = Metrics::new();
+        let built = build(input.load()?, &catalog, &metrics)?;
+        warn(&built.warnings);
+        let admin = built.admin.map(listen).transpose()?;
+        let server =
+            Server::start(Arc::clone(&built.runtime)).map_err(|error| StartError::Address {
+                taken: error.kind() == io::ErrorKind::AddrInUse,
+                message: error.to_string(),
+            })?;
+        metrics.config_loaded(&built.shown.hash, now());
+        let addresses = server.local_addrs();
+        let app = Arc::new(Self {
+            input,
+            catalog,
+            metrics,
+            server,
+            readiness: Readiness::default(),
+            shown: ArcSwap::from_pointee(built.shown),
+            admin: built.admin,
+            workers: built.workers,
+            files: Mutex::new(built.files),
+        });
+        if let Some(listener) = admin {
+            let operated: Arc<dyn admin::Operated> = Arc::clone(&app) as _;
+            admin::start(listener, operated)?;
+        }
+        app.readiness.set(true);
+        for address in &addresses {
+            tracing::info!(%address, "Listening.");
+        }
+        Ok((app, addresses))
+    }
+
+    /// Serves until a signal says to stop.
+    ///
+    /// # Errors
+    /// Where the system gives no signals.
+    pub async fn run(self: Arc<Self>) -> io::Result<Stopped> {
+        let mut signals = reload::Signals::new()?;
+        let watcher = self.watch().await;
+        let first = async {
+            loop {
+                match signals.next().await {
+                    reload::Signal::Stop => return,
+                    reload::Signal::Reload => {
+                        // The log says how it went.
+                        self.reload(Cause::Signal).await.ok();
+                    }
+                }
+            }
+        };
+        let watched = async {
+            match watcher {
+                Some(watcher) => watcher.run(&*self).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = first => {}
+            () = watched => {}
+        }
+        let runtime = self.server.runtime();
+        let signals = Arc::new(Mutex::new(signals));
+        let again = || {
+            let signals = Arc::clone(&signals);
+            async move {
+                let mut signals = signals.lock().await;
+                while signals.next().await != reload::Signal::Stop {}
+            }
+        };
+        Ok(stop(&self.server, runtime.shutdown(), &self.readiness, again).await)
+    }
+
+    async fn watch(&self) -> Option<reload::Watcher> {
+        self.input.file()?;
+        let files = self.files.lock().await.clone();
+        match reload::Watcher::new(&files) {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                tracing::warn!(%error, "The configuration is not watched; SIGHUP and POST /reload remain.");
+                None
+            }
+        }
+    }
+
+    /// Loads the configuration anew and serves it. What is refused changes nothing; the log says it once.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub async fn reload(&self, cause: Cause) -> Result<Arc<str>, Box<Refused>> {
+        let mut files = self.files.lock().await;
+        let applied = self.apply(&mut files).await;
+        self.metrics.config_reload(applied.is_ok());
+        match &applied {
+            Ok(hash) => {
+                self.metrics.config_loaded(hash, now());
+                tracing::info!(%cause, hash = &**hash, "The configuration was loaded anew.");
+            }
+            Err(refused) => {
+                files.clone_from(&refused.files);
+                let error = refused.to_string();
+                let error = error.trim_end();
+                tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+            }
+        }
+        applied
+    }
+
+    async fn apply(&self, files: &mut Vec<PathBuf>) -> Result<Arc<str>, Box<Refused>> {
+        let built = build(self.input.load()?, &self.catalog, &self.metrics)?;
+        warn(&built.warnings);
+        let Built {
+            runtime,
+            admin,
+            workers,
+            files: read,
+            shown,
+            ..
+        } = built;
+        if let Err(error) = self.server.replace(runtime).await {
+            let message = format!("{error}; what ran before goes on");
+            let diagnostic = Diagnostic::error("address", Span::default(), message);
+            return Err(Box::new(Refused {
+                sources: self.input.load()?.sources,
+                diagnostics: Diagnostics::from(diagnostic),
+                files: read,
+            }));
+        }
+        if admin != self.admin || workers != self.workers {
+            tracing::warn!(
+                "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
+            );
+        }
+        *files = read;
+        let hash = Arc::clone(&shown.hash);
+        self.shown.store(Arc::new(shown));
+        Ok(hash)
+    }
+}
+
+impl reload::Reload for App {
+    async fn reload(&self) -> Vec<PathBuf> {
+        // The log says how it went.
+        Self::reload(self, Cause::File).await.ok();
+        self.files.lock().await.clone()
+    }
+}
+
+impl admin::Operated for App {
+    fn metrics(&self) -> String {
+        self.metrics.render()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.readiness.is_ready()
+    }
+
+    fn routes(&self) -> Json {
+        self.shown.load().routes.clone()
+    }
+
+    fn config(&self) -> Json {
+        let shown = self.shown.load();
+        let file = self.input.file().map(|path| path.display().to_string());
+        json!({ "hash": *shown.hash, "file": file, "config": shown.config })
+    }
+
+    fn reload(&self) -> admin::Reloading<'_> {
+        Box::pin(async {
+            let applied = Self::reload(self, Cause::Admin).await;
+            applied.map_err(|refused| refused.sources.to_json(&refused.diagnostics))
+        })
+    }
+}
+
+fn warn(rendered: &str) {
+    if !rendered.is_empty() {
+        tracing::warn!(
+            warnings = rendered.trim_end(),
+            "The configuration may not do what it seems to."
+        );
+    }
+}
+
+fn now() -> f64 {
+    let nanos = process_clock().now().as_nanos();
+    // Milliseconds since the epoch are whole numbers far below 2^53.
+    u32::try_from(nanos / 1_000_000_000).map_or(0.0, f64::from)
+        + u32::try_from(nanos / 1_000_000 % 1000).map_or(0.0, f64::from) / 1000.0
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).map_err(|error| StartError::Address {
+        taken: error.kind() == io::ErrorKind::AddrInUse,
+        message: format!("cannot listen on {address} for `admin`: {error}"),
+    })
+}
+
+/// Runs the process on this thread until it is told to stop.
+///
+/// # Errors
+/// Where it cannot start.
+pub fn run(input: Input, started: impl FnOnce(&[SocketAddr])) -> Result<ExitCode, StartError> {
+    let (app, addresses) = App::start(input)?;
+    started(&addresses);
+    let driver = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(driver.block_on(app.run())?.into())
+}
+
+/// What a configuration says, without serving it: for `check`.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn check(loaded: Loaded) -> Result<Built, Box<Refused>> {
+    build(loaded, &Catalog::spec_defined(), &Metrics::new())
+}

@@ -1,0 +1,215 @@
+//! `check`: what is wrong with configurations and definitions, all of it, with its places.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::{Check, Format, complain, say};
+use crate::app;
+use crate::config::{self, Origin};
+use crate::language::definition::{SCHEMA_URI, Strictness, compile};
+use crate::language::provider::Catalog;
+use crate::proxy::provider::http::HttpProvider;
+use crate::source::{self, Diagnostics, Kind, Node, Sources};
+
+/// What was found in one file.
+struct Report {
+    text: String,
+    json: Json,
+    errors: usize,
+    warnings: usize,
+}
+
+pub(super) fn check(check: &Check) -> ExitCode {
+    let mut failed = false;
+    let mut all = Vec::new();
+    for file in &check.files {
+        let report = of_file(file, Origin::system());
+        failed |= report.errors > 0;
+        match check.format {
+            Format::Text => say(report.summary(file).trim_end()),
+            Format::Json => all.extend(report.json.as_array().into_iter().flatten().cloned()),
+        }
+    }
+    if check.format == Format::Json {
+        say(&format!("{:#}", Json::Array(all)));
+    }
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+impl Report {
+    fn new(sources: &Sources, diagnostics: &Diagnostics) -> Self {
+        Self {
+            text: sources.render(diagnostics),
+            json: sources.to_json(diagnostics),
+            errors: count(diagnostics, source::Severity::Error),
+            warnings: count(diagnostics, source::Severity::Warning),
+        }
+    }
+
+    /// The diagnostics and a line that counts them.
+    fn summary(&self, file: &Path) -> String {
+        let name = file.display();
+        let plural = |count, word: &str| match count {
+            1 => format!("1 {word}"),
+            count => format!("{count} {word}s"),
+        };
+        let counted = match (self.errors, self.warnings) {
+            (0, 0) => "ok".into(),
+            (0, warnings) => format!("ok, {}", plural(warnings, "warning")),
+            (errors, 0) => plural(errors, "error"),
+            (errors, warnings) => {
+                format!(
+                    "{}, {}",
+                    plural(errors, "error"),
+                    plural(warnings, "warning")
+                )
+            }
+        };
+        if self.text.is_empty() {
+            format!("{name}: {counted}")
+        } else {
+            format!("{}\n{name}: {counted}", self.text)
+        }
+    }
+}
+
+fn count(diagnostics: &Diagnostics, severity: source::Severity) -> usize {
+    diagnostics
+        .0
+        .iter()
+        .filter(|diagnostic| diagnostic.severity == severity)
+        .count()
+}
+
+/// Reads the file once to see what it is, and then as that.
+fn of_file(path: &Path, origin: Origin<'_>) -> Report {
+    let name = path.display().to_string();
+    if let Ok(text) = (origin.read)(path) {
+        let mut sources = Sources::default();
+        if let Ok(node) = sources.parse(&name, &text, source::Format::of_name(&name))
+            && is_definition(&node)
+        {
+            return definition(&sources, &node);
+        }
+    }
+    let refused = match config::load(path, origin) {
+        Ok(loaded) => match app::check(loaded) {
+            Ok(built) => {
+                let warnings = built.found.as_array().map_or(0, Vec::len);
+                return Report {
+                    text: built.warnings,
+                    json: built.found,
+                    errors: 0,
+                    warnings,
+                };
+            }
+            Err(refused) => refused,
+        },
+        Err(refused) => refused,
+    };
+    Report::new(&refused.sources, &refused.diagnostics)
+}
+
+/// A root Flow says so by its `$schema`, or by what only a Flow has.
+fn is_definition(node: &Node) -> bool {
+    let schema = node.get("$schema").and_then(Node::as_str);
+    let flow = node.get("entrypoint").is_some() || node.get("steps").is_some();
+    schema.is_some_and(|uri| &**uri == SCHEMA_URI) || flow && node.get("routes").is_none()
+}
+
+fn definition(sources: &Sources, node: &Node) -> Report {
+    let found = match compile(node, &catalog(node), Strictness::Load) {
+        Ok((_, warnings)) => warnings,
+        Err(found) => found,
+    };
+    Report::new(sources, &config::distinct(found))
+}
+
+/// The providers that a definition may name here. Which upstreams there are only a configuration knows:
+/// every name that the definition writes is taken for one.
+fn catalog(node: &Node) -> Catalog {
+    let mut names = HashMap::new();
+    names.insert(Arc::from(""), 0);
+    upstreams(node, &mut names);
+    let mut catalog = Catalog::spec_defined();
+    if let Err(error) = catalog.add_call(Arc::new(HttpProvider::new(Arc::new(names), Some(0)))) {
+        complain(&format!("the http provider is missing: {error}"));
+    }
+    catalog
+}
+
+fn upstreams(node: &Node, names: &mut HashMap<Arc<str>, usize>) {
+    match &node.kind {
+        Kind::Array(items) => items.iter().for_each(|item| upstreams(item, names)),
+        Kind::Object(members) => {
+            for member in members {
+                if let ("upstream", Some(name)) = (&*member.key, member.value.as_str()) {
+                    let position = names.len();
+                    names.entry(Arc::clone(name)).or_insert(position);
+                }
+                upstreams(&member.value, names);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str, text: &str) -> (usize, usize, String) {
+        let read = |_: &Path| Ok(text.to_owned());
+        let variable = |_: &str| None;
+        let origin = Origin {
+            read: &read,
+            variable: &variable,
+        };
+        let report = of_file(Path::new(name), origin);
+        (
+            report.errors,
+            report.warnings,
+            report.summary(Path::new(name)),
+        )
+    }
+
+    #[test]
+    fn a_definition_is_told_from_a_configuration() {
+        let flow = include_str!("../../config/flows/compose.json");
+        assert_eq!(report("f.json", flow), (0, 0, "f.json: ok".into()));
+        let config = include_str!("../../config/minimal.yaml");
+        assert_eq!(report("c.yaml", config), (0, 0, "c.yaml: ok".into()));
+    }
+
+    #[test]
+    fn mistakes_of_the_file_and_of_its_definitions_are_shown() {
+        let (errors, _, text) = report("f.json", r#"{ "entrypoint": "a", "steps": {} }"#);
+        assert!(errors > 0, "{text}");
+        let (errors, _, text) = report("c.yaml", "listners: []\n");
+        assert_eq!(errors, 3);
+        assert!(text.ends_with("c.yaml: 3 errors"), "{text}");
+        let nowhere = config_with("catch: [{ match: { codes: ['*'] }, next: nowhere }]");
+        let (errors, _, text) = report("c.yaml", &nowhere);
+        assert_eq!(errors, 1, "{text}");
+        assert!(text.contains("--> c.yaml:6:"), "{text}");
+    }
+
+    fn config_with(route: &str) -> String {
+        format!(
+            "listeners: [{{ address: 127.0.0.1:0 }}]\n\
+             upstreams: {{ a: {{ endpoints: [http://a] }} }}\n\
+             routes:\n\
+             - name: r\n\
+             \x20 upstream: a\n\
+             \x20 {route}\n"
+        )
+    }
+}

@@ -1,0 +1,79 @@
+//! `flow run`: a definition to its Result.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{FlowRun, complain, say};
+use crate::language::definition::{Strictness, compile};
+use crate::language::engine::{self, Start};
+use crate::language::outcome::Outcome;
+use crate::language::provider::Catalog;
+use crate::language::value::Value;
+use crate::reload::{Signal, Signals};
+use crate::source::{Format, Node, Sources};
+
+/// The exit code of a definition, an input or arguments that cannot be read.
+const ILL_FORMED: u8 = 2;
+
+pub(super) fn run(run: &FlowRun) -> ExitCode {
+    match outcome(run) {
+        Ok(outcome) => {
+            say(&format!("{:#}", outcome.to_value().to_json()));
+            if outcome.is_success() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(message) => {
+            complain(message.trim_end());
+            ExitCode::from(ILL_FORMED)
+        }
+    }
+}
+
+fn outcome(run: &FlowRun) -> Result<Outcome, String> {
+    let mut sources = Sources::default();
+    let definition = read(&mut sources, &run.definition)?;
+    let input = optional(&mut sources, run.input.as_ref())?.unwrap_or_default();
+    let arguments = optional(&mut sources, run.arguments.as_ref())?;
+    let arguments = arguments.unwrap_or_else(Value::empty_object);
+    let catalog = Catalog::spec_defined();
+    let (plan, _) = compile(&definition, &catalog, Strictness::Runtime)
+        .map_err(|diagnostics| sources.render(&diagnostics))?;
+    let driver = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("the system gives no runtime: {error}"))?;
+    Ok(driver.block_on(async {
+        let cancel = CancellationToken::new();
+        let id = uuid::Uuid::now_v7().to_string();
+        let start = Start {
+            cancel: Some(cancel.clone()),
+            ..Start::new(&id)
+        };
+        // A signal cancels the execution: cleanups run, and its Result is printed.
+        tokio::spawn(async move {
+            if let Ok(mut signals) = Signals::new() {
+                while signals.next().await != Signal::Stop {}
+                cancel.cancel();
+            }
+        });
+        engine::run(&plan, start, arguments, input).await
+    }))
+}
+
+fn optional(sources: &mut Sources, path: Option<&PathBuf>) -> Result<Option<Value>, String> {
+    let node = path.map(|path| read(sources, path)).transpose()?;
+    Ok(node.map(|node| Value::from(node.to_json())))
+}
+
+fn read(sources: &mut Sources, path: &Path) -> Result<Node, String> {
+    let name = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+    let parsed = sources.parse(&name, &text, Format::of_name(&name));
+    parsed.map_err(|diagnostics| sources.render(&diagnostics))
+}

@@ -1,0 +1,175 @@
+//! The command line. Each command is a file; what is typed is read here and nothing is done yet.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes: 0 as asked, 1 the
+//! command's own "no", 2 it could not even be tried (clap's code for a line that it cannot read).
+
+mod check;
+mod flow;
+mod list;
+mod probe;
+mod run;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Where the admin address is where nothing else is said.
+const ADMIN: &str = "127.0.0.1:9900";
+
+/// Where the quick-start and the dev proxy listen where nothing else is said.
+const LISTEN: &str = "127.0.0.1:8080";
+
+/// A sidecar reverse proxy whose resilience policy is a language.
+///
+/// Without a command and without a file, the quick-start runs: a proxy before a built-in upstream that
+/// fails on purpose.
+#[derive(Debug, Parser)]
+#[command(name = "mwl-proxy", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the proxy; what is done without a command.
+    Run(Run),
+    /// Validates configurations and MWL definitions. Exit 0: no errors; 1: errors.
+    Check(Check),
+    /// Runs and inspects MWL definitions without a proxy.
+    #[command(subcommand)]
+    Flow(Flow),
+    /// Prints the configuration's JSON Schema, for editors.
+    Schema,
+    /// Prints the provider documents.
+    Catalog,
+    /// Asks a running proxy whether it is ready. Exit 0: it is; 1: it is not.
+    Probe(Probe),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// The configuration file, YAML or JSON. Loaded anew when it changes.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "listen", "admin"])]
+    config: Option<PathBuf>,
+    /// No file: a proxy before this URL with a sensible default policy.
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Where to listen, without a file.
+    #[arg(long, value_name = "ADDR", default_value = LISTEN)]
+    listen: SocketAddr,
+    /// Where operators are answered, without a file.
+    #[arg(long, value_name = "ADDR", default_value = ADMIN)]
+    admin: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    /// Configurations or MWL definitions, YAML or JSON.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// For people, or for machines.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// With source excerpts.
+    Text,
+    /// One array of objects.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Flow {
+    /// Runs a definition to its Result, printed as JSON. Exit 0: a success; 1: a failure; 2: the
+    /// definition is ill-formed.
+    Run(FlowRun),
+}
+
+#[derive(Debug, Args)]
+struct FlowRun {
+    /// The definition, JSON or YAML.
+    #[arg(value_name = "DEF")]
+    definition: PathBuf,
+    /// The execution's input, a JSON file; without it null.
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Arguments for the Flow's parameters, a JSON file; without it none.
+    #[arg(long, value_name = "FILE")]
+    arguments: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Probe {
+    /// The proxy's admin address.
+    #[arg(long, value_name = "ADDR", default_value = ADMIN)]
+    admin: SocketAddr,
+}
+
+/// Does what the command line asks.
+pub fn main() -> ExitCode {
+    let Cli { command, run } = Cli::parse();
+    match command.unwrap_or(Command::Run(run)) {
+        Command::Run(run) => run::run(&run),
+        Command::Check(check) => check::check(&check),
+        Command::Flow(Flow::Run(run)) => flow::run(&run),
+        Command::Schema => list::schema(),
+        Command::Catalog => list::catalog(),
+        Command::Probe(probe) => probe::probe(probe.admin),
+    }
+}
+
+/// Writes a line to standard output. A reader that is gone is no error of ours.
+fn say(text: &str) {
+    writeln!(io::stdout(), "{text}").ok();
+}
+
+/// Writes a line to standard error.
+fn complain(text: &str) {
+    writeln!(io::stderr(), "{text}").ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn running_is_what_is_done_without_a_command() {
+        for line in [
+            &["mwl-proxy"][..],
+            &["mwl-proxy", "-c", "f"],
+            &["mwl-proxy", "run", "-c", "f"],
+        ] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            let run = match cli.command {
+                Some(Command::Run(run)) => run,
+                None => cli.run,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(run.config.is_some(), line.contains(&"f"));
+            assert_eq!(run.listen.to_string(), LISTEN);
+        }
+        for line in [
+            &["mwl-proxy", "-c", "f", "--upstream", "http://a"][..],
+            &["mwl-proxy", "-c", "f", "--listen", "127.0.0.1:1"],
+            &["mwl-proxy", "--listen", "8080"],
+            &["mwl-proxy", "check"],
+            &["mwl-proxy", "nonsense"],
+        ] {
+            assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
+        }
+    }
+}

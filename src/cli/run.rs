@@ -1,0 +1,182 @@
+//! `run`: the proxy, from a file or from one of two built-in configurations.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::{Run, complain, say};
+use crate::app::{self, Input, StartError};
+use crate::quickstart;
+use crate::telemetry::log;
+
+/// The embedded configuration of the quick-start.
+const QUICKSTART: &str = include_str!("../../config/quickstart.yaml");
+
+pub(super) fn run(run: &Run) -> ExitCode {
+    let filter = std::env::var("MWL_LOG").ok();
+    if let Err(problem) = log::start(filter.as_deref()) {
+        complain(&problem);
+    }
+    match start(run) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(error.to_string().trim_end());
+            if let Some(help) = help(run, &error) {
+                complain(&help);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(run: &Run) -> Result<ExitCode, StartError> {
+    if let Some(file) = &run.config {
+        return app::run(Input::File(file.clone()), |_| {});
+    }
+    if let Some(upstream) = &run.upstream {
+        let input = before(upstream, run);
+        return app::run(input, |addresses| {
+            say(&dev_banner(addresses, upstream, run.admin))
+        });
+    }
+    let flaky = quickstart::start()?;
+    let input = Input::Text {
+        name: PathBuf::from("quickstart.yaml"),
+        text: QUICKSTART.to_owned(),
+        variables: vec![
+            ("LISTEN", run.listen.to_string()),
+            ("ADMIN", run.admin.to_string()),
+            ("FLAKY", flaky.to_string()),
+        ],
+    };
+    app::run(input, |addresses| say(&banner(addresses, run.admin)))
+}
+
+/// The configuration of the dev proxy. Each attempt is bounded; what the proxy itself calls worth another
+/// attempt gets two more, and a server that says how long to wait is believed.
+fn before(upstream: &str, run: &Run) -> Input {
+    let retry = json!({
+        "provider": "mwl:provider.middleware/mwl/retry/v1",
+        "onEntry": { "with": { "policies": [{
+            "match": { "codes": ["Provider.Call.*"], "retryable": true },
+            "attempts": 3,
+            "backoff": { "initial": "PT0.1S", "rate": 2, "max": "PT2S", "jitter": "full" },
+        }] } },
+        "onFailure": { "with": {
+            "delay": "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}",
+        } },
+    });
+    let timeout = json!({
+        "provider": "mwl:provider.middleware/mwl/timeout/v1",
+        "onEntry": { "with": { "duration": "PT30S" } },
+    });
+    let config = json!({
+        "environment": "dev",
+        "listeners": [{ "address": run.listen.to_string() }],
+        "admin": { "address": run.admin.to_string() },
+        "upstreams": { "app": { "endpoints": [upstream] } },
+        "routes": [{ "name": "app", "upstream": "app", "middleware": [retry, timeout] }],
+    });
+    Input::Text {
+        name: PathBuf::from("--upstream.json"),
+        text: format!("{config:#}"),
+        variables: Vec::new(),
+    }
+}
+
+fn first(addresses: &[SocketAddr]) -> String {
+    addresses
+        .first()
+        .map(SocketAddr::to_string)
+        .unwrap_or_default()
+}
+
+fn banner(addresses: &[SocketAddr], admin: SocketAddr) -> String {
+    let proxy = first(addresses);
+    format!(
+        "mwl-proxy on http://{proxy}, before a built-in upstream that fails on purpose. Try:\n\
+         \n\
+         \x20 curl -i http://{proxy}/flaky            # the upstream answers 503 twice: you get the third try's 200\n\
+         \x20 curl -i http://{proxy}/throttled        # 429 with Retry-After: 2: the proxy waits as told, then 200\n\
+         \x20 curl -i http://{proxy}/slow             # it takes ten seconds: a bound answers 504 after one\n\
+         \x20 curl -i -X POST http://{proxy}/charge   # 402 is classified as a declined card, caught, and answered\n\
+         \x20 curl -s http://{proxy}/audit            # how each of them ended, as the audit endpoint was told\n\
+         \x20 curl -s http://{admin}/metrics | grep ^mwl_\n\
+         \n\
+         The configuration is config/quickstart.yaml. Ctrl-C stops."
+    )
+}
+
+fn dev_banner(addresses: &[SocketAddr], upstream: &str, admin: SocketAddr) -> String {
+    let proxy = first(addresses);
+    format!(
+        "mwl-proxy on http://{proxy}, before {upstream}: retryable failures get up to 3 attempts, each \
+         attempt at most 30 seconds. Metrics: http://{admin}/metrics. Ctrl-C stops."
+    )
+}
+
+/// What to pass where an address is taken.
+fn help(run: &Run, error: &StartError) -> Option<String> {
+    let StartError::Address {
+        message,
+        taken: true,
+    } = error
+    else {
+        return None;
+    };
+    Some(if run.config.is_some() {
+        "stop what listens there, or change the address in the file".into()
+    } else if message.contains("`admin`") {
+        "stop what listens there, or pass another address: --admin 127.0.0.1:0".into()
+    } else {
+        "stop what listens there, or pass another address: --listen 127.0.0.1:0".into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::check;
+
+    fn args() -> Run {
+        Run {
+            config: None,
+            upstream: None,
+            listen: "127.0.0.1:0".parse().unwrap(),
+            admin: "127.0.0.1:0".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn built_in_configurations_compile() {
+        let quickstart = Input::Text {
+            name: PathBuf::from("q.yaml"),
+            text: QUICKSTART.to_owned(),
+            variables: ["LISTEN", "ADMIN", "FLAKY"]
+                .map(|n| (n, "127.0.0.1:1".into()))
+                .to_vec(),
+        };
+        for input in [quickstart, before("http://127.0.0.1:3000", &args())] {
+            let loaded = input.load().unwrap_or_else(|refused| panic!("{refused}"));
+            let built = check(loaded).unwrap_or_else(|refused| panic!("{refused}"));
+            assert_eq!(built.warnings, "");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_taken_says_what_to_pass() {
+        let error = |message: &str| StartError::Address {
+            message: message.into(),
+            taken: true,
+        };
+        let listen = help(&args(), &error("cannot listen on 127.0.0.1:8080: in use")).unwrap();
+        assert!(listen.ends_with("--listen 127.0.0.1:0"));
+        let admin = help(
+            &args(),
+            &error("cannot listen on 127.0.0.1:9900 for `admin`: in use"),
+        );
+        assert!(admin.unwrap().ends_with("--admin 127.0.0.1:0"));
+    }
+}

@@ -1,0 +1,297 @@
+//! Phase blocks (MWL, "The phase block"), and the failures that some of them construct.
+
+use std::sync::Arc;
+
+use super::fields::Fields;
+use super::middleware::{Entry, Level};
+use super::site::Site;
+use super::template::is_expression;
+use super::with::{Place, Written};
+use super::{Compiler, Named, Strictness};
+use crate::language::outcome::Failure;
+use crate::language::plan::{Cleanup, Envelope, PhasePlan, Shape, When, With};
+use crate::language::provider::contract::PhaseContract;
+use crate::language::provider::{Contract, Middleware, Phase};
+use crate::language::schema::Schema;
+use crate::language::value::Value;
+use crate::source::{Diagnostic, Node};
+
+/// Whether a literal is one of a field's type.
+type Fits = fn(&Node) -> bool;
+
+impl Compiler<'_> {
+    /// The block of `phase`, written or not.
+    pub(super) fn phase(&mut self, entry: Entry<'_>, phase: Phase) -> Option<PhasePlan> {
+        let contract = entry.contract();
+        let acts = contract.is_some_and(|contract| contract.phase(phase).is_some());
+        let site = entry
+            .base
+            .phase(phase != Phase::Entry, contract.map(Contract::contributed));
+        let Some(node) = entry.fields.get(phase.key()) else {
+            let (with, cleanup) = self.phase_with(entry, phase, None, site)?;
+            let (shape, assign) = (Shape::Through, Box::default());
+            return Some(PhasePlan {
+                acts,
+                when: None,
+                with,
+                cleanup,
+                shape,
+                assign,
+            });
+        };
+        let (what, known) = block(phase);
+        let block = self.fields(node, what, known)?;
+        let when = match block.get("when") {
+            None => Some(None),
+            Some(when) => self.when(when, site).map(Some),
+        };
+        if let Some(written) = block.member("when").filter(|_| !acts && contract.is_some()) {
+            let message = format!(
+                "`when` gates nothing: the middleware does not act at `{}`",
+                phase.key()
+            );
+            self.found
+                .push(Diagnostic::warning("idle-when", written.key_span, message));
+        }
+        let off = matches!(when, Some(Some(When::Literal(false))));
+        let with = self.unless(off, |this| {
+            this.phase_with(entry, phase, block.get("with"), site)
+        });
+        let shape = self.shape(&block, phase, site);
+        let assign = self.assign(block.get("assign"), site);
+        let (with, cleanup) = with?;
+        Some(PhasePlan {
+            acts,
+            when: when?,
+            with,
+            cleanup,
+            shape: shape?,
+            assign: assign?,
+        })
+    }
+
+    /// What a phase that never acts is given is never looked at.
+    fn unless<T>(&mut self, off: bool, read: impl FnOnce(&mut Self) -> T) -> T {
+        let strictness = self.strictness;
+        if off {
+            self.strictness = Strictness::Runtime;
+        }
+        let result = read(self);
+        self.strictness = strictness;
+        result
+    }
+
+    fn shape(&mut self, block: &Fields<'_>, phase: Phase, site: Site<'_>) -> Option<Shape> {
+        let value = match phase {
+            Phase::Entry => block.get("output"),
+            Phase::Success => block.get("value"),
+            Phase::Failure => return self.reshaped(block, site),
+            Phase::Always => None,
+        };
+        Some(match value {
+            None => Shape::Through,
+            Some(value) => Shape::Value(self.template(value, site)?),
+        })
+    }
+
+    fn reshaped(&mut self, block: &Fields<'_>, site: Site<'_>) -> Option<Shape> {
+        let envelope = self.envelope(block, site)?;
+        let Envelope {
+            ty,
+            code,
+            message,
+            details,
+            retryable,
+            previous,
+        } = &envelope;
+        let written = [ty, code, message, details, retryable, previous];
+        Some(if written.iter().any(|field| field.is_some()) {
+            Shape::Envelope(envelope)
+        } else {
+            Shape::Through
+        })
+    }
+
+    /// The authorable fields of a failure ("The failure envelope").
+    pub(super) fn envelope(&mut self, fields: &Fields<'_>, site: Site<'_>) -> Option<Envelope> {
+        if let Some(ty) = fields.get("type") {
+            self.constructed_type(ty);
+        }
+        if let Some(code) = fields.get("code") {
+            self.typed(code, "code", "a string", |node| node.as_str().is_some());
+            let text = code.as_str().filter(|_| !is_expression(code)).cloned();
+            self.codes.push(Named::Minted(text));
+        }
+        let checks: [(&str, &str, Fits); 3] = [
+            ("message", "a string", |node| node.as_str().is_some()),
+            ("retryable", "a boolean or null", |node| {
+                node.as_bool().is_some() || node.is_null()
+            }),
+            ("previous", "a failure or null", |node| {
+                node.as_object().is_some() || node.is_null()
+            }),
+        ];
+        for (name, wanted, fits) in checks {
+            if let Some(node) = fields.get(name) {
+                self.typed(node, name, wanted, fits);
+            }
+        }
+        let mut field = |name| self.optional(fields.get(name), site);
+        let (ty, code, message) = (field("type"), field("code"), field("message"));
+        let (details, retryable) = (field("details"), field("retryable"));
+        let previous = field("previous");
+        Some(Envelope {
+            ty: ty?,
+            code: code?,
+            message: message?,
+            details: details?,
+            retryable: retryable?,
+            previous: previous?,
+        })
+    }
+
+    /// A phase's `with`, its structural parameters taken out and compiled.
+    fn phase_with(
+        &mut self,
+        entry: Entry<'_>,
+        phase: Phase,
+        node: Option<&Node>,
+        site: Site<'_>,
+    ) -> Option<(With, Option<Box<Cleanup>>)> {
+        let told = node.is_some_and(|node| self.selected_codes(node));
+        if let Some(node) = node.filter(|_| !entry.has_delay()) {
+            self.advise_backoff(node);
+        }
+        let Some(middleware) = entry.middleware else {
+            self.written(node, site, "with");
+            return None;
+        };
+        let declared = middleware.contract().phase(phase);
+        let structural = declared.map_or(&[][..], |declared| &declared.structural);
+        let holding = node.filter(|_| !structural.is_empty());
+        if let Some(node) = holding.filter(|node| is_expression(node)) {
+            let message = format!(
+                "this `with` cannot be one expression: {} are definitions",
+                super::list(structural.iter().map(String::as_str))
+            );
+            self.error("expression-in-structure", node.span, message);
+            return None;
+        }
+        let cleanup = match holding {
+            Some(node) => self.cleanup(entry, node, structural, site),
+            None => Some(None),
+        };
+        let written = self.rest(node, structural, site)?;
+        let span = node.map_or_else(|| entry.place(), |node| node.span);
+        let with = self.held(middleware, phase, written, Place { node, span, told });
+        Some((with, cleanup?))
+    }
+
+    /// Holds a `with` to what the middleware takes at `phase`.
+    fn held(
+        &mut self,
+        middleware: &Arc<dyn Middleware>,
+        phase: Phase,
+        written: Written,
+        place: Place<'_>,
+    ) -> With {
+        let contract = middleware.contract();
+        let declared = contract.phase(phase);
+        let pointer = format!("/phases/{}/parameters", phase.key());
+        let told = place.told
+            | self.check_members(place.node, place.span, contract.document.pointer(&pointer));
+        let missing = declared.and_then(|declared| missing(declared, place.node));
+        let value = match (written, &missing) {
+            (Written::Literal(value), _) => value,
+            (Written::Dynamic(template), None) => return With::Dynamic(template),
+            // What is missing cannot come from an expression.
+            (Written::Dynamic(_), Some(_)) => Value::empty_object(),
+        };
+        let nothing = Schema::nothing();
+        let schema = declared.map_or(&nothing, |declared| &declared.parameters);
+        let prepare = || match (missing, declared) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(_)) => middleware.prepare(phase, &value),
+            (None, None) => Ok(Arc::new(()) as _),
+        };
+        let prepared = self.prepared(&value, schema, prepare, Place { told, ..place });
+        With::Literal { value, prepared }
+    }
+
+    /// What of a `with` is not structural.
+    fn rest(
+        &mut self,
+        node: Option<&Node>,
+        structural: &[String],
+        site: Site<'_>,
+    ) -> Option<Written> {
+        match node.and_then(Node::as_object) {
+            Some(members) if !structural.is_empty() => {
+                let rest = members
+                    .iter()
+                    .filter(|member| !structural.iter().any(|name| **name == *member.key));
+                self.object(rest, site).map(Written::of)
+            }
+            _ => self.written(node, site, "with"),
+        }
+    }
+
+    /// The structural `call` and `middleware`. The call's fields see the phase's bindings; the stack around
+    /// it is one of its own, at a Step's level.
+    fn cleanup(
+        &mut self,
+        entry: Entry<'_>,
+        with: &Node,
+        structural: &[String],
+        site: Site<'_>,
+    ) -> Option<Option<Box<Cleanup>>> {
+        let takes = |name: &str| {
+            with.get(name)
+                .filter(|_| structural.iter().any(|taken| taken == name))
+        };
+        let stack = self.stack(takes("middleware"), entry.at, Level::Step, entry.base);
+        let Some(call) = takes("call") else {
+            return stack.map(|_| None);
+        };
+        let call = self.call(call, entry.at, site, false);
+        let (call, stack) = (call?, stack?);
+        Some(Some(Box::new(Cleanup { call, stack })))
+    }
+}
+
+/// A structural parameter that is required and not written.
+fn missing(declared: &PhaseContract, with: Option<&Node>) -> Option<Failure> {
+    let written = |name: &&String| with.is_some_and(|with| with.get(name).is_some());
+    let name = declared
+        .structural_required
+        .iter()
+        .find(|name| !written(name))?;
+    let observed = with.map_or_else(Value::empty_object, super::literal);
+    Some(Failure::validation(
+        format!("the parameter `{name}` is missing"),
+        "/required",
+        observed,
+    ))
+}
+
+const fn block(phase: Phase) -> (&'static str, &'static [&'static str]) {
+    match phase {
+        Phase::Entry => ("an `onEntry` block", &["when", "with", "assign", "output"]),
+        Phase::Success => ("an `onSuccess` block", &["when", "with", "assign", "value"]),
+        Phase::Failure => (
+            "an `onFailure` block",
+            &[
+                "when",
+                "with",
+                "assign",
+                "type",
+                "code",
+                "message",
+                "details",
+                "retryable",
+                "previous",
+            ],
+        ),
+        Phase::Always => ("an `onAlways` block", &["when", "with", "assign"]),
+    }
+}

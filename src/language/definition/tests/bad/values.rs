@@ -1,0 +1,427 @@
+//! Values, expressions and arguments.
+
+use super::super::*;
+use super::load_only;
+
+#[test]
+fn matches() {
+    insta::assert_snapshot!(refused(&root(r#"
+steps:
+  a: { action: Match }
+  b: { action: Match, cases: [{ next: a }, { when: 1, next: a }, { when: "{{ true }}" }], default: { when: true, next: a }, output: 1 }
+"#)), @r#"
+    error[missing-field]: a `Match` Step needs `cases`
+     --> f:5:6
+      |
+    5 |   a: { action: Match }
+      |      ^^^^^^^^^^^^^^^^^
+
+    error[missing-field]: a `Match` Step needs `default`
+     --> f:5:6
+      |
+    5 |   a: { action: Match }
+      |      ^^^^^^^^^^^^^^^^^
+
+    error[missing-field]: a clause of a `Match` needs `when`
+     --> f:6:31
+      |
+    6 |   b: { action: Match, cases: [{ next: a }, { when: 1, next: a }, { when: "{{ true }}" }], default: { when: true, next: a
+      |                               ^^^^^^^^^^^
+
+    error[wrong-type]: `when` must be `true`, `false` or an expression; this is a number
+     --> f:6:52
+      |
+    6 |   b: { action: Match, cases: [{ next: a }, { when: 1, next: a }, { when: "{{ true }}" }], default: { when: true, next: a
+      |                                                    ^
+
+    error[no-exit-path]: a clause of a `Match` has no way out: `next` is missing
+     --> f:6:66
+      |
+    6 | { action: Match, cases: [{ next: a }, { when: 1, next: a }, { when: "{{ true }}" }], default: { when: true, next: a }, o
+      |                                                             ^^^^^^^^^^^^^^^^^^^^^^
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+
+    error[unknown-field]: `when` is not a field of the `default` clause
+     --> f:6:102
+      |
+    6 | , { when: 1, next: a }, { when: "{{ true }}" }], default: { when: true, next: a }, output: 1 }
+      |                                                             ^^^^
+      = help: `default` is what is left; move it to `cases`
+
+    error[unknown-field]: `output` is not a field of a `Match` Step
+     --> f:6:125
+      |
+    6 |  { when: "{{ true }}" }], default: { when: true, next: a }, output: 1 }
+      |                                                             ^^^^^^
+      = help: `output` stands on each clause of a `Match`
+    "#);
+}
+
+#[test]
+fn sleeps() {
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Sleep, next: b }, b: { action: Sleep, for: PT1S, until: '2030-01-01T00:00:00Z', next: a } }")), @r"
+    error[sleep-form]: a Sleep has exactly one of `for` and `until`; this has neither
+     --> f:3:13
+      |
+    3 | steps: { a: { action: Sleep, next: b }, b: { action: Sleep, for: PT1S, until: '2030-01-01T00:00:00Z', next: a } }
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[sleep-form]: a Sleep has exactly one of `for` and `until`; this has both
+     --> f:3:44
+      |
+    3 | steps: { a: { action: Sleep, next: b }, b: { action: Sleep, for: PT1S, until: '2030-01-01T00:00:00Z', next: a } }
+      |                                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    ");
+    insta::assert_snapshot!(load_only(&root("steps: { a: { action: Sleep, for: 30s, next: b }, b: { action: Sleep, until: 5, next: a } }")), @r#"
+    error[invalid-time]: `for` must be an ISO 8601 duration such as "PT30S"; this is `30s`
+     --> f:3:35
+      |
+    3 | steps: { a: { action: Sleep, for: 30s, next: b }, b: { action: Sleep, until: 5, next: a } }
+      |                                   ^^^
+
+    error[invalid-time]: `until` must be an RFC 3339 timestamp such as "2030-01-15T09:30:00Z"; this is a number
+     --> f:3:78
+      |
+    3 | steps: { a: { action: Sleep, for: 30s, next: b }, b: { action: Sleep, until: 5, next: a } }
+      |                                                                              ^
+    "#);
+}
+
+#[test]
+fn raises() {
+    insta::assert_snapshot!(refused(&root("steps: { a: { action: Raise, result: { type: success, cod: A.B } } }")), @r"
+    error[missing-field]: a `Raise`'s `result` needs `code`
+     --> f:3:38
+      |
+    3 | steps: { a: { action: Raise, result: { type: success, cod: A.B } } }
+      |                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[success-type]: `type` must be a non-success type: a failure cannot become a success
+     --> f:3:46
+      |
+    3 | steps: { a: { action: Raise, result: { type: success, cod: A.B } } }
+      |                                              ^^^^^^^
+
+    error[unknown-field]: `cod` is not a field of a `Raise`'s `result`
+     --> f:3:55
+      |
+    3 | steps: { a: { action: Raise, result: { type: success, cod: A.B } } }
+      |                                                       ^^^
+      = help: did you mean `code`?
+    ");
+    insta::assert_snapshot!(load_only(&root("steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }")), @r"
+    error[wrong-type]: `type` must be a string; this is a number
+     --> f:3:46
+      |
+    3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
+      |                                              ^
+
+    error[wrong-type]: `code` must be a string; this is 2
+     --> f:3:55
+      |
+    3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
+      |                                                       ^
+
+    error[wrong-type]: `message` must be a string; this is an object
+     --> f:3:67
+      |
+    3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
+      |                                                                   ^^
+
+    error[wrong-type]: `retryable` must be a boolean or null; this is a string
+     --> f:3:82
+      |
+    3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
+      |                                                                                  ^^^
+      = help: `yes` is a string here; write `true`
+
+    error[wrong-type]: `previous` must be a failure or null; this is a string
+     --> f:3:97
+      |
+    3 | steps: { a: { action: Raise, result: { type: 1, code: 2, message: {}, retryable: yes, previous: x } } }
+      |                                                                                                 ^
+    ");
+}
+
+#[test]
+fn bindings_out_of_scope() {
+    insta::assert_snapshot!(refused(&root(r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/timeout/v1
+    onEntry: { with: { duration: "{{ step.input }}" } }
+steps:
+  a:
+    action: Call
+    input: "{{ call.input }}"
+    call:
+      provider: mwl:provider.call/acme/http/v1
+      with: { path: "{{ provider.result }}" }
+      onSuccess: { value: "{{ flow.result }}" }
+    output: "{{ middleware.result }}"
+    next: b
+  b: { action: Return, value: "{{ match.input }}" }
+"#)), @r#"
+    error[invalid-expression]: `step` is not in scope; in scope here: `vars`, `execution`, `frame`, `middleware` and `failure`
+     --> f:6:38
+      |
+    6 |     onEntry: { with: { duration: "{{ step.input }}" } }
+      |                                      ^
+
+    error[invalid-expression]: `call` is not in scope; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
+      --> f:10:16
+       |
+    10 |     input: "{{ call.input }}"
+       |                ^
+
+    error[invalid-expression]: `provider` is not in scope; in scope here: `vars`, `execution`, `frame`, `step`, `call` and `failure`
+      --> f:13:25
+       |
+    13 |       with: { path: "{{ provider.result }}" }
+       |                         ^
+
+    error[invalid-expression]: `flow` is not in scope; in scope here: `vars`, `execution`, `frame`, `step`, `call`, `provider` and `failure`
+      --> f:14:31
+       |
+    14 |       onSuccess: { value: "{{ flow.result }}" }
+       |                               ^
+
+    error[invalid-expression]: `middleware` is not in scope; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
+      --> f:15:17
+       |
+    15 |     output: "{{ middleware.result }}"
+       |                 ^
+
+    error[invalid-expression]: `match` is not in scope; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
+      --> f:17:35
+       |
+    17 |   b: { action: Return, value: "{{ match.input }}" }
+       |                                   ^
+    "#);
+}
+
+#[test]
+fn members_that_cannot_be_there() {
+    insta::assert_snapshot!(load_only(&root(r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry:
+      with: { policies: [{ match: { codes: ["*"] }, attempts: 2, backoff: { initial: PT1S } }] }
+      output: "{{ middleware.result.value }}"
+    onFailure: { assign: { n: "{{ middleware.metadata.attempts }}" } }
+steps:
+  a:
+    action: Call
+    input: "{{ step.result }}"
+    call:
+      provider: mwl:provider.call/acme/http/v1
+      input: "{{ call.result }}"
+      with: { path: "{{ call.index }}" }
+    output: "{{ step.results }}"
+    next: b
+  b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
+"#)), @r#"
+    error[unreadable-binding]: `middleware.result` cannot be read here: nothing has run yet in `onEntry`; the ascent phases have a result
+     --> f:8:19
+      |
+    8 |       output: "{{ middleware.result.value }}"
+      |                   ^
+
+    error[unreadable-binding]: `middleware.metadata.attempts` cannot be read here: did you mean `attempt`?
+     --> f:9:35
+      |
+    9 |     onFailure: { assign: { n: "{{ middleware.metadata.attempts }}" } }
+      |                                   ^
+
+    error[unreadable-binding]: `step.result` cannot be read here: it is there in a `Call` Step's `output`, `assign` and `catch`
+      --> f:13:16
+       |
+    13 |     input: "{{ step.result }}"
+       |                ^
+
+    error[unreadable-binding]: `call.result` cannot be read here: it is there in the call's arms, `onSuccess` and `onFailure`
+      --> f:16:18
+       |
+    16 |       input: "{{ call.result }}"
+       |                  ^
+
+    error[unreadable-binding]: `call.index` cannot be read here: only a call that a `Gather` dispatches has an index
+      --> f:17:25
+       |
+    17 |       with: { path: "{{ call.index }}" }
+       |                         ^
+
+    error[unreadable-binding]: `step.results` cannot be read here: it is there in a `Gather` Step's `output`, `assign` and `catch`
+      --> f:18:17
+       |
+    18 |     output: "{{ step.results }}"
+       |                 ^
+
+    error[unreadable-binding]: `step.inptu` cannot be read here: did you mean `input`?
+      --> f:20:35
+       |
+    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
+       |                                   ^
+
+    error[unreadable-binding]: `frame.vars` cannot be read here: a frame reads its own variables as `vars`
+      --> f:20:48
+       |
+    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
+       |                                                ^
+
+    error[unreadable-binding]: `step.metadata.entered` cannot be read here: did you mean `enteredAt`?
+      --> f:20:63
+       |
+    20 |   b: { action: Return, value: "{{ step.inptu + frame.vars.x + step.metadata.entered }}" }
+       |                                                               ^
+    "#);
+}
+
+#[test]
+fn expressions_that_do_not_compile() {
+    insta::assert_snapshot!(refused(&root(r#"
+steps:
+  a: { action: Return, value: { b: ["{{ 1 + }}", "{{ nothing }}"] } }
+"#)), @r#"
+    error[invalid-expression]: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
+     --> f:5:44
+      |
+    5 |   a: { action: Return, value: { b: ["{{ 1 + }}", "{{ nothing }}"] } }
+      |                                            ^
+
+    error[invalid-expression]: `nothing` is unknown; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
+     --> f:5:54
+      |
+    5 |   a: { action: Return, value: { b: ["{{ 1 + }}", "{{ nothing }}"] } }
+      |                                                      ^
+    "#);
+    // The column is exact behind escapes.
+    let json = r#"{"$schema": "https://mwl.dev/v0.1/flow/schema.json", "entrypoint": "a",
+  "steps": {"a": {"action": "Return", "value": "{{ \"é\" + nothing }}"}}}"#;
+    insta::assert_snapshot!(refused(json), @r#"
+    error[invalid-expression]: `nothing` is unknown; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
+     --> f:2:60
+      |
+    2 |   "steps": {"a": {"action": "Return", "value": "{{ \"é\" + nothing }}"}}}
+      |                                                            ^
+    "#);
+}
+
+#[test]
+fn literal_arguments_of_middleware() {
+    insta::assert_snapshot!(load_only(&root(r"
+steps:
+  a:
+    action: Call
+    middleware:
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
+      - { provider: mwl:provider.middleware/mwl/retry/v1, onEntry: { with: { policies: [{ match: { codes: [A.*.B] }, attempts: 2, backoff: { initial: PT1S } }] } } }
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+  b: { action: Return }
+")), @r#"
+    error[invalid-with]: the parameter `duration` is missing
+     --> f:8:19
+      |
+    8 |       - provider: mwl:provider.middleware/mwl/timeout/v1
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: at /duration: "30s" is not a duration, wanted ISO 8601 such as "PT30S"
+     --> f:9:90
+      |
+    9 | der.middleware/mwl/timeout/v1, onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
+      |                                                             ^^^
+
+    error[invalid-with]: `x` is not a parameter
+     --> f:9:120
+      |
+    9 |  onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
+      |                                                             ^
+      = help: it takes no arguments; remove it
+
+    error[invalid-pattern]: `A.*.B` is not a code pattern: `*` may stand only alone or as the last segment; write `Prefix.Code`, `Prefix.*` or `*`
+      --> f:10:108
+       |
+    10 | /retry/v1, onEntry: { with: { policies: [{ match: { codes: [A.*.B] }, attempts: 2, backoff: { initial: PT1S } }] } } }
+       |                                                             ^^^^^
+    "#);
+    // What is never looked at is not.
+    assert_eq!(
+        warned(&root(
+            r"
+middleware: [{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { when: false } }]
+steps: { a: { action: Return } }
+"
+        )),
+        ""
+    );
+}
+
+#[test]
+fn literal_arguments_of_calls() {
+    insta::assert_snapshot!(load_only(&root(r#"
+flows:
+  F:
+    parameters: { type: object, properties: { tries: { type: integer } }, required: [tries] }
+    entrypoint: x
+    steps: { x: { action: Return } }
+steps:
+  a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
+  b: { action: Call, call: { flow: F }, next: c }
+  c: { action: Call, call: { flow: F, with: { tries: x } }, next: d }
+  d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+  e: { action: Call, call: { flow: F, with: 3 }, next: f }
+  f: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: /, retries: many } }, next: g }
+  g: { action: Return }
+"#)), @r#"
+    error[invalid-with]: the parameter `path` is missing
+      --> f:10:78
+       |
+    10 |   a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
+       |                                                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: `pathh` is not a parameter
+      --> f:10:80
+       |
+    10 |   a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
+       |                                                                                ^^^^^
+      = help: did you mean `path`?
+
+    error[invalid-with]: the parameter `tries` is missing
+      --> f:11:36
+       |
+    11 |   b: { action: Call, call: { flow: F }, next: c }
+       |                                    ^
+
+    error[invalid-with]: at /tries: "x" is not of type "integer"
+      --> f:12:54
+       |
+    12 |   c: { action: Call, call: { flow: F, with: { tries: x } }, next: d }
+       |                                                      ^
+
+    error[invalid-with]: the parameter `tries` is missing
+      --> f:13:45
+       |
+    13 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+       |                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: `trise` is not a parameter
+      --> f:13:47
+       |
+    13 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+       |                                               ^^^^^
+      = help: did you mean `tries`?
+
+    error[wrong-type]: `with` must be an object or an expression; this is 3
+      --> f:14:45
+       |
+    14 |   e: { action: Call, call: { flow: F, with: 3 }, next: f }
+       |                                             ^
+
+    error[invalid-with]: at /retries: "many" is not of type "integer"
+      --> f:15:98
+       |
+    15 |   f: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: /, retries: many } }, next: g }
+       |                                                                                                  ^^^^
+    "#);
+}

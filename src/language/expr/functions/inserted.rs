@@ -1,0 +1,104 @@
+//! What the rewriting puts into a tree.
+
+use std::sync::Arc;
+
+use cel::ExecutionError;
+use cel::common::types::{CelInt, DYN_TYPE, INT_TYPE};
+use cel::common::value::{CowVal, Val};
+use cel::objects::Opaque;
+
+use super::super::convert::{self, NoValue};
+use super::super::{equality, work};
+use super::{Args, Outcome, Overload, owned_bool, take};
+use crate::language::value::Value;
+
+pub(super) const OVERLOADS: &[Overload] = &[
+    ("@equals", "any", &[DYN_TYPE, DYN_TYPE], equals),
+    ("@contains", "any", &[DYN_TYPE, DYN_TYPE], contains),
+    ("@add", "any", &[DYN_TYPE, DYN_TYPE], add),
+    ("@charge", "any", &[DYN_TYPE], charge),
+    ("@tick", "any", &[INT_TYPE, DYN_TYPE], tick),
+    ("@prepay", "int", &[INT_TYPE], prepay),
+    ("@give", "any", &[DYN_TYPE], give),
+];
+
+fn equals<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [a, b] = take(args)?;
+    equality::equal(a.as_ref(), b.as_ref()).map(owned_bool)
+}
+
+/// `value in container`.
+fn contains<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [value, container] = take(args)?;
+    equality::contains(container.as_ref(), value.as_ref()).map(owned_bool)
+}
+
+/// `a + b`, where the sum may be long.
+fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [a, b] = take(args)?;
+    work::spend_copy(a.as_ref())?;
+    work::spend_copy(b.as_ref())?;
+    let adder = a.as_adder().ok_or_else(|| {
+        let types = [&a, &b].map(|val| val.get_type().name().to_owned());
+        ExecutionError::no_such_overload("_+_", types.into())
+    })?;
+    Ok(CowVal::Owned(adder.add(b.as_ref())?.into_owned()))
+}
+
+/// The argument, which is about to be copied.
+fn charge<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [value] = take(args)?;
+    work::spend_copy(value.as_ref())?;
+    Ok(value)
+}
+
+/// The second argument, for as many units as the first says.
+fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [units, value] = take(args)?;
+    let units = units
+        .downcast_ref::<CelInt>()
+        .map_or(1, |units| *units.inner());
+    work::spend(u64::try_from(units).unwrap_or(1))?;
+    Ok(value)
+}
+
+/// The argument, a number of elements that are about to be made.
+fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [count] = take(args)?;
+    let elements = count
+        .downcast_ref::<CelInt>()
+        .map_or(0, |count| *count.inner());
+    work::spend(1 + u64::try_from(elements).unwrap_or(0))?;
+    Ok(count)
+}
+
+/// What an evaluation hands out: its result, converted already.
+#[derive(Debug)]
+pub(in super::super) struct Given(pub(in super::super) Result<Value, NoValue>);
+
+/// Asked for by the crate's type for host values. One is only equal to itself.
+impl PartialEq for Given {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Given {}
+
+impl Opaque for Given {
+    #[expect(clippy::unnecessary_literal_bound, reason = "the trait's signature")]
+    fn runtime_type_name(&self) -> &str {
+        "@given"
+    }
+}
+
+/// The result of the whole expression, as a value that leaves the crate's evaluator as it is.
+///
+/// The crate gives its own copy of a result, or else asks for its evaluator to be inlined into ours: then
+/// a debug build of this crate would evaluate with frames of 50 KiB, and overflow.
+fn give<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+    let [value] = take(args)?;
+    let given: Arc<dyn Opaque> = Arc::new(Given(convert::to_value(value.as_ref())));
+    let given: Box<dyn Val> = cel::Value::Opaque(given).try_into()?;
+    Ok(CowVal::Owned(given))
+}

@@ -1,0 +1,224 @@
+//! Calls: operators and functions, ours in place of the crate's, and payment before work.
+
+use std::sync::Arc;
+
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
+
+use super::super::references::{PathEnd, literal_index};
+use super::super::{functions, signatures};
+use super::nodes::{call, ident, is_operator, is_scalar, qualified};
+use super::{Names, Rewriter};
+
+impl Rewriter<'_> {
+    /// Rewrites a call: of an operator, a function of a namespace, or any other.
+    pub(super) fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
+        if let Some(space) = parsed
+            .target
+            .as_deref()
+            .and_then(|target| self.namespace(target, &parsed))
+        {
+            parsed.func_name = format!("{space}.{}", parsed.func_name);
+            parsed.target = None;
+        }
+        if is_operator(&parsed) {
+            return self.operator(id, parsed);
+        }
+        self.function(id, parsed)
+    }
+
+    /// The namespace that the target of a call spells: `math` in `math.abs(x)`. As in cel-go, the name of an
+    /// existing function decides; for one that does not exist, whether the target could be anything else.
+    fn namespace(&self, target: &IdedExpr, parsed: &CallExpr) -> Option<String> {
+        let space = qualified(target)?;
+        let exists = signatures::is_namespaced(&format!("{space}.{}", parsed.func_name));
+        let nothing_else = matches!(self.names, Names::Roots(_))
+            && signatures::is_namespace(&space)
+            && !self.locals.contains(&space);
+        (exists || nothing_else).then_some(space)
+    }
+
+    fn operator(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
+        let navigates = matches!(
+            parsed.func_name.as_str(),
+            operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT
+        );
+        if let Some(read) = self.optional_read(id, &parsed) {
+            return read;
+        }
+        let scalar = parsed.args.iter().any(is_scalar);
+        let mut args = Vec::with_capacity(parsed.args.len());
+        for (index, arg) in parsed.args.into_iter().enumerate() {
+            args.push(if navigates && index == 0 {
+                self.navigated(arg)
+            } else {
+                self.expr(arg)
+            });
+        }
+        // Beside a literal scalar the crate's own comparison is right, and as cheap as that scalar.
+        match parsed.func_name.as_str() {
+            operators::EQUALS if !scalar => call(id, "@equals", args),
+            operators::NOT_EQUALS if !scalar => {
+                call(id, operators::LOGICAL_NOT, vec![call(id, "@equals", args)])
+            }
+            operators::IN => call(id, "@contains", args),
+            operators::ADD if !scalar => call(id, "@add", args),
+            name => call(id, name, args),
+        }
+    }
+
+    /// `root.a.?b` or `root.a[?'b']`: the value `root.a` is asked for its `b`, and nothing else.
+    fn optional_read(&mut self, id: u64, parsed: &CallExpr) -> Option<IdedExpr> {
+        let name = parsed.func_name.as_str();
+        if !matches!(name, operators::OPT_INDEX | operators::OPT_SELECT) {
+            return None;
+        }
+        let (operand, member) = literal_index(parsed)?;
+        let (root, mut members) = self.static_path(operand)?;
+        let variable = self.note(root, members.clone(), PathEnd::Presence);
+        members.push(Arc::from(member));
+        self.note(root, members, PathEnd::Value);
+        let operand = ident(operand.id, format!("@p{variable}"));
+        let mut args = parsed.args.iter().skip(1).cloned().collect::<Vec<_>>();
+        args.insert(0, operand);
+        Some(call(id, name, args))
+    }
+
+    fn function(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
+        let CallExpr {
+            func_name: name,
+            target,
+            args,
+        } = parsed;
+        if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
+            && matches!(self.names, Names::Roots(_))
+        {
+            self.refuse_call(id, &name, problem);
+        }
+        match (name.as_str(), target.is_some(), args.len()) {
+            ("now", false, 0) => return self.clock(id, "@now"),
+            ("wallTime", false, 0) => return self.clock(id, "@wallTime"),
+            ("matches", ..) => return self.matches(id, target, args),
+            _ => {}
+        }
+        let walks = !is_constant(&name);
+        let target = target.map(|target| self.argument(*target, walks));
+        let args: Vec<IdedExpr> = args
+            .into_iter()
+            .map(|arg| self.argument(arg, walks))
+            .collect();
+        let ours = match (name.as_str(), target.is_some()) {
+            ("duration", false) => "@duration",
+            ("getMilliseconds", true) if args.is_empty() => "@getMilliseconds",
+            ("indexOf", true) => "@indexOf",
+            ("lastIndexOf", true) => "@lastIndexOf",
+            ("replace", true) => "@replace",
+            ("distinct", true) => "@distinct",
+            ("lists.range", false) => {
+                return call(id, &name, vec![call(id, "@prepay", args)]);
+            }
+            _ => {
+                let split = name == "split";
+                let made = IdedExpr {
+                    id,
+                    expr: Expr::Call(CallExpr {
+                        func_name: name,
+                        target: target.map(Box::new),
+                        args,
+                    }),
+                };
+                // What it gives may be much larger than what it takes.
+                return if split {
+                    call(id, "@charge", vec![made])
+                } else {
+                    made
+                };
+            }
+        };
+        call(id, ours, target.into_iter().chain(args).collect())
+    }
+
+    /// An argument, paid for where the function goes through it; not where it is a mere scalar.
+    fn argument(&mut self, expr: IdedExpr, walks: bool) -> IdedExpr {
+        let expr = self.kept(expr);
+        let shared = matches!(&expr.expr, Expr::Ident(name) if name.starts_with("@p"));
+        if shared && walks {
+            return call(expr.id, "@charge", vec![expr]);
+        }
+        expr
+    }
+
+    fn clock(&mut self, id: u64, variable: &str) -> IdedExpr {
+        self.reads_clock = true;
+        ident(id, variable.to_owned())
+    }
+
+    /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.
+    fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
+        let mut operands: Vec<IdedExpr> = target
+            .map(|target| *target)
+            .into_iter()
+            .chain(args)
+            .collect();
+        let literal = match operands.get(1).map(|pattern| (pattern.id, &pattern.expr)) {
+            Some((at, Expr::Literal(LiteralValue::String(pattern)))) => {
+                Some((at, pattern.inner().to_owned()))
+            }
+            _ => None,
+        };
+        let pattern = literal.and_then(|(at, pattern)| self.pattern(at, &pattern));
+        if let Some(pattern) = pattern {
+            operands.truncate(1);
+            let mut operands: Vec<IdedExpr> = operands
+                .into_iter()
+                .map(|operand| self.kept(operand))
+                .collect();
+            operands.push(pattern);
+            return call(id, "@matches", operands);
+        }
+        let operands = operands
+            .into_iter()
+            .map(|operand| self.kept(operand))
+            .collect();
+        call(id, "@matches", operands)
+    }
+
+    fn pattern(&mut self, id: u64, pattern: &str) -> Option<IdedExpr> {
+        match functions::pattern(pattern) {
+            Ok(regex) => {
+                self.patterns.push(functions::Pattern::new(regex));
+                Some(ident(id, format!("@re{}", self.patterns.len() - 1)))
+            }
+            // In the open, a pattern that is never reached is no error.
+            Err(problem) => {
+                if matches!(self.names, Names::Roots(_)) {
+                    self.refuse(id, problem);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Whether the function of this name takes the same time whatever its arguments hold, or pays for itself.
+fn is_constant(name: &str) -> bool {
+    matches!(
+        name,
+        "size"
+            | "type"
+            | "dyn"
+            | "startsWith"
+            | "endsWith"
+            | "first"
+            | "toJson"
+            | "fromJson"
+            | "replace"
+            | "distinct"
+            | "or"
+            | "orValue"
+            | "hasValue"
+            | "value"
+    ) || ["math.", "sets.", "optional.", "get"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}

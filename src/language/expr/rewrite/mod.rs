@@ -1,0 +1,252 @@
+//! From the parsed expression to the one that is evaluated.
+//!
+//! One walk does what has to be known of every node: names are resolved against the site's roots, calls
+//! against the functions that exist, and the paths that are read are noted. On the way it changes the tree
+//! where the crate alone would not do:
+//!
+//! - a static path becomes one variable, which the scope looks up in the shared data in one go;
+//! - what multiplies work pays for it first (`@charge`, `@tick`; see `work`);
+//! - a few calls go to our own functions, where the crate's are wrong or unbounded (see `functions`).
+//!
+//! Names with `@` cannot be written in CEL, so no expression can meet or forge one. The walk recurses, and
+//! so does the crate's evaluation of its result: `compile` bounds the depth of the tree before, and runs
+//! both parser and walk on a stack of their own.
+
+use std::sync::Arc;
+
+use cel::common::ast::{EntryExpr, Expr, ListExpr, MapExpr, SelectExpr, SourceInfo};
+use cel::{Env, IdedExpr};
+
+use self::nodes::{call, ident, is_small, qualified};
+use super::functions::Pattern;
+use super::references::{Path, PathEnd, static_path};
+use super::roots::{Root, Roots, near_miss};
+use super::{CompileError, compile};
+
+mod calls;
+mod folds;
+mod nodes;
+
+pub(super) use self::nodes::giving;
+
+/// What identifiers may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Names {
+    /// These roots, and nothing else that is not local.
+    Roots(Roots),
+    /// Anything: the caller binds the variables. For the CEL suite.
+    Open,
+}
+
+/// The walk, and what it gathers.
+pub(super) struct Rewriter<'a> {
+    env: &'a Env,
+    names: Names,
+    source: &'a SourceInfo,
+    /// The variables of the comprehensions around the current node, outermost first.
+    locals: Vec<String>,
+    /// The static paths that are read; `@p0` is the first.
+    pub(super) paths: Vec<Path>,
+    /// The literal patterns of `matches`; `@re0` is the first.
+    pub(super) patterns: Vec<Pattern>,
+    /// Whether the expression calls `now()` or `wallTime()`.
+    pub(super) reads_clock: bool,
+    /// What is wrong, in the order of the walk.
+    pub(super) errors: Vec<CompileError>,
+}
+
+impl<'a> Rewriter<'a> {
+    pub(super) fn new(env: &'a Env, names: Names, source: &'a SourceInfo) -> Self {
+        Self {
+            env,
+            names,
+            source,
+            locals: Vec::new(),
+            paths: Vec::new(),
+            patterns: Vec::new(),
+            reads_clock: false,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Rewrites `expr`, whose value is used.
+    pub(super) fn expr(&mut self, expr: IdedExpr) -> IdedExpr {
+        if let Some(variable) = self.path(&expr, PathEnd::Value) {
+            return variable;
+        }
+        let id = expr.id;
+        let rewritten = match expr.expr {
+            Expr::Ident(name) => self.ident(id, name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => return self.call(id, call),
+            Expr::List(list) => Expr::List(ListExpr {
+                elements: list
+                    .elements
+                    .into_iter()
+                    .map(|item| self.kept(item))
+                    .collect(),
+                optional_indices: list.optional_indices,
+            }),
+            Expr::Map(map) => Expr::Map(self.map(map)),
+            Expr::Comprehension(fold) => Expr::Comprehension(Box::new(self.comprehension(*fold))),
+            Expr::Struct(message) => {
+                let name = &message.type_name;
+                let problem =
+                    format!("there is no message type `{name}`; write a map: {{'field': value}}");
+                self.refuse_call(id, name, problem);
+                Expr::Struct(message)
+            }
+            other @ (Expr::Literal(_) | Expr::Unspecified) => other,
+        };
+        IdedExpr {
+            id,
+            expr: rewritten,
+        }
+    }
+
+    /// The variable for the static path that `expr` is, if it is one.
+    fn path(&mut self, expr: &IdedExpr, end: PathEnd) -> Option<IdedExpr> {
+        let (root, members) = self.static_path(expr)?;
+        let variable = self.note(root, members, end);
+        Some(ident(expr.id, format!("@p{variable}")))
+    }
+
+    /// The static path that `expr` is: from a root that may be read here and that no local variable hides.
+    fn static_path(&self, expr: &IdedExpr) -> Option<(Root, Vec<Arc<str>>)> {
+        let Names::Roots(allowed) = self.names else {
+            return None;
+        };
+        static_path(expr, &|name| {
+            let absolute = name.strip_prefix('.');
+            let hidden = absolute.is_none() && self.locals.iter().any(|local| local == name);
+            let root = Root::named(absolute.unwrap_or(name)).filter(|_| !hidden)?;
+            allowed.contains(root).then_some(root)
+        })
+    }
+
+    /// The number of this path, which is noted once.
+    fn note(&mut self, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
+        let path = Path { root, members, end };
+        let known = self.paths.iter().position(|known| *known == path);
+        known.unwrap_or_else(|| {
+            self.paths.push(path);
+            self.paths.len() - 1
+        })
+    }
+
+    /// Rewrites `expr`, of which a member is read that is not known before run time.
+    fn navigated(&mut self, expr: IdedExpr) -> IdedExpr {
+        match self.path(&expr, PathEnd::Unknown) {
+            Some(variable) => variable,
+            None => self.expr(expr),
+        }
+    }
+
+    /// Rewrites `expr`, whose value is copied into what is made: that is paid for.
+    fn kept(&mut self, expr: IdedExpr) -> IdedExpr {
+        let expr = self.expr(expr);
+        if is_small(&expr) {
+            return expr;
+        }
+        call(expr.id, "@charge", vec![expr])
+    }
+
+    fn ident(&mut self, id: u64, name: String) -> Expr {
+        let plain = name.strip_prefix('.').unwrap_or(&name);
+        if !self.locals.contains(&name) && self.env.types().find_type(plain).is_none() {
+            self.unknown(id, plain);
+        }
+        Expr::Ident(name)
+    }
+
+    /// An identifier that is no local variable, no type and no root that may be read here.
+    fn unknown(&mut self, id: u64, name: &str) {
+        let Names::Roots(allowed) = self.names else {
+            return;
+        };
+        let here = if allowed == Roots::NONE {
+            "no binding is in scope here".to_owned()
+        } else {
+            format!("in scope here: {allowed}")
+        };
+        let message = if Root::named(name).is_some() {
+            format!("`{name}` is not in scope; {here}")
+        } else {
+            match near_miss(name, allowed.iter().map(Root::name)) {
+                Some(near) => format!(
+                    "`{name}` is unknown; did you mean `{near}`? {}",
+                    capital(&here)
+                ),
+                None => format!("`{name}` is unknown; {here}"),
+            }
+        };
+        self.refuse(id, message);
+    }
+
+    fn refuse(&mut self, id: u64, message: String) {
+        let offset = compile::offset(self.source, id);
+        self.errors.push(CompileError { message, offset });
+    }
+
+    /// Refuses a call, whose place is its bracket, at the name before that.
+    fn refuse_call(&mut self, id: u64, name: &str, message: String) {
+        let bracket = compile::offset(self.source, id);
+        let before: Vec<char> = self.source.source.chars().take(bracket).collect();
+        let before: String = before.into_iter().collect();
+        let head = before.trim_end();
+        let offset = match head.strip_suffix(name) {
+            Some(head) => head.chars().count(),
+            None => bracket,
+        };
+        self.errors.push(CompileError { message, offset });
+    }
+
+    /// A selection that is no static path: a type's qualified name, `has(…)`, or a member of a made value.
+    fn select(&mut self, mut select: SelectExpr) -> Expr {
+        if !select.test && self.is_type(&select) {
+            return Expr::Select(select);
+        }
+        let read = if select.test {
+            self.static_path(&select.operand)
+        } else {
+            None
+        };
+        // `has(root.a.b)` asks the value `root.a` whether it has a `b`.
+        if let Some((root, mut members)) = read {
+            let variable = self.note(root, members.clone(), PathEnd::Presence);
+            members.push(Arc::from(select.field.as_str()));
+            self.note(root, members, PathEnd::Presence);
+            select.operand = Box::new(ident(select.operand.id, format!("@p{variable}")));
+        } else {
+            select.operand = Box::new(self.expr(*select.operand));
+        }
+        Expr::Select(select)
+    }
+
+    /// Whether `select` spells a type's qualified name, such as `google.protobuf.Duration`.
+    fn is_type(&self, select: &SelectExpr) -> bool {
+        let name = qualified(&select.operand).map(|space| format!("{space}.{}", select.field));
+        name.is_some_and(|name| {
+            let name = name.trim_start_matches('.');
+            self.env.types().find_type(name).is_some()
+        })
+    }
+
+    fn map(&mut self, map: MapExpr) -> MapExpr {
+        let mut entries = map.entries;
+        for entry in &mut entries {
+            if let EntryExpr::MapEntry(member) = &mut entry.expr {
+                member.key = self.kept(std::mem::take(&mut member.key));
+                member.value = self.kept(std::mem::take(&mut member.value));
+            }
+        }
+        MapExpr { entries }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}

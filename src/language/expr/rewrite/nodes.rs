@@ -1,0 +1,112 @@
+//! Nodes: what they are, and making new ones.
+
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
+
+pub(super) fn is_operator(call: &CallExpr) -> bool {
+    call.target.is_none()
+        && matches!(
+            call.func_name.as_str(),
+            operators::CONDITIONAL
+                | operators::LOGICAL_AND
+                | operators::LOGICAL_OR
+                | operators::LOGICAL_NOT
+                | operators::SUBSTRACT
+                | operators::ADD
+                | operators::MULTIPLY
+                | operators::DIVIDE
+                | operators::MODULO
+                | operators::EQUALS
+                | operators::NOT_EQUALS
+                | operators::GREATER_EQUALS
+                | operators::LESS_EQUALS
+                | operators::GREATER
+                | operators::LESS
+                | operators::NEGATE
+                | operators::INDEX
+                | operators::OPT_INDEX
+                | operators::OPT_SELECT
+                | operators::IN
+                | operators::NOT_STRICTLY_FALSE
+        )
+}
+
+/// A literal that is no container and no bytes.
+pub(super) fn is_scalar(expr: &IdedExpr) -> bool {
+    matches!(&expr.expr, Expr::Literal(literal) if !matches!(literal, LiteralValue::Bytes(_)))
+}
+
+/// Whether the value of the rewritten `expr` costs nothing to copy: a literal, a shared value, a boolean.
+pub(super) fn is_small(expr: &IdedExpr) -> bool {
+    match &expr.expr {
+        Expr::Literal(_) => true,
+        Expr::Ident(name) => name.starts_with('@'),
+        Expr::Select(select) => select.test,
+        Expr::List(list) => list.elements.is_empty(),
+        Expr::Call(call) => matches!(
+            call.func_name.as_str(),
+            operators::LOGICAL_AND
+                | operators::LOGICAL_OR
+                | operators::LOGICAL_NOT
+                | operators::EQUALS
+                | operators::NOT_EQUALS
+                | operators::GREATER_EQUALS
+                | operators::LESS_EQUALS
+                | operators::GREATER
+                | operators::LESS
+                | operators::NEGATE
+                | operators::SUBSTRACT
+                | operators::MULTIPLY
+                | operators::DIVIDE
+                | operators::MODULO
+                | "@charge"
+                | "@equals"
+                | "@contains"
+        ),
+        _ => false,
+    }
+}
+
+/// The qualified name that `expr` spells: `a`, `a.b`.
+pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
+    match &expr.expr {
+        Expr::Ident(name) => Some(name.clone()),
+        Expr::Select(select) if !select.test => {
+            Some(format!("{}.{}", qualified(&select.operand)?, select.field))
+        }
+        _ => None,
+    }
+}
+
+/// `@give(expr)`: the whole expression, whose result leaves the evaluator.
+pub(in super::super) fn giving(expr: IdedExpr) -> IdedExpr {
+    call(expr.id, "@give", vec![expr])
+}
+
+pub(super) fn ident(id: u64, name: String) -> IdedExpr {
+    IdedExpr {
+        id,
+        expr: Expr::Ident(name),
+    }
+}
+
+pub(super) fn call(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    IdedExpr {
+        id,
+        expr: Expr::Call(CallExpr {
+            func_name: name.to_owned(),
+            target: None,
+            args,
+        }),
+    }
+}
+
+/// `@tick(turn, expr)`: `expr`, once its turn is paid for.
+pub(super) fn tick(id: u64, turn: usize, expr: IdedExpr) -> IdedExpr {
+    let units = i64::try_from(turn).unwrap_or(i64::MAX);
+    let units = IdedExpr {
+        id,
+        expr: Expr::Literal(LiteralValue::Int(units.into())),
+    };
+    call(id, "@tick", vec![units, expr])
+}

@@ -1,0 +1,156 @@
+//! Which parts of the bindings are read.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::language::value::{Map, Native};
+
+#[test]
+fn the_paths_of_an_expression_are_known() {
+    let paths = |body: &str| {
+        let program = compile(body);
+        let shown = program
+            .reads()
+            .iter()
+            .map(|path| format!("{path} {:?}", path.end));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    for (body, expected) in [
+        ("step.input.body.x", "step.input.body.x Value"),
+        ("step['input'].body", "step.input.body Value"),
+        (
+            "has(step.input.body)",
+            "step.input Presence, step.input.body Presence",
+        ),
+        ("step.input[vars.key]", "step.input Unknown, vars.key Value"),
+        ("step.results[0].body", "step.results Unknown"),
+        (
+            "step.input.?body",
+            "step.input Presence, step.input.body Value",
+        ),
+        (
+            "step.input[?'body']",
+            "step.input Presence, step.input.body Value",
+        ),
+        ("step.input.items.map(i, i.body)", "step.input.items Value"),
+        ("{'r': middleware.result}", "middleware.result Value"),
+        ("vars.a + vars.a", "vars.a Value"),
+        ("[1].map(step, step.input)", ""),
+    ] {
+        assert_eq!(paths(body), expected, "{body}");
+    }
+    let program = compile("has(step.input.body) && middleware.result != null");
+    assert!(program.may_read(Root::Step, &["input", "body"]));
+    assert!(!program.may_read(Root::Middleware, &["result", "body"]));
+    assert!(program.takes_whole(Root::Middleware, &["result", "body"]));
+    assert!(!program.takes_whole(Root::Step, &["input", "body"]));
+}
+
+/// A host's object that notes what is asked of it.
+#[derive(Debug, Default)]
+struct Host(Mutex<Vec<String>>);
+
+impl Native for Host {
+    fn member(&self, name: &str) -> Option<Value> {
+        self.0.lock().unwrap().push(name.to_owned());
+        (name != "absent").then(|| Value::from(name))
+    }
+
+    fn to_map(&self) -> Map {
+        self.0.lock().unwrap().push("*".to_owned());
+        Map::from_iter([("body".into(), Value::from("text"))])
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+#[test]
+fn a_host_object_is_asked_only_for_what_is_named() {
+    let asked = |body: &str| {
+        let host = Arc::new(Host::default());
+        let native: Arc<dyn Native> = host.clone();
+        let vars = Value::object([("host", Value::Native(native))]);
+        let fixture = Fixture(Value::object([("vars", vars)]));
+        let result = compile(body).evaluate(&fixture).unwrap();
+        let asked = host.0.lock().unwrap().join(",");
+        (result, asked)
+    };
+    for (body, expected) in [
+        ("vars.host.path", "path"),
+        (
+            "vars.host.path == 'path' && vars.host['method'] != ''",
+            "path,method",
+        ),
+        ("has(vars.host.absent)", "absent"),
+        ("[vars.host].map(h, h.path)", "path"),
+        ("'path' in vars.host", "path"),
+        ("size(vars.host)", "*"),
+        ("vars.host == {'body': 'text'}", "*"),
+        ("toJson(vars.host)", "*"),
+        ("vars.host.map(k, k)", "*"),
+        ("vars.host", ""),
+        ("{'h': vars.host, 'l': [vars.host]}", ""),
+        ("true ? vars.host : null", ""),
+    ] {
+        assert_eq!(asked(body).1, expected, "{body}");
+    }
+    assert!(asked("vars.host").0.as_native::<Host>().is_some());
+    assert!(
+        asked("{'h': vars.host}")
+            .0
+            .get("h")
+            .unwrap()
+            .as_native::<Host>()
+            .is_some()
+    );
+}
+
+/// Bindings that note which roots are asked for.
+struct Asked(Mutex<Vec<Root>>);
+
+impl Bindings for Asked {
+    fn root(&self, root: Root) -> Option<Value> {
+        self.0.lock().unwrap().push(root);
+        Some(Value::empty_object())
+    }
+
+    fn now(&self) -> i128 {
+        0
+    }
+
+    fn wall_time(&self) -> i128 {
+        0
+    }
+}
+
+#[test]
+fn only_roots_that_are_named_are_asked_for() {
+    let asked = Asked(Mutex::default());
+    compile("has(vars.x) || has(step.y)")
+        .evaluate(&asked)
+        .unwrap();
+    compile("1 + 1").evaluate(&asked).unwrap();
+    assert_eq!(*asked.0.lock().unwrap(), [Root::Vars, Root::Step]);
+}
+
+#[test]
+fn what_is_passed_on_is_the_same_value() {
+    let items = |value: &Value| match value.get("vars").and_then(|vars| vars.get("items")) {
+        Some(Value::Array(items)) => items,
+        other => panic!("{other:?}"),
+    };
+    let data = json(DATA);
+    let before = items(&data);
+    for body in [
+        "vars.items",
+        "vars.yes ? vars.items : []",
+        "{'a': [vars.items]}.a[0]",
+    ] {
+        match compile(body).evaluate(&Fixture(data.clone())) {
+            Ok(Value::Array(after)) => assert!(Arc::ptr_eq(&before, &after), "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+}

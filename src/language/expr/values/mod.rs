@@ -1,0 +1,59 @@
+//! The data model's values as CEL values, without a copy of what is not read.
+//!
+//! CEL asks a value for one capability at a time (a member, an element, a size), and these types answer
+//! from the shared [`Value`] behind them. So a path costs the lookups along it, a host's object is asked
+//! only for the members that the expression names, and what an expression passes on unread (a body, a whole
+//! result) comes out as the reference that went in. Every number is a `double` ("Numbers").
+
+use std::sync::Arc;
+
+use cel::common::traits;
+use cel::common::types::{CelBool, CelDouble, CelInt, CelNull};
+use cel::common::value::Val;
+
+use crate::language::value::Value;
+
+mod list;
+mod object;
+mod text;
+
+pub(super) use self::list::List;
+pub(super) use self::object::Object;
+pub(super) use self::text::{Text, text_of};
+
+/// `value` as a CEL value.
+pub(super) fn wrap(value: Value) -> Box<dyn Val> {
+    match value {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(bool) => Box::new(CelBool::from(bool)),
+        Value::Number(number) => Box::new(CelDouble::from(number)),
+        Value::String(shared) => Box::new(Text::of(shared)),
+        Value::Array(items) => Box::new(List::of(items)),
+        Value::Object(_) | Value::Native(_) => Box::new(Object::of(value)),
+    }
+}
+
+/// The data model's value that `val` is, where it came from there whole.
+pub(super) fn unwrap(val: &dyn Val) -> Option<Value> {
+    let any = val.as_any()?;
+    if let Some(text) = any.downcast_ref::<Text>() {
+        return Some(Value::String(Arc::clone(text.shared())));
+    }
+    if let Some(list) = any.downcast_ref::<List>() {
+        return Some(Value::Array(Arc::clone(list.shared())));
+    }
+    Some(any.downcast_ref::<Object>()?.shared().clone())
+}
+
+fn size(len: usize) -> CelInt {
+    i64::try_from(len).unwrap_or(i64::MAX).into()
+}
+
+/// Lends out the elements of a slice that the container keeps.
+struct Lent<I>(I);
+
+impl<'b, 'v, I: Iterator<Item = &'b (dyn Val + 'static)>> traits::Iterator<'b, 'v> for Lent<I> {
+    fn next(&mut self) -> Option<&'b (dyn Val + 'v)> {
+        self.0.next().map(|item| item as &'b (dyn Val + 'v))
+    }
+}

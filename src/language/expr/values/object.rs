@@ -1,0 +1,197 @@
+//! An object of the data model, plain or the host's, as a CEL value.
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use cel::ExecutionError;
+use cel::common::traits::{self, Container, Indexer, Iterable, Sizer, Zeroer};
+use cel::common::types::{CelBool, CelDouble, CelInt, CelString, CelUInt, MAP_TYPE, Type};
+use cel::common::value::{CowVal, StaticVal, Val};
+
+use super::super::equality;
+use super::{Lent, size, text_of, wrap};
+use crate::language::value::{Map, Value};
+
+/// An object of the data model, plain or the host's.
+#[derive(Debug)]
+pub(in super::super) struct Object {
+    value: Value,
+    /// All members: taken when something asks for more than one, because a host makes them anew each time.
+    members: OnceLock<Arc<Map>>,
+    /// The member names as CEL values: made when something iterates.
+    lent: OnceLock<Vec<CelString<'static>>>,
+}
+
+impl Object {
+    pub(super) const fn shared(&self) -> &Value {
+        &self.value
+    }
+
+    pub(super) const fn of(value: Value) -> Self {
+        Self {
+            value,
+            members: OnceLock::new(),
+            lent: OnceLock::new(),
+        }
+    }
+
+    /// The member `name`.
+    pub(in super::super) fn member(&self, name: &str) -> Option<Value> {
+        self.value.get(name)
+    }
+
+    /// All members. A host's object is taken whole.
+    pub(in super::super) fn members(&self) -> &Map {
+        match &self.value {
+            Value::Object(members) => members,
+            value => self
+                .members
+                .get_or_init(|| value.as_object().unwrap_or_default()),
+        }
+    }
+
+    fn lent(&self) -> &[CelString<'static>] {
+        self.lent.get_or_init(|| {
+            self.members()
+                .keys()
+                .map(|name| CelString::from(name.as_ref().to_owned()))
+                .collect()
+        })
+    }
+}
+
+impl StaticVal for Object {}
+
+impl Val for Object {
+    fn get_type(&self) -> &Type {
+        &MAP_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &MAP_TYPE
+    }
+
+    fn as_container(&self) -> Option<&dyn Container> {
+        Some(self)
+    }
+
+    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn as_sizer(&self) -> Option<&dyn Sizer> {
+        Some(self)
+    }
+
+    fn as_zeroer(&self) -> Option<&dyn Zeroer> {
+        Some(self)
+    }
+
+    fn equals(&self, other: &dyn Val) -> bool {
+        equality::equal(self, other).unwrap_or(false)
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
+        Box::new(Self::of(self.value.clone()))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+impl Container for Object {
+    /// Whether `key` names a member. The other types of key are legal in CEL, and never in an object.
+    fn contains(&self, key: &dyn Val) -> Result<bool, ExecutionError> {
+        match text_of(key) {
+            Some(name) => Ok(self.member(name).is_some()),
+            None if is_key(key) => Ok(false),
+            None => Err(no_key(key)),
+        }
+    }
+}
+
+impl Indexer for Object {
+    fn get<'b, 'v>(&'b self, key: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        let Some(name) = text_of(key) else {
+            return Err(if is_key(key) {
+                ExecutionError::no_such_key(&written(key))
+            } else {
+                no_key(key)
+            });
+        };
+        self.member(name)
+            .map(|value| CowVal::Owned(wrap(value) as Box<dyn Val + 'v>))
+            .ok_or_else(|| ExecutionError::no_such_key(name))
+    }
+
+    fn steal<'v>(self: Box<Self>, key: &dyn Val) -> Result<Box<dyn Val + 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        self.get(key).map(CowVal::into_owned)
+    }
+}
+
+/// A key that is no string, for a message.
+fn written(key: &dyn Val) -> String {
+    if let Some(int) = key.downcast_ref::<CelInt>() {
+        return int.inner().to_string();
+    }
+    if let Some(uint) = key.downcast_ref::<CelUInt>() {
+        return uint.inner().to_string();
+    }
+    if let Some(double) = key.downcast_ref::<CelDouble>() {
+        return double.inner().to_string();
+    }
+    let bool = key.downcast_ref::<CelBool>();
+    bool.map_or_else(String::new, |bool| bool.inner().to_string())
+}
+
+fn is_key(key: &dyn Val) -> bool {
+    key.downcast_ref::<CelInt>().is_some()
+        || key.downcast_ref::<CelUInt>().is_some()
+        || key.downcast_ref::<CelBool>().is_some()
+        || key.downcast_ref::<CelDouble>().is_some()
+}
+
+fn no_key(key: &dyn Val) -> ExecutionError {
+    ExecutionError::no_such_overload(
+        "_[_]",
+        vec!["map".to_owned(), key.get_type().name().to_owned()],
+    )
+}
+
+impl Iterable for Object {
+    fn iter<'b, 'v>(&'b self) -> Box<dyn traits::Iterator<'b, 'v> + 'b>
+    where
+        Self: 'v,
+    {
+        Box::new(Lent(self.lent().iter().map(|name| name as &dyn Val)))
+    }
+}
+
+impl Sizer for Object {
+    fn size(&self) -> CelInt {
+        size(self.members().len())
+    }
+}
+
+impl Zeroer for Object {
+    fn is_zero_value(&self) -> bool {
+        self.members().is_empty()
+    }
+}

@@ -1,0 +1,238 @@
+//! The built-in upstream of the quick-start: fails on purpose, the same way each time, and remembers
+//! what it is told at `/audit`.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value as Json, json};
+use tokio::net::TcpListener;
+
+/// How many audits are remembered.
+const REMEMBERED: usize = 20;
+
+/// How large an audit may be, in bytes.
+const AUDIT: usize = 16 * 1024;
+
+/// How long `/slow` takes.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// What the upstream remembers.
+#[derive(Debug, Default)]
+pub struct Flaky {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests seen at `/flaky` and at `/throttled`.
+    flaky: u64,
+    throttled: u64,
+    audits: Vec<Json>,
+}
+
+/// Starts the upstream on a loopback port that the system chooses, on a thread of its own, as long as
+/// the process lives.
+///
+/// # Errors
+/// Where the system gives no port or no thread.
+pub fn start() -> io::Result<SocketAddr> {
+    let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let driver = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let listener = {
+        let _inside = driver.enter();
+        TcpListener::from_std(listener)?
+    };
+    std::thread::Builder::new()
+        .name("quickstart".into())
+        .spawn(move || driver.block_on(accept(listener)))?;
+    Ok(address)
+}
+
+async fn accept(listener: TcpListener) {
+    let flaky = Arc::new(Flaky::default());
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let flaky = Arc::clone(&flaky);
+        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+            let flaky = Arc::clone(&flaky);
+            async move { Ok::<_, Infallible>(flaky.answer(request).await) }
+        });
+        tokio::spawn(async move {
+            let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            if let Err(error) = served.await {
+                tracing::debug!(%error, "A connection to the built-in upstream ended early.");
+            }
+        });
+    }
+}
+
+impl Flaky {
+    /// Answers one request.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        match (&head.method, head.uri.path()) {
+            (_, "/flaky") => self.flaky(),
+            (_, "/throttled") => self.throttled(),
+            (_, "/slow") => {
+                tokio::time::sleep(SLOW).await;
+                answer(StatusCode::OK, &json!({ "message": "late" }))
+            }
+            (_, "/charge") => answer(
+                StatusCode::PAYMENT_REQUIRED,
+                &json!({ "upstream": "declined" }),
+            ),
+            (&Method::POST, "/audit") => {
+                let body = Limited::new(body, AUDIT).collect().await;
+                let bytes = body
+                    .map(http_body_util::Collected::to_bytes)
+                    .unwrap_or_default();
+                self.remember(&bytes)
+            }
+            (_, "/audit") => {
+                let audits = self.lock(|state| state.audits.clone());
+                answer(StatusCode::OK, &audits.into())
+            }
+            (method, path) => {
+                let message = format!("{method} {path} reached the upstream");
+                answer(StatusCode::OK, &json!({ "message": message }))
+            }
+        }
+    }
+
+    /// 503 twice, then 200, and again.
+    fn flaky(&self) -> Response<Full<Bytes>> {
+        let seen = self.lock(|state| {
+            state.flaky += 1;
+            state.flaky
+        });
+        if seen % 3 == 0 {
+            return answer(
+                StatusCode::OK,
+                &json!({ "message": "the third try", "seen": seen }),
+            );
+        }
+        answer(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &json!({ "error": "try again", "seen": seen }),
+        )
+    }
+
+    /// 429 with `Retry-After: 2`, then 200, and again.
+    fn throttled(&self) -> Response<Full<Bytes>> {
+        let seen = self.lock(|state| {
+            state.throttled += 1;
+            state.throttled
+        });
+        if seen % 2 == 0 {
+            return answer(
+                StatusCode::OK,
+                &json!({ "message": "thanks for waiting", "seen": seen }),
+            );
+        }
+        let body = json!({ "error": "too many requests", "seen": seen });
+        let mut response = answer(StatusCode::TOO_MANY_REQUESTS, &body);
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("2"));
+        response
+    }
+
+    fn remember(&self, audit: &[u8]) -> Response<Full<Bytes>> {
+        let Ok(audit) = serde_json::from_slice(audit) else {
+            let error = json!({ "error": "an audit is JSON" });
+            return answer(StatusCode::BAD_REQUEST, &error);
+        };
+        self.lock(|state| {
+            state.audits.push(audit);
+            if state.audits.len() > REMEMBERED {
+                state.audits.remove(0);
+            }
+        });
+        answer(StatusCode::CREATED, &json!({ "remembered": true }))
+    }
+
+    fn lock<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn answer(status: StatusCode, body: &Json) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{body}\n")));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(flaky: &Flaky, method: Method, path: &str, body: &str) -> (u16, Json) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Full::<Bytes>::from(body.to_owned()))
+            .unwrap();
+        let response = flaky.answer(request).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_fails_the_same_way_each_time() {
+        let flaky = Flaky::default();
+        let mut statuses = Vec::new();
+        for path in ["/flaky"; 6]
+            .iter()
+            .chain(&["/throttled"; 4])
+            .chain(&["/charge", "/slow", "/x"])
+        {
+            statuses.push(ask(&flaky, Method::GET, path, "").await.0);
+        }
+        let expected = [
+            503, 503, 200, 503, 503, 200, 429, 200, 429, 200, 402, 200, 200,
+        ];
+        assert_eq!(statuses, expected);
+    }
+
+    #[tokio::test]
+    async fn it_remembers_the_last_audits() {
+        let flaky = Flaky::default();
+        assert_eq!(ask(&flaky, Method::GET, "/audit", "").await.1, json!([]));
+        for n in 0..25 {
+            let told = ask(&flaky, Method::POST, "/audit", &format!("{{\"n\":{n}}}")).await;
+            assert_eq!(told.0, 201);
+        }
+        assert_eq!(ask(&flaky, Method::POST, "/audit", "no json").await.0, 400);
+        let (_, audits) = ask(&flaky, Method::GET, "/audit", "").await;
+        let audits = audits.as_array().unwrap();
+        assert_eq!(
+            (audits.len(), &audits[0]["n"], &audits[19]["n"]),
+            (20, &json!(5), &json!(24))
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! The commands that serve nothing, and the proxy without a file.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::support::client::{get, post};
+use crate::support::origin::{Origin, Port, answer};
+use crate::support::program::{Directory, Program, Proxy, command, configuration, run};
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn parsed(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
+}
+
+/// Whether the value holds that member with that value, somewhere.
+fn holds(value: &Value, name: &str, wanted: &Value) -> bool {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .any(|(member, value)| (member == name && value == wanted) || holds(value, name, wanted)),
+        Value::Array(items) => items.iter().any(|item| holds(item, name, wanted)),
+        _ => false,
+    }
+}
+
+const ROUTE: &str = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
+
+fn sound() -> String {
+    configuration(&[("billing", ([127, 0, 0, 1], 3000).into())], ROUTE)
+}
+
+#[test]
+fn check_is_silent_about_a_sound_file() {
+    let directory = Directory::new();
+    let path = directory.write("sound.yaml", &sound());
+    let output = run(&["check", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+}
+
+#[test]
+fn check_points_at_every_mistake() {
+    let directory = Directory::new();
+    let file = sound().replace("upstream: billing", "upstraem: billing") + "surprise: 1\n";
+    let path = directory.write("bad.yaml", &file);
+    let path = path.to_str().unwrap();
+    let output = run(&["check", path]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = format!("{}{}", stdout(&output), stderr(&output));
+    let column = ROUTE.find("upstream").unwrap() + 1;
+    assert!(told.contains(&format!("{path}:6:{column}")), "{told}");
+    assert!(told.contains(&format!("{path}:7:1")), "{told}");
+    assert!(told.contains("upstream"), "what was meant: {told}");
+
+    let output = run(&["check", "--format", "json", path]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = parsed(&output);
+    assert!(holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)), "{told}");
+}
+
+#[test]
+fn check_reads_definitions_too() {
+    let directory = Directory::new();
+    let bad = r#"{ "$schema": "https://mwl.dev/v0.1/flow/schema.json", "entrypoint": "nowhere",
+  "steps": { "done": { "action": "Return" } } }"#;
+    let path = directory.write("bad.json", bad);
+    let output = run(&["check", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = format!("{}{}", stdout(&output), stderr(&output));
+    assert!(told.contains("bad.json:1:") && told.contains("nowhere"), "{told}");
+}
+
+#[test]
+fn flow_run_prints_the_result_and_exits_by_it() {
+    let directory = Directory::new();
+    let definition = directory.write(
+        "flow.json",
+        r#"{
+  "$schema": "https://mwl.dev/v0.1/flow/schema.json",
+  "parameters": { "type": "object", "properties": { "fail": { "type": "boolean", "default": false } } },
+  "entrypoint": "choose",
+  "steps": {
+    "choose": {
+      "action": "Match",
+      "cases": [{ "when": "{{ vars.fail }}", "next": "no" }],
+      "default": { "next": "yes" }
+    },
+    "yes": { "action": "Return", "value": "{{ {'doubled': step.input.n * 2} }}" },
+    "no": { "action": "Raise", "result": { "code": "Order.Refused", "message": "as asked" } }
+  }
+}"#,
+    );
+    let input = directory.write("input.json", r#"{ "n": 21 }"#);
+    let arguments = directory.write("arguments.json", r#"{ "fail": true }"#);
+    let [definition, input, arguments] =
+        [&definition, &input, &arguments].map(|path| path.to_str().unwrap());
+
+    let output = run(&["flow", "run", definition, "--input", input]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(parsed(&output), json!({ "type": "success", "value": { "doubled": 42 } }));
+
+    let output = run(&["flow", "run", definition, "--input", input, "--arguments", arguments]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let result = parsed(&output);
+    assert_eq!((&result["type"], &result["code"]), (&json!("error"), &json!("Order.Refused")));
+
+    let bad = directory.write("bad.json", r#"{ "entrypoint": "x", "steps": {} }"#);
+    let output = run(&["flow", "run", bad.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).contains("bad.json:1:"), "{}", stderr(&output));
+}
+
+#[test]
+fn schema_and_catalog_print_json() {
+    let output = run(&["schema"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema = parsed(&output);
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    for key in ["listeners", "admin", "upstreams", "routes", "stacks", "middleware", "environment"] {
+        assert!(schema["properties"][key].is_object(), "{key}");
+    }
+
+    let output = run(&["catalog"]);
+    assert_eq!(output.status.code(), Some(0));
+    let catalog = parsed(&output);
+    for uri in [
+        "mwl:provider.call/mwl-proxy/http/v1",
+        "mwl:provider.call/mwl/mock/v1",
+        "mwl:provider.middleware/mwl/finally/v1",
+        "mwl:provider.middleware/mwl/loop/v1",
+        "mwl:provider.middleware/mwl/retry/v1",
+        "mwl:provider.middleware/mwl/timeout/v1",
+    ] {
+        assert!(holds(&catalog, "uri", &json!(uri)), "{uri}");
+    }
+}
+
+#[test]
+fn probe_asks_the_admin_address() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let proxy = Proxy::before(&[("billing", origin.address)], ROUTE);
+    let output = run(&["probe", "--admin", &proxy.admin.to_string()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let nobody = Port::hold();
+    let output = run(&["probe", "--admin", &nobody.address.to_string()]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_proxy_needs_no_file_before_one_upstream() {
+    let origin = Origin::script([
+        answer(200, &[], "first"),
+        answer(503, &[], "down"),
+        answer(200, &[], "up again"),
+        answer(503, &[], "not sent twice"),
+    ]);
+    let upstream = format!("http://{}", origin.address);
+    let arguments = ["run", "--upstream", &upstream, "--listen", "127.0.0.1:0"];
+    let program = Program::spawn(command(&arguments));
+    let address = Proxy::announced_address(&program);
+    assert_eq!(get(address, "/a?b=c").text(), "first");
+    assert_eq!(origin.seen()[0].head.line, "GET /a?b=c HTTP/1.1");
+    assert_eq!(get(address, "/").text(), "up again", "a GET is sent again");
+    let got = post(address, "/", "{}");
+    assert_eq!((got.status, got.text()), (503, "not sent twice"), "a POST is not");
+    assert_eq!(origin.count(), 4);
+}
+
+#[test]
+fn a_command_that_is_none_is_told_so() {
+    let output = run(&["serve"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("serve"), "{}", stderr(&output));
+}

@@ -1,0 +1,25 @@
+//! The program from outside: raw sockets in front, scripted upstreams behind, nothing of its inside known.
+//!
+//! A test fails by a deadline, never passes by one; real time passes only where a wait is what is tested.
+
+/// Bodies: streamed, replayed, bounded, whole.
+mod bodies;
+/// The other commands.
+mod commands;
+/// What must not be read two ways.
+mod framing;
+/// The client goes away.
+mod leaving;
+/// Starting, administering, stopping.
+mod lifecycle;
+/// `mwl-proxy` with no file.
+mod quickstart;
+/// The retry-composition recipe.
+mod recipe;
+/// Another configuration, without a request lost.
+mod reload;
+/// The forms of a route and what a Result becomes.
+mod routes;
+/// The recipe's variations.
+mod variations;
+

@@ -1,0 +1,205 @@
+//! Another configuration while requests run: none is lost, none changes its rules on the way, and a file
+//! that does not check changes nothing.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::{fs, thread};
+
+use crate::support::client::{Client, ask, get, request};
+use crate::support::origin::{Origin, State, Turn, answer, bytes};
+use crate::support::program::{Directory, Proxy, configuration};
+use crate::support::watched::{Gate, Watched};
+
+/// A configuration whose requests carry the generation.
+fn generation(billing: SocketAddr, number: usize) -> String {
+    let route = format!(
+        "
+  - name: all
+    match: {{ pathPrefix: / }}
+    call:
+      provider: mwl:provider.call/mwl-proxy/http/v1
+      with: {{ upstream: billing, headers: {{ x-generation: \"{number}\" }} }}
+    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: {{ with: {{ policies: [{{ match: {{ codes: [Provider.Call.*] }}, attempts: 3 }}] }} }}
+"
+    );
+    configuration(&[("billing", billing)], &route)
+}
+
+/// Answers with the generation that the request carries.
+fn mirror() -> Origin {
+    Origin::by(|head, _| {
+        answer(200, &[("x-generation", head.field("x-generation").unwrap_or("none"))], "")
+    })
+}
+
+fn served(proxy: &Proxy) -> String {
+    let got = get(proxy.address, "/");
+    assert_eq!(got.status, 200);
+    got.field("x-generation").unwrap().to_owned()
+}
+
+fn reload(proxy: &Proxy) -> u16 {
+    ask(proxy.admin, request("POST", "/reload", &[], b"")).status
+}
+
+fn reloads(proxy: &Proxy, outcome: &str) -> f64 {
+    proxy.metric("mwl_config_reloads_total", &[("outcome", outcome)])
+}
+
+/// The line that tells which configuration is served.
+fn hash(proxy: &Proxy) -> String {
+    let page = get(proxy.admin, "/metrics");
+    let line = page.text().lines().find(|line| line.starts_with("mwl_config_info{"));
+    line.expect("a configuration's hash").to_owned()
+}
+
+#[test]
+fn five_hundred_requests_outlive_nine_reloads() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let before = hash(&proxy);
+    let done = Watched::new(0);
+    thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                let mut client = Client::connect(proxy.address);
+                let mut newest = 0;
+                for _ in 0..100 {
+                    let got = client.ask(request("POST", "/", &[], b"some body"));
+                    assert_eq!(got.status, 200);
+                    let number: usize = got.field("x-generation").unwrap().parse().unwrap();
+                    assert!(number >= newest, "{number} after {newest}");
+                    newest = number;
+                    done.update(|done| *done += 1);
+                }
+            });
+        }
+        for number in 2..=10 {
+            done.until("requests", |done| (*done >= (number - 1) * 50).then_some(()));
+            proxy.rewrite(&generation(origin.address, number));
+            assert_eq!(reload(&proxy), 200);
+            assert_eq!(served(&proxy), number.to_string(), "the reload is done when it is answered");
+        }
+    });
+    assert_ne!(hash(&proxy), before);
+    assert_eq!(proxy.metric("mwl_requests_total", &[("status", "200")]), 509.0);
+    assert_eq!(origin.count(), 509);
+}
+
+#[test]
+fn a_request_runs_to_its_end_on_the_configuration_it_began_with() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::by(move |head, number| match number {
+        0 => Turn::Gated(held.clone(), bytes(503, &[], "")),
+        _ => answer(200, &[("x-generation", head.field("x-generation").unwrap())], ""),
+    });
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let mut client = Client::connect(proxy.address);
+    client.send(request("GET", "/", &[], b""));
+    origin.until_state(0, State::Whole);
+    proxy.rewrite(&generation(origin.address, 2));
+    assert_eq!(reload(&proxy), 200);
+    assert_eq!(served(&proxy), "2");
+    gate.open();
+    assert_eq!(client.answer().field("x-generation"), Some("1"));
+    let got = client.ask(request("GET", "/", &[], b""));
+    assert_eq!(got.field("x-generation"), Some("2"), "the same connection, the next request");
+}
+
+#[test]
+fn a_changed_file_is_loaded_without_being_told() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let before = reloads(&proxy, "applied");
+    proxy.rewrite(&generation(origin.address, 2));
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1.0);
+    assert_eq!(served(&proxy), "2");
+}
+
+#[test]
+fn a_mounted_directory_that_is_swapped_is_loaded() {
+    let origin = mirror();
+    let directory = Directory::new();
+    directory.write("..first/proxy.yaml", &generation(origin.address, 1));
+    symlink("..first", directory.path("..data")).unwrap();
+    symlink("..data/proxy.yaml", directory.path("proxy.yaml")).unwrap();
+    let proxy = Proxy::start_at(directory, "proxy.yaml");
+    assert_eq!(served(&proxy), "1");
+    let before = reloads(&proxy, "applied");
+
+    let directory = proxy.directory();
+    directory.write("..second/proxy.yaml", &generation(origin.address, 2));
+    symlink("..second", directory.path("..data_tmp")).unwrap();
+    fs::rename(directory.path("..data_tmp"), directory.path("..data")).unwrap();
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1.0);
+    assert_eq!(served(&proxy), "2");
+    assert_eq!(reloads(&proxy, "refused"), 0.0);
+}
+
+#[test]
+fn a_hangup_loads_the_file_anew() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let before = reloads(&proxy, "applied");
+    proxy.program().signal("HUP");
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1.0);
+    assert_eq!(served(&proxy), "1");
+}
+
+#[test]
+fn a_broken_file_changes_nothing_but_a_metric_and_a_log_line() {
+    let origin = mirror();
+    let good = generation(origin.address, 1);
+    let proxy = Proxy::start(&good);
+    let (before, applied) = (hash(&proxy), reloads(&proxy, "applied"));
+    let at = format!("proxy.yaml:{}:1", good.lines().count() + 1);
+
+    proxy.rewrite(&format!("{good}surprise: true\n"));
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "refused")], 1.0);
+    proxy.program().line("the refusal", |line| line.contains(&at).then_some(()));
+    let named = proxy.program().lines().iter().filter(|line| line.contains(&at)).count();
+    assert_eq!(named, 1, "one log line with file, line and column");
+    assert_eq!(served(&proxy), "1");
+    assert_eq!(hash(&proxy), before);
+    assert_eq!(reloads(&proxy, "applied"), applied);
+    assert_eq!(get(proxy.admin, "/readyz").status, 200);
+
+    assert_ne!(reload(&proxy), 200, "who asks is told");
+    assert_eq!(served(&proxy), "1");
+
+    // Neither is an empty file an empty configuration.
+    proxy.rewrite("");
+    assert_ne!(reload(&proxy), 200);
+    assert_eq!(served(&proxy), "1");
+
+    proxy.rewrite(&generation(origin.address, 2));
+    assert_eq!(reload(&proxy), 200);
+    assert_eq!(served(&proxy), "2");
+}
+
+#[test]
+fn a_listener_may_come_and_go() {
+    let origin = mirror();
+    let both = |number: usize| {
+        let two = "listeners: [{ address: 127.0.0.1:0 }, { address: \"[::1]:0\" }]";
+        generation(origin.address, number).replace("listeners: [{ address: 127.0.0.1:0 }]", two)
+    };
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let mut client = Client::connect(proxy.address);
+    assert_eq!(client.ask(request("GET", "/", &[], b"")).status, 200);
+    proxy.rewrite(&both(2));
+    assert_eq!(reload(&proxy), 200);
+    let second = proxy.program().line("the second address", |line| {
+        let (_, from) = line.split_once("[::1]:")?;
+        let digits: String = from.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().filter(|port| *port != 0).map(|port: u16| {
+            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port))
+        })
+    });
+    assert_eq!(get(second, "/").field("x-generation"), Some("2"));
+    let got = client.ask(request("GET", "/", &[], b""));
+    assert_eq!(got.field("x-generation"), Some("2"), "a connection that was open stays open");
+}

@@ -1,0 +1,259 @@
+//! The program as its users run it: a process, its log, its addresses, its signals.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::client;
+use super::watched::{PATIENCE, Watched};
+use tokio::time::Instant;
+
+/// A directory of one test's own, removed with it.
+#[derive(Debug)]
+pub(crate) struct Directory(PathBuf);
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    log: Arc<Watched<Log>>,
+}
+
+/// What it wrote to stdout and stderr.
+#[derive(Debug, Default)]
+struct Log {
+    lines: Vec<String>,
+    ended: usize,
+}
+
+/// A running proxy with a configuration file.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    program: Program,
+    directory: Directory,
+    /// Where it serves.
+    pub(crate) address: SocketAddr,
+    /// Where it is administered.
+    pub(crate) admin: SocketAddr,
+}
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("e2e-{}-{number}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file in one step, as a careful editor does: nobody sees half of it.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let (path, draft) = (self.path(name), self.path("draft.tmp"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&draft, text).unwrap();
+        fs::rename(&draft, &path).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // A directory that stays behind harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program, to be started.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mwl-proxy"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+impl Program {
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Watched::<Log>::default());
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        follow(out, &log);
+        follow(err, &log);
+        Self { child, log }
+    }
+
+    /// The first line that `find` finds something in.
+    pub(crate) fn line<R>(&self, what: &str, find: impl Fn(&str) -> Option<R>) -> R {
+        let looked = |log: &Log| {
+            let found = log.lines.iter().find_map(|line| find(line));
+            assert!(found.is_some() || log.ended < 2, "no {what} in all of {:#?}", log.lines);
+            found
+        };
+        self.log.until(what, looked)
+    }
+
+    /// Every line so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.log.now().lines.clone()
+    }
+
+    /// Sends a signal: `TERM`, `HUP`, `INT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits for it to end.
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        self.log.until("the program to end", |log| (log.ended == 2).then_some(()));
+        self.child.wait().unwrap()
+    }
+
+    /// A member of `/proc/PID/status` in KiB.
+    pub(crate) fn memory(&self, member: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(member)).unwrap();
+        let digits: String = line.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("the program's log: {:#?}", self.lines());
+        }
+    }
+}
+
+fn follow(pipe: impl Read + Send + 'static, log: &Arc<Watched<Log>>) {
+    let log = Arc::clone(log);
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines() {
+            let Ok(line) = line else { break };
+            log.update(|log| log.lines.push(line));
+        }
+        log.update(|log| log.ended += 1);
+    });
+}
+
+impl Proxy {
+    /// Starts a proxy before these upstreams with these routes (the list's items, in YAML).
+    pub(crate) fn before(upstreams: &[(&str, SocketAddr)], routes: &str) -> Self {
+        Self::start(&configuration(upstreams, routes))
+    }
+
+    /// Starts a proxy with this file.
+    pub(crate) fn start(file: &str) -> Self {
+        Self::start_in(Directory::new(), file)
+    }
+
+    /// Starts a proxy with this file in a directory that holds others.
+    pub(crate) fn start_in(directory: Directory, file: &str) -> Self {
+        directory.write("proxy.yaml", file);
+        Self::start_at(directory, "proxy.yaml")
+    }
+
+    /// Starts a proxy with a file that is there.
+    pub(crate) fn start_at(directory: Directory, name: &str) -> Self {
+        let path = directory.path(name);
+        let program = Program::spawn(command(&["run", "-c", path.to_str().unwrap()]));
+        let address = Self::announced_address(&program);
+        let admin = program.line("the admin address", |line| announced(line, "admin"));
+        Self { program, directory, address, admin }
+    }
+
+    /// Replaces its file.
+    pub(crate) fn rewrite(&self, file: &str) {
+        self.directory.write("proxy.yaml", file);
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Where a program says that it serves.
+    pub(crate) fn announced_address(program: &Program) -> SocketAddr {
+        program.line("the address", |line| announced(line, "listening"))
+    }
+
+    /// The sum of a metric's series that carry these labels.
+    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let page = client::get(self.admin, "/metrics");
+        assert_eq!(page.status, 200);
+        let labels = labels.iter().map(|(label, value)| format!("{label}=\"{value}\""));
+        let labels: Vec<String> = labels.collect();
+        let value = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            let (series, value) = rest.rsplit_once(' ')?;
+            let ours = series.is_empty() || series.starts_with('{');
+            (ours && labels.iter().all(|label| series.contains(label.as_str())))
+                .then(|| value.parse::<f64>().unwrap())
+        };
+        page.text().lines().filter_map(value).sum()
+    }
+
+    /// Asks for the metric until it is at least that.
+    pub(crate) fn until_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
+        let begun = Instant::now();
+        while self.metric(name, labels) < least {
+            let late = begun.elapsed() > PATIENCE;
+            assert!(!late, "waited {PATIENCE:?} for {name} {labels:?} to be {least}");
+            thread::yield_now();
+        }
+    }
+
+    /// SIGTERM, and a clean end: nothing is in flight any more, all counts are final.
+    pub(crate) fn stop(&mut self) {
+        self.program.signal("TERM");
+        let status = self.program.exit();
+        assert!(status.success(), "{status}");
+    }
+
+    /// Waits for the end.
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        self.program.exit()
+    }
+}
+
+/// A file with one listener and the admin address, both where the system has room.
+pub(crate) fn configuration(upstreams: &[(&str, SocketAddr)], routes: &str) -> String {
+    let mut file = String::from(
+        "listeners: [{ address: 127.0.0.1:0 }]\nadmin: { address: 127.0.0.1:0 }\nupstreams:\n",
+    );
+    for (name, address) in upstreams {
+        writeln!(file, "  {name}: {{ endpoints: [\"http://{address}\"] }}").unwrap();
+    }
+    file + "routes:\n" + routes.trim_start_matches('\n')
+}
+
+/// The address in a log line that names `what`.
+fn announced(line: &str, what: &str) -> Option<SocketAddr> {
+    if !line.contains(what) {
+        return None;
+    }
+    let (_, from) = line.split_once("127.0.0.1:")?;
+    let digits: String = from.chars().take_while(char::is_ascii_digit).collect();
+    Some(SocketAddr::from(([127, 0, 0, 1], digits.parse().ok()?)))
+}
