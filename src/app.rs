@@ -83,6 +83,15 @@ pub struct App {
     files: Mutex<Vec<PathBuf>>,
 }
 
+/// Where the process listens, with the ports that the system chose.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// For clients, in order.
+    pub listeners: Vec<SocketAddr>,
+    /// For operators.
+    pub admin: Option<SocketAddr>,
+}
+
 /// Why the process cannot start. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -192,7 +201,7 @@ impl App {
     ///
     /// # Errors
     /// Where the configuration is refused or an address cannot be had.
-    pub fn start(input: Input) -> Result<(Arc<Self>, Vec<SocketAddr>), StartError> {
+    pub fn start(input: Input) -> Result<(Arc<Self>, Addresses), StartError> {
         let catalog = Catalog::spec_defined();
         let metrics = Metrics::new();
         let built = build(input.load()?, &catalog, &metrics)?;
@@ -204,7 +213,10 @@ impl App {
                 message: error.to_string(),
             })?;
         metrics.config_loaded(&built.shown.hash, now());
-        let addresses = server.local_addrs();
+        let addresses = Addresses {
+            listeners: server.local_addrs(),
+            admin: admin.as_ref().map(TcpListener::local_addr).transpose()?,
+        };
         let app = Arc::new(Self {
             input,
             catalog,
@@ -221,8 +233,11 @@ impl App {
             admin::start(listener, operated)?;
         }
         app.readiness.set(true);
-        for address in &addresses {
+        for address in &addresses.listeners {
             tracing::info!(%address, "Listening.");
+        }
+        if let Some(address) = addresses.admin {
+            tracing::info!(%address, "The admin address is served.");
         }
         Ok((app, addresses))
     }
@@ -396,7 +411,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 ///
 /// # Errors
 /// Where it cannot start.
-pub fn run(input: Input, started: impl FnOnce(&[SocketAddr])) -> Result<ExitCode, StartError> {
+pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
     let (app, addresses) = App::start(input)?;
     started(&addresses);
     let driver = tokio::runtime::Builder::new_current_thread()

@@ -191,10 +191,40 @@ mod tests {
         let settings = load(&path, origin).unwrap().settings;
         let described = describe(&settings);
         let names: Vec<&Json> = (0..10).map(|place| &described[place]["match"]).collect();
-        insta::assert_snapshot!(format!("{:#}", described[0]), @"");
-        insta::assert_snapshot!(names[0], @"");
-        insta::assert_snapshot!(names[9], @"");
-        insta::assert_snapshot!(format!("{:#}", described[4]["steps"]), @"");
-        insta::assert_snapshot!(format!("{:#}", described[8]), @"");
+        insta::assert_snapshot!(format!("{:#}", described[0]), @r#"
+        {
+          "flow": [],
+          "match": "POST, path /billing/charge and beneath",
+          "name": "charge-payment",
+          "steps": {
+            "charge-payment": [
+              "finally: calls a Flow of its own",
+              "retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full; Provider.Call.Http.ConnectionFailed, 3 attempts, waits PT1S ×2; waits {{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }} where that says so",
+              "timeout: PT30S"
+            ]
+          },
+          "upstream": "billing"
+        }
+        "#);
+        insta::assert_snapshot!(names[0], @r#""POST, path /billing/charge and beneath""#);
+        insta::assert_snapshot!(names[9], @r#""every request""#);
+        insta::assert_snapshot!(format!("{:#}", described[4]["steps"]), @r#"
+        {
+          "gated": [
+            "retry: Provider.Call.*, 3 attempts, waits PT0.1S; onEntry when {{ vars.retriesEnabled }}"
+          ]
+        }
+        "#);
+        insta::assert_snapshot!(format!("{:#}", described[8]), @r#"
+        {
+          "flow": [
+            "retry: Provider.Call.Http.*, retryable, 3 attempts, waits PT0.2S ×2"
+          ],
+          "match": "path /whole-flow and beneath",
+          "name": "whole-flow",
+          "steps": {},
+          "upstream": null
+        }
+        "#);
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::{Run, complain, say};
-use crate::app::{self, Input, StartError};
+use crate::app::{self, Addresses, Input, StartError};
 use crate::quickstart;
 use crate::telemetry::log;
 
@@ -37,9 +37,7 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
     }
     if let Some(upstream) = &run.upstream {
         let input = before(upstream, run);
-        return app::run(input, |addresses| {
-            say(&dev_banner(addresses, upstream, run.admin))
-        });
+        return app::run(input, |addresses| say(&dev_banner(addresses, upstream)));
     }
     let flaky = quickstart::start()?;
     let input = Input::Text {
@@ -51,11 +49,11 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
             ("FLAKY", flaky.to_string()),
         ],
     };
-    app::run(input, |addresses| say(&banner(addresses, run.admin)))
+    app::run(input, |addresses| say(&banner(addresses)))
 }
 
 /// The configuration of the dev proxy. Each attempt is bounded; what the proxy itself calls worth another
-/// attempt gets two more, and a server that says how long to wait is believed.
+/// attempt gets two more, a server that says how long to wait is believed, and the whole is bounded too.
 fn before(upstream: &str, run: &Run) -> Input {
     let retry = json!({
         "provider": "mwl:provider.middleware/mwl/retry/v1",
@@ -68,16 +66,19 @@ fn before(upstream: &str, run: &Run) -> Input {
             "delay": "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}",
         } },
     });
-    let timeout = json!({
-        "provider": "mwl:provider.middleware/mwl/timeout/v1",
-        "onEntry": { "with": { "duration": "PT30S" } },
-    });
+    let timeout = |duration: &str| {
+        json!({
+            "provider": "mwl:provider.middleware/mwl/timeout/v1",
+            "onEntry": { "with": { "duration": duration } },
+        })
+    };
+    let stack = [timeout("PT2M"), retry, timeout("PT30S")];
     let config = json!({
         "environment": "dev",
         "listeners": [{ "address": run.listen.to_string() }],
         "admin": { "address": run.admin.to_string() },
         "upstreams": { "app": { "endpoints": [upstream] } },
-        "routes": [{ "name": "app", "upstream": "app", "middleware": [retry, timeout] }],
+        "routes": [{ "name": "app", "upstream": "app", "middleware": stack }],
     });
     Input::Text {
         name: PathBuf::from("--upstream.json"),
@@ -86,15 +87,18 @@ fn before(upstream: &str, run: &Run) -> Input {
     }
 }
 
-fn first(addresses: &[SocketAddr]) -> String {
-    addresses
-        .first()
-        .map(SocketAddr::to_string)
-        .unwrap_or_default()
+/// The first listener, and the operators' address.
+fn places(addresses: &Addresses) -> (String, String) {
+    let text =
+        |address: Option<&SocketAddr>| address.map(SocketAddr::to_string).unwrap_or_default();
+    (
+        text(addresses.listeners.first()),
+        text(addresses.admin.as_ref()),
+    )
 }
 
-fn banner(addresses: &[SocketAddr], admin: SocketAddr) -> String {
-    let proxy = first(addresses);
+fn banner(addresses: &Addresses) -> String {
+    let (proxy, admin) = places(addresses);
     format!(
         "mwl-proxy on http://{proxy}, before a built-in upstream that fails on purpose. Try:\n\
          \n\
@@ -109,8 +113,8 @@ fn banner(addresses: &[SocketAddr], admin: SocketAddr) -> String {
     )
 }
 
-fn dev_banner(addresses: &[SocketAddr], upstream: &str, admin: SocketAddr) -> String {
-    let proxy = first(addresses);
+fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
+    let (proxy, admin) = places(addresses);
     format!(
         "mwl-proxy on http://{proxy}, before {upstream}: retryable failures get up to 3 attempts, each \
          attempt at most 30 seconds. Metrics: http://{admin}/metrics. Ctrl-C stops."

@@ -50,7 +50,7 @@ fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> 
             let message = format!("the variables in `{text}` make an expression of it");
             let help = "write the expression itself; a variable gives text";
             let diagnostic = Diagnostic::error("variable-makes-expression", node.span, message);
-            report.add(diagnostic.with_help(help));
+            report.unresolved(diagnostic.with_help(help));
             Arc::clone(text)
         }
         Ok(resolved) => resolved.into(),
@@ -62,7 +62,7 @@ fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> 
                 offset,
             } = problem;
             let diagnostic = Diagnostic::error(code, node.span, message);
-            report.add(diagnostic.with_offset(offset).with_help(help));
+            report.unresolved(diagnostic.with_offset(offset).with_help(help));
             Arc::clone(text)
         }
     }

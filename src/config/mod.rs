@@ -23,6 +23,8 @@ mod suggest;
 mod upstream;
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
@@ -186,6 +188,14 @@ impl Load<'_> {
     fn settings(&self, written: &Node) -> Option<Settings> {
         let report = &self.report;
         let node = env::resolve(report, written, self.origin.variable);
+        if node.as_object().is_none() {
+            let seen = node.type_name();
+            let message = format!(
+                "the file holds one value of type {seen}; wanted: an object with `listeners`, `upstreams` and `routes`"
+            );
+            report.error("wrong-type", node.span, message);
+            return None;
+        }
         let root = Object::open(report, "the configuration", &node, &ROOT)?;
         let stacks = Stacks::read(report, root.map("stacks"));
         unused_stacks(report, &root);

@@ -16,6 +16,8 @@ use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span};
 #[derive(Debug, Default)]
 pub(super) struct Report {
     found: RefCell<Diagnostics>,
+    /// Strings that could not be resolved: what else is wrong with them is no news.
+    unresolved: RefCell<Vec<Span>>,
     /// Which keys of which sections were asked for: a test holds that every known key is.
     #[cfg(test)]
     pub(super) asked: RefCell<std::collections::BTreeSet<(&'static str, &'static str)>>,
@@ -34,7 +36,9 @@ pub(super) struct Object<'a> {
 impl Report {
     /// Notes one thing.
     pub(super) fn add(&self, diagnostic: Diagnostic) {
-        self.found.borrow_mut().push(diagnostic);
+        if !self.unresolved.borrow().contains(&diagnostic.span) {
+            self.found.borrow_mut().push(diagnostic);
+        }
     }
 
     /// Notes an error without help.
@@ -45,6 +49,12 @@ impl Report {
     /// Notes all of `diagnostics`.
     pub(super) fn append(&self, diagnostics: Diagnostics) {
         self.found.borrow_mut().append(diagnostics);
+    }
+
+    /// Notes what is wrong with a variable: all that is said of the string at its span.
+    pub(super) fn unresolved(&self, diagnostic: Diagnostic) {
+        self.unresolved.borrow_mut().push(diagnostic.span);
+        self.found.borrow_mut().push(diagnostic);
     }
 
     /// Everything, in order of place.

@@ -1,4 +1,5 @@
-//! The JSON Schema of the configuration, for editors: made from the tables that the loader reads by.
+//! The JSON Schema of the configuration, for editors: made from the tables that the loader reads by. It is
+//! for the file as written, so a string may hold a variable wherever it may stand.
 
 use serde_json::{Map, Value, json};
 
@@ -81,11 +82,11 @@ fn shape(shape: &Shape) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         Shape::Duration => json!({ "$ref": "#/$defs/durationText" }),
-        Shape::Size => json!({ "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$" }),
+        Shape::Size => json!({ "type": "string", "pattern": r"^[0-9]+(B|KiB|MiB|GiB)$|\$\{" }),
         Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:8080"] }),
         Shape::Url => json!({
             "type": "string",
-            "pattern": "^[Hh][Tt][Tt][Pp]://",
+            "pattern": r"^[Hh][Tt][Tt][Pp]://|\$\{",
             "examples": ["http://127.0.0.1:3000"],
         }),
         Shape::Word(words) => json!({ "enum": words }),
@@ -137,7 +138,7 @@ fn duration() -> Value {
     json!({
         "type": "string",
         "description": "An ISO 8601 duration.",
-        "format": "duration",
+        "anyOf": [{ "format": "duration" }, { "pattern": r"\$\{" }],
         "examples": ["PT0.25S", "PT30S", "PT5M"],
     })
 }

@@ -4,6 +4,7 @@
 //! MWL takes a list of middleware entries are walked: an object that happens to have a member `stack`
 //! in somebody's `with` stays what it is.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,10 +15,22 @@ use crate::source::{Diagnostic, Kind, Member, Node, Span};
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
 const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 
+/// How many values all that stacks stand for may hold: lists that name lists grow without bound.
+const ROOM: usize = 100_000;
+
 /// The named stacks, expanded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stacks {
     lists: BTreeMap<Arc<str>, Vec<Node>>,
+    /// What is left of [`ROOM`]; `None` once it was said that nothing is.
+    room: Cell<Option<usize>>,
+}
+
+/// The stacks as they are written, while they are expanded.
+struct Written<'a> {
+    report: &'a Report,
+    members: BTreeMap<&'a str, &'a Member>,
+    room: &'a Cell<Option<usize>>,
 }
 
 /// One pass that replaces items.
@@ -30,17 +43,21 @@ struct Expansion<'a, F> {
 impl Stacks {
     /// Expands the stacks themselves: they may name one another, in no circle.
     pub(super) fn read(report: &Report, members: &[Member]) -> Self {
-        let written: BTreeMap<&str, &Member> = members
-            .iter()
-            .map(|member| (&*member.key, member))
-            .collect();
-        let mut lists = BTreeMap::new();
-        for member in members {
-            let mut open = Vec::new();
-            let entries = entries_of(report, &written, member, &mut open);
-            lists.insert(Arc::clone(&member.key), entries);
-        }
-        Self { lists }
+        let room = Cell::new(Some(ROOM));
+        let written = Written {
+            report,
+            members: members
+                .iter()
+                .map(|member| (&*member.key, member))
+                .collect(),
+            room: &room,
+        };
+        let expanded = members.iter().map(|member| {
+            let entries = written.entries_of(member, &mut Vec::new());
+            (Arc::clone(&member.key), entries)
+        });
+        let lists = expanded.collect();
+        Self { lists, room }
     }
 
     /// Replaces the items of a list of entries.
@@ -63,53 +80,85 @@ impl Stacks {
         report: &'a Report,
     ) -> Expansion<'a, impl FnMut(&str, Span) -> Vec<Node> + 'a> {
         let stack = move |name: &str, span| {
-            let entries = self.lists.get(name).cloned();
-            entries.unwrap_or_else(|| {
+            let Some(entries) = self.lists.get(name) else {
                 unknown(report, name, span, self.lists.keys().map(AsRef::as_ref));
+                return Vec::new();
+            };
+            if takes(report, &self.room, entries, span) {
+                entries.clone()
+            } else {
                 Vec::new()
-            })
+            }
         };
         Expansion { report, stack }
     }
 }
 
-/// The entries of one stack, those of the stacks it names in their places. `open`: the stacks that are
-/// being expanded around it.
-fn entries_of<'a>(
-    report: &Report,
-    written: &BTreeMap<&'a str, &'a Member>,
-    member: &'a Member,
-    open: &mut Vec<&'a str>,
-) -> Vec<Node> {
-    let mut list = member.value.clone();
-    open.push(&member.key);
-    let stack = |name: &str, span: Span| -> Vec<Node> {
-        let Some(inner) = written.get(name) else {
-            unknown(report, name, span, written.keys().copied());
+impl<'a> Written<'a> {
+    /// The entries of one stack, those of the stacks it names in their places. `open`: the stacks that
+    /// are being expanded around it.
+    fn entries_of(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Vec<Node> {
+        let mut list = member.value.clone();
+        open.push(&member.key);
+        let stack = |name: &str, span: Span| self.named(name, span, open);
+        let report = self.report;
+        Expansion { report, stack }.list(&mut list);
+        open.pop();
+        match list.kind {
+            Kind::Array(entries) => entries,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The entries of the stack that another one names.
+    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Vec<Node> {
+        let Some(inner) = self.members.get(name) else {
+            unknown(self.report, name, span, self.members.keys().copied());
             return Vec::new();
         };
         if let Some(from) = open.iter().position(|outer| *outer == name) {
             // Said once: where the circle's first stack in order of name is expanded.
             let circle = open.get(from..).unwrap_or_default();
             if from == 0 && circle.iter().min() == circle.first() {
-                let path = circle
-                    .iter()
-                    .chain([&name])
-                    .copied()
-                    .collect::<Vec<_>>()
-                    .join("` → `");
+                let path: Vec<&str> = circle.iter().copied().chain([name]).collect();
+                let path = path.join("` → `");
                 let message = format!("the stack `{name}` holds itself: `{path}`");
-                report.error("stack-cycle", span, message);
+                self.report.error("stack-cycle", span, message);
             }
             return Vec::new();
         }
-        entries_of(report, written, inner, open)
-    };
-    Expansion { report, stack }.list(&mut list);
-    open.pop();
-    match list.kind {
-        Kind::Array(entries) => entries,
-        _ => Vec::new(),
+        if self.room.get().is_none() {
+            return Vec::new();
+        }
+        let entries = self.entries_of(inner, open);
+        if takes(self.report, self.room, &entries, span) {
+            entries
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// Whether there is room for `entries`, which then is less. That there is none is said once.
+fn takes(report: &Report, room: &Cell<Option<usize>>, entries: &[Node], span: Span) -> bool {
+    // Also an empty list costs the item that names it.
+    let needed = entries.iter().map(values).sum::<usize>() + 1;
+    let left = room.get().and_then(|left| left.checked_sub(needed));
+    if left.is_none() && room.get().is_some() {
+        let message = format!("all that stacks stand for holds more than {ROOM} values");
+        let diagnostic = Diagnostic::error("stacks-too-large", span, message);
+        report.add(diagnostic.with_help("let fewer stacks name others"));
+    }
+    room.set(left);
+    left.is_some()
+}
+
+/// How many values a tree holds.
+fn values(node: &Node) -> usize {
+    1 + match &node.kind {
+        Kind::Array(items) => items.iter().map(values).sum(),
+        Kind::Object(members) => members.iter().map(|member| values(&member.value)).sum(),
+        _ => 0,
     }
 }
 

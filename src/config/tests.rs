@@ -10,13 +10,13 @@ use crate::proxy::settings::Verdict;
 
 /// The files that a load may read, and the variables.
 #[derive(Default)]
-struct World<'a> {
-    files: BTreeMap<&'a str, &'a str>,
-    variables: BTreeMap<&'a str, &'a str>,
+pub(super) struct World<'a> {
+    pub(super) files: BTreeMap<&'a str, &'a str>,
+    pub(super) variables: BTreeMap<&'a str, &'a str>,
 }
 
 impl World<'_> {
-    fn load(&self, path: &str) -> Result<Loaded, Box<Refused>> {
+    pub(super) fn load(&self, path: &str) -> Result<Loaded, Box<Refused>> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no such file");
         let read = |path: &Path| {
             let found = self.files.get(path.to_str().unwrap());
@@ -68,12 +68,18 @@ fn the_smallest_file_gets_the_documented_defaults() {
     assert_eq!(upstream.retry_after_max, Duration::from_secs(300));
     assert_eq!(upstream.max_idle, 256);
     let buffer = settings.routes[0].buffer;
-    assert_eq!((buffer.request, buffer.response, buffer.replay), (1 << 20, 1 << 20, 1 << 16));
+    assert_eq!(
+        (buffer.request, buffer.response, buffer.replay),
+        (1 << 20, 1 << 20, 1 << 16)
+    );
     let limits = settings.limits;
     assert_eq!(limits.cleanup, Duration::from_secs(10));
     assert_eq!(limits.head_timeout, Duration::from_secs(30));
     assert_eq!(limits.idle_timeout, Duration::from_secs(75));
-    assert_eq!((limits.head_size, limits.headers, limits.connections), (1 << 16, 100, 16384));
+    assert_eq!(
+        (limits.head_size, limits.headers, limits.connections),
+        (1 << 16, 100, 16384)
+    );
     assert!(limits.workers >= 1);
     assert_eq!(settings.shutdown.delay, Duration::ZERO);
     assert_eq!(settings.shutdown.grace, Duration::from_secs(30));
@@ -109,8 +115,14 @@ routes:
   - { name: three, flow: { entrypoint: s, middleware: [{ provider: own }], steps: {} } }
 ",
     );
-    let routes = settings.unwrap_or_else(|refused| panic!("{refused}")).settings.routes;
-    let documents: Vec<String> = routes.iter().map(|route| route.document.to_string()).collect();
+    let routes = settings
+        .unwrap_or_else(|refused| panic!("{refused}"))
+        .settings
+        .routes;
+    let documents: Vec<String> = routes
+        .iter()
+        .map(|route| route.document.to_string())
+        .collect();
     let [one, two, three] = documents.as_slice() else {
         panic!("{documents:?}");
     };
@@ -124,7 +136,10 @@ fn shipped_files_load() {
     let recipe = shipped("recipe.yaml", &[("AUDIT_URL", "http://audit:1")]);
     assert!(recipe.warnings.is_empty(), "{:?}", recipe.warnings);
     assert_eq!(recipe.settings.routes.len(), 10);
-    assert_eq!(&*recipe.settings.upstreams[1].endpoints[0].authority, "audit:1");
+    assert_eq!(
+        &*recipe.settings.upstreams[1].endpoints[0].authority,
+        "audit:1"
+    );
     let charge = &recipe.settings.routes[0];
     let expected = Verdict::Failure {
         code: "Provider.Call.Payments.CardDeclined".into(),
@@ -132,7 +147,11 @@ fn shipped_files_load() {
     };
     assert_eq!(charge.classify[0].verdict, expected);
     assert_eq!(charge.classify[0].status, [(402, 402)]);
-    let variables = [("LISTEN", "127.0.0.1:8080"), ("ADMIN", "127.0.0.1:9900"), ("FLAKY", "127.0.0.1:1")];
+    let variables = [
+        ("LISTEN", "127.0.0.1:8080"),
+        ("ADMIN", "127.0.0.1:9900"),
+        ("FLAKY", "127.0.0.1:1"),
+    ];
     let quickstart = shipped("quickstart.yaml", &variables);
     assert!(quickstart.warnings.is_empty(), "{:?}", quickstart.warnings);
 }
@@ -140,7 +159,9 @@ fn shipped_files_load() {
 /// All sections, the root included.
 fn all_sections() -> Vec<&'static Section> {
     let mut all = vec![&ROOT];
-    ROOT.fields.iter().for_each(|field| sections(field, &mut all));
+    ROOT.fields
+        .iter()
+        .for_each(|field| sections(field, &mut all));
     all
 }
 
@@ -151,7 +172,12 @@ fn the_reference_shows_every_key() {
     keys(&loaded.written, &mut shown);
     for section in all_sections() {
         for field in section.fields {
-            assert!(shown.contains(field.key), "{}: `{}`", section.name, field.key);
+            assert!(
+                shown.contains(field.key),
+                "{}: `{}`",
+                section.name,
+                field.key
+            );
         }
     }
 }
@@ -181,15 +207,103 @@ fn the_reference_shows_the_defaults() {
         ("`buffer`", "/routes/0/buffer"),
     ];
     for (name, pointer) in places {
-        let section = all_sections().into_iter().find(|section| section.name == name).unwrap();
+        let section = all_sections()
+            .into_iter()
+            .find(|section| section.name == name)
+            .unwrap();
         for field in section.fields {
-            let Absent::Default(default) = field.absent else { continue };
+            let Absent::Default(default) = field.absent else {
+                continue;
+            };
             // Examples stand where the default is an empty map.
             if default == "{}" {
                 continue;
             }
             let default: serde_json::Value = serde_json::from_str(default).unwrap();
-            assert_eq!(at(pointer).get(field.key), Some(&default), "{name}: {}", field.key);
+            assert_eq!(
+                at(pointer).get(field.key),
+                Some(&default),
+                "{name}: {}",
+                field.key
+            );
         }
+    }
+}
+
+/// Every key that a table knows is read, and every key that is read has a row: `get` asserts the latter.
+#[test]
+fn no_row_is_left_unread() {
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("config/reference.yaml"),
+    )
+    .unwrap();
+    let read = |path: &Path| std::fs::read_to_string(path);
+    let origin = Origin {
+        read: &read,
+        variable: &|_| None,
+    };
+    let mut sources = Sources::default();
+    let node = sources.parse("c.yaml", &text, Format::Yaml).unwrap();
+    let load = Load {
+        origin,
+        report: Report::default(),
+        sources: RefCell::new(sources),
+        files: RefCell::default(),
+        texts: RefCell::default(),
+        flows: RefCell::default(),
+        folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("config"),
+    };
+    load.settings(&node).unwrap();
+    let asked = load.report.asked.borrow();
+    for section in all_sections() {
+        for field in section.fields {
+            assert!(
+                asked.contains(&(section.name, field.key)),
+                "{}: {}",
+                section.name,
+                field.key
+            );
+        }
+    }
+}
+
+#[test]
+fn the_schema_knows_what_the_loader_knows() {
+    let schema = schema::schema();
+    let value = crate::language::value::Value::from;
+    let compiled = crate::language::schema::Schema::compile(&value(schema.clone())).unwrap();
+    for name in [
+        "minimal.yaml",
+        "recipe.yaml",
+        "quickstart.yaml",
+        "reference.yaml",
+    ] {
+        let variables = [
+            ("LISTEN", "127.0.0.1:1"),
+            ("ADMIN", "127.0.0.1:2"),
+            ("FLAKY", "a:1"),
+        ];
+        let loaded = shipped(name, &variables);
+        if let Err(violation) = compiled.validate(&value(loaded.written)) {
+            panic!("{name}: {violation:?}");
+        }
+    }
+    // Closed at every section, as the loader is: the tables make both.
+    let objects = schema["$defs"]
+        .as_object()
+        .unwrap()
+        .values()
+        .chain([&schema]);
+    let closed = objects.filter(|object| object.get("properties").is_some());
+    assert_eq!(
+        closed
+            .filter(|object| object["additionalProperties"] == false)
+            .count(),
+        all_sections().len()
+    );
+    for (key, known) in [("listeners", true), ("listners", false)] {
+        let mut config = serde_json::json!({ "listeners": [], "routes": [] });
+        config[key] = serde_json::json!([]);
+        assert_eq!(compiled.validate(&value(config)).is_ok(), known, "{key}");
     }
 }

@@ -369,6 +369,19 @@ mod tests {
             event.retain(|key, _| key != "execution" && key != "route");
             lines.push(Json::Object(event).to_string());
         }
-        insta::assert_snapshot!(lines.join("\n"), @"");
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        {"event":"execution.started"}
+        {"attempt":1,"event":"attempt.started","step":"pay"}
+        {"attempt":1,"code":"A.B","duration":0.25,"event":"attempt.failed","status":503,"step":"pay","type":"error"}
+        {"code":"A.B","delay":"PT1.5S","event":"retry.scheduled","policy":1,"source":"override","step":"pay"}
+        {"attempt":2,"event":"attempt.started","step":"pay"}
+        {"attempt":2,"code":"System.Cancelled","duration":0.0,"event":"attempt.failed","interrupted":true,"step":"pay"}
+        {"code":"A.B","event":"timeout.exceeded","step":"pay"}
+        {"attempts":2,"code":"A.B","event":"retry.exhausted","policy":1,"step":"pay"}
+        {"attempt":1,"cleanup":true,"event":"attempt.started","step":"pay"}
+        {"attempt":1,"cleanup":true,"duration":0.0,"event":"attempt.done","status":204,"step":"pay","type":"success"}
+        {"event":"finally.done","step":"pay","type":"success"}
+        {"attempts":2,"code":"A.B","duration":0.25,"event":"execution.done","type":"error"}
+        "#);
     }
 }

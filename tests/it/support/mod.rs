@@ -1,19 +1,18 @@
 //! Scripted peers and what the tests share.
 
-/// The whole proxy, on loopback.
-pub(crate) mod proxy;
-/// A call provider that plays a script.
-pub mod script;
-/// A scripted upstream that records exact bytes.
-pub(crate) mod upstream;
-
 /// A client on a raw socket.
 pub(crate) mod client;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
-/// A scripted upstream.
+/// A scripted upstream of threads, for the program as a process.
 pub(crate) mod origin;
 /// The program as a process.
 pub(crate) mod program;
+/// The whole proxy, on loopback, in this process.
+pub(crate) mod proxy;
+/// A call provider that plays a script.
+pub mod script;
+/// A scripted upstream on a runtime, for the proxy in this process.
+pub(crate) mod upstream;
 /// Waiting for what another thread does.
 pub(crate) mod watched;
