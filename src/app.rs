@@ -233,18 +233,15 @@ impl App {
             admin::start(listener, operated)?;
         }
         app.readiness.set(true);
-        for address in &addresses.listeners {
-            tracing::info!(%address, "Listening.");
+        announce(&addresses.listeners);
+        if let Some(address) = addresses.admin {
+            tracing::info!(%address, "The admin address answers.");
         }
         Ok((app, addresses))
     }
 
     /// Serves until a signal says to stop.
-    ///
-    /// # Errors
-    /// Where the system gives no signals.
-    pub async fn run(self: Arc<Self>) -> io::Result<Stopped> {
-        let mut signals = reload::Signals::new()?;
+    pub async fn run(self: Arc<Self>, mut signals: reload::Signals) -> Stopped {
         let watcher = self.watch().await;
         let first = async {
             loop {
@@ -276,7 +273,7 @@ impl App {
                 while signals.next().await != reload::Signal::Stop {}
             }
         };
-        Ok(stop(&self.server, runtime.shutdown(), &self.readiness, again).await)
+        stop(&self.server, runtime.shutdown(), &self.readiness, again).await
     }
 
     async fn watch(&self) -> Option<reload::Watcher> {
@@ -325,6 +322,7 @@ impl App {
             shown,
             ..
         } = built;
+        let listened = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
             let diagnostic = Diagnostic::error("address", Span::default(), message);
@@ -339,6 +337,9 @@ impl App {
                 "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
             );
         }
+        let mut opened = self.server.local_addrs();
+        opened.retain(|address| !listened.contains(address));
+        announce(&opened);
         *files = read;
         let hash = Arc::clone(&shown.hash);
         self.shown.store(Arc::new(shown));
@@ -381,6 +382,12 @@ impl admin::Operated for App {
     }
 }
 
+fn announce(addresses: &[SocketAddr]) {
+    for address in addresses {
+        tracing::info!(%address, "Listening.");
+    }
+}
+
 fn warn(rendered: &str) {
     if !rendered.is_empty() {
         tracing::warn!(
@@ -409,12 +416,17 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// # Errors
 /// Where it cannot start.
 pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
-    let (app, addresses) = App::start(input)?;
-    started(&addresses);
     let driver = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    Ok(driver.block_on(app.run())?.into())
+    // Before anybody is told an address: whoever knows one may send a signal.
+    let signals = {
+        let _inside = driver.enter();
+        reload::Signals::new()?
+    };
+    let (app, addresses) = App::start(input)?;
+    started(&addresses);
+    Ok(driver.block_on(app.run(signals)).into())
 }
 
 /// What a configuration says, without serving it: for `check`.

@@ -164,9 +164,11 @@ fn the_proxy_needs_no_file_before_one_upstream() {
         answer(503, &[], "not sent twice"),
     ]);
     let upstream = format!("http://{}", origin.address);
-    let arguments = ["run", "--upstream", &upstream, "--listen", "127.0.0.1:0"];
+    let arguments =
+        ["run", "--upstream", &upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let program = Program::spawn(command(&arguments));
-    let address = Proxy::announced_address(&program);
+    let (address, admin) = program.addresses();
+    assert_eq!(get(admin, "/readyz").status, 200);
     assert_eq!(get(address, "/a?b=c").text(), "first");
     assert_eq!(origin.seen()[0].head.line, "GET /a?b=c HTTP/1.1");
     assert_eq!(get(address, "/").text(), "up again", "a GET is sent again");

@@ -128,6 +128,7 @@ fn the_admin_address_tells_what_is_served() {
     let got = get(proxy.admin, "/reload");
     assert_eq!((got.status, got.field("allow")), (405, Some("POST")));
 
+    assert_eq!(get(proxy.address, "/").status, 200);
     let metrics = get(proxy.admin, "/metrics");
     assert_eq!(metrics.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     for family in ["mwl_requests_total", "mwl_config_info", "mwl_upstream_connections", "process_"] {
