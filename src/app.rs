@@ -237,6 +237,9 @@ impl App {
         if let Some(address) = addresses.admin {
             tracing::info!(%address, "The admin address answers.");
         }
+        if let Some(address) = addresses.admin {
+            tracing::info!(%address, "The admin address is served.");
+        }
         Ok((app, addresses))
     }
 

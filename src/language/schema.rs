@@ -9,9 +9,9 @@
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator};
 
-use super::temporal::{Span, Timestamp};
 use super::code::system;
 use super::outcome::Failure;
+use super::temporal::{Span, Timestamp};
 use super::value::{Map, Value};
 
 /// The dialect that MWL's schemas are written in.
@@ -284,7 +284,12 @@ fn shown(value: &Value) -> String {
 /// What a broken schema makes of a call, a phase or a frame ("System.ParameterValidationFailed").
 impl From<Violation> for Failure {
     fn from(violation: Violation) -> Self {
-        let Violation { message, schema_path, instance_path, value } = violation;
+        let Violation {
+            message,
+            schema_path,
+            instance_path,
+            value,
+        } = violation;
         let details = [
             ("schemaPath", Value::string(schema_path)),
             ("instancePath", Value::string(instance_path)),

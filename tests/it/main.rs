@@ -12,10 +12,10 @@
 mod cases;
 /// The CEL specification's own tests.
 mod cel;
-/// Random stacks of the four middlewares against a model of the specification.
-mod laws;
 /// The program from outside, on real sockets.
 mod e2e;
+/// Random stacks of the four middlewares against a model of the specification.
+mod laws;
 /// Dependencies point inward.
 mod layering;
 /// The proxy over real sockets.

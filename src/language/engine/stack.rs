@@ -25,6 +25,7 @@ use crate::language::plan::{EntryPlan, PhasePlan, Shape, With};
 use crate::language::provider::{
     Always, Ascent, Entry, EntryState, Feed, GatedOff, Phase, Prepared, Reentry,
 };
+use crate::language::schema::Schema;
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
@@ -162,7 +163,10 @@ impl<'e> Frame<'e, '_> {
                 phase.when.as_ref(),
                 &self.phase_view(site, entry, &run, None, pin),
             )?;
-            if phase.acts && gate {
+            if gate && !phase.acts {
+                let view = self.phase_view(site, entry, &run, None, pin);
+                prepared(entry, Phase::Entry, &view)?;
+            } else if gate {
                 let view = self.phase_view(site, entry, &run, None, pin);
                 let with = prepared(entry, Phase::Entry, &view)?;
                 if let Entry::Race { bound, explanation } =
@@ -303,7 +307,7 @@ impl<'e> Frame<'e, '_> {
         let pin = self.execution.stamp();
         let rising = Outcome::Success(value.clone());
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && phase.acts && run.armed {
+        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
             let with = prepared(entry, Phase::Success, &view)?;
             entry.middleware.on_success(&mut run.state, &with, &value)?
         } else {
@@ -345,7 +349,7 @@ impl<'e> Frame<'e, '_> {
         let pin = self.execution.stamp();
         let rising = Outcome::Failure(Arc::clone(&failure));
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && phase.acts && run.armed {
+        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
             let with = prepared(entry, Phase::Failure, &view)?;
             entry
                 .middleware
@@ -460,7 +464,7 @@ impl<'e> Frame<'e, '_> {
         let phase = entry.phase(Phase::Always);
         let pin = self.execution.stamp();
         let view = self.phase_view(site, entry, run, Some(in_flight), pin);
-        if holds(phase.when.as_ref(), &view)? && phase.acts && run.armed {
+        if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
             let with = prepared(entry, Phase::Always, &view)?;
             let wanted = entry.middleware.on_always(&run.state, &with, in_flight)?;
             if let (Always::Dispatch, Some(cleanup)) = (wanted, &phase.cleanup) {
@@ -566,7 +570,8 @@ fn after_cleanup(mut interrupted: Interrupted, failed: Option<&Arc<Failure>>) ->
     interrupted
 }
 
-/// A phase's `with` in the middleware's own terms.
+/// A phase's `with` in the middleware's own terms. Evaluated and validated wherever the phase's `when`
+/// holds, action or none ("Validation").
 fn prepared(entry: &EntryPlan, phase: Phase, bindings: &dyn Bindings) -> Evaluated<Prepared> {
     match &entry.phase(phase).with {
         With::Literal { prepared, .. } => prepared
@@ -575,9 +580,12 @@ fn prepared(entry: &EntryPlan, phase: Phase, bindings: &dyn Bindings) -> Evaluat
             .map_err(|failure| failure.as_ref().clone()),
         With::Dynamic(template) => {
             let with = evaluate(template, bindings)?;
-            if let Some(contract) = entry.middleware.contract().phase(phase) {
-                contract.parameters.validate(&with)?;
-            }
+            // Where the middleware does not act it declares no schema, and no arguments are taken.
+            let Some(contract) = entry.middleware.contract().phase(phase) else {
+                Schema::nothing().validate(&with)?;
+                return Ok(Arc::new(()));
+            };
+            contract.parameters.validate(&with)?;
             entry.middleware.prepare(phase, &with)
         }
     }
@@ -602,11 +610,18 @@ impl PhasePlan {
         let Self {
             acts,
             when,
-            with: _,
+            with,
             cleanup: _,
             shape,
             assign,
         } = self;
-        !acts && when.is_none() && matches!(shape, Shape::Through) && assign.is_empty()
+        let closed = matches!(
+            with,
+            With::Literal {
+                prepared: Ok(_),
+                ..
+            }
+        );
+        !acts && closed && when.is_none() && matches!(shape, Shape::Through) && assign.is_empty()
     }
 }

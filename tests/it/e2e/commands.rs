@@ -24,9 +24,9 @@ fn parsed(output: &Output) -> Value {
 /// Whether the value holds that member with that value, somewhere.
 fn holds(value: &Value, name: &str, wanted: &Value) -> bool {
     match value {
-        Value::Object(members) => members
-            .iter()
-            .any(|(member, value)| (member == name && value == wanted) || holds(value, name, wanted)),
+        Value::Object(members) => members.iter().any(|(member, value)| {
+            (member == name && value == wanted) || holds(value, name, wanted)
+        }),
         Value::Array(items) => items.iter().any(|item| holds(item, name, wanted)),
         _ => false,
     }
@@ -43,7 +43,13 @@ fn check_is_silent_about_a_sound_file() {
     let directory = Directory::new();
     let path = directory.write("sound.yaml", &sound());
     let output = run(&["check", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -63,7 +69,10 @@ fn check_points_at_every_mistake() {
     let output = run(&["check", "--format", "json", path]);
     assert_eq!(output.status.code(), Some(1));
     let told = parsed(&output);
-    assert!(holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)), "{told}");
+    assert!(
+        holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)),
+        "{told}"
+    );
 }
 
 #[test]
@@ -75,7 +84,10 @@ fn check_reads_definitions_too() {
     let output = run(&["check", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let told = format!("{}{}", stdout(&output), stderr(&output));
-    assert!(told.contains("bad.json:1:") && told.contains("nowhere"), "{told}");
+    assert!(
+        told.contains("bad.json:1:") && told.contains("nowhere"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -105,18 +117,36 @@ fn flow_run_prints_the_result_and_exits_by_it() {
 
     let output = run(&["flow", "run", definition, "--input", input]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(parsed(&output), json!({ "type": "success", "value": { "doubled": 42 } }));
+    assert_eq!(
+        parsed(&output),
+        json!({ "type": "success", "value": { "doubled": 42 } })
+    );
 
-    let output = run(&["flow", "run", definition, "--input", input, "--arguments", arguments]);
+    let output = run(&[
+        "flow",
+        "run",
+        definition,
+        "--input",
+        input,
+        "--arguments",
+        arguments,
+    ]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let result = parsed(&output);
-    assert_eq!((&result["type"], &result["code"]), (&json!("error"), &json!("Order.Refused")));
+    assert_eq!(
+        (&result["type"], &result["code"]),
+        (&json!("error"), &json!("Order.Refused"))
+    );
 
     let bad = directory.write("bad.json", r#"{ "entrypoint": "x", "steps": {} }"#);
     let output = run(&["flow", "run", bad.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stdout(&output), "");
-    assert!(stderr(&output).contains("bad.json:1:"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("bad.json:1:"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -124,8 +154,19 @@ fn schema_and_catalog_print_json() {
     let output = run(&["schema"]);
     assert_eq!(output.status.code(), Some(0));
     let schema = parsed(&output);
-    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-    for key in ["listeners", "admin", "upstreams", "routes", "stacks", "middleware", "environment"] {
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
+    for key in [
+        "listeners",
+        "admin",
+        "upstreams",
+        "routes",
+        "stacks",
+        "middleware",
+        "environment",
+    ] {
         assert!(schema["properties"][key].is_object(), "{key}");
     }
 
@@ -173,7 +214,11 @@ fn the_proxy_needs_no_file_before_one_upstream() {
     assert_eq!(origin.seen()[0].head.line, "GET /a?b=c HTTP/1.1");
     assert_eq!(get(address, "/").text(), "up again", "a GET is sent again");
     let got = post(address, "/", "{}");
-    assert_eq!((got.status, got.text()), (503, "not sent twice"), "a POST is not");
+    assert_eq!(
+        (got.status, got.text()),
+        (503, "not sent twice"),
+        "a POST is not"
+    );
     assert_eq!(origin.count(), 4);
 }
 

@@ -17,7 +17,11 @@ fn refused(cases: &[String]) {
         assert_eq!(origin.count(), 0, "{case:?}: {:?}", origin.seen());
     }
     let mut client = Client::connect(proxy.address);
-    assert_eq!(client.ask(request("GET", "/", &[], b"")).status, 200, "it still serves");
+    assert_eq!(
+        client.ask(request("GET", "/", &[], b"")).status,
+        200,
+        "it still serves"
+    );
 }
 
 #[test]
@@ -50,17 +54,25 @@ fn the_same_length_twice_is_refused_or_sent_once() {
     let origin = Origin::always(answer(200, &[], ""));
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
     let proxy = Proxy::before(&[("billing", origin.address)], routes);
-    for length in ["Content-Length: 5, 5", "Content-Length: 5\r\nContent-Length: 5"] {
+    for length in [
+        "Content-Length: 5, 5",
+        "Content-Length: 5\r\nContent-Length: 5",
+    ] {
         let mut client = Client::connect(proxy.address);
         let before = origin.count();
-        let got = client.ask(format!("POST /a HTTP/1.1\r\nHost: t\r\n{length}\r\n\r\nhello"));
+        let got = client.ask(format!(
+            "POST /a HTTP/1.1\r\nHost: t\r\n{length}\r\n\r\nhello"
+        ));
         if got.status == 400 {
             assert!(client.ended());
             assert_eq!(origin.count(), before);
         } else {
             // The origin's reader refuses a field that is there twice.
             assert_eq!(got.status, 200);
-            assert_eq!(origin.seen()[before].head.field("content-length"), Some("5"));
+            assert_eq!(
+                origin.seen()[before].head.field("content-length"),
+                Some("5")
+            );
             assert_eq!(origin.seen()[before].body, b"hello");
         }
     }
@@ -68,7 +80,14 @@ fn the_same_length_twice_is_refused_or_sent_once() {
 
 #[test]
 fn field_names_and_values_that_hide_something() {
-    let lines = [": x", "Foo : bar", "Fo\0o: bar", "Foo: a\0b", "Foo: a\r\n bar", "Foo\rBar: x"];
+    let lines = [
+        ": x",
+        "Foo : bar",
+        "Fo\0o: bar",
+        "Foo: a\0b",
+        "Foo: a\r\n bar",
+        "Foo\rBar: x",
+    ];
     refused(&lines.map(|line| format!("GET /a HTTP/1.1\r\nHost: t\r\n{line}\r\n\r\n")));
 }
 
@@ -99,12 +118,19 @@ fn a_body_that_nobody_read_is_never_taken_for_the_next_request() {
     let hidden = "GET /admin HTTP/1.1\r\nHost: t\r\nX-Y: aaaaaaaa\r\n\r\n";
     let length = hidden.len();
     let mut client = Client::connect(proxy.address);
-    client.send(format!("POST /own HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{hidden}"));
+    client.send(format!(
+        "POST /own HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{hidden}"
+    ));
     client.send("GET /marker HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!(client.answer().json()["answer"], "own");
     if let Some(got) = client.answer_or_end() {
         assert_eq!(got.text(), "reached the upstream");
         assert_eq!(origin.count(), 1);
     }
-    assert!(origin.seen().iter().all(|seen| seen.head.line == "GET /marker HTTP/1.1"));
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|seen| seen.head.line == "GET /marker HTTP/1.1")
+    );
 }

@@ -22,4 +22,3 @@ mod reload;
 mod routes;
 /// The recipe's variations.
 mod variations;
-

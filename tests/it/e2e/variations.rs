@@ -10,12 +10,19 @@ use crate::support::program::Proxy;
 /// A proxy with one route to `billing`, given by the rest of its members.
 fn one_route(origin: &Origin, members: &str) -> Proxy {
     let route = "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n";
-    Proxy::before(&[("billing", origin.address)], &format!("{route}{}", members.trim_start_matches('\n')))
+    Proxy::before(
+        &[("billing", origin.address)],
+        &format!("{route}{}", members.trim_start_matches('\n')),
+    )
 }
 
 #[test]
 fn the_count_of_attempts_is_carried_to_a_response_field() {
-    let origin = Origin::script([answer(429, &[], ""), answer(429, &[], ""), answer(200, &[], "")]);
+    let origin = Origin::script([
+        answer(429, &[], ""),
+        answer(429, &[], ""),
+        answer(200, &[], ""),
+    ]);
     let proxy = one_route(
         &origin,
         r#"
@@ -113,8 +120,16 @@ fn a_policy_follows_what_the_provider_says_of_retrying() {
         let origin = Origin::always(answer(status, answered, "no"));
         let proxy = proxy_of(&origin);
         let got = client::ask(proxy.address, request(method, "/", fields, b""));
-        assert_eq!((got.status, got.text()), (status, "no"), "{method} {status}");
-        assert_eq!(origin.count(), attempts, "{method} {fields:?} {status} {answered:?}");
+        assert_eq!(
+            (got.status, got.text()),
+            (status, "no"),
+            "{method} {status}"
+        );
+        assert_eq!(
+            origin.count(),
+            attempts,
+            "{method} {fields:?} {status} {answered:?}"
+        );
     }
 }
 
@@ -168,7 +183,11 @@ fn an_inner_entry_gives_a_failure_the_name_that_a_policy_matches() {
     assert_eq!(origin.count(), 3);
 
     let got = post(proxy.address, "/", "{}");
-    assert_eq!((got.status, got.text()), (400, "bad"), "the upstream's answer, under its new name");
+    assert_eq!(
+        (got.status, got.text()),
+        (400, "bad"),
+        "the upstream's answer, under its new name"
+    );
     assert_eq!(got.field("x-field"), Some("amount"));
     assert_eq!(origin.count(), 4);
 }
@@ -217,11 +236,25 @@ fn a_whole_flow_runs_again_from_the_variables_that_it_began_with() {
 
     let field = |origin: &Origin, name: &str| -> Vec<String> {
         let seen = origin.seen();
-        seen.iter().map(|seen| seen.head.field(name).unwrap_or("none").to_owned()).collect()
+        seen.iter()
+            .map(|seen| seen.head.field(name).unwrap_or("none").to_owned())
+            .collect()
     };
-    assert_eq!(field(&stock, "x-mark"), ["clean"; 3], "restored for each run");
-    assert_eq!(field(&stock, "x-tries"), ["0", "1", "2"], "carried by the gap");
-    assert_eq!(field(&billing, "x-mark"), ["dirty"; 3], "assigned anew in each run");
+    assert_eq!(
+        field(&stock, "x-mark"),
+        ["clean"; 3],
+        "restored for each run"
+    );
+    assert_eq!(
+        field(&stock, "x-tries"),
+        ["0", "1", "2"],
+        "carried by the gap"
+    );
+    assert_eq!(
+        field(&billing, "x-mark"),
+        ["dirty"; 3],
+        "assigned anew in each run"
+    );
     for seen in stock.seen().iter().chain(&billing.seen()) {
         assert_eq!(seen.body, br#"{"amount":12}"#);
     }
@@ -245,14 +278,17 @@ const RETRY: &str = "      - provider: mwl:provider.middleware/mwl/retry/v1
 fn audits(entries: [&str; 2]) -> Vec<serde_json::Value> {
     let billing = Origin::script([answer(503, &[], "down"), answer(200, &[], "up")]);
     let audit = sink();
-    let route = "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n";
+    let route =
+        "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n";
     let upstreams = [("billing", billing.address), ("audit", audit.address)];
     let mut proxy = Proxy::before(&upstreams, &format!("{route}{}", entries.concat()));
     let got = get(proxy.address, "/");
     assert_eq!((got.status, got.text()), (200, "up"));
     proxy.stop();
     assert_eq!(billing.count(), 2);
-    (0..audit.count()).map(|number| told(&audit, number)).collect()
+    (0..audit.count())
+        .map(|number| told(&audit, number))
+        .collect()
 }
 
 #[test]
@@ -274,12 +310,19 @@ fn finally_innermost_audits_every_attempt() {
 fn an_audit_that_fails_takes_the_place_of_a_success() {
     let billing = Origin::always(answer(200, &[], "paid"));
     let audit = Origin::always(answer(500, &[], "the audit's own words"));
-    let route = "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n";
+    let route =
+        "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n";
     let upstreams = [("billing", billing.address), ("audit", audit.address)];
     let proxy = Proxy::before(&upstreams, &format!("{route}{AUDIT}"));
     let got = get(proxy.address, "/");
     assert_eq!(got.status, 500);
     assert_eq!(got.json()["code"], "Provider.Call.Http.NonSuccessStatus");
-    assert!(!got.text().contains("own words"), "a cleanup's response is never the client's");
-    assert_eq!(proxy.metric("mwl_finally_total", &[("outcome", "failure")]), 1.0);
+    assert!(
+        !got.text().contains("own words"),
+        "a cleanup's response is never the client's"
+    );
+    assert_eq!(
+        proxy.metric("mwl_finally_total", &[("outcome", "failure")]),
+        1.0
+    );
 }
