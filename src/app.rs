@@ -235,9 +235,6 @@ impl App {
         app.readiness.set(true);
         announce(&addresses.listeners);
         if let Some(address) = addresses.admin {
-            tracing::info!(%address, "The admin address answers.");
-        }
-        if let Some(address) = addresses.admin {
             tracing::info!(%address, "The admin address is served.");
         }
         Ok((app, addresses))

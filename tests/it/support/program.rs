@@ -117,7 +117,12 @@ impl Program {
     /// Where it says that it serves, and where it is administered.
     pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
         let address = self.line("the address", |line| announced(line, "Listening."));
-        (address, self.line("the admin address", |line| announced(line, "The admin address answers.")))
+        (
+            address,
+            self.line("the admin address", |line| {
+                announced(line, "The admin address is served.")
+            }),
+        )
     }
 
     /// Every line so far.
@@ -200,7 +205,12 @@ impl Proxy {
         let path = directory.path(name);
         let program = Program::spawn(command(&["run", "-c", path.to_str().unwrap()]));
         let (address, admin) = program.addresses();
-        Self { program, directory, address, admin }
+        Self {
+            program,
+            directory,
+            address,
+            admin,
+        }
     }
 
     /// Replaces its file.
