@@ -235,17 +235,13 @@ impl App {
         app.readiness.set(true);
         announce(&addresses.listeners, &[]);
         if let Some(address) = addresses.admin {
-            tracing::info!(%address, "The admin address answers.");
+            tracing::info!(%address, "The admin address is served.");
         }
         Ok((app, addresses))
     }
 
     /// Serves until a signal says to stop.
-    ///
-    /// # Errors
-    /// Where the system gives no signals.
-    pub async fn run(self: Arc<Self>) -> io::Result<Stopped> {
-        let mut signals = reload::Signals::new()?;
+    pub async fn run(self: Arc<Self>, mut signals: reload::Signals) -> Stopped {
         let files = self.watch().await;
         let first = async {
             loop {
@@ -258,15 +254,18 @@ impl App {
                 }
             }
         };
-        let watched = async {
-            match files {
-                Some(watcher) => watcher.run(&*self).await,
-                None => std::future::pending().await,
+        let changes = async {
+            if let Some(watcher) = files {
+                watcher.run(&*self).await;
+                tracing::warn!(
+                    "The configuration is not watched any more; SIGHUP and POST /reload remain."
+                );
             }
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = first => {}
-            () = watched => {}
+            () = changes => {}
         }
         let runtime = self.server.runtime();
         let signals = Arc::new(Mutex::new(signals));
@@ -277,7 +276,7 @@ impl App {
                 while signals.next().await != reload::Signal::Stop {}
             }
         };
-        Ok(stop(&self.server, runtime.shutdown(), &self.readiness, again).await)
+        stop(&self.server, runtime.shutdown(), &self.readiness, again).await
     }
 
     async fn watch(&self) -> Option<reload::Watcher> {
@@ -422,12 +421,17 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// # Errors
 /// Where it cannot start.
 pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
-    let (app, addresses) = App::start(input)?;
-    started(&addresses);
     let driver = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    Ok(driver.block_on(app.run())?.into())
+    // Before anybody is told an address: whoever knows one may send a signal.
+    let signals = {
+        let _inside = driver.enter();
+        reload::Signals::new()?
+    };
+    let (app, addresses) = App::start(input)?;
+    started(&addresses);
+    Ok(driver.block_on(app.run(signals)).into())
 }
 
 /// What a configuration says, without serving it: for `check`.

@@ -122,7 +122,9 @@ where
     /// Whether the client's body was read to its end.
     pub(crate) fn finished(&self) -> bool {
         let state = self.lock();
-        state.stream.is_none() && !state.broken
+        // Nobody asks for the end behind the last byte of a length that was declared.
+        let ended = state.stream.is_none() || self.length == Some(state.read);
+        ended && !state.broken
     }
 
     /// Whether the client's body broke off.
