@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
 
 use crate::admin;
-use crate::config::{self, Loaded, Origin, Refused};
+use crate::config::{self, Loaded, Origin, Read, Refused};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
 use crate::proxy::{Runtime, Server};
@@ -51,7 +51,7 @@ pub struct Built {
     /// What was found, for machines: an array.
     pub found: Json,
     /// All files that were read.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Read>,
     /// What `/config` and `/routes` show.
     pub shown: Shown,
 }
@@ -80,7 +80,7 @@ pub struct App {
     admin: Option<SocketAddr>,
     workers: usize,
     /// What was last read. Held through a reload: there is one at a time.
-    files: Mutex<Vec<PathBuf>>,
+    files: Mutex<Vec<Read>>,
 }
 
 /// Where the process listens, with the ports that the system chose.
@@ -254,15 +254,18 @@ impl App {
                 }
             }
         };
-        let watched = async {
-            match files {
-                Some(watcher) => watcher.run(&*self).await,
-                None => std::future::pending().await,
+        let changes = async {
+            if let Some(watcher) = files {
+                watcher.run(&*self).await;
+                tracing::warn!(
+                    "The configuration is not watched any more; SIGHUP and POST /reload remain."
+                );
             }
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = first => {}
-            () = watched => {}
+            () = changes => {}
         }
         let runtime = self.server.runtime();
         let signals = Arc::new(Mutex::new(signals));
@@ -279,7 +282,7 @@ impl App {
     async fn watch(&self) -> Option<reload::Watcher> {
         self.input.file()?;
         let files = self.files.lock().await.clone();
-        match reload::Watcher::new(&files) {
+        match reload::Watcher::new(files) {
             Ok(watcher) => Some(watcher),
             Err(error) => {
                 tracing::warn!(%error, "The configuration is not watched; SIGHUP and POST /reload remain.");
@@ -311,7 +314,7 @@ impl App {
         applied
     }
 
-    async fn apply(&self, files: &mut Vec<PathBuf>) -> Result<Arc<str>, Box<Refused>> {
+    async fn apply(&self, files: &mut Vec<Read>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(self.input.load()?, &self.catalog, &self.metrics)?;
         warn(&built.warnings);
         let Built {
@@ -346,7 +349,7 @@ impl App {
 }
 
 impl reload::Reload for App {
-    async fn reload(&self) -> Vec<PathBuf> {
+    async fn reload(&self) -> Vec<Read> {
         // The log says how it went.
         Self::reload(self, Cause::File).await.ok();
         self.files.lock().await.clone()

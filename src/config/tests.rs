@@ -272,7 +272,6 @@ fn no_row_is_left_unread() {
         report: Report::default(),
         sources: RefCell::new(sources),
         files: RefCell::default(),
-        texts: RefCell::default(),
         flows: RefCell::default(),
         folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("config"),
     };

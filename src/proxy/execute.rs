@@ -23,8 +23,10 @@ use super::site::Site;
 use super::{id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
+use crate::language::observe::Observer;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
+use crate::telemetry::events::{Both, Events};
 
 /// Answers `request`.
 pub(crate) async fn serve(
@@ -103,17 +105,29 @@ async fn run(
     } else {
         Value::Null
     };
+    let events = Events::begin(exchange.id(), &route.name);
+    let both = events
+        .as_deref()
+        .map(|events| Both(&route.observer, events));
+    let observer: &dyn Observer = match &both {
+        Some(both) => both,
+        None => &route.observer,
+    };
     let start = Start {
         id: exchange.id(),
         platform,
         clock: exchange.site.core.clock,
-        observer: &route.observer,
+        observer,
         host: Some(exchange.as_ref()),
         cancel,
         cleanup_limit: exchange.site.runtime.limits.cleanup,
     };
     let input = Value::Native(Arc::clone(exchange) as _);
-    engine::run(&route.plan, start, route.arguments.clone(), input).await
+    let outcome = engine::run(&route.plan, start, route.arguments.clone(), input).await;
+    if let Some(events) = &events {
+        events.done(&outcome);
+    }
+    outcome
 }
 
 /// What a request that had nothing to unwind comes to when the process stops before it ended.
