@@ -233,9 +233,7 @@ impl App {
             admin::start(listener, operated)?;
         }
         app.readiness.set(true);
-        for address in &addresses.listeners {
-            tracing::info!(%address, "Listening.");
-        }
+        announce(&addresses.listeners, &[]);
         if let Some(address) = addresses.admin {
             tracing::info!(%address, "The admin address is served.");
         }
@@ -243,12 +241,8 @@ impl App {
     }
 
     /// Serves until a signal says to stop.
-    ///
-    /// # Errors
-    /// Where the system gives no signals.
-    pub async fn run(self: Arc<Self>) -> io::Result<Stopped> {
-        let mut signals = reload::Signals::new()?;
-        let watcher = self.watch().await;
+    pub async fn run(self: Arc<Self>, mut signals: reload::Signals) -> Stopped {
+        let files = self.watch().await;
         let first = async {
             loop {
                 match signals.next().await {
@@ -261,7 +255,7 @@ impl App {
             }
         };
         let watched = async {
-            match watcher {
+            match files {
                 Some(watcher) => watcher.run(&*self).await,
                 None => std::future::pending().await,
             }
@@ -279,7 +273,7 @@ impl App {
                 while signals.next().await != reload::Signal::Stop {}
             }
         };
-        Ok(stop(&self.server, runtime.shutdown(), &self.readiness, again).await)
+        stop(&self.server, runtime.shutdown(), &self.readiness, again).await
     }
 
     async fn watch(&self) -> Option<reload::Watcher> {
@@ -328,6 +322,7 @@ impl App {
             shown,
             ..
         } = built;
+        let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
             let diagnostic = Diagnostic::error("address", Span::default(), message);
@@ -337,6 +332,7 @@ impl App {
                 files: read,
             }));
         }
+        announce(&self.server.local_addrs(), &before);
         if admin != self.admin || workers != self.workers {
             tracing::warn!(
                 "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
@@ -384,6 +380,16 @@ impl admin::Operated for App {
     }
 }
 
+/// Says which addresses are listened on now and were not `before`, and the other way about.
+fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
+    for address in now.iter().filter(|address| !before.contains(address)) {
+        tracing::info!(%address, "Listening.");
+    }
+    for address in before.iter().filter(|address| !now.contains(address)) {
+        tracing::info!(%address, "Not listening any more.");
+    }
+}
+
 fn warn(rendered: &str) {
     if !rendered.is_empty() {
         tracing::warn!(
@@ -412,12 +418,17 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// # Errors
 /// Where it cannot start.
 pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
-    let (app, addresses) = App::start(input)?;
-    started(&addresses);
     let driver = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    Ok(driver.block_on(app.run())?.into())
+    // Before anybody is told an address: whoever knows one may send a signal.
+    let signals = {
+        let _inside = driver.enter();
+        reload::Signals::new()?
+    };
+    let (app, addresses) = App::start(input)?;
+    started(&addresses);
+    Ok(driver.block_on(app.run(signals)).into())
 }
 
 /// What a configuration says, without serving it: for `check`.

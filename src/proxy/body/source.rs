@@ -159,6 +159,7 @@ where
     /// Whether all of the client's body was read.
     pub(crate) fn finished(&self) -> bool {
         let state = self.lock();
+        // Nobody asks for the end behind the last byte of a length that was declared.
         let ended = state.stream.is_none() || self.length == Some(state.read);
         ended && state.broken.is_none()
     }

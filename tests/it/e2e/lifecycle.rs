@@ -136,6 +136,7 @@ fn the_admin_address_tells_what_is_served() {
     let got = get(proxy.admin, "/reload");
     assert_eq!((got.status, got.field("allow")), (405, Some("POST")));
 
+    assert_eq!(get(proxy.address, "/").status, 200);
     let metrics = get(proxy.admin, "/metrics");
     assert_eq!(
         metrics.field("content-type"),

@@ -207,7 +207,7 @@ fn a_whole_flow_runs_again_from_the_variables_that_it_began_with() {
       middleware:
         - provider: mwl:provider.middleware/mwl/retry/v1
           onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 3 }] } }
-          onFailure: { assign: { tries: "{{ vars.tries + 1 }}" } }
+          onFailure: { assign: { tries: "{{ vars.tries + 1.0 }}" } }
       entrypoint: reserve
       steps:
         reserve:

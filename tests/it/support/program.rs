@@ -114,6 +114,17 @@ impl Program {
         self.log.until(what, looked)
     }
 
+    /// Where it says that it serves, and where it is administered.
+    pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        let address = self.line("the address", |line| announced(line, "Listening."));
+        (
+            address,
+            self.line("the admin address", |line| {
+                announced(line, "The admin address is served.")
+            }),
+        )
+    }
+
     /// Every line so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.log.now().lines.clone()
@@ -193,8 +204,7 @@ impl Proxy {
     pub(crate) fn start_at(directory: Directory, name: &str) -> Self {
         let path = directory.path(name);
         let program = Program::spawn(command(&["run", "-c", path.to_str().unwrap()]));
-        let address = Self::announced_address(&program);
-        let admin = program.line("the admin address", |line| announced(line, "admin"));
+        let (address, admin) = program.addresses();
         Self {
             program,
             directory,
@@ -214,11 +224,6 @@ impl Proxy {
 
     pub(crate) fn directory(&self) -> &Directory {
         &self.directory
-    }
-
-    /// Where a program says that it serves.
-    pub(crate) fn announced_address(program: &Program) -> SocketAddr {
-        program.line("the address", |line| announced(line, "listening"))
     }
 
     /// The sum of a metric's series that carry these labels.
@@ -278,7 +283,7 @@ pub(crate) fn configuration(upstreams: &[(&str, SocketAddr)], routes: &str) -> S
 
 /// The address in a log line that names `what`.
 fn announced(line: &str, what: &str) -> Option<SocketAddr> {
-    if !line.to_ascii_lowercase().contains(what) {
+    if !line.contains(what) {
         return None;
     }
     let (_, from) = line.split_once("127.0.0.1:")?;
