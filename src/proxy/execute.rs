@@ -16,6 +16,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::body::answer::AnswerBody;
+use super::classify::code;
 use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
 use super::request::{Exchange, Platform, Upload};
@@ -59,8 +60,15 @@ pub(crate) async fn serve(
     } else {
         in_place(&exchange).await
     };
-    let response = render::render(&exchange, &outcome);
-    flight.answered(response.status().as_u16());
+    let aborted = matches!(&exchange.upload, Upload::Stream(source) if source.broken());
+    let response = if aborted && !outcome.is_success() {
+        // Nobody is there to read it, or somebody who sent no valid body; counted as the former.
+        render::render(&exchange, &request_aborted())
+    } else {
+        let response = render::render(&exchange, &outcome);
+        flight.answered(response.status().as_u16());
+        response
+    };
     response.map(|body| body.with_flight(flight).with_busy(busy))
 }
 
@@ -82,6 +90,7 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
     let guard = cancel.clone().drop_guard();
     let exchange = Arc::clone(exchange);
+    exchange.cancelled_by(cancel.clone());
     let task = tokio::spawn(async move { run(&exchange, Some(cancel)).await });
     let joined = task.await;
     // The execution is over: there is nothing left to cancel.
@@ -114,6 +123,11 @@ async fn run(
     };
     let input = Value::Native(Arc::clone(exchange) as _);
     engine::run(&route.plan, start, route.arguments.clone(), input).await
+}
+
+/// What the client gets that broke its own request off.
+fn request_aborted() -> Outcome {
+    Failure::error(code::REQUEST_ABORTED, "the client's body broke off").into()
 }
 
 /// What a request that had nothing to unwind comes to when the process stops before it ended.

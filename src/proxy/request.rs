@@ -7,13 +7,14 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use super::body::collect::{CollectError, collect};
 use super::body::source::Source;
@@ -39,6 +40,8 @@ pub(crate) struct Exchange {
     client: SocketAddr,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
+    /// Cancels the execution, where it has something to unwind.
+    cancel: OnceLock<CancellationToken>,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
 }
@@ -84,6 +87,7 @@ impl Exchange {
             upload,
             client,
             attempts: AtomicU32::new(0),
+            cancel: OnceLock::new(),
             avoid: Mutex::new(None),
         }))
     }
@@ -100,6 +104,21 @@ impl Exchange {
             head.clone()
         } else {
             std::mem::take(&mut *head)
+        }
+    }
+
+    /// What cancels the execution from outside.
+    pub(crate) fn cancelled_by(&self, cancel: CancellationToken) {
+        // Set once: an exchange has one execution.
+        self.cancel.set(cancel).ok();
+    }
+
+    /// The client broke its own request off: that cancels the execution, as its leaving does. Returns where
+    /// there is nothing to unwind.
+    pub(crate) async fn abandon(&self) {
+        if let Some(cancel) = self.cancel.get() {
+            cancel.cancel();
+            std::future::pending::<()>().await;
         }
     }
 

@@ -71,7 +71,12 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
     };
     let answer = match send(exchange, params.upstream, upstream, outgoing).await {
         Ok(got) => attempt.got(got).await,
-        Err(lost) => attempt.lost(lost),
+        Err(lost) => {
+            if attempt.progress.broken() {
+                exchange.abandon().await;
+            }
+            attempt.lost(lost)
+        }
     };
     count.end(&answer.outcome);
     answer
