@@ -233,7 +233,7 @@ impl App {
             admin::start(listener, operated)?;
         }
         app.readiness.set(true);
-        announce(&addresses.listeners);
+        announce(&addresses.listeners, &[]);
         if let Some(address) = addresses.admin {
             tracing::info!(%address, "The admin address is served.");
         }
@@ -242,8 +242,8 @@ impl App {
 
     /// Serves until a signal says to stop.
     pub async fn run(self: Arc<Self>, mut signals: reload::Signals) -> Stopped {
-        let watcher = self.watch().await;
-        if watcher.is_some() && self.is_stale() {
+        let files = self.watch().await;
+        if files.is_some() && self.is_stale() {
             // The log says how it went.
             self.reload(Cause::File).await.ok();
         }
@@ -259,7 +259,7 @@ impl App {
             }
         };
         let watched = async {
-            match watcher {
+            match files {
                 Some(watcher) => watcher.run(&*self).await,
                 None => std::future::pending().await,
             }
@@ -335,7 +335,7 @@ impl App {
             shown,
             ..
         } = built;
-        let listened = self.server.local_addrs();
+        let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
             let diagnostic = Diagnostic::error("address", Span::default(), message);
@@ -345,14 +345,12 @@ impl App {
                 files: read,
             }));
         }
+        announce(&self.server.local_addrs(), &before);
         if admin != self.admin || workers != self.workers {
             tracing::warn!(
                 "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
             );
         }
-        let mut opened = self.server.local_addrs();
-        opened.retain(|address| !listened.contains(address));
-        announce(&opened);
         *files = read;
         let hash = Arc::clone(&shown.hash);
         self.shown.store(Arc::new(shown));
@@ -395,9 +393,13 @@ impl admin::Operated for App {
     }
 }
 
-fn announce(addresses: &[SocketAddr]) {
-    for address in addresses {
+/// Says which addresses are listened on now and were not `before`, and the other way about.
+fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
+    for address in now.iter().filter(|address| !before.contains(address)) {
         tracing::info!(%address, "Listening.");
+    }
+    for address in before.iter().filter(|address| !now.contains(address)) {
+        tracing::info!(%address, "Not listening any more.");
     }
 }
 

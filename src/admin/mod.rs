@@ -6,6 +6,7 @@
 pub mod routes;
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
 use std::net::TcpListener as StdListener;
@@ -142,10 +143,10 @@ async fn accept(listener: TcpListener, operated: Arc<dyn Operated>) {
             }
         });
         tokio::spawn(async move {
-            let mut server = http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(HEAD);
-            let served = server.serve_connection(TokioIo::new(stream), service).await;
-            if let Err(error) = served {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+            let ended = http.serve_connection(TokioIo::new(stream), service).await;
+            if let Err(error) = ended {
                 tracing::debug!(%error, "An admin connection ended early.");
             }
             drop(permit);
@@ -192,16 +193,15 @@ async fn answer(operated: &dyn Operated, method: &Method, path: &str) -> Respons
 }
 
 fn index() -> String {
-    let rows: String = PAGES
-        .iter()
-        .map(|Page { path, method, says }| {
-            let name = match *method {
-                Method::GET => format!("<a href=\"{path}\">{path}</a>"),
-                _ => format!("{method} {path}"),
-            };
-            format!("<tr><td>{name}</td><td>{says}</td></tr>\n")
-        })
-        .collect();
+    let mut rows = String::new();
+    for Page { path, method, says } in &PAGES {
+        let name = match *method {
+            Method::GET => format!("<a href=\"{path}\">{path}</a>"),
+            _ => format!("{method} {path}"),
+        };
+        // Writing to a string does not fail.
+        writeln!(rows, "<tr><td>{name}</td><td>{says}</td></tr>").ok();
+    }
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>mwl-proxy</title></head>\n\
          <body><h1>mwl-proxy {}</h1>\n<table>\n{rows}</table>\n</body></html>\n",

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Where the admin address is where nothing else is said.
+/// Where the quick-start's operators are answered where nothing else is said.
 const ADMIN: &str = "127.0.0.1:9900";
 
 /// Where the quick-start and the dev proxy listen where nothing else is said.
@@ -63,9 +63,9 @@ struct Run {
     /// Where to listen, without a file.
     #[arg(long, value_name = "ADDR", default_value = LISTEN)]
     listen: SocketAddr,
-    /// Where operators are answered, without a file.
-    #[arg(long, value_name = "ADDR", default_value = ADMIN)]
-    admin: SocketAddr,
+    /// Where operators are answered, without a file. The quick-start has 127.0.0.1:9900.
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]

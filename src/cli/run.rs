@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::{Run, complain, say};
+use super::{ADMIN, Run, complain, say};
 use crate::app::{self, Addresses, Input, StartError};
 use crate::quickstart;
 use crate::telemetry::log;
@@ -45,7 +45,11 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
         text: QUICKSTART.to_owned(),
         variables: vec![
             ("LISTEN", run.listen.to_string()),
-            ("ADMIN", run.admin.to_string()),
+            (
+                "ADMIN",
+                run.admin
+                    .map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string()),
+            ),
             ("FLAKY", flaky.to_string()),
         ],
     };
@@ -73,13 +77,15 @@ fn before(upstream: &str, run: &Run) -> Input {
         })
     };
     let stack = [timeout("PT2M"), retry, timeout("PT30S")];
-    let config = json!({
+    let mut config = json!({
         "environment": "dev",
         "listeners": [{ "address": run.listen.to_string() }],
-        "admin": { "address": run.admin.to_string() },
         "upstreams": { "app": { "endpoints": [upstream] } },
         "routes": [{ "name": "app", "upstream": "app", "middleware": stack }],
     });
+    if let (Some(admin), Json::Object(config)) = (run.admin, &mut config) {
+        config.insert("admin".into(), json!({ "address": admin.to_string() }));
+    }
     Input::Text {
         name: PathBuf::from("--upstream.json"),
         text: format!("{config:#}"),
@@ -107,7 +113,7 @@ fn banner(addresses: &Addresses) -> String {
          \x20 curl -i http://{proxy}/slow             # it takes ten seconds: a bound answers 504 after one\n\
          \x20 curl -i -X POST http://{proxy}/charge   # 402 is classified as a declined card, caught, and answered\n\
          \x20 curl -s http://{proxy}/audit            # how each of them ended, as the audit endpoint was told\n\
-         \x20 curl -s http://{admin}/metrics | grep ^mwl_\n\
+         \x20 curl -s http://{admin}/metrics          # what was counted\n\
          \n\
          The configuration is config/quickstart.yaml. Ctrl-C stops."
     )
@@ -115,9 +121,13 @@ fn banner(addresses: &Addresses) -> String {
 
 fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
     let (proxy, admin) = places(addresses);
+    let metrics = match admin.as_str() {
+        "" => "--admin ADDR adds metrics".to_owned(),
+        admin => format!("metrics: http://{admin}/metrics"),
+    };
     format!(
         "mwl-proxy on http://{proxy}, before {upstream}: retryable failures get up to 3 attempts, each \
-         attempt at most 30 seconds. Metrics: http://{admin}/metrics. Ctrl-C stops."
+         attempt at most 30 seconds; {metrics}. Ctrl-C stops."
     )
 }
 
@@ -149,7 +159,7 @@ mod tests {
             config: None,
             upstream: None,
             listen: "127.0.0.1:0".parse().unwrap(),
-            admin: "127.0.0.1:0".parse().unwrap(),
+            admin: Some("127.0.0.1:0".parse().unwrap()),
         }
     }
 

@@ -127,7 +127,7 @@ impl Flaky {
             state.flaky += 1;
             state.flaky
         });
-        if seen % 3 == 0 {
+        if seen.is_multiple_of(3) {
             return answer(
                 StatusCode::OK,
                 &json!({ "message": "the third try", "seen": seen }),
@@ -145,7 +145,7 @@ impl Flaky {
             state.throttled += 1;
             state.throttled
         });
-        if seen % 2 == 0 {
+        if seen.is_multiple_of(2) {
             return answer(
                 StatusCode::OK,
                 &json!({ "message": "thanks for waiting", "seen": seen }),

@@ -1,6 +1,6 @@
 //! When a file that changes has finished changing.
 //!
-//! A writer truncates, writes in pieces, and closes; an editor writes beside and renames; a ConfigMap
+//! A writer truncates, writes in pieces, and closes; an editor writes beside and renames; a `ConfigMap`
 //! swaps a link. A piece of a file may be a well-formed configuration that nobody wrote, so while a
 //! writer has the file open nothing is loaded: its close says that it is done. Whatever else happens is
 //! taken after a short quiet, so that the steps of one change make one load.

@@ -184,7 +184,10 @@ fn way_to(file: &Path) -> BTreeSet<PathBuf> {
         let Some((link, target)) = first_link(&at) else {
             break;
         };
-        let rest = at.strip_prefix(&link).unwrap_or(Path::new("")).to_owned();
+        let rest = at
+            .strip_prefix(&link)
+            .unwrap_or_else(|_| Path::new(""))
+            .to_owned();
         found.insert(link);
         at = if rest.as_os_str().is_empty() {
             target
@@ -202,7 +205,7 @@ fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     for part in path.components() {
         prefix.push(part);
         if let Ok(target) = std::fs::read_link(&prefix) {
-            let folder = prefix.parent().unwrap_or(Path::new("/"));
+            let folder = prefix.parent().unwrap_or_else(|| Path::new("/"));
             let target = plain(&folder.join(target));
             return Some((prefix, target));
         }

@@ -52,7 +52,16 @@ pub struct Events {
     /// How many of the Steps' own calls were dispatched.
     attempts: AtomicU32,
     /// When the calls that run were dispatched; several only in a `Gather`.
-    running: Mutex<Vec<(Box<str>, u32, Role, Instant)>>,
+    running: Mutex<Vec<Running>>,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Running {
+    step: Box<str>,
+    number: u32,
+    role: Role,
+    begun: Instant,
 }
 
 /// Two observers that are told the same.
@@ -141,10 +150,13 @@ impl Events {
     /// How long the attempt ran, where it was seen to start.
     fn ended(&self, attempt: &Attempt<'_>) -> Option<Duration> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = running.iter().position(|(step, number, role, _)| {
-            **step == *attempt.step && *number == attempt.number && *role == attempt.role
-        });
-        found.map(|place| running.swap_remove(place).3.elapsed())
+        let this = |call: &Running| {
+            *call.step == *attempt.step
+                && call.number == attempt.number
+                && call.role == attempt.role
+        };
+        let found = running.iter().position(this);
+        found.map(|place| running.swap_remove(place).begun.elapsed())
     }
 }
 
@@ -154,12 +166,12 @@ impl Observer for Events {
             self.attempts.fetch_add(1, Ordering::Relaxed);
         }
         self.attempt("attempt.started", attempt, json!({}));
-        let started = (
-            attempt.step.into(),
-            attempt.number,
-            attempt.role,
-            Instant::now(),
-        );
+        let started = Running {
+            step: attempt.step.into(),
+            number: attempt.number,
+            role: attempt.role,
+            begun: Instant::now(),
+        };
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.push(started);
     }

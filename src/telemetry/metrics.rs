@@ -96,6 +96,12 @@ impl Metrics {
         codes.dedup();
         let families = &self.families;
         let finally = |outcome| counter(&families.finally, &[name, outcome]);
+        let statuses = Series::default();
+        // A series that is there from the start shows its first increment as one.
+        statuses.find_or(
+            |status| *status == 200,
+            || (200, counter(&families.requests, &[name, "200"])),
+        );
         Arc::new(RouteMetrics {
             name: name.into(),
             metrics: Arc::clone(self),
@@ -104,7 +110,7 @@ impl Metrics {
             duration: histogram(&families.request_duration, &[name]),
             timeouts: counter(&families.timeouts, &[name]),
             finally: [finally("failure"), finally(SUCCESS)],
-            statuses: Series::default(),
+            statuses,
             attempts: Series::default(),
             retries: Series::default(),
             exhausted: Series::default(),

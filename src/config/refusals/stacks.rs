@@ -1,0 +1,116 @@
+//! Named stacks.
+
+use super::told;
+
+#[test]
+fn unknown() {
+    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
+         stacks: { patient: [] }\n\
+         upstreams: { billing: { endpoints: [http://a] } }\n\
+         middleware: [{ stack: patent }]\n\
+         routes: [{ name: r, upstream: billing, middleware: [{ stack: patient }, { stack: 1 }] }]\n";
+    insta::assert_snapshot!(told(text), @r"
+    error[unknown-stack]: no stack is called `patent`
+     --> c.yaml:4:23
+      |
+    4 | middleware: [{ stack: patent }]
+      |                       ^^^^^^
+      = help: did you mean `patient`?
+
+    error[wrong-type]: `stack` is the number 1; wanted: a string
+     --> c.yaml:5:82
+      |
+    5 | routes: [{ name: r, upstream: billing, middleware: [{ stack: patient }, { stack: 1 }] }]
+      |                                                                                  ^
+    ");
+}
+
+#[test]
+fn in_a_circle() {
+    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
+         upstreams: { billing: { endpoints: [http://a] } }\n\
+         stacks:\n\
+         \x20 a: [{ stack: b }]\n\
+         \x20 b: [{ stack: a }]\n\
+         \x20 c: [{ stack: c }]\n\
+         routes: [{ name: r, upstream: billing, middleware: [{ stack: a }, { stack: c }] }]\n";
+    insta::assert_snapshot!(told(text), @r"
+    error[stack-cycle]: the stack `a` holds itself: `a` → `b` → `a`
+     --> c.yaml:5:16
+      |
+    5 |   b: [{ stack: a }]
+      |                ^
+
+    error[stack-cycle]: the stack `c` holds itself: `c` → `c`
+     --> c.yaml:6:16
+      |
+    6 |   c: [{ stack: c }]
+      |                ^
+    ");
+}
+
+#[test]
+fn that_grow_without_bound() {
+    let list = |n| format!("  s{n}: [{{ stack: s{0} }}, {{ stack: s{0} }}]\n", n + 1);
+    let lists = (0..24).map(list).collect::<Vec<_>>().concat();
+    let text = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]\nstacks:\n{lists}  s24: [{{ provider: p }}]\nroutes: [{{ name: r, call: {{}}, middleware: [{{ stack: s0 }}] }}]\n"
+    );
+    insta::assert_snapshot!(told(&text), @r"
+    error[stacks-too-large]: all that stacks stand for holds more than 100000 values
+      --> c.yaml:17:34
+       |
+    17 |   s14: [{ stack: s15 }, { stack: s15 }]
+       |                                  ^^^
+      = help: let fewer stacks name others
+    ");
+}
+
+#[test]
+fn with_more_beside_it() {
+    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
+         upstreams: { billing: { endpoints: [http://a] } }\n\
+         stacks: { a: [], b: {} }\n\
+         routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]\n";
+    insta::assert_snapshot!(told(text), @r"
+    warning[unused-stack]: no list names the stack `b`
+     --> c.yaml:3:18
+      |
+    3 | stacks: { a: [], b: {} }
+      |                  ^
+
+    error[wrong-type]: `b` is an object; wanted: a list of middleware entries
+     --> c.yaml:3:21
+      |
+    3 | stacks: { a: [], b: {} }
+      |                     ^^
+
+    error[unknown-key]: `onEntry` beside `stack`: the item stands for the whole list
+     --> c.yaml:4:65
+      |
+    4 | routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]
+      |                                                                 ^^^^^^^
+    ");
+}
+
+#[test]
+fn outside_of_a_list() {
+    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
+         upstreams: { billing: { endpoints: [http://a] } }\n\
+         stacks: { a: [] }\n\
+         routes: [{ name: r, upstream: billing, middleware: { stack: a } }]\n";
+    insta::assert_snapshot!(told(text), @r"
+    warning[unused-stack]: no list names the stack `a`
+     --> c.yaml:3:11
+      |
+    3 | stacks: { a: [] }
+      |           ^
+
+    error[wrong-type]: a stack is named inside a list
+     --> c.yaml:4:52
+      |
+    4 | routes: [{ name: r, upstream: billing, middleware: { stack: a } }]
+      |                                                    ^^^^^^^^^^^^
+      = help: write `[{ stack: NAME }]`
+    ");
+}
