@@ -114,6 +114,10 @@ impl App {
     /// Serves until a signal says to stop.
     pub async fn run(self: Arc<Self>, mut signals: reload::Signals) -> Stopped {
         let files = self.watch().await;
+        if files.is_some() && self.is_stale() {
+            // The log says how it went.
+            self.reload(Cause::File).await.ok();
+        }
         let first = async {
             loop {
                 match signals.next().await {
@@ -148,6 +152,15 @@ impl App {
             }
         };
         stop(&self.server, runtime.shutdown(), &self.readiness, again).await
+    }
+
+    /// Whether the files hold something else than what is served: between the loading and the watching
+    /// nobody looked.
+    fn is_stale(&self) -> bool {
+        let loaded = self.input.load();
+        loaded.map_or(true, |loaded| {
+            loaded.settings.hash != self.shown.load().hash
+        })
     }
 
     async fn watch(&self) -> Option<reload::Watcher> {

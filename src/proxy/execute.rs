@@ -62,7 +62,9 @@ pub(crate) async fn serve(
         in_place(&exchange).await
     };
     let response = render::render(&exchange, &outcome);
-    flight.answered(response.status().as_u16());
+    if !exchange.client_gone() {
+        flight.answered(response.status().as_u16());
+    }
     response.map(|body| body.with_flight(flight).with_busy(busy))
 }
 
@@ -83,6 +85,7 @@ async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
 async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
     let guard = cancel.clone().drop_guard();
+    exchange.cancelled_by(cancel.clone());
     let exchange = Arc::clone(exchange);
     let task = tokio::spawn(async move { run(&exchange, Some(cancel)).await });
     let joined = task.await;

@@ -7,16 +7,17 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use super::body::collect::{CollectError, collect};
-use super::body::source::Source;
+use super::body::source::{Broken, Source};
 use super::refusal::Refusal;
 use super::route::Target;
 use super::site::{LocalRoute, Site};
@@ -41,6 +42,8 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// Cancels the execution, where it can be.
+    cancel: OnceLock<CancellationToken>,
 }
 
 /// The request's body.
@@ -85,6 +88,7 @@ impl Exchange {
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            cancel: OnceLock::new(),
         }))
     }
 
@@ -111,6 +115,28 @@ impl Exchange {
     /// How many there were.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// The execution is cancelled by `token`.
+    pub(crate) fn cancelled_by(&self, token: CancellationToken) {
+        // Set once: an execution is started once.
+        let _first = self.cancel.set(token).is_ok();
+    }
+
+    /// Cancels the execution because its client is gone; false where it cannot be cancelled.
+    pub(crate) fn cancel(&self) -> bool {
+        self.cancel.get().is_some_and(|token| {
+            token.cancel();
+            true
+        })
+    }
+
+    /// Whether the client went away before its request was whole.
+    pub(crate) fn client_gone(&self) -> bool {
+        match &self.upload {
+            Upload::Stream(source) => source.broken() == Some(Broken::Gone),
+            Upload::None | Upload::Buffered(..) => false,
+        }
     }
 
     /// The endpoint of `upstream` that the next attempt should pass over.

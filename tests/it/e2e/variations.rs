@@ -323,6 +323,6 @@ fn an_audit_that_fails_takes_the_place_of_a_success() {
     );
     assert_eq!(
         proxy.metric("mwl_finally_total", &[("outcome", "failure")]),
-        1.0
+        1
     );
 }

@@ -227,7 +227,7 @@ impl Proxy {
     }
 
     /// The sum of a metric's series that carry these labels.
-    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let page = client::get(self.admin, "/metrics");
         assert_eq!(page.status, 200);
         let labels = labels
@@ -239,13 +239,13 @@ impl Proxy {
             let (series, value) = rest.rsplit_once(' ')?;
             let ours = series.is_empty() || series.starts_with('{');
             (ours && labels.iter().all(|label| series.contains(label.as_str())))
-                .then(|| value.parse::<f64>().unwrap())
+                .then(|| value.parse::<u64>().unwrap())
         };
         page.text().lines().filter_map(value).sum()
     }
 
     /// Asks for the metric until it is at least that.
-    pub(crate) fn until_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
+    pub(crate) fn until_metric(&self, name: &str, labels: &[(&str, &str)], least: u64) {
         let begun = Instant::now();
         while self.metric(name, labels) < least {
             let late = begun.elapsed() > PATIENCE;
