@@ -174,6 +174,7 @@ fn a_throttled_request_waits_as_told_and_is_audited_once() {
 }
 
 #[test]
+#[expect(clippy::cognitive_complexity, reason = "assertions, in order")]
 fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_own_answer() {
     let fields = [
         ("Retry-After", "0"),
