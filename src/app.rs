@@ -1,9 +1,10 @@
 //! The one place that knows everybody: builds what a configuration describes, and wires it to the
 //! server, the metrics, the admin address, the signals and the files.
 
+mod build;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,61 +12,16 @@ use arc_swap::ArcSwap;
 use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
 
+pub use self::build::{Built, Input, Shown, build, check};
 use crate::admin;
-use crate::config::{self, Loaded, Origin, Refused};
+use crate::config::{Read, Refused};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
-use crate::proxy::{Runtime, Server};
+use crate::proxy::Server;
 use crate::reload::{self, Cause};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::Metrics;
-
-/// Where the configuration comes from.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A file, read anew at each reload.
-    File(PathBuf),
-    /// A text of the program's own, with the variables that it names.
-    Text {
-        /// What diagnostics call it.
-        name: PathBuf,
-        /// The text.
-        text: String,
-        /// Variables and their values.
-        variables: Vec<(&'static str, String)>,
-    },
-}
-
-/// A configuration that is ready to be served.
-#[derive(Debug)]
-pub struct Built {
-    /// What serves.
-    pub runtime: Arc<Runtime>,
-    /// The address for operators.
-    pub admin: Option<SocketAddr>,
-    /// How many threads serve.
-    pub workers: usize,
-    /// What may not be meant as it is written, rendered; empty where there is nothing.
-    pub warnings: String,
-    /// What was found, for machines: an array.
-    pub found: Json,
-    /// All files that were read.
-    pub files: Vec<PathBuf>,
-    /// What `/config` and `/routes` show.
-    pub shown: Shown,
-}
-
-/// What operators are shown of a configuration.
-#[derive(Debug)]
-pub struct Shown {
-    /// Its short hash.
-    pub hash: Arc<str>,
-    /// As written: no variable is resolved in it.
-    pub config: Json,
-    /// The routes in order, in plain words.
-    pub routes: Json,
-}
 
 /// The running process.
 #[derive(Debug)]
@@ -80,7 +36,7 @@ pub struct App {
     admin: Option<SocketAddr>,
     workers: usize,
     /// What was last read. Held through a reload: there is one at a time.
-    files: Mutex<Vec<PathBuf>>,
+    files: Mutex<Vec<Read>>,
 }
 
 /// Where the process listens, with the ports that the system chose.
@@ -109,91 +65,6 @@ pub enum StartError {
     /// The system gives no threads, signals or runtime.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
-}
-
-impl Input {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// As [`config::load`].
-    pub fn load(&self) -> Result<Loaded, Box<Refused>> {
-        match self {
-            Self::File(path) => config::load(path, Origin::system()),
-            Self::Text {
-                name,
-                text,
-                variables,
-            } => {
-                let variable = |wanted: &str| {
-                    let mut known = variables.iter();
-                    known
-                        .find(|(name, _)| *name == wanted)
-                        .map(|(_, value)| value.clone())
-                };
-                let origin = Origin {
-                    variable: &variable,
-                    ..Origin::system()
-                };
-                config::parse(name, text, origin)
-            }
-        }
-    }
-
-    /// The file, where it is one.
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::Text { .. } => None,
-        }
-    }
-}
-
-/// Compiles a configuration that was read.
-///
-/// # Errors
-/// Everything that its definitions get wrong, beside the warnings of the reading.
-pub fn build(
-    loaded: Loaded,
-    catalog: &Catalog,
-    metrics: &Arc<Metrics>,
-) -> Result<Built, Box<Refused>> {
-    let Loaded {
-        settings,
-        sources,
-        warnings,
-        files,
-        written,
-    } = loaded;
-    let shown = Shown {
-        hash: Arc::clone(&settings.hash),
-        config: written,
-        routes: admin::routes::describe(&settings),
-    };
-    let (admin, workers) = (settings.admin, settings.limits.workers);
-    let mut found = warnings;
-    match Runtime::build(settings, catalog, metrics) {
-        Ok((runtime, more)) => {
-            found.append(more);
-            let found = config::distinct(found);
-            Ok(Built {
-                runtime: Arc::new(runtime),
-                admin,
-                workers,
-                warnings: sources.render(&found),
-                found: sources.to_json(&found),
-                files,
-                shown,
-            })
-        }
-        Err(more) => {
-            found.append(more);
-            Err(Box::new(Refused {
-                diagnostics: config::distinct(found),
-                sources,
-                files,
-            }))
-        }
-    }
 }
 
 impl App {
@@ -258,15 +129,18 @@ impl App {
                 }
             }
         };
-        let watched = async {
-            match files {
-                Some(watcher) => watcher.run(&*self).await,
-                None => std::future::pending().await,
+        let changes = async {
+            if let Some(watcher) = files {
+                watcher.run(&*self).await;
+                tracing::warn!(
+                    "The configuration is not watched any more; SIGHUP and POST /reload remain."
+                );
             }
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = first => {}
-            () = watched => {}
+            () = changes => {}
         }
         let runtime = self.server.runtime();
         let signals = Arc::new(Mutex::new(signals));
@@ -292,7 +166,7 @@ impl App {
     async fn watch(&self) -> Option<reload::Watcher> {
         self.input.file()?;
         let files = self.files.lock().await.clone();
-        match reload::Watcher::new(&files) {
+        match reload::Watcher::new(files) {
             Ok(watcher) => Some(watcher),
             Err(error) => {
                 tracing::warn!(%error, "The configuration is not watched; SIGHUP and POST /reload remain.");
@@ -324,7 +198,7 @@ impl App {
         applied
     }
 
-    async fn apply(&self, files: &mut Vec<PathBuf>) -> Result<Arc<str>, Box<Refused>> {
+    async fn apply(&self, files: &mut Vec<Read>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(self.input.load()?, &self.catalog, &self.metrics)?;
         warn(&built.warnings);
         let Built {
@@ -359,7 +233,7 @@ impl App {
 }
 
 impl reload::Reload for App {
-    async fn reload(&self) -> Vec<PathBuf> {
+    async fn reload(&self) -> Vec<Read> {
         // The log says how it went.
         Self::reload(self, Cause::File).await.ok();
         self.files.lock().await.clone()
@@ -442,12 +316,4 @@ pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, S
     let (app, addresses) = App::start(input)?;
     started(&addresses);
     Ok(driver.block_on(app.run(signals)).into())
-}
-
-/// What a configuration says, without serving it: for `check`.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn check(loaded: Loaded) -> Result<Built, Box<Refused>> {
-    build(loaded, &Catalog::spec_defined(), &Metrics::new())
 }

@@ -30,7 +30,7 @@ pub(super) struct Shared<'a> {
 impl Shared<'_> {
     /// The Flow of the short forms: one Call Step named after the route, whose call is `call`, and what
     /// the route's own `steps` add.
-    pub(super) fn short(&self, route: &Object<'_>, name: &Node, call: Node) -> Node {
+    pub(super) fn short(&self, route: &Object<'_>, name: &Node, mut call: Node) -> Node {
         let step_name = name.as_str().cloned().unwrap_or_default();
         let at = name.span;
         let own = route.map("steps");
@@ -45,32 +45,42 @@ impl Shared<'_> {
         let end = free_name("return", |name| {
             *step_name == *name || own.iter().any(|step| &*step.key == name)
         });
-        let mut call = call;
         self.stacks.expand_call(self.report, &mut call);
-        let mut step = vec![member(at, "action", text(at, "Call"))];
-        step.push(member(at, "call", call));
-        for key in STEP_KEYS {
-            step.extend(route.member(key).cloned());
-        }
+        let mut step = vec![
+            member(at, "action", text(at, "Call")),
+            member(at, "call", call),
+        ];
+        step.extend(
+            STEP_KEYS
+                .iter()
+                .filter_map(|key| route.member(key).cloned()),
+        );
         step.push(member(at, "next", text(at, &end)));
-        let mut steps = vec![Member {
-            key: step_name,
-            key_span: at,
-            value: object(at, step),
-        }];
-        steps.push(member(
-            at,
-            &end,
-            object(at, vec![member(at, "action", text(at, "Return"))]),
-        ));
+        let ending = object(at, vec![member(at, "action", text(at, "Return"))]);
+        let mut steps = vec![
+            Member {
+                key: step_name,
+                key_span: at,
+                value: object(at, step),
+            },
+            member(at, &end, ending),
+        ];
         steps.extend(own.iter().cloned());
+        self.root(route, name, steps)
+    }
+
+    /// The root Flow of these Steps, which enters at the route's own.
+    fn root(&self, route: &Object<'_>, name: &Node, steps: Vec<Member>) -> Node {
+        let at = name.span;
         let mut flow = vec![
             member(at, "$schema", text(at, FLOW_SCHEMA)),
             member(at, "entrypoint", name.clone()),
         ];
-        for key in FLOW_KEYS {
-            flow.extend(route.member(key).cloned());
-        }
+        flow.extend(
+            FLOW_KEYS
+                .iter()
+                .filter_map(|key| route.member(key).cloned()),
+        );
         let steps_at = route.get("steps").map_or(at, |node| node.span);
         flow.push(member(at, "steps", object(steps_at, steps)));
         let mut flow = object(route.node.span, flow);

@@ -61,7 +61,7 @@ pub struct Loaded {
     /// What may not be meant as it is written.
     pub warnings: Diagnostics,
     /// All files that were read, the configuration first.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Read>,
     /// The file as written: no variable is resolved in it, so no secret of the environment shows.
     pub written: serde_json::Value,
 }
@@ -74,7 +74,16 @@ pub struct Refused {
     /// Everything that was found.
     pub diagnostics: Diagnostics,
     /// All files that were read or asked for, the configuration first.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Read>,
+}
+
+/// A file, and what it held when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text; `None` where it could not be read.
+    pub text: Option<String>,
 }
 
 /// The rendered diagnostics.
@@ -120,7 +129,10 @@ pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
             Err(Box::new(Refused {
                 diagnostics: Diagnostic::error("unreadable", Span::default(), message).into(),
                 sources,
-                files: vec![path.to_owned()],
+                files: vec![Read {
+                    path: path.to_owned(),
+                    text: None,
+                }],
             }))
         }
     }
@@ -135,7 +147,10 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
     let mut sources = Sources::default();
     let name = path.display().to_string();
     let parsed = sources.parse(&name, text, Format::of_name(&name));
-    let files = vec![path.to_owned()];
+    let files = vec![Read {
+        path: path.to_owned(),
+        text: Some(text.to_owned()),
+    }];
     let node = match parsed {
         Ok(node) => node,
         Err(diagnostics) => {
@@ -151,7 +166,6 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
         report: Report::default(),
         sources: RefCell::new(sources),
         files: RefCell::new(files),
-        texts: RefCell::new(vec![text.to_owned()]),
         flows: RefCell::default(),
         folder: path.parent().unwrap_or_else(|| Path::new("")).to_owned(),
     };
@@ -174,9 +188,7 @@ struct Load<'a> {
     origin: Origin<'a>,
     report: Report,
     sources: RefCell<Sources>,
-    files: RefCell<Vec<PathBuf>>,
-    /// Of each file that was read.
-    texts: RefCell<Vec<String>>,
+    files: RefCell<Vec<Read>>,
     /// The Flows that were read from files, by path: one read serves every route that names it.
     flows: RefCell<BTreeMap<PathBuf, Option<Node>>>,
     /// What files are relative to.
@@ -246,18 +258,18 @@ impl Load<'_> {
     }
 
     fn read_flow(&self, path: &Path, named: &Node) -> Option<Node> {
-        self.files.borrow_mut().push(path.to_owned());
         let name = path.display().to_string();
-        match (self.origin.read)(path) {
+        let read = (self.origin.read)(path);
+        self.files.borrow_mut().push(Read {
+            path: path.to_owned(),
+            text: read.as_ref().ok().cloned(),
+        });
+        match read {
             Ok(text) => {
-                let parsed = self
-                    .sources
-                    .borrow_mut()
-                    .parse(&name, &text, Format::of_name(&name));
-                self.texts.borrow_mut().push(text);
-                parsed
-                    .map_err(|diagnostics| self.report.append(diagnostics))
-                    .ok()
+                let mut sources = self.sources.borrow_mut();
+                let parsed = sources.parse(&name, &text, Format::of_name(&name));
+                let noted = parsed.map_err(|diagnostics| self.report.append(diagnostics));
+                noted.ok()
             }
             Err(error) => {
                 let message = format!("the Flow {name} cannot be read: {error}");
@@ -272,8 +284,9 @@ impl Load<'_> {
     /// A short hash of all that was read so far: FNV-1a, 64 bits. It tells two loads apart; it proves
     /// nothing. Variables are left out, so it says nothing about a secret.
     fn hash(&self) -> Arc<str> {
-        let texts = self.texts.borrow();
-        let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+        let files = self.files.borrow();
+        let texts = files.iter().filter_map(|read| read.text.as_ref());
+        let bytes = texts.flat_map(|text| text.bytes().chain([0]));
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -286,7 +299,6 @@ impl Load<'_> {
             report,
             sources,
             files,
-            texts: _,
             flows: _,
             folder: _,
         } = self;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
@@ -272,7 +274,6 @@ fn no_row_is_left_unread() {
         report: Report::default(),
         sources: RefCell::new(sources),
         files: RefCell::default(),
-        texts: RefCell::default(),
         flows: RefCell::default(),
         folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("config"),
     };
@@ -328,5 +329,48 @@ fn the_schema_knows_what_the_loader_knows() {
         let mut config = serde_json::json!({ "listeners": [], "routes": [] });
         config[key] = serde_json::json!([]);
         assert_eq!(compiled.validate(&value(config)).is_ok(), known, "{key}");
+    }
+}
+
+/// What a file may become on its way to disk, or under a hand that slips.
+fn damaged() -> impl Strategy<Value = String> {
+    let files = [
+        include_str!("../../config/reference.yaml"),
+        include_str!("../../config/recipe.yaml"),
+    ];
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), ".{0,8}", 0..40_usize), 0..4);
+    (
+        prop::sample::select(files.to_vec()),
+        edits,
+        any::<prop::sample::Index>(),
+        any::<bool>(),
+    )
+        .prop_map(|(file, edits, end, cut)| {
+            let mut chars: Vec<char> = file.chars().collect();
+            for (place, put, gone) in edits {
+                let from = place.index(chars.len());
+                let to = (from + gone).min(chars.len());
+                chars.splice(from..to, put.chars());
+            }
+            if cut {
+                chars.truncate(end.index(chars.len() + 1));
+            }
+            chars.into_iter().collect()
+        })
+}
+
+proptest! {
+    /// A load ends with settings or with errors that have places, whatever the text.
+    #[test]
+    fn a_damaged_file_is_read_or_refused(text in damaged()) {
+        let mut world = World::default();
+        world.files.insert("c.yaml", &text);
+        match world.load("c.yaml") {
+            Ok(loaded) => prop_assert!(!loaded.warnings.has_errors()),
+            Err(refused) => {
+                prop_assert!(refused.diagnostics.has_errors());
+                prop_assert!(refused.to_string().contains("--> "));
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ pub struct Failure {
     /// The advisory retry signal; `None` where nothing is asserted.
     pub retryable: Option<bool>,
     /// The failure that this one superseded.
-    pub previous: Option<Arc<Failure>>,
+    pub previous: Option<Arc<Self>>,
 }
 
 /// A failure's `type`: the four that the specification defines, or an extension type.

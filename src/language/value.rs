@@ -31,7 +31,7 @@ pub enum Value {
     /// A string of Unicode scalar values, compared by code point and never normalised.
     String(Arc<str>),
     /// An array.
-    Array(Arc<Vec<Value>>),
+    Array(Arc<Vec<Self>>),
     /// An object.
     Object(Arc<Map>),
     /// An object that the host owns, read member by member.

@@ -16,7 +16,6 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::body::answer::AnswerBody;
-use super::classify::code;
 use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
 use super::request::{Exchange, Platform, Upload};
@@ -24,8 +23,10 @@ use super::site::Site;
 use super::{id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
+use crate::language::observe::Observer;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
+use crate::telemetry::events::{Both, Events};
 
 /// Answers `request`.
 pub(crate) async fn serve(
@@ -60,15 +61,10 @@ pub(crate) async fn serve(
     } else {
         in_place(&exchange).await
     };
-    let aborted = matches!(&exchange.upload, Upload::Stream(source) if source.broken());
-    let response = if aborted && !outcome.is_success() {
-        // Nobody is there to read it, or somebody who sent no valid body; counted as the former.
-        render::render(&exchange, &request_aborted())
-    } else {
-        let response = render::render(&exchange, &outcome);
+    let response = render::render(&exchange, &outcome);
+    if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
-        response
-    };
+    }
     response.map(|body| body.with_flight(flight).with_busy(busy))
 }
 
@@ -89,8 +85,8 @@ async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
 async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
     let guard = cancel.clone().drop_guard();
-    let exchange = Arc::clone(exchange);
     exchange.cancelled_by(cancel.clone());
+    let exchange = Arc::clone(exchange);
     let task = tokio::spawn(async move { run(&exchange, Some(cancel)).await });
     let joined = task.await;
     // The execution is over: there is nothing left to cancel.
@@ -112,22 +108,29 @@ async fn run(
     } else {
         Value::Null
     };
+    let events = Events::begin(exchange.id(), &route.name);
+    let both = events
+        .as_deref()
+        .map(|events| Both(&route.observer, events));
+    let observer: &dyn Observer = match &both {
+        Some(both) => both,
+        None => &route.observer,
+    };
     let start = Start {
         id: exchange.id(),
         platform,
         clock: exchange.site.core.clock,
-        observer: &route.observer,
+        observer,
         host: Some(exchange.as_ref()),
         cancel,
         cleanup_limit: exchange.site.runtime.limits.cleanup,
     };
     let input = Value::Native(Arc::clone(exchange) as _);
-    engine::run(&route.plan, start, route.arguments.clone(), input).await
-}
-
-/// What the client gets that broke its own request off.
-fn request_aborted() -> Outcome {
-    Failure::error(code::REQUEST_ABORTED, "the client's body broke off").into()
+    let outcome = engine::run(&route.plan, start, route.arguments.clone(), input).await;
+    if let Some(events) = &events {
+        events.done(&outcome);
+    }
+    outcome
 }
 
 /// What a request that had nothing to unwind comes to when the process stops before it ended.

@@ -60,8 +60,8 @@ pub(crate) struct Details {
     pub(crate) phase: Option<&'static str>,
     /// How long the upstream asks to wait.
     pub(crate) retry_after: Option<std::time::Duration>,
-    /// Whether the request body is gone, so that the attempt cannot be made again.
-    pub(crate) body_gone: bool,
+    /// Why the attempt cannot be made again, where it cannot.
+    pub(crate) refusal: Option<&'static str>,
     /// The error type of RFC 9209 that says it.
     pub(crate) proxy_status: &'static str,
     /// The response, where there was one.
@@ -215,7 +215,7 @@ impl Native for Details {
     }
 
     fn rerun_refusal(&self) -> Option<&'static str> {
-        self.body_gone.then_some("bodyNotReplayable")
+        self.refusal
     }
 
     fn discard(&self) {

@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use super::body::collect::{CollectError, collect};
-use super::body::source::Source;
+use super::body::source::{Broken, Source};
 use super::refusal::Refusal;
 use super::route::Target;
 use super::site::{LocalRoute, Site};
@@ -40,10 +40,10 @@ pub(crate) struct Exchange {
     client: SocketAddr,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
-    /// Cancels the execution, where it has something to unwind.
-    cancel: OnceLock<CancellationToken>,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// Cancels the execution, where it can be.
+    cancel: OnceLock<CancellationToken>,
 }
 
 /// The request's body.
@@ -87,8 +87,8 @@ impl Exchange {
             upload,
             client,
             attempts: AtomicU32::new(0),
-            cancel: OnceLock::new(),
             avoid: Mutex::new(None),
+            cancel: OnceLock::new(),
         }))
     }
 
@@ -107,21 +107,6 @@ impl Exchange {
         }
     }
 
-    /// What cancels the execution from outside.
-    pub(crate) fn cancelled_by(&self, cancel: CancellationToken) {
-        // Set once: an exchange has one execution.
-        self.cancel.set(cancel).ok();
-    }
-
-    /// The client broke its own request off: that cancels the execution, as its leaving does. Returns where
-    /// there is nothing to unwind.
-    pub(crate) async fn abandon(&self) {
-        if let Some(cancel) = self.cancel.get() {
-            cancel.cancel();
-            std::future::pending::<()>().await;
-        }
-    }
-
     /// Counts a dispatch of one of the Flow's own Steps.
     pub(crate) fn count_attempt(&self) {
         self.attempts.fetch_add(1, Ordering::Relaxed);
@@ -130,6 +115,28 @@ impl Exchange {
     /// How many there were.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// The execution is cancelled by `token`.
+    pub(crate) fn cancelled_by(&self, token: CancellationToken) {
+        // Set once: an execution is started once.
+        let _first = self.cancel.set(token).is_ok();
+    }
+
+    /// Cancels the execution because its client is gone; false where it cannot be cancelled.
+    pub(crate) fn cancel(&self) -> bool {
+        self.cancel.get().is_some_and(|token| {
+            token.cancel();
+            true
+        })
+    }
+
+    /// Whether the client went away before its request was whole.
+    pub(crate) fn client_gone(&self) -> bool {
+        match &self.upload {
+            Upload::Stream(source) => source.broken() == Some(Broken::Gone),
+            Upload::None | Upload::Buffered(..) => false,
+        }
     }
 
     /// The endpoint of `upstream` that the next attempt should pass over.

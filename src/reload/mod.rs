@@ -10,7 +10,8 @@ mod watch;
 
 use std::fmt;
 use std::future::Future;
-use std::path::PathBuf;
+
+use crate::config::Read;
 
 pub use self::signals::{Signal, Signals};
 pub use self::watch::Watcher;
@@ -38,6 +39,6 @@ impl fmt::Display for Cause {
 
 /// What a watcher asks to load the configuration anew.
 pub trait Reload {
-    /// Loads it. Which files were read, or asked for: these are watched from now on.
-    fn reload(&self) -> impl Future<Output = Vec<PathBuf>>;
+    /// Loads it. Which files were read, or asked for, and what they held: these are watched from now on.
+    fn reload(&self) -> impl Future<Output = Vec<Read>>;
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::Reload;
 use super::settle::{Change, Settle};
+use crate::config::Read;
 
 /// How many events may wait. Beyond it they are counted as one change.
 const WAITING: usize = 1024;
@@ -31,17 +32,16 @@ pub struct Watcher {
     /// The paths that matter, and the directories that are watched for them.
     paths: BTreeSet<PathBuf>,
     folders: BTreeSet<PathBuf>,
-    /// What the files held when they were last loaded.
-    held: Vec<Option<Vec<u8>>>,
-    files: Vec<PathBuf>,
+    /// The files, and what they held when they were last loaded.
+    loaded: Vec<Read>,
 }
 
 impl Watcher {
-    /// Watches `files` from now on.
+    /// Watches the files that were `loaded` from now on.
     ///
     /// # Errors
     /// Where the system gives no watch.
-    pub fn new(files: &[PathBuf]) -> notify::Result<Self> {
+    pub fn new(loaded: Vec<Read>) -> notify::Result<Self> {
         let (sender, changes) = mpsc::channel(WAITING);
         let lost = Arc::new(AtomicBool::new(false));
         let overflow = Arc::clone(&lost);
@@ -57,17 +57,17 @@ impl Watcher {
             lost,
             paths: BTreeSet::new(),
             folders: BTreeSet::new(),
-            held: Vec::new(),
-            files: Vec::new(),
+            loaded,
         };
-        watcher.point_at(files)?;
-        watcher.held = contents(files);
+        watcher.follow()?;
         Ok(watcher)
     }
 
     /// Asks `target` to load whenever the files have changed, for ever.
     pub async fn run<R: Reload + ?Sized>(mut self, target: &R) {
         let mut settle = Settle::default();
+        // What changed between the load and the watch was told to nobody.
+        settle.on(Change::Settled, Instant::now());
         loop {
             let due = async {
                 match settle.due() {
@@ -87,28 +87,26 @@ impl Watcher {
                 },
                 () = due => {
                     settle.taken();
-                    self.load(target).await;
+                    if self.load(target).await {
+                        settle.on(Change::Settled, Instant::now());
+                    }
                 }
             }
         }
     }
 
     /// Loads, where the files hold something else than before, and follows them to where they are now.
-    async fn load<R: Reload + ?Sized>(&mut self, target: &R) {
-        let held = contents(&self.files);
-        let files = if held == self.held {
-            self.files.clone()
-        } else {
-            target.reload().await
-        };
-        if files == self.files {
-            self.held = held;
-        } else {
-            self.held = contents(&files);
+    /// Whether that is elsewhere: then something may have changed there before it was watched.
+    async fn load<R: Reload + ?Sized>(&mut self, target: &R) -> bool {
+        let changed = |read: &Read| std::fs::read_to_string(&read.path).ok() != read.text;
+        if self.loaded.iter().any(changed) {
+            self.loaded = target.reload().await;
         }
-        if let Err(error) = self.point_at(&files) {
+        let before = self.folders.clone();
+        if let Err(error) = self.follow() {
             tracing::warn!(%error, "A folder of the configuration is not watched any more.");
         }
+        self.folders != before
     }
 
     /// What `event` says of the paths that matter.
@@ -140,14 +138,12 @@ impl Watcher {
         }
     }
 
-    /// Watches the folders of `files` and of every link on the way to them, and no others.
-    fn point_at(&mut self, files: &[PathBuf]) -> notify::Result<()> {
-        let paths: BTreeSet<PathBuf> = files.iter().flat_map(|file| way_to(file)).collect();
-        let folders: BTreeSet<PathBuf> = paths
-            .iter()
-            .filter_map(|path| path.parent())
-            .map(Path::to_owned)
-            .collect();
+    /// Watches the folders of the files and of every link on the way to them, and no others.
+    fn follow(&mut self) -> notify::Result<()> {
+        let ways = self.loaded.iter().flat_map(|read| way_to(&read.path));
+        let paths: BTreeSet<PathBuf> = ways.collect();
+        let parents = paths.iter().filter_map(|path| path.parent());
+        let folders: BTreeSet<PathBuf> = parents.map(Path::to_owned).collect();
         for gone in self.folders.difference(&folders) {
             // A folder that was removed has no watch left to take away.
             self.inner.unwatch(gone).ok();
@@ -165,14 +161,8 @@ impl Watcher {
         }
         self.folders = watched;
         self.paths = paths;
-        self.files = files.to_vec();
         result
     }
-}
-
-/// What each file holds; `None` where it cannot be read.
-fn contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    files.iter().map(|file| std::fs::read(file).ok()).collect()
 }
 
 /// `file`, and every path that decides what it is: each link on the way to it, and its target.
@@ -268,11 +258,21 @@ mod tests {
         loads: Sender<String>,
     }
 
+    impl Told {
+        fn read(&self) -> Read {
+            Read {
+                path: self.file.clone(),
+                text: fs::read_to_string(&self.file).ok(),
+            }
+        }
+    }
+
     impl Reload for Told {
-        async fn reload(&self) -> Vec<PathBuf> {
-            let text = fs::read_to_string(&self.file).unwrap_or_default();
+        async fn reload(&self) -> Vec<Read> {
+            let read = self.read();
+            let text = read.text.clone().unwrap_or_default();
             self.loads.send(text).await.unwrap();
-            vec![self.file.clone()]
+            vec![read]
         }
     }
 
@@ -312,8 +312,11 @@ mod tests {
             file: file.clone(),
             loads,
         };
-        let watcher = Watcher::new(std::slice::from_ref(&file)).unwrap();
+        let watcher = Watcher::new(vec![target.read()]).unwrap();
         let steps = async {
+            // What changed before the watch ran is found too.
+            fs::write(folder.at("..t1/c.yaml"), "1b").unwrap();
+            assert_eq!(told.recv().await.unwrap(), "1b");
             // A ConfigMap's swap, twice: the second finds the watch that followed the first.
             for version in ["2", "3"] {
                 let new = folder.at(&format!("..t{version}"));

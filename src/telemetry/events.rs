@@ -5,7 +5,7 @@
 //! `None` after two loads. A listener that cannot keep up misses events and is told how many; it never
 //! holds a request back.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::Level;
 
+use crate::language::code::system;
 use crate::language::observe::{Attempt, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{DelaySource, Role};
@@ -53,6 +54,8 @@ pub struct Events {
     attempts: AtomicU32,
     /// When the calls that run were dispatched; several only in a `Gather`.
     running: Mutex<Vec<Running>>,
+    /// Whether its end was told.
+    done: AtomicBool,
 }
 
 /// A call under way.
@@ -96,7 +99,7 @@ impl Drop for Listener {
 
 impl Events {
     /// The reporter of an execution that starts now, where anybody asks for one.
-    pub fn begin(id: &str, route: &Arc<str>) -> Option<Self> {
+    pub fn begin(id: &str, route: &Arc<str>) -> Option<Box<Self>> {
         if !logged() && LISTENING.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -106,14 +109,20 @@ impl Events {
             begun: Instant::now(),
             attempts: AtomicU32::new(0),
             running: Mutex::default(),
+            done: AtomicBool::new(false),
         };
         events.report("execution.started", json!({}));
-        Some(events)
+        // Boxed: an execution that nobody listens to carries one word of it.
+        Some(Box::new(events))
     }
 
-    /// The execution came to its Result.
+    /// The execution came to its Result. Dropped without one, it was cancelled.
     pub fn done(&self, outcome: &Outcome) {
-        let mut event = described(outcome);
+        self.end(described(outcome));
+    }
+
+    fn end(&self, mut event: Json) {
+        self.done.store(true, Ordering::Relaxed);
         put(
             &mut event,
             "attempts",
@@ -194,7 +203,7 @@ impl Observer for Events {
     }
 
     fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
-        let code = explanation.map_or("System.Cancelled", |failure| failure.code.as_str());
+        let code = explanation.map_or(system::CANCELLED, |failure| failure.code.as_str());
         self.attempt(
             "attempt.failed",
             attempt,
@@ -245,6 +254,14 @@ impl Observer for Events {
         let mut event = described(outcome);
         put(&mut event, "step", step);
         self.report(name, event);
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if !self.done.load(Ordering::Relaxed) {
+            self.end(json!({ "type": "cancellation", "code": system::CANCELLED }));
+        }
     }
 }
 
@@ -340,7 +357,7 @@ mod tests {
         };
         let failed = Outcome::Failure(failure());
         let silent = crate::language::observe::Silent;
-        let both = Both(&silent, &events);
+        let both = Both(&silent, &*events);
         both.attempt_started(&attempt);
         tokio::time::advance(Duration::from_millis(250)).await;
         both.attempt_done(&attempt, &failed);
@@ -371,6 +388,8 @@ mod tests {
         );
         both.cleanup_done("pay", &Outcome::Success(Value::Null));
         events.done(&failed);
+        drop(events);
+        drop(Events::begin("1", &route));
         let mut lines = Vec::new();
         while let Ok(event) = heard.0.try_recv() {
             assert_eq!(
@@ -394,6 +413,8 @@ mod tests {
         {"attempt":1,"cleanup":true,"duration":0.0,"event":"attempt.done","status":204,"step":"pay","type":"success"}
         {"event":"finally.done","step":"pay","type":"success"}
         {"attempts":2,"code":"A.B","duration":0.25,"event":"execution.done","type":"error"}
+        {"event":"execution.started"}
+        {"attempts":0,"code":"System.Cancelled","duration":0.0,"event":"execution.done","type":"cancellation"}
         "#);
     }
 }

@@ -87,7 +87,7 @@ impl Rise {
                 superseded: superseded || !failed.is_empty(),
                 chain: [failed, &chain].concat(),
             },
-            settled => settled,
+            Self::Settled(_) => self,
         }
     }
 }

@@ -50,10 +50,7 @@ enum Given<'p> {
 
 impl Operation for CallOperation<'_> {
     async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Flowed {
-        let place = self
-            .site
-            .step
-            .map_or(frame.flow.name.as_ref(), |step| step.name);
+        let place = self.site.step.map_or(&*frame.flow.name, |step| step.name);
         let dispatcher = Dispatcher {
             execution: frame.execution,
             state: &frame.state,
@@ -194,7 +191,7 @@ impl<'a> Dispatcher<'a> {
     }
 }
 
-impl<'e> Frame<'e, '_> {
+impl Frame<'_, '_> {
     /// Runs the arm that the settled Result selects, and gives the call's Result ("The arms").
     pub(super) fn arm(&mut self, site: Site<'_>, call: &CallPlan, settled: Settled) -> Outcome {
         let Settled {

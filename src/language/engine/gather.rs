@@ -147,7 +147,7 @@ impl<'e> Frame<'e, '_> {
         let mut active = FuturesUnordered::new();
         let mut pending = 0..fan_out.count;
         loop {
-            while active.len() < fan_out.concurrency && !(tally.determined() && !fan_out.wait) {
+            while active.len() < fan_out.concurrency && (fan_out.wait || !tally.determined()) {
                 let Some(index) = pending.next() else { break };
                 let Some((call, arriving)) = fan_out.dispatch(index, &step.input) else {
                     break;

@@ -7,7 +7,9 @@ use super::call::CallOperation;
 use super::frame::Frame;
 use super::scope::{Flowed, Interrupted};
 use super::stack::Site;
-use super::template::{Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong};
+use super::template::{
+    Captured, Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong,
+};
 use super::view::{StepState, View};
 use crate::language::code::system;
 use crate::language::outcome::{Failure, Outcome};
@@ -300,14 +302,14 @@ impl<'e> Frame<'e, '_> {
 }
 
 /// About thirty years, as far as a timer goes.
-const FOREVER: std::time::Duration = std::time::Duration::from_secs(86_400 * 365 * 30);
+const FOREVER: std::time::Duration = std::time::Duration::from_hours(24 * 365 * 30);
 
 fn shape(
     output: Option<&Template>,
     assign: &Assign,
     view: &View<'_>,
     through: &Value,
-) -> Evaluated<(Value, Vec<(Arc<str>, Value)>)> {
+) -> Evaluated<(Value, Captured)> {
     Ok((
         evaluate_or(output, view, || through.clone())?,
         bindings_of(assign, view)?,

@@ -186,13 +186,13 @@ impl Scope {
                     Some(canceller.token.clone())
                 }
             };
-            let cancelled = async {
+            let token_pulled = async {
                 match token {
                     Some(token) => token.cancelled_owned().await,
                     None => std::future::pending().await,
                 }
             };
-            let fires = async {
+            let bound_fires = async {
                 match earliest {
                     Some((position, deadline)) => {
                         tokio::time::sleep_until(deadline).await;
@@ -204,8 +204,8 @@ impl Scope {
             tokio::select! {
                 biased;
                 output = &mut leaf => return Ok(output),
-                () = cancelled => {}
-                position = fires => return Err(self.fired(position)),
+                () = token_pulled => {}
+                position = bound_fires => return Err(self.fired(position)),
             }
             let limit = match &self.cancel {
                 Cancel::Lenient(_, limit) => *limit,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::call::CallOperation;
 use super::frame::Frame;
 use super::scope::{Flowed, Interrupted, Owner};
-use super::template::{Evaluated, bindings_of, construct, evaluate, holds};
+use super::template::{Captured, Evaluated, bindings_of, construct, evaluate, holds};
 use super::vars::Vars;
 use super::view::{PhaseView, StepState, View};
 use crate::language::expr::Bindings;
@@ -399,7 +399,7 @@ impl<'e> Frame<'e, '_> {
         &mut self,
         run: &EntryRun,
         reentry: Reentry,
-        bindings: Vec<(Arc<str>, Value)>,
+        bindings: Captured,
         product: Value,
     ) -> Crossed {
         if let (true, Some(vars)) = (reentry.restore, &run.restore_to) {

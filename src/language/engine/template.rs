@@ -11,6 +11,9 @@ use crate::language::value::Value;
 /// A fault is an ordinary failure: it rises from the construct whose field it is.
 pub(super) type Evaluated<T> = Result<T, Failure>;
 
+/// Names with what is to be bound to them: an `assign` block, evaluated.
+pub(super) type Captured = Vec<(Arc<str>, Value)>;
+
 /// The value of `template`.
 pub(super) fn evaluate(template: &Template, bindings: &dyn Bindings) -> Evaluated<Value> {
     match template {
@@ -59,10 +62,7 @@ pub(super) fn holds(when: Option<&When>, bindings: &dyn Bindings) -> Evaluated<b
 }
 
 /// All of an `assign` block's values, against the state before the block ("Variables: `assign`").
-pub(super) fn bindings_of(
-    assign: &Assign,
-    bindings: &dyn Bindings,
-) -> Evaluated<Vec<(Arc<str>, Value)>> {
+pub(super) fn bindings_of(assign: &Assign, bindings: &dyn Bindings) -> Evaluated<Captured> {
     let values = assign
         .iter()
         .map(|(name, template)| Ok((Arc::clone(name), evaluate(template, bindings)?)));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::template::Captured;
 use crate::language::value::{Map, Value};
 
 /// One flat namespace; a name holds one value at a time.
@@ -18,7 +19,7 @@ impl Vars {
     }
 
     /// Binds `bindings`, all of which were evaluated before the block took effect.
-    pub(super) fn apply(&mut self, bindings: Vec<(Arc<str>, Value)>) {
+    pub(super) fn apply(&mut self, bindings: Captured) {
         if !bindings.is_empty() {
             Arc::make_mut(self.0.get_or_insert_default()).extend(bindings);
         }

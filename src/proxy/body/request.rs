@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::BodyError;
-use super::source::{Attempt, Source};
+use super::source::{Attempt, Broken, Source};
 
 /// What an attempt sends.
 #[derive(Debug, Default)]
@@ -28,24 +29,31 @@ pub(crate) enum RequestBody {
 pub(crate) enum Progress {
     /// It was in memory: it goes out with the head.
     Whole,
-    /// It streams.
-    Stream(Arc<Source<Incoming>>),
+    /// It streams, as this of the source's attempts: the one that was begun last.
+    Stream(Arc<Source<Incoming>>, Arc<AtomicU32>),
 }
 
 impl Progress {
+    /// The body goes out as `body`.
+    pub(crate) fn begin(&self, body: &RequestBody) {
+        if let (Self::Stream(_, turn), RequestBody::Stream(attempt)) = (self, body) {
+            turn.store(attempt.turn(), Ordering::Relaxed);
+        }
+    }
+
     /// Whether all of the body was handed to the connection.
     pub(crate) fn finished(&self) -> bool {
         match self {
             Self::Whole => true,
-            Self::Stream(source) => source.finished(),
+            Self::Stream(source, turn) => source.sent(turn.load(Ordering::Relaxed)),
         }
     }
 
-    /// Whether the client's body broke off.
-    pub(crate) fn broken(&self) -> bool {
+    /// How the client's body broke off, where it did.
+    pub(crate) fn broken(&self) -> Option<Broken> {
         match self {
-            Self::Whole => false,
-            Self::Stream(source) => source.broken(),
+            Self::Whole => None,
+            Self::Stream(source, _) => source.broken(),
         }
     }
 
@@ -53,7 +61,7 @@ impl Progress {
     pub(crate) fn replayable(&self) -> bool {
         match self {
             Self::Whole => true,
-            Self::Stream(source) => source.replayable(),
+            Self::Stream(source, _) => source.replayable(),
         }
     }
 }

@@ -40,8 +40,12 @@ struct State<B> {
     read: u64,
     /// Which attempt may read; counts up with each.
     turn: u32,
-    /// Whether the stream ended badly.
-    broken: bool,
+    /// How much the attempt whose turn it is has handed on.
+    sent: u64,
+    /// Whether it has handed on the end.
+    ended: bool,
+    /// How the stream ended, where it ended badly.
+    broken: Option<Broken>,
     /// Where the attempt whose turn it is waits.
     waker: Option<Waker>,
 }
@@ -51,6 +55,35 @@ struct Kept {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     limit: usize,
+}
+
+/// How a client's body ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The client went away.
+    Gone,
+    /// What it sent is no body.
+    Malformed,
+    /// It sent nothing for too long.
+    Stalled,
+}
+
+impl Broken {
+    /// What an error of the HTTP library says: a body that cannot be decoded is the client's mistake,
+    /// anything else its end.
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        use std::io::ErrorKind::{InvalidData, InvalidInput};
+        let mut at = Some(error);
+        while let Some(error) = at {
+            if let Some(io) = error.downcast_ref::<std::io::Error>()
+                && matches!(io.kind(), InvalidData | InvalidInput)
+            {
+                return Self::Malformed;
+            }
+            at = error.source();
+        }
+        Self::Gone
+    }
 }
 
 /// The body was read further than was kept: it cannot be sent again.
@@ -88,7 +121,9 @@ where
                 kept,
                 read: 0,
                 turn: 0,
-                broken: false,
+                sent: 0,
+                ended: false,
+                broken: None,
                 waker: None,
             }),
             length,
@@ -102,6 +137,8 @@ where
             return Err(NotReplayable);
         }
         state.turn = state.turn.wrapping_add(1);
+        state.sent = 0;
+        state.ended = false;
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -119,16 +156,23 @@ where
         self.lock().replayable()
     }
 
-    /// Whether the client's body was read to its end.
+    /// Whether all of the client's body was read.
     pub(crate) fn finished(&self) -> bool {
         let state = self.lock();
         // Nobody asks for the end behind the last byte of a length that was declared.
         let ended = state.stream.is_none() || self.length == Some(state.read);
-        ended && !state.broken
+        ended && state.broken.is_none()
     }
 
-    /// Whether the client's body broke off.
-    pub(crate) fn broken(&self) -> bool {
+    /// Whether the attempt of this turn has handed all of the body on. Where the length is known the end
+    /// of the body is not asked for, so what was handed on counts.
+    pub(crate) fn sent(&self, turn: u32) -> bool {
+        let state = self.lock();
+        state.turn == turn && (state.ended || self.length == Some(state.sent))
+    }
+
+    /// How the client's body broke off, where it did.
+    pub(crate) fn broken(&self) -> Option<Broken> {
         self.lock().broken
     }
 
@@ -143,7 +187,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn replayable(&self) -> bool {
-        !self.broken && (self.read == 0 || self.kept.is_some())
+        self.broken.is_none() && (self.read == 0 || self.kept.is_some())
     }
 
     /// The next chunk from the client.
@@ -161,9 +205,10 @@ where
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
+                let error = error.into();
                 self.stream = None;
-                self.broken = true;
-                Poll::Ready(Some(Err(BodyError::Client(error.into()))))
+                self.broken = Some(Broken::of(error.as_ref()));
+                Poll::Ready(Some(Err(BodyError::Client(error))))
             }
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                 Ok(chunk) => {
@@ -197,6 +242,11 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    /// Which of the source's attempts this is.
+    pub(crate) const fn turn(&self) -> u32 {
+        self.turn
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut state = self.source.lock();
         if state.turn != self.turn {
@@ -208,12 +258,18 @@ where
             .and_then(|kept| kept.chunks.get(self.next))
             .cloned();
         self.next = self.next.saturating_add(1);
-        if let Some(chunk) = replayed {
-            return Poll::Ready(Some(Ok(chunk)));
-        }
-        let polled = state.poll_read(cx);
-        if polled.is_pending() {
-            self.next = self.next.saturating_sub(1);
+        let polled = match replayed {
+            Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+            None => state.poll_read(cx),
+        };
+        match &polled {
+            Poll::Pending => self.next = self.next.saturating_sub(1),
+            Poll::Ready(None) => state.ended = true,
+            Poll::Ready(Some(Ok(chunk))) => {
+                self.sent = self.sent.saturating_add(chunk.len() as u64);
+                state.sent = self.sent;
+            }
+            Poll::Ready(Some(Err(_))) => {}
         }
         polled
     }
@@ -235,15 +291,14 @@ where
         match attempt.poll_chunk(cx) {
             Poll::Ready(Some(Ok(chunk))) => {
                 attempt.stall.progress();
-                attempt.sent = attempt.sent.saturating_add(chunk.len() as u64);
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => attempt
-                .stall
-                .poll(cx)
-                .map(|()| Some(Err(BodyError::Stalled(attempt.stall.bound())))),
+            Poll::Pending => attempt.stall.poll(cx).map(|()| {
+                attempt.source.lock().broken = Some(Broken::Stalled);
+                Some(Err(BodyError::Stalled(attempt.stall.bound())))
+            }),
         }
     }
 

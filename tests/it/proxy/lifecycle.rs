@@ -178,3 +178,19 @@ async fn slow_heads_and_idle_clients_are_let_go_by_their_own_bounds() {
     assert!(kept.rest().await.is_empty());
     assert!(begun.elapsed() >= Duration::from_millis(400));
 }
+
+#[tokio::test]
+async fn a_client_that_dies_in_its_body_is_a_cancellation() {
+    let upstream = audited(always(200, "", "")).await;
+    let proxy = Proxy::start(&one_route(&upstream, AUDIT));
+    let mut client = proxy.connect().await;
+    let head = "PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello";
+    client.send(head).await;
+    upstream
+        .until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5))
+        .await;
+    drop(client);
+    let seen = upstream.until(|seen| audits(seen).len() == 1).await;
+    assert_eq!(audits(&seen), [r#"{"type":"cancellation"}"#]);
+    assert!(!seen[0].whole);
+}

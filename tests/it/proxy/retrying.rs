@@ -222,3 +222,17 @@ async fn a_route_s_own_classification_is_caught_and_answered() {
     assert_eq!(response.status, 402);
     assert_eq!(response.body, r#"{"error":"card declined"}"#);
 }
+
+#[tokio::test]
+async fn a_post_s_connection_is_used_again_and_its_details_say_that_all_was_sent() {
+    let upstream = Upstream::play([always(503, "", "")]).await;
+    let route = "    output: \"{{ {'status': 200} }}\"
+    catch: [ { match: { codes: ['*'] }, output: \"{{ failure.details.requestSent }}\", next: told } ]
+    steps: { told: { action: Return } }
+";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    for _ in 0..3 {
+        assert_eq!(proxy.ask(POST).await.body, r#""complete""#);
+    }
+    assert_eq!(upstream.accepted(), 1);
+}

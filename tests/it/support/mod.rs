@@ -11,7 +11,7 @@ pub(crate) mod program;
 /// The whole proxy, on loopback, in this process.
 pub(crate) mod proxy;
 /// A call provider that plays a script.
-pub mod script;
+pub(crate) mod script;
 /// A scripted upstream on a runtime, for the proxy in this process.
 pub(crate) mod upstream;
 /// Waiting for what another thread does.

@@ -14,16 +14,16 @@ use tokio::time::Instant;
 
 /// What one run of the scripted target does.
 #[derive(Clone, Debug)]
-pub struct Turn {
-    pub after: Duration,
+pub(crate) struct Turn {
+    pub(crate) after: Duration,
     /// `None`: a success with the turn's number.
-    pub code: Option<&'static str>,
+    pub(crate) code: Option<&'static str>,
 }
 
 /// What happened to a dispatch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
-    pub tag: String,
+pub(crate) struct Seen {
+    pub(crate) tag: String,
     pub role: Role,
     pub attempt: u32,
     pub began: Duration,
@@ -34,12 +34,12 @@ pub struct Seen {
 /// Plays `turns` in order for calls without a `tag`, the last one for ever; a call with
 /// `{tag, after, code}` does what it says.
 #[derive(Debug)]
-pub struct Scripted {
+pub(crate) struct Scripted {
     contract: Contract,
     turns: Vec<Turn>,
     next: Mutex<usize>,
     start: Instant,
-    pub seen: Mutex<Vec<Seen>>,
+    pub(crate) seen: Mutex<Vec<Seen>>,
 }
 
 const CONTRACT: &str = r#"{
@@ -52,7 +52,7 @@ const CONTRACT: &str = r#"{
 }"#;
 
 impl Scripted {
-    pub fn new(turns: Vec<Turn>) -> Arc<Self> {
+    pub(crate) fn new(turns: Vec<Turn>) -> Arc<Self> {
         Arc::new(Self {
             contract: Contract::parse(CONTRACT).unwrap(),
             turns,
@@ -62,7 +62,7 @@ impl Scripted {
         })
     }
 
-    pub fn catalog(self: &Arc<Self>) -> Catalog {
+    pub(crate) fn catalog(self: &Arc<Self>) -> Catalog {
         let mut catalog = Catalog::spec_defined();
         catalog
             .add_call(Arc::clone(self) as Arc<dyn CallProvider>)
@@ -70,7 +70,7 @@ impl Scripted {
         catalog
     }
 
-    pub fn tags(&self) -> Vec<String> {
+    pub(crate) fn tags(&self) -> Vec<String> {
         self.seen
             .lock()
             .unwrap()
@@ -97,21 +97,21 @@ impl CallProvider for Scripted {
             let with = dispatch.with.downcast_ref::<Value>().unwrap();
             let text = |name: &str| with.get(name)?.as_str().map(str::to_owned);
             let tag = text("tag");
-            let turn = match &tag {
-                Some(_) => Turn {
-                    after: Duration::from_millis(
-                        with.get("after")
-                            .and_then(|after| after.as_u64())
-                            .unwrap_or(0),
-                    ),
-                    code: text("code").map(|code| &*code.leak()),
-                },
-                None => {
-                    let mut next = self.next.lock().unwrap();
-                    let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
-                    *next += 1;
-                    turn
+            let turn = if tag.is_some() {
+                let after = with
+                    .get("after")
+                    .and_then(|after| after.as_u64())
+                    .unwrap_or(0);
+                let code = text("code").map(|code| &*code.leak());
+                Turn {
+                    after: Duration::from_millis(after),
+                    code,
                 }
+            } else {
+                let mut next = self.next.lock().unwrap();
+                let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
+                *next += 1;
+                turn
             };
             self.seen.lock().unwrap().push(Seen {
                 tag: tag.unwrap_or_default(),

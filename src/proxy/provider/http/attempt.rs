@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
+use tokio::time::sleep;
 
 use super::CONTRACT;
 use super::compose::compose;
@@ -18,6 +20,7 @@ use crate::language::value::Value;
 use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::request::Progress;
 use crate::proxy::body::response::ResponseBody;
+use crate::proxy::body::source::Broken;
 use crate::proxy::classify::{Class, Repeatable, Seen, classify, code, system_time};
 use crate::proxy::reply::{Details, Payload, Reply, Sent};
 use crate::proxy::request::Exchange;
@@ -33,6 +36,9 @@ struct Attempt<'a> {
     repeatable: Repeatable,
     progress: Progress,
 }
+
+/// How long a cancellation may take to drop the call that asked for it.
+const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// Where the attempt went.
 #[derive(Clone, Copy)]
@@ -69,14 +75,16 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         exchange,
         upstream,
     };
-    let answer = match send(exchange, params.upstream, upstream, outgoing).await {
+    let sent = send(
+        exchange,
+        params.upstream,
+        upstream,
+        outgoing,
+        &attempt.progress,
+    );
+    let answer = match sent.await {
         Ok(got) => attempt.got(got).await,
-        Err(lost) => {
-            if attempt.progress.broken() {
-                exchange.abandon().await;
-            }
-            attempt.lost(lost)
-        }
+        Err(lost) => attempt.lost(lost).await,
     };
     count.end(&answer.outcome);
     answer
@@ -190,7 +198,7 @@ impl Attempt<'_> {
     }
 
     /// No response came.
-    fn lost(&self, lost: Lost) -> Answer {
+    async fn lost(&self, lost: Lost) -> Answer {
         match lost {
             Lost::Connect(error, endpoint) => {
                 let at = Where {
@@ -221,26 +229,39 @@ impl Attempt<'_> {
                 error,
                 endpoint,
                 reused,
-            } => self.broken(
-                Where {
-                    endpoint,
-                    reused,
-                    status: None,
-                },
-                &error,
-            ),
+            } => {
+                if self.progress.broken() == Some(Broken::Gone) && self.exchange.cancel() {
+                    // The Result is the cancellation's, which drops this call; the wait ends where the
+                    // call is shielded from it.
+                    sleep(CANCELLATION).await;
+                }
+                self.broken(
+                    Where {
+                        endpoint,
+                        reused,
+                        status: None,
+                    },
+                    &error,
+                )
+            }
         }
     }
 
     /// The connection failed under the request.
     fn broken(&self, at: Where, error: &SendError) -> Answer {
         let sent = self.sent(error.wrote && error.unsent.is_none());
-        if self.progress.broken() {
+        if let Some(broken) = self.progress.broken() {
             let details = Details {
                 sent,
                 ..self.details(at, "http_request_error")
             };
-            let what = format_args!("lost its request: the client's body broke off");
+            let what = match broken {
+                Broken::Gone => format_args!("lost its request: the client went away"),
+                Broken::Malformed => {
+                    format_args!("lost its request: the client's body is malformed")
+                }
+                Broken::Stalled => format_args!("lost its request: the client's body stalled"),
+            };
             let code = Code::Static(code::REQUEST_ABORTED);
             return self.failed(at, code, false, what, details);
         }
@@ -328,6 +349,17 @@ impl Attempt<'_> {
         }
     }
 
+    /// Why running the work again is out of the question.
+    fn refusal(&self) -> Option<&'static str> {
+        let client_gone = self.progress.broken().is_some();
+        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
+        match (client_gone, body_gone) {
+            (true, _) => Some("clientGone"),
+            (false, true) => Some("bodyNotReplayable"),
+            (false, false) => None,
+        }
+    }
+
     fn details(&self, at: Where, proxy_status: &'static str) -> Details {
         Details {
             endpoint: Arc::clone(self.upstream.authority(at.endpoint)),
@@ -335,7 +367,7 @@ impl Attempt<'_> {
             reused: at.reused,
             phase: None,
             retry_after: None,
-            body_gone: self.exchange.route.facts.resends && !self.progress.replayable(),
+            refusal: self.refusal(),
             proxy_status,
             reply: None,
         }
@@ -359,7 +391,7 @@ impl Attempt<'_> {
             ty: FailureType::Error,
             code,
             message: Some(message.into()),
-            retryable: Some(retryable && !details.body_gone),
+            retryable: Some(retryable && details.refusal.is_none()),
             details: Some(Value::Native(Arc::new(details))),
             previous: None,
         };

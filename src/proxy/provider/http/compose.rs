@@ -1,14 +1,17 @@
 //! The upstream request of one attempt: head, and where its body comes from.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Uri};
+use hyper::body::Incoming;
 
 use super::params::Params;
 use crate::language::provider::Dispatch;
 use crate::language::value::Value;
-use crate::proxy::body::request::Progress;
+use crate::proxy::body::{self, request::Progress};
 use crate::proxy::classify::IDEMPOTENCY_KEY;
 use crate::proxy::request::{Exchange, Upload};
 use crate::proxy::{id, media, query};
@@ -30,7 +33,7 @@ pub(super) enum Source {
     /// From memory.
     Full(Bytes),
     /// From the client.
-    Client(std::sync::Arc<crate::proxy::body::source::Source<hyper::body::Incoming>>),
+    Client(Arc<body::source::Source<Incoming>>),
 }
 
 impl Source {
@@ -38,7 +41,7 @@ impl Source {
     pub(super) fn progress(&self) -> Progress {
         match self {
             Self::Empty | Self::Full(_) => Progress::Whole,
-            Self::Client(source) => Progress::Stream(source.clone()),
+            Self::Client(source) => Progress::Stream(source.clone(), Arc::default()),
         }
     }
 }

@@ -13,7 +13,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::compose::{Outgoing, Source};
-use crate::proxy::body::request::RequestBody;
+use crate::proxy::body::request::{Progress, RequestBody};
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::Exchange;
 use crate::proxy::upstream::connect::ConnectError;
@@ -55,6 +55,7 @@ pub(super) async fn send(
     position: usize,
     upstream: &Arc<Upstream>,
     outgoing: Outgoing,
+    progress: &Progress,
 ) -> Result<Got, Lost> {
     let endpoint = upstream.pick(exchange.avoided(position));
     let connect = async || {
@@ -87,6 +88,7 @@ pub(super) async fn send(
     });
     let request = request(method, uri, headers, &body, upstream);
     let request = request.map_err(|NotReplayable| Lost::BodyGone(endpoint))?;
+    progress.begin(request.body());
     let mut error = match connection.send(request).await {
         Ok(response) => {
             return Ok(Got {
@@ -98,7 +100,7 @@ pub(super) async fn send(
         Err(error) => error,
     };
     let again = if reused && !error.read {
-        again(&mut error, spare, &body, upstream)
+        again(&mut error, spare, &body, upstream, progress)
     } else {
         None
     };
@@ -132,12 +134,12 @@ fn again(
     spare: Option<Spare>,
     body: &Source,
     upstream: &Upstream,
+    progress: &Progress,
 ) -> Option<Request<RequestBody>> {
     if let Some(unsent) = error.unsent.take() {
         return Some(unsent);
     }
-    let progress = body.progress();
-    if progress.broken() || !progress.replayable() {
+    if progress.broken().is_some() || !progress.replayable() {
         return None;
     }
     let Spare {
@@ -145,7 +147,9 @@ fn again(
         uri,
         headers,
     } = spare?;
-    request(method, uri, headers, body, upstream).ok()
+    let request = request(method, uri, headers, body, upstream).ok()?;
+    progress.begin(request.body());
+    Some(request)
 }
 
 fn request(

@@ -1,0 +1,205 @@
+//! What is counted shows, under the names and labels that are documented.
+
+use super::*;
+
+/// The samples of `render` that start with `name`.
+fn samples(metrics: &Metrics, name: &str) -> Vec<String> {
+    let text = metrics.render();
+    let lines = text.lines().filter(|line| line.starts_with(name));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn requests_count_by_route_and_status() {
+    let metrics = Metrics::new();
+    let route = metrics.route("pay", &[]);
+    for status in [200, 200, 499, 999] {
+        route.request_started();
+        route.request_done(status, Duration::from_millis(3));
+    }
+    route.request_started();
+    assert_eq!(
+        samples(&metrics, "mwl_requests_"),
+        [
+            r#"mwl_requests_in_flight{route="pay"} 1"#,
+            r#"mwl_requests_total{route="pay",status="200"} 2"#,
+            r#"mwl_requests_total{route="pay",status="499"} 1"#,
+            r#"mwl_requests_total{route="pay",status="other"} 1"#,
+        ]
+    );
+    assert_eq!(
+        samples(
+            &metrics,
+            r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"}"#
+        ),
+        [r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"} 4"#]
+    );
+}
+
+#[test]
+fn codes_that_nothing_names_count_as_other() {
+    let metrics = Metrics::new();
+    let route = metrics.route("pay", &["B", "A", "A"]);
+    let took = Duration::from_millis(1);
+    for code in [Some("A"), Some("Z"), Some("Y"), None, Some("B"), Some("A")] {
+        route.attempt("billing", code, took);
+    }
+    route.retry("A", DelaySource::Schedule);
+    route.retry("A", DelaySource::Override);
+    route.retry("Y", DelaySource::Override);
+    route.retry("Z", DelaySource::Override);
+    assert_eq!(
+        samples(&metrics, "mwl_attempts_total"),
+        [
+            r#"mwl_attempts_total{code="A",route="pay",upstream="billing"} 2"#,
+            r#"mwl_attempts_total{code="B",route="pay",upstream="billing"} 1"#,
+            r#"mwl_attempts_total{code="other",route="pay",upstream="billing"} 2"#,
+            r#"mwl_attempts_total{code="success",route="pay",upstream="billing"} 1"#,
+        ]
+    );
+    assert_eq!(
+        samples(&metrics, "mwl_retries_total"),
+        [
+            r#"mwl_retries_total{code="A",delay="override",route="pay"} 1"#,
+            r#"mwl_retries_total{code="A",delay="schedule",route="pay"} 1"#,
+            r#"mwl_retries_total{code="other",delay="override",route="pay"} 2"#,
+        ]
+    );
+}
+
+#[test]
+fn a_reload_continues_the_counters() {
+    let metrics = Metrics::new();
+    metrics
+        .route("pay", &["A"])
+        .attempt("up", Some("A"), Duration::ZERO);
+    let again = metrics.route("pay", &["0", "A"]);
+    again.attempt("up", Some("A"), Duration::ZERO);
+    again.exhausted(1);
+    again.suppressed("draining");
+    again.timeout();
+    again.finally(true);
+    let line = r#"mwl_attempts_total{code="A",route="pay",upstream="up"} 2"#;
+    assert_eq!(
+        samples(&metrics, "mwl_attempts_total"),
+        [
+            line,
+            r#"mwl_attempts_total{code="success",route="pay",upstream="up"} 0"#
+        ]
+    );
+    let line = r#"mwl_retries_exhausted_total{policy="1",route="pay"} 1"#;
+    assert_eq!(samples(&metrics, "mwl_retries_exhausted"), [line]);
+    let line = r#"mwl_retries_suppressed_total{reason="draining",route="pay"} 1"#;
+    assert_eq!(samples(&metrics, "mwl_retries_suppressed"), [line]);
+    assert_eq!(
+        samples(&metrics, "mwl_timeouts"),
+        [r#"mwl_timeouts_total{route="pay"} 1"#]
+    );
+    assert_eq!(
+        samples(&metrics, "mwl_finally"),
+        [
+            r#"mwl_finally_total{outcome="failure",route="pay"} 0"#,
+            r#"mwl_finally_total{outcome="success",route="pay"} 1"#,
+        ]
+    );
+}
+
+#[test]
+fn the_config_that_is_served_is_the_only_one_shown() {
+    let metrics = Metrics::new();
+    metrics.config_loaded("aaaa", 1.5);
+    metrics.config_loaded("bbbb", 2.5);
+    metrics.config_loaded("bbbb", 3.5);
+    metrics.config_reload(true);
+    metrics.config_reload(false);
+    assert_eq!(
+        samples(&metrics, "mwl_config_"),
+        [
+            r#"mwl_config_info{hash="bbbb"} 1"#,
+            "mwl_config_last_reload_success_timestamp_seconds 3.5",
+            r#"mwl_config_reloads_total{outcome="applied"} 1"#,
+            r#"mwl_config_reloads_total{outcome="refused"} 1"#,
+        ]
+    );
+}
+
+#[test]
+fn connections_move_between_states() {
+    let metrics = Metrics::new();
+    let upstream = metrics.upstream("billing");
+    for _ in 0..3 {
+        upstream.opened();
+    }
+    upstream.to_idle();
+    upstream.to_idle();
+    upstream.to_active();
+    upstream.closed_active();
+    upstream.closed_idle();
+    upstream.stale_resend();
+    assert_eq!(
+        samples(&metrics, "mwl_upstream_connections"),
+        [
+            r#"mwl_upstream_connections{state="active",upstream="billing"} 1"#,
+            r#"mwl_upstream_connections{state="idle",upstream="billing"} 0"#,
+        ]
+    );
+    let line = r#"mwl_stale_connection_resends_total{upstream="billing"} 1"#;
+    assert_eq!(samples(&metrics, "mwl_stale"), [line]);
+}
+
+/// The rules of `promtool check metrics`.
+#[test]
+fn names_pass_the_linter() {
+    let metrics = Metrics::new();
+    metrics.route("r", &["A"]).request_done(200, Duration::ZERO);
+    metrics
+        .route("r", &["A"])
+        .attempt("u", Some("A"), Duration::ZERO);
+    metrics.upstream("u").opened();
+    metrics.config_loaded("h", 0.0);
+    let text = metrics.render();
+    let of = |start: &str| -> Vec<(String, String)> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(start));
+        let pairs = lines.map(|rest| rest.split_once(' ').unwrap());
+        pairs
+            .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
+            .collect()
+    };
+    let (helps, types) = (of("# HELP "), of("# TYPE "));
+    let names = |pairs: &[(String, String)]| -> Vec<String> {
+        pairs.iter().map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(
+        names(&helps),
+        names(&types),
+        "a help for each, at once before it"
+    );
+    let unique: std::collections::BTreeSet<_> = names(&helps).into_iter().collect();
+    assert_eq!(unique.len(), helps.len());
+    assert!(
+        helps.iter().all(|(_, help)| help.ends_with('.')),
+        "{helps:?}"
+    );
+    for (name, kind) in &types {
+        lint(name, kind);
+    }
+}
+
+fn lint(name: &str, kind: &str) {
+    assert_eq!(
+        kind == "counter",
+        name.ends_with("_total"),
+        "{name}: {kind}"
+    );
+    assert!(kind != "histogram" || name.ends_with("_seconds"), "{name}");
+    let ours = name.starts_with("mwl_") || name.starts_with("process_");
+    assert!(
+        ours && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+        "{name}"
+    );
+    for wrong in [
+        "_count", "_sum", "_bucket", "milli", "minutes", "kilo", "kibi", "gauge",
+    ] {
+        assert!(!name.contains(wrong), "{name}: {wrong}");
+    }
+}
