@@ -1,4 +1,4 @@
-//! `schema` and `catalog`: documents, printed.
+//! `schema`, `catalog` and `conformance`: documents and lists, printed.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -8,11 +8,17 @@ use serde_json::Value as Json;
 
 use super::{complain, say};
 use crate::config;
+use crate::language::conformance::CLAIM;
 use crate::language::provider::Catalog;
 use crate::proxy::provider::http::HttpProvider;
 
 pub(super) fn schema() -> ExitCode {
     say(&format!("{:#}", config::schema::schema()));
+    ExitCode::SUCCESS
+}
+
+pub(super) fn conformance() -> ExitCode {
+    say(&CLAIM.join("\n"));
     ExitCode::SUCCESS
 }
 

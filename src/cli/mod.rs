@@ -48,6 +48,8 @@ enum Command {
     Schema,
     /// Prints the provider documents.
     Catalog,
+    /// Prints the URIs of the MWL conformance profiles that are claimed, one a line.
+    Conformance,
     /// Asks a running proxy whether it is ready. Exit 0: it is; 1: it is not.
     Probe(Probe),
 }
@@ -122,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Flow(Flow::Run(run)) => flow::run(&run),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
+        Command::Conformance => list::conformance(),
         Command::Probe(probe) => probe::probe(probe.admin),
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod code;
+pub mod conformance;
 pub mod definition;
 pub mod engine;
 pub mod expr;

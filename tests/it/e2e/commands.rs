@@ -185,6 +185,23 @@ fn schema_and_catalog_print_json() {
 }
 
 #[test]
+fn conformance_prints_the_claim_and_nothing_else() {
+    let output = run(&["conformance"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "");
+    assert_eq!(
+        stdout(&output),
+        "https://mwl.dev/v0.1/conformance/core\n\
+         https://mwl.dev/v0.1/conformance/expressions/cel\n\
+         https://mwl.dev/v0.1/conformance/expressions/cel/strings\n\
+         https://mwl.dev/v0.1/conformance/expressions/cel/lists\n\
+         https://mwl.dev/v0.1/conformance/expressions/cel/sets\n\
+         https://mwl.dev/v0.1/conformance/expressions/cel/encoders\n\
+         https://mwl.dev/v0.1/conformance/expressions/cel/math\n"
+    );
+}
+
+#[test]
 fn probe_asks_the_admin_address() {
     let origin = Origin::always(answer(200, &[], ""));
     let proxy = Proxy::before(&[("billing", origin.address)], ROUTE);
