@@ -4,6 +4,7 @@
 //! command's own "no", 2 it could not even be tried (clap's code for a line that it cannot read).
 
 mod check;
+mod eval;
 mod flow;
 mod list;
 mod probe;
@@ -44,6 +45,9 @@ enum Command {
     /// Runs and inspects MWL definitions without a proxy.
     #[command(subcommand)]
     Flow(Flow),
+    /// Evaluates one CEL expression as a route would and prints the value as JSON. Exit 0: it has one; 1:
+    /// it fails, with the failure's code; 2: it does not compile.
+    Eval(Eval),
     /// Prints the configuration's JSON Schema, for editors.
     Schema,
     /// Prints the provider documents.
@@ -109,6 +113,16 @@ struct FlowRun {
 }
 
 #[derive(Debug, Args)]
+struct Eval {
+    /// The expression, with or without `{{ }}` around it.
+    #[arg(value_name = "EXPR", allow_hyphen_values = true)]
+    expression: String,
+    /// What the roots hold (`vars`, `step`, `middleware`…): an object, JSON or YAML; without it nothing.
+    #[arg(long, value_name = "FILE")]
+    bindings: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct Probe {
     /// The proxy's admin address.
     #[arg(long, value_name = "ADDR", default_value = ADMIN)]
@@ -122,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => check::check(&check),
         Command::Flow(Flow::Run(run)) => flow::run(&run),
+        Command::Eval(eval) => eval::eval(&eval),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

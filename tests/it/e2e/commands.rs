@@ -149,6 +149,48 @@ fn flow_run_prints_the_result_and_exits_by_it() {
 }
 
 #[test]
+fn eval_prints_the_value_and_exits_by_it() {
+    let directory = Directory::new();
+    let bindings = directory.write(
+        "bindings.json",
+        r#"{ "middleware": { "result": { "type": "error", "details": { "retryAfter": "PT2S" } } } }"#,
+    );
+    let bindings = bindings.to_str().unwrap();
+    let expression = "{{ middleware.result.details.retryAfter }}";
+    let output = run(&["eval", expression, "--bindings", bindings]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!((stdout(&output), stderr(&output)), ("\"PT2S\"\n", ""));
+
+    let output = run(&["eval", "--bindings", bindings, "-1 + size([1, 2, 3])"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "2\n");
+
+    let output = run(&["eval", "middleware.result.value", "--bindings", bindings]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    let code = "System.ExpressionEvaluationError: ";
+    assert!(stderr(&output).starts_with(code), "{}", stderr(&output));
+
+    let output = run(&["eval", "1 + nowhere"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    let caret = " --> EXPR:1:5\n  |\n1 | 1 + nowhere\n  |     ^";
+    assert!(stderr(&output).contains(caret), "{}", stderr(&output));
+
+    let bad = directory.write("bad.json", r#"{ "middlewares": {} }"#);
+    let output = run(&["eval", "true", "--bindings", bad.to_str().unwrap()]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    for told in [
+        "bad.json:1:3",
+        "`middlewares` is no root",
+        "`vars`",
+        "`middleware`",
+    ] {
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+    let output = run(&["eval", "true", "--bindings", "/nowhere.json"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn schema_and_catalog_print_json() {
     let output = run(&["schema"]);
     assert_eq!(output.status.code(), Some(0));
