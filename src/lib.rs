@@ -10,3 +10,4 @@ pub mod reload;
 pub mod shutdown;
 pub mod source;
 pub mod telemetry;
+pub mod testing;

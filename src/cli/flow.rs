@@ -70,7 +70,11 @@ fn optional(sources: &mut Sources, path: Option<&PathBuf>) -> Result<Option<Valu
     Ok(node.map(|node| Value::from(node.to_json())))
 }
 
-fn read(sources: &mut Sources, path: &Path) -> Result<Node, String> {
+/// Parses the file at `path`.
+///
+/// # Errors
+/// Why it cannot be read, or what makes it no document, with places.
+pub(super) fn read(sources: &mut Sources, path: &Path) -> Result<Node, String> {
     let name = path.display().to_string();
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;

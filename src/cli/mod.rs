@@ -4,7 +4,9 @@
 //! command's own "no", 2 it could not even be tried (clap's code for a line that it cannot read).
 
 mod check;
+mod eval;
 mod flow;
+mod flow_test;
 mod list;
 mod probe;
 mod run;
@@ -21,6 +23,28 @@ const ADMIN: &str = "127.0.0.1:9900";
 
 /// Where the quick-start and the dev proxy listen where nothing else is said.
 const LISTEN: &str = "127.0.0.1:8080";
+
+/// How a case is written, for the help of `flow test`.
+const CASES: &str = "\
+A case is a directory in the layout of MWL's conformance corpus:
+
+  case.json                              `description`, `profiles` (as `mwl-proxy conformance` prints
+                                         them), `marks` (`temporal` or none), `scenarios` (an object
+                                         with a member for each)
+  definition.json                        the definition
+  scenarios/NAME/input.json              the execution's input
+  scenarios/NAME/arguments.json          arguments for the Flow's parameters, if it has any
+  scenarios/NAME/expected-result.json    the Result: a success whole, of a failure what matters
+
+and with what the corpus has no form for:
+
+  case.json                              `section`: where the rule is written
+  scenarios/NAME/expected.json           `took`: how long the run takes, such as \"PT1M2S\"; within 20 ms
+  scenarios/NAME/expected-error.json     in place of a Result, `codes`: why the definition is refused,
+                                         such as \"unknown-step\"
+
+Time is virtual: an hour of backoff takes no time. What fails is printed with its path, the JSON pointer
+of the difference, and both sides.";
 
 /// A sidecar reverse proxy whose resilience policy is a language.
 ///
@@ -44,6 +68,9 @@ enum Command {
     /// Runs and inspects MWL definitions without a proxy.
     #[command(subcommand)]
     Flow(Flow),
+    /// Evaluates one CEL expression as a route would and prints the value as JSON. Exit 0: it has one; 1:
+    /// it fails, with the failure's code; 2: it does not compile.
+    Eval(Eval),
     /// Prints the configuration's JSON Schema, for editors.
     Schema,
     /// Prints the provider documents.
@@ -93,6 +120,17 @@ enum Flow {
     /// Runs a definition to its Result, printed as JSON. Exit 0: a success; 1: a failure; 2: the
     /// definition is ill-formed.
     Run(FlowRun),
+    /// Runs a directory of cases and prints what fails. Exit 0: nothing; 1: something; 2: DIR holds no
+    /// case, or a case is malformed.
+    #[command(after_long_help = CASES)]
+    Test(FlowTest),
+}
+
+#[derive(Debug, Args)]
+struct FlowTest {
+    /// A case, or a folder of cases, or a folder of such folders.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -109,6 +147,16 @@ struct FlowRun {
 }
 
 #[derive(Debug, Args)]
+struct Eval {
+    /// The expression, with or without `{{ }}` around it.
+    #[arg(value_name = "EXPR", allow_hyphen_values = true)]
+    expression: String,
+    /// What the roots hold (`vars`, `step`, `middleware`…): an object, JSON or YAML; without it nothing.
+    #[arg(long, value_name = "FILE")]
+    bindings: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct Probe {
     /// The proxy's admin address.
     #[arg(long, value_name = "ADDR", default_value = ADMIN)]
@@ -122,6 +170,8 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => check::check(&check),
         Command::Flow(Flow::Run(run)) => flow::run(&run),
+        Command::Flow(Flow::Test(test)) => flow_test::test(&test),
+        Command::Eval(eval) => eval::eval(&eval),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

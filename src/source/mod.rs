@@ -50,7 +50,8 @@ pub struct Sources {
 struct File {
     name: Arc<str>,
     text: Arc<str>,
-    format: Format,
+    /// `None`: the text is no document.
+    format: Option<Format>,
     /// The byte at which each line starts.
     lines: Vec<usize>,
 }
@@ -153,8 +154,7 @@ impl Sources {
     /// documents after the end, an empty file, a number out of range, nesting beyond [`MAX_DEPTH`], and
     /// in YAML what JSON cannot say.
     pub fn parse(&mut self, name: &str, text: &str, format: Format) -> Result<Node, Diagnostics> {
-        let source = SourceId(u16::try_from(self.files.len()).unwrap_or(u16::MAX));
-        self.files.push(File::new(name, text, format));
+        let source = self.add(File::new(name, text, Some(format)));
         let whole = Span {
             source,
             ..Span::default()
@@ -171,6 +171,22 @@ impl Sources {
             return Err(Diagnostic::error("too-many-files", whole, message).into());
         }
         read(source, text, format)
+    }
+
+    /// Keeps a `text` that is no document (an expression on a command line) under `name`, so that places
+    /// in it can be shown. Gives the span of all of it; an offset there counts its characters.
+    pub fn keep(&mut self, name: &str, text: &str) -> Span {
+        Span {
+            source: self.add(File::new(name, text, None)),
+            start: 0,
+            end: u32::try_from(text.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn add(&mut self, file: File) -> SourceId {
+        let source = SourceId(u16::try_from(self.files.len()).unwrap_or(u16::MAX));
+        self.files.push(file);
+        source
     }
 
     /// The name under which `source` was parsed.

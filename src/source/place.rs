@@ -4,7 +4,7 @@
 use super::{Diagnostic, File, Format, Sources, Span};
 
 impl File {
-    pub(super) fn new(name: &str, text: &str, format: Format) -> Self {
+    pub(super) fn new(name: &str, text: &str, format: Option<Format>) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
             name: name.into(),
@@ -41,7 +41,7 @@ impl File {
     /// Where `span` is the text of a YAML literal block (`|`): its indentation, and the blank lines
     /// between the header and the text.
     fn literal_header(&self, span: Span) -> Option<(usize, usize)> {
-        if self.format == Format::Json {
+        if self.format != Some(Format::Yaml) {
             return None;
         }
         let before = self.text.get(..usize::try_from(span.start).ok()?)?;
@@ -85,9 +85,10 @@ impl Sources {
             return span;
         };
         let raw = file.slice(span);
-        let (at, len) = match file.literal_header(span) {
-            Some((indent, blank)) => literal(raw, indent, offset.checked_sub(blank)),
-            None => byte_of(raw, offset),
+        let (at, len) = match (file.format, file.literal_header(span)) {
+            (None, _) => Some(plain(raw, offset)),
+            (Some(_), Some((indent, blank))) => literal(raw, indent, offset.checked_sub(blank)),
+            (Some(_), None) => byte_of(raw, offset),
         }
         .unwrap_or((0, raw.len()));
         let to = |byte| u32::try_from(byte).unwrap_or(u32::MAX);
@@ -103,6 +104,13 @@ impl Sources {
             None => diagnostic.span,
         }
     }
+}
+
+/// The byte at which character `offset` of a text that is no document stands, and how many bytes that
+/// character has; the text's end, where it has fewer characters.
+fn plain(text: &str, offset: usize) -> (usize, usize) {
+    let found = text.char_indices().nth(offset);
+    found.map_or((text.len(), 0), |(at, char)| (at, char.len_utf8()))
 }
 
 /// The byte of the written string `raw` at which character `offset` of its value stands, and how many
@@ -266,6 +274,21 @@ mod tests {
         let mut sources = Sources::default();
         let (span, _) = string(&mut sources, text, Format::Yaml);
         assert_eq!(sources.inside(span, 5), span);
+    }
+
+    #[test]
+    fn a_text_that_is_no_document_is_counted_in_characters_over_its_lines() {
+        let mut sources = Sources::default();
+        let text = "\"é\"\n+ b";
+        let span = sources.keep("t", text);
+        for (offset, (at, char)) in text.char_indices().enumerate() {
+            let place = sources.inside(span, offset);
+            let found = text.get(place.start as usize..place.end as usize);
+            assert_eq!(found, text.get(at..at + char.len_utf8()), "{offset}");
+        }
+        assert_eq!(sources.position(sources.inside(span, 6)), (2, 3));
+        let end = sources.inside(span, 100);
+        assert_eq!((end.start, end.end), (span.end, span.end));
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Sources {
     /// The tree again, which nobody kept; `None` where the text is none.
     fn reread(&self, source: SourceId) -> Option<Node> {
         let file = self.file(source)?;
-        read(source, &file.text, file.format).ok()
+        read(source, &file.text, file.format?).ok()
     }
 }
 

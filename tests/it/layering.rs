@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("source", &[]),
     ("language", &["source"]),
+    ("testing", &["language", "source"]),
     ("telemetry", &["language"]),
     ("proxy", &["language", "source", "telemetry"]),
     ("config", &["language", "proxy", "source"]),

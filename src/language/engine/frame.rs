@@ -42,8 +42,13 @@ pub(super) async fn run<'e>(
     with: Value,
     input: Value,
 ) -> Result<CompletedFrame, Interrupted> {
+    // The execution begins with its root frame, at the same instant ("execution").
+    let entered = if flow == FlowId::ROOT {
+        execution.entered
+    } else {
+        execution.stamp()
+    };
     let flow = execution.plan.flow(flow);
-    let entered = execution.stamp();
     let state = |vars| FrameState {
         input: input.clone(),
         entered,

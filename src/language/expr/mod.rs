@@ -20,6 +20,7 @@ use cel::IdedExpr;
 use self::functions::Pattern;
 use self::rewrite::Names;
 use self::scope::Scope;
+use super::code::system;
 use super::value::Value;
 
 mod compile;
@@ -99,6 +100,16 @@ pub enum EvalError {
     /// `System.UnrepresentableValue`: there is a result, and the data model has no form for it.
     #[error("{0}")]
     Unrepresentable(String),
+}
+
+impl EvalError {
+    /// The code of the failure that this is.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Fault(_) => system::EXPRESSION_EVALUATION_ERROR,
+            Self::Unrepresentable(_) => system::UNREPRESENTABLE_VALUE,
+        }
+    }
 }
 
 impl Program {

@@ -148,6 +148,157 @@ fn flow_run_prints_the_result_and_exits_by_it() {
     );
 }
 
+/// A case in `directory` that waits a minute and gives `value`.
+fn write_case(directory: &Directory, name: &str, value: u32) {
+    let files = [
+        (
+            "case.json",
+            r#"{
+  "description": "It waits, and gives its input.",
+  "profiles": ["https://mwl.dev/v0.1/conformance/core"],
+  "marks": ["temporal"],
+  "scenarios": { "base": {} }
+}"#
+            .to_owned(),
+        ),
+        (
+            "definition.json",
+            r#"{
+  "$schema": "https://mwl.dev/v0.1/flow/schema.json",
+  "entrypoint": "wait",
+  "steps": {
+    "wait": { "action": "Sleep", "for": "PT1M", "next": "done" },
+    "done": { "action": "Return" }
+  }
+}"#
+            .to_owned(),
+        ),
+        ("scenarios/base/input.json", r#"{ "n": [7] }"#.to_owned()),
+        (
+            "scenarios/base/expected-result.json",
+            format!(r#"{{ "type": "success", "value": {{ "n": [{value}] }} }}"#),
+        ),
+        (
+            "scenarios/base/expected.json",
+            r#"{ "took": "PT1M" }"#.to_owned(),
+        ),
+    ];
+    for (file, text) in files {
+        directory.write(&format!("{name}/{file}"), &text);
+    }
+}
+
+#[test]
+fn flow_test_judges_a_case_a_folder_and_folders_of_folders() {
+    let directory = Directory::new();
+    write_case(&directory, "all/waiting/right", 7);
+    let all = directory.path("all");
+    for path in ["all/waiting/right", "all/waiting", "all"] {
+        let output = run(&["flow", "test", directory.path(path).to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(
+            (stdout(&output), stderr(&output)),
+            ("1 passed, 0 failed\n", "")
+        );
+    }
+    write_case(&directory, "all/wrong", 8);
+    let output = run(&["flow", "test", all.to_str().unwrap()]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(1), ""));
+    let told = format!(
+        "{}/wrong/scenarios/base\n  at /value/n/0\n  expected 8\n  got      7\n\n\
+         1 passed, 1 failed\n",
+        all.display()
+    );
+    assert_eq!(stdout(&output), told);
+}
+
+#[test]
+fn flow_test_names_the_file_that_is_no_part_of_a_case() {
+    let directory = Directory::new();
+    write_case(&directory, "all/one", 7);
+    write_case(&directory, "all/two", 7);
+    let all = directory.path("all");
+    let all = all.to_str().unwrap();
+    std::fs::remove_file(directory.path("all/one/scenarios/base/input.json")).unwrap();
+    directory.write(
+        "all/one/scenarios/base/expected.json",
+        r#"{ "took": "1m" }"#,
+    );
+    directory.write("all/one/scenarios/surplus/input.json", "1");
+    std::fs::remove_file(directory.path("all/two/case.json")).unwrap();
+    let output = run(&["flow", "test", all]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    for told in [
+        "one/scenarios/base/input.json cannot be read: ",
+        "wanted: the execution input",
+        "one/scenarios/base/expected.json:1:11",
+        "wanted: an ISO 8601 duration, such as `PT1.5S`",
+        "one/scenarios/surplus is not listed",
+        "two/case.json cannot be read: ",
+    ] {
+        assert!(
+            stderr(&output).contains(told),
+            "{told}: {}",
+            stderr(&output)
+        );
+    }
+
+    directory.write("none/notes.txt", "");
+    let none = directory.path("none");
+    let output = run(&["flow", "test", none.to_str().unwrap()]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    assert!(
+        stderr(&output).contains("none holds no case: a case is a directory with case.json"),
+        "{}",
+        stderr(&output)
+    );
+    let output = run(&["flow", "test", directory.path("nowhere").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("nowhere cannot be read: "));
+}
+
+#[test]
+fn eval_prints_the_value_and_exits_by_it() {
+    let directory = Directory::new();
+    let bindings = directory.write(
+        "bindings.json",
+        r#"{ "middleware": { "result": { "type": "error", "details": { "retryAfter": "PT2S" } } } }"#,
+    );
+    let bindings = bindings.to_str().unwrap();
+    let expression = "{{ middleware.result.details.retryAfter }}";
+    let output = run(&["eval", expression, "--bindings", bindings]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!((stdout(&output), stderr(&output)), ("\"PT2S\"\n", ""));
+
+    let output = run(&["eval", "--bindings", bindings, "-1 + size([1, 2, 3])"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "2\n");
+
+    let output = run(&["eval", "middleware.result.value", "--bindings", bindings]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    let code = "System.ExpressionEvaluationError: ";
+    assert!(stderr(&output).starts_with(code), "{}", stderr(&output));
+
+    let output = run(&["eval", "1 + nowhere"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    let caret = " --> EXPR:1:5\n  |\n1 | 1 + nowhere\n  |     ^";
+    assert!(stderr(&output).contains(caret), "{}", stderr(&output));
+
+    let bad = directory.write("bad.json", r#"{ "middlewares": {} }"#);
+    let output = run(&["eval", "true", "--bindings", bad.to_str().unwrap()]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
+    for told in [
+        "bad.json:1:3",
+        "`middlewares` is no root",
+        "`vars`",
+        "`middleware`",
+    ] {
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+    let output = run(&["eval", "true", "--bindings", "/nowhere.json"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn schema_and_catalog_print_json() {
     let output = run(&["schema"]);

@@ -6,6 +6,8 @@
 mod bodies;
 /// The other commands.
 mod commands;
+/// Every scenario through `flow run`.
+mod corpus;
 /// What must not be read two ways.
 mod framing;
 /// The client goes away.

@@ -1,0 +1,170 @@
+//! Reading a case's files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::shape::{Meta, Shapes};
+use super::{Case, Expected, Malformed, Scenario, files};
+use crate::source::{Format, Node, Sources};
+
+/// Reads the case in `dir`.
+///
+/// # Errors
+/// Everything that is wrong with its files, at once.
+pub(super) fn case(dir: &Path) -> Result<Case, Malformed> {
+    let mut reader = Reader::default();
+    let case = reader.case(dir);
+    match case {
+        Some(case) if reader.problems.is_empty() => Ok(case),
+        _ => Err(Malformed(reader.problems)),
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    problems: Vec<String>,
+}
+
+impl Reader {
+    fn case(&mut self, dir: &Path) -> Option<Case> {
+        let wanted = "the case's `description`, `profiles`, `marks` and `scenarios`";
+        let meta = self.shaped(&dir.join("case.json"), wanted, Shapes::meta);
+        let definition = self.text(&dir.join("definition.json"), "the MWL definition");
+        let meta = meta?;
+        let scenarios = self.scenarios(dir, &meta.scenarios);
+        let Meta {
+            description,
+            section,
+            profiles,
+            temporal,
+            scenarios: _,
+        } = meta;
+        Some(Case {
+            path: dir.to_owned(),
+            description,
+            section,
+            profiles,
+            temporal,
+            definition: definition?,
+            scenarios,
+        })
+    }
+
+    /// The scenarios that `case.json` lists, which must be those that there are.
+    fn scenarios(&mut self, dir: &Path, listed: &BTreeSet<String>) -> Vec<Scenario> {
+        let dir = dir.join("scenarios");
+        let there = match files::folders(&dir) {
+            Ok(there) => there,
+            Err(error) => {
+                self.refuse(
+                    &dir,
+                    &format!("cannot be read: {error}; wanted: a folder for each scenario"),
+                );
+                return Vec::new();
+            }
+        };
+        for name in there.iter().filter_map(|name| name.to_str()) {
+            if !listed.contains(name) {
+                let problem =
+                    "is not listed; wanted: a member of that name in `scenarios` of case.json";
+                self.refuse(&dir.join(name), problem);
+            }
+        }
+        let paths = listed.iter().map(|name| dir.join(name));
+        paths.filter_map(|path| self.scenario(path)).collect()
+    }
+
+    fn scenario(&mut self, path: PathBuf) -> Option<Scenario> {
+        let input = path.join("input.json");
+        let input = self.shaped(&input, "the execution input", |_, node| node.to_json());
+        let arguments = path.join("arguments.json");
+        let arguments = if arguments.exists() {
+            let wanted = "the Flow's arguments";
+            self.shaped(&arguments, wanted, |shapes, node| {
+                shapes.arguments(node);
+                node.to_json()
+            })
+        } else {
+            Some(json!({}))
+        };
+        let expected = self.expected(&path);
+        Some(Scenario {
+            input: input?,
+            arguments: arguments?,
+            expected: expected?,
+            path,
+        })
+    }
+
+    fn expected(&mut self, scenario: &Path) -> Option<Expected> {
+        let [result, refused, timed] = [
+            "expected-result.json",
+            "expected-error.json",
+            "expected.json",
+        ]
+        .map(|name| scenario.join(name));
+        if refused.exists() {
+            for other in [&result, &timed].into_iter().filter(|other| other.exists()) {
+                self.refuse(
+                    other,
+                    "says what a run comes to, and expected-error.json that there is none",
+                );
+            }
+            let wanted = "the `codes` with which the definition is refused";
+            return self
+                .shaped(&refused, wanted, Shapes::refused)
+                .map(Expected::Refused);
+        }
+        let took = if timed.exists() {
+            self.shaped(&timed, "`took`, a duration", Shapes::took)?
+        } else {
+            None
+        };
+        let result = self.shaped(&result, "the Result that must come", |shapes, node| {
+            shapes.result(node);
+            node.to_json()
+        })?;
+        Some(Expected::Result { result, took })
+    }
+
+    /// The file at `path`, as `read` makes it, which says what is wrong with it.
+    fn shaped<T>(
+        &mut self,
+        path: &Path,
+        wanted: &str,
+        read: impl FnOnce(&mut Shapes, &Node) -> T,
+    ) -> Option<T> {
+        let mut sources = Sources::default();
+        let node = self.parse(&mut sources, path, wanted)?;
+        let mut shapes = Shapes::default();
+        let value = read(&mut shapes, &node);
+        let found = shapes.found();
+        if found.has_errors() {
+            self.problems.push(sources.render(&found));
+            return None;
+        }
+        Some(value)
+    }
+
+    fn parse(&mut self, sources: &mut Sources, path: &Path, wanted: &str) -> Option<Node> {
+        let text = self.text(path, wanted)?;
+        let parsed = sources.parse(&path.display().to_string(), &text, Format::Json);
+        let refused = parsed.map_err(|found| self.problems.push(sources.render(&found)));
+        refused.ok()
+    }
+
+    fn text(&mut self, path: &Path, wanted: &str) -> Option<String> {
+        let read = fs::read_to_string(path);
+        let refused = read.map_err(|error| {
+            self.refuse(path, &format!("cannot be read: {error}; wanted: {wanted}"));
+        });
+        refused.ok()
+    }
+
+    fn refuse(&mut self, path: &Path, problem: &str) {
+        self.problems.push(format!("{} {problem}", path.display()));
+    }
+}
