@@ -20,5 +20,7 @@ mod laws;
 mod layering;
 /// The proxy over real sockets.
 mod proxy;
+/// The table of the specification's requirements.
+mod requirements;
 /// Scripted peers.
 mod support;
