@@ -16,6 +16,8 @@ mod cel;
 mod e2e;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
+/// Random Flows against a model of the specification.
+mod laws_flows;
 /// Dependencies point inward.
 mod layering;
 /// The proxy over real sockets.
