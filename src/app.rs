@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
 
-pub use self::build::{Built, Input, Shown, build, check};
+pub use self::build::{Built, Input, Shown, build, check, complete};
 use crate::admin;
 use crate::config::{Read, Refused};
 use crate::language::clock::process_clock;
@@ -216,6 +216,7 @@ impl App {
             return Err(Box::new(Refused {
                 sources: self.input.load()?.sources,
                 diagnostics: Diagnostics::from(diagnostic),
+                readable: None,
                 files: read,
             }));
         }

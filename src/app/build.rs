@@ -10,6 +10,7 @@ use crate::admin;
 use crate::config::{self, Loaded, Origin, Read, Refused};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
+use crate::source::{Diagnostics, Span};
 use crate::telemetry::metrics::Metrics;
 
 /// Where the configuration comes from.
@@ -64,6 +65,10 @@ impl Input {
     /// # Errors
     /// As [`config::load`].
     pub fn load(&self) -> Result<Loaded, Box<Refused>> {
+        self.read().map_err(complete)
+    }
+
+    fn read(&self) -> Result<Loaded, Box<Refused>> {
         match self {
             Self::File(path) => config::load(path, Origin::system()),
             Self::Text {
@@ -136,11 +141,28 @@ pub fn build(
             found.append(more);
             Err(Box::new(Refused {
                 diagnostics: config::distinct(found),
+                readable: None,
                 sources,
                 files,
             }))
         }
     }
+}
+
+/// A refused configuration with what its definitions get wrong beside it: one run reports every mistake.
+///
+/// What is said of a place that the reading has spoken of already would be an echo, and is left out.
+pub fn complete(mut refused: Box<Refused>) -> Box<Refused> {
+    let Some(settings) = refused.readable.take() else {
+        return refused;
+    };
+    let built = Runtime::build(*settings, &Catalog::spec_defined(), &Metrics::new());
+    let Diagnostics(more) = built.map_or_else(|errors| errors, |(_, warnings)| warnings);
+    let told: Vec<Span> = refused.diagnostics.0.iter().map(|said| said.span).collect();
+    let fresh = more.into_iter().filter(|found| !told.contains(&found.span));
+    refused.diagnostics.0.extend(fresh);
+    refused.diagnostics = config::distinct(std::mem::take(&mut refused.diagnostics));
+    refused
 }
 
 /// What a configuration says, without serving it: for `check`.
@@ -149,4 +171,35 @@ pub fn build(
 /// Everything that is wrong with it.
 pub fn check(loaded: Loaded) -> Result<Built, Box<Refused>> {
     build(loaded, &Catalog::spec_defined(), &Metrics::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_of_the_file_and_of_its_definitions_are_told_together() {
+        let text = r#"
+listeners: [{ address: "127.0.0.1:0" }]
+upstreams: { billing: { endpoints: ["http://127.0.0.1:1"], conectTimeout: PT1S } }
+routes:
+  - name: charge
+    upstream: biling
+    catch: [{ match: { codes: ["*"] }, next: nowhere }]
+"#;
+        let name = PathBuf::from("both.yaml");
+        let input = Input::Text {
+            name,
+            text: text.to_owned(),
+            variables: Vec::new(),
+        };
+        let refused = input.load().unwrap_err();
+        let codes: Vec<_> = refused
+            .diagnostics
+            .0
+            .iter()
+            .map(|found| found.code)
+            .collect();
+        assert_eq!(codes, ["unknown-key", "unknown-upstream", "unknown-step"]);
+    }
 }

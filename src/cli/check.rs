@@ -113,7 +113,7 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
             }
             Err(refused) => refused,
         },
-        Err(refused) => refused,
+        Err(refused) => app::complete(refused),
     };
     Report::new(&refused.sources, &refused.diagnostics)
 }

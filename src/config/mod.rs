@@ -73,6 +73,9 @@ pub struct Refused {
     pub sources: Sources,
     /// Everything that was found.
     pub diagnostics: Diagnostics,
+    /// What could be read of it, mistakes and all, so that its definitions can be checked too and all is
+    /// said at once.
+    pub readable: Option<Box<Settings>>,
     /// All files that were read or asked for, the configuration first.
     pub files: Vec<Read>,
 }
@@ -127,6 +130,7 @@ pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
                 .err();
             let message = format!("{} cannot be read: {error}", path.display());
             Err(Box::new(Refused {
+                readable: None,
                 diagnostics: Diagnostic::error("unreadable", Span::default(), message).into(),
                 sources,
                 files: vec![Read {
@@ -155,6 +159,7 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
         Ok(node) => node,
         Err(diagnostics) => {
             return Err(Box::new(Refused {
+                readable: None,
                 sources,
                 diagnostics,
                 files,
@@ -304,17 +309,18 @@ impl Load<'_> {
         } = self;
         let (sources, files) = (sources.into_inner(), files.into_inner());
         let diagnostics = distinct(report.finish());
-        match settings.filter(|_| !diagnostics.has_errors()) {
-            Some(settings) => Ok(Loaded {
+        match settings {
+            Some(settings) if !diagnostics.has_errors() => Ok(Loaded {
                 settings,
                 sources,
                 warnings: diagnostics,
                 files,
                 written: written.to_json(),
             }),
-            None => Err(Box::new(Refused {
+            readable => Err(Box::new(Refused {
                 sources,
                 diagnostics,
+                readable: readable.map(Box::new),
                 files,
             })),
         }

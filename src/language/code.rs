@@ -176,6 +176,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_engine_s_codes_are_those_of_the_reference() {
+        assert_eq!(
+            system::ALL,
+            [
+                "System.Cancelled",
+                "System.GatherDispatchCancelled",
+                "System.GatherDispatchSkipped",
+                "System.GatherCompletionUnmet",
+                "System.ExpressionEvaluationError",
+                "System.ParameterValidationFailed",
+                "System.UnrepresentableValue",
+                "System.EmptyRaise",
+                "System.FailureChainTruncated",
+            ]
+        );
+    }
+
+    #[test]
     fn patterns_match_whole_segments() {
         let prefix = CodePattern::parse("Provider.Call.*").unwrap();
         assert!(prefix.matches("Provider.Call.Http.Throttled"));

@@ -138,7 +138,7 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
             (StatusCode::BAD_GATEWAY, known)
         }
         code::REQUEST_ABORTED => (StatusCode::BAD_REQUEST, "http_request_error"),
-        system::CANCELLED => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+        system::CANCELLED => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_internal_error"),
     };
     let mut body = document(status, failure.code.as_str(), exchange.id());

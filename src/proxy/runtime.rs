@@ -15,7 +15,7 @@ use crate::language::definition::{Strictness, compile};
 use crate::language::plan::Plan;
 use crate::language::provider::Catalog;
 use crate::language::value::Value;
-use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span};
+use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::{Metrics, RouteMetrics, UpstreamMetrics};
 
 /// What serves requests.
@@ -155,7 +155,7 @@ impl Builder<'_> {
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);
         }
-        let codes = codes(&catalog, &classify, &document);
+        let codes = codes(&catalog, &classify, &plan);
         let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
         let metrics = self.metrics.route(&name, &codes);
         let route = Route {
@@ -174,7 +174,7 @@ impl Builder<'_> {
 }
 
 /// Every code that a label may name.
-fn codes(catalog: &Catalog, classify: &[ClassifyRule], document: &Node) -> BTreeSet<Arc<str>> {
+fn codes(catalog: &Catalog, classify: &[ClassifyRule], plan: &Plan) -> BTreeSet<Arc<str>> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
     codes.extend(CODES.iter().map(|code| Arc::from(*code)));
@@ -183,37 +183,8 @@ fn codes(catalog: &Catalog, classify: &[ClassifyRule], document: &Node) -> BTree
         Verdict::Failure { code, .. } => Some(Arc::clone(code)),
         Verdict::Success => None,
     }));
-    written_codes(document, &mut codes);
+    codes.extend(plan.codes());
     codes
-}
-
-/// The codes that a definition writes as literals: members named `code`, items of `codes`.
-fn written_codes(node: &Node, codes: &mut BTreeSet<Arc<str>>) {
-    match &node.kind {
-        Kind::Array(items) => items.iter().for_each(|item| written_codes(item, codes)),
-        Kind::Object(members) => {
-            for member in members {
-                match (&*member.key, &member.value.kind) {
-                    ("code", Kind::String(code)) => literal(code, codes),
-                    ("codes", Kind::Array(items)) => {
-                        for item in items {
-                            if let Kind::String(code) = &item.kind {
-                                literal(code, codes);
-                            }
-                        }
-                    }
-                    _ => written_codes(&member.value, codes),
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn literal(code: &Arc<str>, codes: &mut BTreeSet<Arc<str>>) {
-    if !code.contains(['*', '{', ' ']) {
-        codes.insert(Arc::clone(code));
-    }
 }
 
 fn refused(span: Span, message: &str) -> Diagnostics {

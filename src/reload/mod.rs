@@ -1,7 +1,7 @@
 //! When the configuration is loaded anew: on SIGHUP, on `POST /reload`, and when its files change.
 //!
-//! A file that changes is a question of when it has finished changing. [`settle`] decides it from what a
-//! watcher tells, without touching a file; [`watch`] is the watcher, and knows which paths matter: the
+//! A file that changes is a question of when it has finished changing. `settle` decides it from what a
+//! watcher tells, without touching a file; `watch` is the watcher, and knows which paths matter: the
 //! file, and every link on the way to it, for a `ConfigMap` changes by swapping one of those.
 
 mod settle;

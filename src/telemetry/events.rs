@@ -138,7 +138,7 @@ impl Events {
             event.extend(members);
         }
         if logged() {
-            tracing::info!(target: "mwl::execution", event = %event);
+            log(&event);
         }
         // An error means that nobody listens.
         LISTENERS.send(Arc::new(event)).ok();
@@ -300,6 +300,32 @@ impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
         self.0.cleanup_done(step, outcome);
         self.1.cleanup_done(step, outcome);
     }
+}
+
+/// One line of the log: the members as fields of their own, so that the line is flat.
+fn log(event: &Json) {
+    let text = |name: &str| event.get(name).and_then(Json::as_str);
+    let number = |name: &str| event.get(name).and_then(Json::as_u64);
+    let flag = |name: &str| event.get(name).and_then(Json::as_bool);
+    tracing::info!(
+        target: "mwl::execution",
+        event = text("event"),
+        execution = text("execution"),
+        route = text("route"),
+        step = text("step"),
+        attempt = number("attempt"),
+        cleanup = flag("cleanup"),
+        interrupted = flag("interrupted"),
+        "type" = text("type"),
+        code = text("code"),
+        status = number("status"),
+        policy = number("policy"),
+        delay = text("delay"),
+        source = text("source"),
+        attempts = number("attempts"),
+        reason = text("reason"),
+        duration = event.get("duration").and_then(Json::as_f64),
+    );
 }
 
 fn logged() -> bool {

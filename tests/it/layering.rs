@@ -31,7 +31,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prometheus::", &["src/telemetry/"]),
 ];
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// The Rust files below `folder`.
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -48,7 +49,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The lines that are code, without comments.
-fn code(path: &Path) -> Vec<(usize, String)> {
+pub(crate) fn code(path: &Path) -> Vec<(usize, String)> {
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().enumerate().map(|(number, line)| {
         let line = line.split("//").next().unwrap_or_default();

@@ -16,9 +16,15 @@ mod cel;
 mod e2e;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
+/// Laws of the middlewares, a property each.
+mod laws_each;
+/// Random Flows against a model of the specification.
+mod laws_flows;
 /// Dependencies point inward.
 mod layering;
 /// The proxy over real sockets.
 mod proxy;
+/// The table of the specification's requirements.
+mod requirements;
 /// Scripted peers.
 mod support;

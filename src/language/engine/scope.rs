@@ -283,10 +283,12 @@ impl Interrupted {
     }
 
     /// What the owner's seam emits: its explanation where the cancellation is still bare, else the
-    /// chain as it is ("The conversion seam").
+    /// chain as it is ("The conversion seam"). A failure of its own each time, though a bound that was
+    /// prepared once explains each firing with the same: one that fires again is a new failure, which
+    /// links to the one that is being handled.
     pub(super) fn convert(self) -> Arc<Failure> {
         match &self.chain.previous {
-            Some(explanation) if !self.superseded => Arc::clone(explanation),
+            Some(explanation) if !self.superseded => Arc::new(explanation.as_ref().clone()),
             _ => self.chain,
         }
     }

@@ -2,8 +2,8 @@
 //! has anything to run.
 
 use super::{
-    Action, Assign, CallPlan, EntryPlan, Envelope, FlowId, FlowPlan, Pause, PhasePlan, Plan, Shape,
-    StepId, StepPlan, Tail, Template, When, With,
+    Action, Assign, CallPlan, CatchClause, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause,
+    PhasePlan, Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
 };
 use crate::language::expr::Program;
 use crate::language::provider::Phase;
@@ -71,17 +71,83 @@ impl Plan {
     pub fn reruns(&self) -> bool {
         self.entries().any(|entry| entry.middleware.reruns())
     }
+
+    /// Every call: of Steps and of cleanups.
+    pub fn calls(&self) -> impl Iterator<Item = &CallPlan> {
+        let cleanups = self.entries().flat_map(EntryPlan::cleanups);
+        let cleanups = cleanups.map(|cleanup| &cleanup.call);
+        let steps = self.flows().iter().flat_map(|flow| &flow.steps);
+        steps.flat_map(StepPlan::calls).chain(cleanups)
+    }
+
+    /// Whether one execution may dispatch to providers more than once: a re-run, a fan-out, two calls, or
+    /// a graph that leads back to a call.
+    pub fn redispatches(&self) -> bool {
+        let provider = |call: &&CallPlan| matches!(call.target, Target::Provider(_));
+        self.reruns()
+            || self.calls().filter(provider).count() > 1
+            || self.flows().iter().any(FlowPlan::calls_again)
+    }
+}
+
+impl FlowPlan {
+    /// Whether a Step fans out, or some Step leads to one that calls: a graph that enters a call anew may
+    /// dispatch it anew.
+    fn calls_again(&self) -> bool {
+        self.steps
+            .iter()
+            .enumerate()
+            .any(|(position, step)| match &step.action {
+                Action::Gather(_) => true,
+                Action::Call(_) => {
+                    let step = StepId(position);
+                    self.steps.iter().any(|other| other.leads_to(step))
+                }
+                _ => false,
+            })
+    }
+}
+
+impl StepPlan {
+    /// The calls of its own action.
+    fn calls(&self) -> &[CallPlan] {
+        match &self.action {
+            Action::Call(step) => std::slice::from_ref(&step.call),
+            Action::Gather(step) => &step.calls,
+            _ => &[],
+        }
+    }
+
+    /// Whether control may move from here to `step`.
+    fn leads_to(&self, step: StepId) -> bool {
+        let (tail, catch): (&Tail, &[CatchClause]) = match &self.action {
+            Action::Call(own) => (&own.tail, &own.catch),
+            Action::Gather(own) => (&own.tail, &own.catch),
+            Action::Match(own) if own.cases.iter().any(|(_, tail)| tail.next == step) => {
+                return true;
+            }
+            Action::Match(own) => (&own.default, &[]),
+            Action::Pass(tail) => (tail, &[]),
+            Action::Sleep(own) => return own.next == step,
+            Action::Return(_) | Action::Raise(_) => return false,
+        };
+        tail.next == step || catch.iter().any(|clause| clause.next == step)
+    }
 }
 
 impl EntryPlan {
     /// This entry and those of the stacks around its cleanups.
     fn with_cleanups(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
-        let cleanups = self
-            .phases
-            .iter()
-            .filter_map(|phase| phase.cleanup.as_deref());
-        let inner = cleanups.flat_map(|cleanup| cleanup.stack.iter().flat_map(Self::with_cleanups));
+        let stacks = self.cleanups().flat_map(|cleanup| &cleanup.stack);
+        let inner = stacks.flat_map(Self::with_cleanups);
         Box::new(std::iter::once(self).chain(inner))
+    }
+
+    /// What its phases run.
+    fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
+        self.phases
+            .iter()
+            .filter_map(|phase| phase.cleanup.as_deref())
     }
 }
 
@@ -254,7 +320,7 @@ impl<'p> Collector<'p> {
         self.assign(on_failure, arms);
     }
 
-    fn catch(&mut self, clauses: &'p [super::CatchClause], site: Site) {
+    fn catch(&mut self, clauses: &'p [CatchClause], site: Site) {
         for clause in clauses {
             self.optional(clause.output.as_ref(), site);
             self.assign(&clause.assign, site);

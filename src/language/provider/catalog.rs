@@ -272,6 +272,28 @@ mod tests {
         assert!(timeout.contract().bounds());
     }
 
+    /// Where each of the specification's middlewares acts, and what it contributes.
+    #[test]
+    fn each_middleware_says_where_it_acts() {
+        let phases = [Phase::Entry, Phase::Success, Phase::Failure, Phase::Always];
+        for (name, acts, contributed) in [
+            ("finally", [false, false, false, true], None),
+            ("loop", [true, true, false, false], Some("iteration")),
+            ("retry", [true, false, true, false], Some("attempt")),
+            ("timeout", [true, false, false, false], Some("deadline")),
+        ] {
+            let uri = format!("mwl:provider.middleware/mwl/{name}/v1");
+            let catalog = Catalog::spec_defined();
+            let contract = catalog.middleware(&uri).unwrap().contract();
+            assert_eq!(phases.map(|phase| contract.phase(phase).is_some()), acts);
+            assert_eq!(contract.contributed(), Vec::from_iter(contributed));
+            for (phase, declared) in contract.document["phases"].as_object().unwrap() {
+                let said = declared["action"]["description"].as_str().unwrap();
+                assert!(!said.is_empty(), "{name} says nothing of its {phase}");
+            }
+        }
+    }
+
     #[test]
     fn what_would_mean_two_things_is_refused() {
         let mut catalog = Catalog::spec_defined();

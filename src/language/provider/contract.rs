@@ -504,7 +504,8 @@ mod tests {
                 "structural": [structural]
             } })
         };
-        let stolen = serde_json::json!({ "type": "object", "properties": { "enteredAt": {} } });
+        let stolen =
+            |name: &str| serde_json::json!({ "type": "object", "properties": { name: {} } });
         let cases = [
             (
                 call("$schema", "x".into()),
@@ -532,8 +533,12 @@ mod tests {
                 "`attachment` and `phases` belong to a middleware's document",
             ),
             (
-                call("metadata", stolen),
+                call("metadata", stolen("enteredAt")),
                 "`metadata` contributes `enteredAt`, which every record has already",
+            ),
+            (
+                middleware("metadata", stolen("exitedAt")),
+                "`metadata` contributes `exitedAt`, which every record has already",
             ),
             (
                 middleware("parameters", serde_json::json!({ "type": "object" })),

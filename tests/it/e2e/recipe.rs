@@ -97,6 +97,7 @@ fn scene(billing: std::net::SocketAddr) -> Scene {
 }
 
 #[test]
+#[expect(clippy::cognitive_complexity, reason = "assertions, in order")]
 fn a_throttled_request_waits_as_told_and_is_audited_once() {
     let throttled = |after| answer(429, &[("Retry-After", after)], "slow down");
     let charged = answer(200, &[("x-charge", "c-1")], "charged");
@@ -173,6 +174,7 @@ fn a_throttled_request_waits_as_told_and_is_audited_once() {
 }
 
 #[test]
+#[expect(clippy::cognitive_complexity, reason = "assertions, in order")]
 fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_own_answer() {
     let fields = [
         ("Retry-After", "0"),
@@ -184,10 +186,10 @@ fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_
 
     let got = charge(&scene.proxy);
     assert_eq!((got.status, got.text()), (429, "the quota is used up"));
-    let mut names: Vec<_> = got.head.fields.clone();
-    names
-        .iter_mut()
-        .for_each(|(name, _)| name.make_ascii_lowercase());
+    let mut names = got.head.fields;
+    for (name, _) in &mut names {
+        name.make_ascii_lowercase();
+    }
     names.sort();
     let sent = [
         ("content-length", "20"),
@@ -224,6 +226,7 @@ fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_
 }
 
 #[test]
+#[expect(clippy::cognitive_complexity, reason = "assertions, in order")]
 fn a_refused_connection_is_tried_three_times_then_the_client_gets_a_problem() {
     let billing = Port::hold();
     let mut scene = scene(billing.address);

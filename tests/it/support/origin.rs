@@ -1,5 +1,6 @@
 //! A scripted upstream on a real socket: it keeps what it saw, byte for byte, and does as told.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -169,7 +170,7 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         // Ends the thread that accepts.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        self.socket.shutdown(Shutdown::Both).ok();
     }
 }
 
@@ -306,8 +307,8 @@ pub(crate) fn answer(status: u16, fields: &[(&str, &str)], body: &str) -> Turn {
 pub(crate) fn bytes(status: u16, fields: &[(&str, &str)], body: &str) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {status} Scripted\r\ndate: Sun, 01 Mar 2026 12:00:00 GMT\r\n");
     for (name, value) in fields {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        write!(head, "{name}: {value}\r\n").unwrap();
     }
-    head.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+    write!(head, "content-length: {}\r\n\r\n{body}", body.len()).unwrap();
     head.into_bytes()
 }

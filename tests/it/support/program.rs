@@ -70,7 +70,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // A directory that stays behind harms nobody.
-        let _ = fs::remove_dir_all(&self.0);
+        fs::remove_dir_all(&self.0).ok();
     }
 }
 
@@ -161,11 +161,12 @@ impl Program {
     }
 }
 
+#[expect(clippy::print_stderr, reason = "shown with the test that failed")]
 impl Drop for Program {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.kill().ok();
+        self.child.wait().ok();
         if thread::panicking() {
             eprintln!("the program's log: {:#?}", self.lines());
         }

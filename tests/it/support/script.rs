@@ -32,7 +32,8 @@ pub(crate) struct Seen {
 }
 
 /// Plays `turns` in order for calls without a `tag`, the last one for ever; a call with
-/// `{tag, after, code}` does what it says.
+/// `{tag, after, code}` does what it says, and one with `{tag, turns: [{after, code}]}` what its attempt's
+/// turn says, the last one for ever.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     contract: Contract,
@@ -98,15 +99,7 @@ impl CallProvider for Scripted {
             let text = |name: &str| with.get(name)?.as_str().map(str::to_owned);
             let tag = text("tag");
             let turn = if tag.is_some() {
-                let after = with
-                    .get("after")
-                    .and_then(|after| after.as_u64())
-                    .unwrap_or(0);
-                let code = text("code").map(|code| &*code.leak());
-                Turn {
-                    after: Duration::from_millis(after),
-                    code,
-                }
+                turn_of(with, dispatch.attempt)
             } else {
                 let mut next = self.next.lock().unwrap();
                 let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
@@ -132,5 +125,19 @@ impl CallProvider for Scripted {
                 metadata: Value::Null,
             }
         })
+    }
+}
+
+/// What a call with a `tag` does at its attempt of this number, from 1.
+fn turn_of(with: &Value, attempt: u32) -> Turn {
+    let turns = with.get("turns");
+    let turns = turns.as_ref().and_then(Value::as_array).unwrap_or_default();
+    let number = usize::try_from(attempt).unwrap() - 1;
+    let turn = turns.get(number).or(turns.last()).unwrap_or(with);
+    let after = turn.get("after").and_then(|after| after.as_u64());
+    let code = turn.get("code");
+    Turn {
+        after: Duration::from_millis(after.unwrap_or(0)),
+        code: code.and_then(|code| code.as_str().map(|code| &*code.to_owned().leak())),
     }
 }

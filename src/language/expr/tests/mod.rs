@@ -3,6 +3,7 @@
 use super::*;
 
 mod functions;
+mod hostile;
 mod limits;
 mod names;
 mod reads;

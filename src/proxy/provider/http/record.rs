@@ -112,3 +112,26 @@ impl Drop for Count<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::CONTRACT;
+    use super::*;
+
+    #[test]
+    fn the_window_holds_the_declared_members_and_no_others() {
+        let window = Window {
+            request_id: "r".into(),
+            status: Some(StatusCode::OK),
+            endpoint: "a:80".into(),
+            reused: true,
+        };
+        let held: BTreeSet<String> = window.to_map().keys().map(ToString::to_string).collect();
+        let declared = CONTRACT.document["metadata"]["properties"].as_object();
+        let declared: BTreeSet<String> = declared.unwrap().keys().cloned().collect();
+        assert_eq!(held, declared);
+        assert_eq!(window.member("other"), None);
+    }
+}

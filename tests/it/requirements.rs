@@ -1,0 +1,192 @@
+//! `docs/requirements.md` against the project: what the table names exists, and no row is lost.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mwl_proxy::language::code::system;
+
+use crate::layering::{code, sources};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// The rows of the specification's index.
+const INDEX: usize = 93;
+/// The rules of "Observable behavior".
+const OBSERVABLE: usize = 6;
+/// How a row begins that no test holds.
+const UNTESTED: &str = "No test: ";
+
+/// A row of a table, under its heading.
+struct Row {
+    heading: String,
+    cells: Vec<String>,
+}
+
+fn rows() -> Vec<Row> {
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/requirements.md")).unwrap();
+    let mut heading = String::new();
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            title.clone_into(&mut heading);
+        }
+        let Some(row) = line.strip_prefix('|') else {
+            continue;
+        };
+        let row = row.strip_suffix('|').unwrap_or(row);
+        let cells: Vec<String> = row.split('|').map(|cell| cell.trim().to_owned()).collect();
+        if !matches!(cells[0].as_str(), "Level" | "---") {
+            let heading = heading.clone();
+            rows.push(Row { heading, cells });
+        }
+    }
+    rows
+}
+
+#[test]
+fn no_row_is_lost() {
+    let rows = rows();
+    let observable = rows
+        .iter()
+        .filter(|row| row.heading == "Observable behavior");
+    let observable = observable.count();
+    assert_eq!((rows.len() - observable, observable), (INDEX, OBSERVABLE));
+}
+
+#[test]
+fn every_row_is_whole_and_differs_from_the_others() {
+    let levels = [
+        "MUST",
+        "MUST NOT",
+        "SHOULD",
+        "SHOULD NOT",
+        "RECOMMENDED",
+        "MAY",
+    ];
+    let subjects = ["implementation", "definition", "provider", "tooling"];
+    let mut seen = BTreeSet::new();
+    for Row { cells, .. } in rows() {
+        assert_eq!(
+            cells.len(),
+            5,
+            "level, binds, requirement, section, tests: {cells:?}"
+        );
+        assert!(
+            cells.iter().all(|cell| !cell.is_empty()),
+            "empty: {cells:?}"
+        );
+        assert!(levels.contains(&cells[0].as_str()), "no level: {cells:?}");
+        let mut binds = cells[1].split(", ");
+        assert!(binds.all(|one| subjects.contains(&one)), "binds: {cells:?}");
+        let section = cells[3].split_once(": ");
+        assert!(section.is_some(), "`page: section` is wanted: {cells:?}");
+        assert!(seen.insert(cells[2].clone()), "twice: {cells:?}");
+    }
+}
+
+#[test]
+fn what_the_table_names_exists() {
+    let mut missing = Vec::new();
+    for Row { cells, .. } in rows() {
+        let held = &cells[4];
+        if let Some(reason) = held.strip_prefix(UNTESTED) {
+            assert!(!reason.is_empty(), "no reason: {cells:?}");
+            continue;
+        }
+        for name in held.split(", ") {
+            let test = name
+                .strip_prefix('`')
+                .and_then(|rest| rest.strip_suffix('`'));
+            if !test.is_some_and(exists) {
+                missing.push(name.to_owned());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no such tests: {missing:#?}");
+}
+
+/// Whether `test` is a case's directory or the path of a test function.
+fn exists(test: &str) -> bool {
+    if test.starts_with("tests/cases/") {
+        return Path::new(ROOT).join(test).join("case.json").is_file();
+    }
+    let Some((module, function)) = test.rsplit_once("::") else {
+        return false;
+    };
+    file_of(module)
+        .and_then(|file| fs::read_to_string(file).ok())
+        .is_some_and(|text| is_test(&text, function))
+}
+
+/// The file that holds a module: the longest way into it that is a file, the rest being inline.
+fn file_of(module: &str) -> Option<PathBuf> {
+    let root = if module.starts_with("it::") {
+        "tests"
+    } else {
+        "src"
+    };
+    let segments: Vec<&str> = module.split("::").collect();
+    (1..=segments.len()).rev().find_map(|length| {
+        let path = Path::new(ROOT)
+            .join(root)
+            .join(segments[..length].join("/"));
+        let files = [path.with_extension("rs"), path.join("mod.rs")];
+        files.into_iter().find(|file| file.is_file())
+    })
+}
+
+/// Whether `text` has a function of that name under an attribute that makes a test of it.
+fn is_test(text: &str, function: &str) -> bool {
+    let head = format!("fn {function}(");
+    let Some((before, _)) = text.split_once(&head) else {
+        return false;
+    };
+    // The last line is what stands before `fn`, such as `async`.
+    let above = before.rsplit('\n').skip(1);
+    let mut attributes = above
+        .map(str::trim)
+        .take_while(|line| line.starts_with(['#', '/']));
+    attributes.any(|line| line.starts_with("#[") && line.contains("test"))
+}
+
+/// The checker refuses what it should: a table that names nothing real would not pass.
+#[test]
+fn what_does_not_exist_is_not_found() {
+    assert!(exists("it::requirements::what_does_not_exist_is_not_found"));
+    assert!(exists(
+        "language::code::tests::patterns_match_whole_segments"
+    ));
+    for wrong in [
+        "tests/cases/call/no-such-case",
+        "tests/cases/call",
+        "it::requirements::rows",
+        "it::requirements::no_such_test",
+        "language::nowhere::tests::patterns_match_whole_segments",
+        "patterns_match_whole_segments",
+    ] {
+        assert!(!exists(wrong), "{wrong}");
+    }
+}
+
+/// Under `System.` the program writes the codes of the specification and no others.
+#[test]
+fn no_other_system_code_is_written() {
+    let mut written = BTreeSet::new();
+    for file in sources(&Path::new(ROOT).join("src")) {
+        if file.ends_with("tests.rs") || file.iter().any(|part| part == "tests") {
+            continue;
+        }
+        let lines = code(&file).into_iter().map(|(_, line)| line);
+        for line in lines.take_while(|line| line.trim() != "#[cfg(test)]") {
+            let codes = line
+                .match_indices("\"System.")
+                .map(|(at, _)| &line[at + 1..]);
+            let codes = codes.filter_map(|rest| rest.split('"').next());
+            written.extend(codes.map(str::to_owned));
+        }
+    }
+    // The bare prefix is what a check for foreign codes looks for.
+    written.remove("System.");
+    let listed: BTreeSet<String> = system::ALL.iter().map(ToString::to_string).collect();
+    assert_eq!(written, listed);
+}
