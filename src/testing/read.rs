@@ -66,14 +66,18 @@ impl Reader {
                 return Vec::new();
             }
         };
-        for name in there.iter().filter_map(|name| name.to_str()) {
-            if !listed.contains(name) {
-                let problem =
-                    "is not listed; wanted: a member of that name in `scenarios` of case.json";
-                self.refuse(&dir.join(name), problem);
-            }
+        let there: BTreeSet<_> = there.iter().filter_map(|name| name.to_str()).collect();
+        for name in there.iter().filter(|name| !listed.contains(**name)) {
+            let problem =
+                "is not listed; wanted: a member of that name in `scenarios` of case.json";
+            self.refuse(&dir.join(name), problem);
         }
-        let paths = listed.iter().map(|name| dir.join(name));
+        for name in listed.iter().filter(|name| !there.contains(name.as_str())) {
+            let problem = "is listed in `scenarios` of case.json; wanted: a folder of that name";
+            self.refuse(&dir.join(name), problem);
+        }
+        let both = listed.iter().filter(|name| there.contains(name.as_str()));
+        let paths = both.map(|name| dir.join(name));
         paths.filter_map(|path| self.scenario(path)).collect()
     }
 

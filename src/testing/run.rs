@@ -144,7 +144,7 @@ mod tests {
         super::super::Report::of(&[case]).to_string()
     }
 
-    fn result(value: Json, took: Option<u64>) -> Expected {
+    fn result(value: u8, took: Option<u64>) -> Expected {
         Expected::Result {
             result: json!({ "type": "success", "value": value }),
             took: took.map(Duration::from_secs),
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn an_hour_is_waited_for_in_virtual_time() {
         let passed = "1 passed, 0 failed";
-        assert_eq!(differences_of(SLEEPS, result(json!(1), Some(3600))), passed);
-        assert_eq!(differences_of(SLEEPS, result(json!(1), None)), passed);
-        insta::assert_snapshot!(differences_of(SLEEPS, result(json!(2), Some(60))), @r##"
+        assert_eq!(differences_of(SLEEPS, result(1, Some(3600))), passed);
+        assert_eq!(differences_of(SLEEPS, result(1, None)), passed);
+        insta::assert_snapshot!(differences_of(SLEEPS, result(2, Some(60))), @r##"
         case/scenarios/base
           at /value
           expected 2
@@ -196,7 +196,7 @@ mod tests {
 
         0 passed, 1 failed
         "##);
-        insta::assert_snapshot!(differences_of(&bad, result(json!(1), None)), @r##"
+        insta::assert_snapshot!(differences_of(&bad, result(1, None)), @r##"
         case/scenarios/base
           expected {"type":"success","value":1}
           got      a definition that is refused:

@@ -226,6 +226,8 @@ fn flow_test_names_the_file_that_is_no_part_of_a_case() {
     );
     directory.write("all/one/scenarios/surplus/input.json", "1");
     std::fs::remove_file(directory.path("all/two/case.json")).unwrap();
+    write_case(&directory, "all/three", 7);
+    std::fs::remove_dir_all(directory.path("all/three/scenarios/base")).unwrap();
     let output = run(&["flow", "test", all]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
     for told in [
@@ -235,6 +237,7 @@ fn flow_test_names_the_file_that_is_no_part_of_a_case() {
         "wanted: an ISO 8601 duration, such as `PT1.5S`",
         "one/scenarios/surplus is not listed",
         "two/case.json cannot be read: ",
+        "three/scenarios/base is listed in `scenarios` of case.json; wanted: a folder",
     ] {
         assert!(
             stderr(&output).contains(told),

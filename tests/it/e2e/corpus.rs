@@ -16,13 +16,11 @@ const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
 
 fn cases() -> Vec<Case> {
     let read = |dir: &Path| find(dir).unwrap_or_else(|malformed| panic!("{malformed}"));
-    match std::env::var_os("MWL_CONFORMANCE_DIR") {
-        Some(dir) => read(Path::new(&dir)),
-        None => {
-            let ours = read(Path::new(OURS)).into_iter();
-            ours.filter(|case| !case.temporal).collect()
-        }
+    if let Some(dir) = std::env::var_os("MWL_CONFORMANCE_DIR") {
+        return read(Path::new(&dir));
     }
+    let ours = read(Path::new(OURS)).into_iter();
+    ours.filter(|case| !case.temporal).collect()
 }
 
 #[test]
