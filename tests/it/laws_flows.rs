@@ -411,7 +411,7 @@ impl Model {
                 match self.due() {
                     None => Rise::Settled(settled),
                     Some(owner) => {
-                        let failed = failed.and(settled.err()).unwrap_or_default();
+                        let failed = failed.and_then(|_| settled.err()).unwrap_or_default();
                         self.unwind(owner, true, failed)
                     }
                 }
@@ -520,7 +520,7 @@ impl Model {
             if determined && !wait {
                 let cancelled = (self.now, vec![DISPATCH_CANCELLED]);
                 let interrupted = self.interruption();
-                let end = self.interrupt(&dispatches, &active, cancelled, &mut slots);
+                let end = self.interrupt(&dispatches, &active, &cancelled, &mut slots);
                 if let Some((at, owner)) = interrupted
                     && at < end
                 {
@@ -534,7 +534,7 @@ impl Model {
                 && let Some(index) = pending.next()
             {
                 let (target, input) = &dispatches[index];
-                let mut alone = Model::new(self.now, self.attempt, None);
+                let mut alone = Self::new(self.now, self.attempt, None);
                 alone.target(target, &tag_of(target), input.clone());
                 self.ambiguous |= alone.ambiguous;
                 active.push((alone.now, index, self.now));
@@ -552,7 +552,7 @@ impl Model {
                     return unwind;
                 };
                 self.now =
-                    self.interrupt(&dispatches, &active, (self.now, chain.clone()), &mut slots);
+                    self.interrupt(&dispatches, &active, &(self.now, chain.clone()), &mut slots);
                 return unwind;
             }
             // Which of two that end together is seen first decides whether a third begins.
@@ -560,7 +560,7 @@ impl Model {
             self.ambiguous |= together && !wait && !pending.is_empty();
             active.remove(0);
             let (target, input) = &dispatches[index];
-            let mut alone = Model::new(since, self.attempt, None);
+            let mut alone = Self::new(since, self.attempt, None);
             let Rise::Settled(settled) = alone.target(target, &tag_of(target), input.clone())
             else {
                 unreachable!("nothing interrupts it");
@@ -586,13 +586,13 @@ impl Model {
         &mut self,
         dispatches: &[(&Target, Json)],
         active: &[(u64, usize, u64)],
-        cancel: (u64, Chain),
+        cancel: &(u64, Chain),
         slots: &mut [Option<Settled>],
     ) -> u64 {
         let mut end = cancel.0;
         for (_, index, since) in active {
             let (target, input) = &dispatches[*index];
-            let mut alone = Model::new(*since, self.attempt, Some(cancel.clone()));
+            let mut alone = Self::new(*since, self.attempt, Some(cancel.clone()));
             let rise = alone.target(target, &tag_of(target), input.clone());
             slots[*index] = Some(match rise {
                 Rise::Settled(settled) => settled,

@@ -15,7 +15,7 @@ use crate::language::value::Value;
 /// Whether `a == b` in CEL: lists pairwise, maps by their keys, numbers by value across their types, and
 /// values of different types unequal.
 pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
-    spend(1)?;
+    spend(2)?;
     if let (Some(a), Some(b)) = (Elements::of(a), Elements::of(b)) {
         return lists(a, b);
     }

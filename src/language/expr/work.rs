@@ -86,7 +86,7 @@ pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
         return spend_bytes(bytes.inner().len());
     }
     if let Some(list) = value.downcast_ref::<CelList<'_>>() {
-        spend(1)?;
+        spend(3)?;
         return list
             .inner()
             .iter()

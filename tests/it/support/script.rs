@@ -133,7 +133,7 @@ fn turn_of(with: &Value, attempt: u32) -> Turn {
     let turns = with.get("turns");
     let turns = turns.as_ref().and_then(Value::as_array).unwrap_or_default();
     let number = usize::try_from(attempt).unwrap() - 1;
-    let turn = turns.get(number).or(turns.last()).unwrap_or(with);
+    let turn = turns.get(number).or_else(|| turns.last()).unwrap_or(with);
     let after = turn.get("after").and_then(|after| after.as_u64());
     let code = turn.get("code");
     Turn {

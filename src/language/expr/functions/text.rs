@@ -235,11 +235,8 @@ fn int<'b, 'v>(index: Option<usize>) -> CowVal<'b, 'v> {
     CowVal::owned(CelInt::from(index.unwrap_or(-1)))
 }
 
-/// The matches of a replaced text that one unit of work pays for.
-const MATCHES_PER_UNIT: usize = 2;
-
 /// More matches than any evaluation can pay for, so that no more are counted.
-const MOST_MATCHES: usize = MATCHES_PER_UNIT * 1_000_000;
+const MOST_MATCHES: usize = 1_000_000;
 
 /// Replaces the occurrences of the second text, or the first so many, by the third; what that makes is paid
 /// for before it is made.
@@ -254,7 +251,7 @@ fn replace<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     // Each match is paid for by itself, for a short one is found and replaced in no time by its bytes.
     work::spend_bytes(subject.len())?;
     let count = subject.matches(from).take(limit.min(MOST_MATCHES)).count();
-    work::spend(u64::try_from(count / MATCHES_PER_UNIT).unwrap_or(u64::MAX))?;
+    work::spend(u64::try_from(count).unwrap_or(u64::MAX))?;
     work::spend_bytes(subject.len().saturating_add(count.saturating_mul(to.len())))?;
     Ok(CowVal::owned(CelString::from(
         subject.replacen(from, to, limit),

@@ -1,0 +1,249 @@
+//! Runs a target on mutated seeds, on a stable toolchain: `drive TARGET SECONDS [SEED]`.
+//!
+//! The seeds are the project's own cases and configurations; the mutations are a fuzzer's: bytes changed,
+//! dropped, doubled, numbers made extreme, pieces of other seeds spliced in. One seed number gives one
+//! sequence. The text that made a target panic is printed, and the exit code says so.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use mwl_proxy_fuzz::{TARGETS, Target};
+use rand::prelude::*;
+use rand::rngs::SmallRng;
+
+/// What texts of the small grammars are made of.
+const WORDS: &[&str] = &[
+    "P",
+    "T",
+    "PT",
+    "W",
+    "D",
+    "H",
+    "M",
+    "S",
+    "-",
+    ".",
+    ",",
+    "0",
+    "1",
+    "9",
+    "99999999999999999999",
+    "2024-01-15T09:30:00Z",
+    "9999-12-31T23:59:60Z",
+    "0000-01-01T00:00:00+23:59",
+    "+24:00",
+    ":60",
+    "P1Y2M3DT4H5M6.789S",
+    "PT0.000000001S",
+    "mwl:",
+    "provider.call/",
+    "provider.middleware/",
+    "mwl/retry/v1",
+    "/",
+    "//",
+    "%2F",
+    "é",
+    "*",
+    ".*",
+    "System.",
+    "Provider.Call",
+    "{{ ",
+    " }}",
+    "{{",
+    "}}",
+    "vars",
+    "step.input",
+    "[0]",
+    ".map(x, ",
+    ".all(x, ",
+    ")",
+    "(",
+    "[",
+    "]",
+    "{",
+    "}",
+    "'",
+    "\"",
+    "\\u0000",
+    "size(",
+    "matches('",
+    "(a+)+$",
+    "lists.range(",
+    "format([",
+    "%s",
+    "%.99f",
+    "toJson(",
+    "fromJson(",
+    "duration('",
+    "timestamp('",
+    " + ",
+    " - ",
+    " ? ",
+    " : ",
+    " in ",
+    "true",
+    "null",
+    "1e308",
+    "18446744073709551615u",
+    "-9223372036854775808",
+    "b'",
+    "optional.of(",
+    ".?",
+    "?.",
+    "\n",
+    "  - ",
+    ": ",
+    "&a ",
+    "*a",
+    "<<: ",
+    "!!str ",
+    "---\n",
+    "|\n",
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, seconds, rest @ ..] = arguments.as_slice() else {
+        return usage();
+    };
+    let target = TARGETS.iter().find(|(target, _)| target == name);
+    let seconds = seconds.parse().ok();
+    let seed = rest.first().map_or(Some(1), |seed| seed.parse().ok());
+    match (target, seconds, seed) {
+        (Some(target), Some(seconds), Some(seed)) => drive(target, seconds, seed),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
+    eprintln!(
+        "usage: drive TARGET SECONDS [SEED], where TARGET is one of {}",
+        names.join(", ")
+    );
+    ExitCode::from(2)
+}
+
+fn drive((name, target): &Target, seconds: u64, seed: u64) -> ExitCode {
+    let seeds = seeds(name);
+    let mut random = SmallRng::seed_from_u64(seed);
+    let began = Instant::now();
+    let (mut runs, mut slowest) = (0_u64, (Duration::ZERO, Vec::new()));
+    while began.elapsed() < Duration::from_secs(seconds) {
+        let data = mutated(&seeds, &mut random);
+        let start = Instant::now();
+        if catch_unwind(AssertUnwindSafe(|| target(&data))).is_err() {
+            println!(
+                "{name}: panicked at run {runs} of seed {seed} on:\n{}",
+                data.escape_ascii()
+            );
+            return ExitCode::FAILURE;
+        }
+        if start.elapsed() > slowest.0 {
+            slowest = (start.elapsed(), data);
+        }
+        runs += 1;
+    }
+    println!(
+        "{name}: {runs} runs from {} seeds in {seconds} s; the slowest took {:?} on:\n{:.400}",
+        seeds.len(),
+        slowest.0,
+        slowest.1.escape_ascii().to_string(),
+    );
+    ExitCode::SUCCESS
+}
+
+/// The project's files that are of the target's kind; for the small grammars, its words.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    match name {
+        "definition" => files(&root.join("tests/cases"), "definition.json", &mut found),
+        "config" => files(&root.join("config"), "", &mut found),
+        "expression" => {
+            let mut definitions = Vec::new();
+            files(
+                &root.join("tests/cases"),
+                "definition.json",
+                &mut definitions,
+            );
+            for definition in definitions {
+                let text = String::from_utf8_lossy(&definition).into_owned();
+                let bodies = text
+                    .split("{{")
+                    .skip(1)
+                    .filter_map(|rest| rest.split("}}\"").next());
+                found.extend(bodies.map(|body| body.trim().as_bytes().to_vec()));
+            }
+        }
+        _ => {}
+    }
+    if found.is_empty() {
+        found = WORDS.iter().map(|word| word.as_bytes().to_vec()).collect();
+    }
+    found
+}
+
+fn files(folder: &Path, name: &str, found: &mut Vec<Vec<u8>>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            files(&path, name, found);
+        } else if path.to_string_lossy().ends_with(name) {
+            found.extend(fs::read(&path));
+        }
+    }
+}
+
+fn mutated(seeds: &[Vec<u8>], random: &mut SmallRng) -> Vec<u8> {
+    let mut data = seeds.choose(random).cloned().unwrap_or_default();
+    for _ in 0..random.random_range(0..8) {
+        mutate(&mut data, seeds, random);
+    }
+    data.truncate(64 * 1024);
+    data
+}
+
+fn mutate(data: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut SmallRng) {
+    let at = random.random_range(0..=data.len());
+    let length = random.random_range(0..=(data.len() - at).min(64));
+    match random.random_range(0..7) {
+        0 => drop(data.drain(at..at + length)),
+        1 => {
+            let copy = data[at..at + length].to_vec();
+            data.splice(at..at, copy);
+        }
+        2 => {
+            if let Some(byte) = data.get_mut(at) {
+                *byte = random.random_range(0x20..0x7f);
+            }
+        }
+        3 | 4 => {
+            let word = WORDS.choose(random).copied().unwrap_or_default();
+            data.splice(at..at + length.min(8), word.bytes());
+        }
+        5 => {
+            let other = seeds.choose(random).cloned().unwrap_or_default();
+            let from = random.random_range(0..=other.len());
+            let to = (from + random.random_range(0..200)).min(other.len());
+            data.splice(at..at + length, other[from..to].iter().copied());
+        }
+        _ => {
+            let digits = data.iter().position(u8::is_ascii_digit);
+            let number = ["0", "-1", "1e999", "9007199254740993", "0.1", "4294967296"];
+            if let Some(at) = digits {
+                data.splice(
+                    at..=at,
+                    number.choose(random).copied().unwrap_or_default().bytes(),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The bodies of the fuzz targets. Each takes any bytes and returns; whatever it finds, it panics.
+//!
+//! They are plain functions, so that libFuzzer (`fuzz_targets/`) and the driver for a stable toolchain
+//! (`src/bin/drive.rs`) run the same.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mwl_proxy::config::{self, Origin};
+use mwl_proxy::language::code::CodePattern;
+use mwl_proxy::language::definition::{Strictness, compile};
+use mwl_proxy::language::engine::{Start, run};
+use mwl_proxy::language::expr::{Bindings, Program, Root, Roots};
+use mwl_proxy::language::provider::Catalog;
+use mwl_proxy::language::temporal::{Span, Timestamp};
+use mwl_proxy::language::uri::ProviderUri;
+use mwl_proxy::language::value::Value;
+use mwl_proxy::source::{Format, Sources};
+use tokio_util::sync::CancellationToken;
+
+/// A target, by name.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 7] = [
+    ("definition", definition),
+    ("expression", expression),
+    ("duration", duration),
+    ("timestamp", timestamp),
+    ("uri", uri),
+    ("pattern", pattern),
+    ("config", config),
+];
+
+/// The virtual time that a run may take before it is cancelled, and so must end.
+const RUN: Duration = Duration::from_secs(3600);
+
+/// Polls of one run: beyond these it is dropped. A graph may loop without ever waiting.
+const POLLS: u32 = 2000;
+
+fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok()
+}
+
+/// Parse, compile with the providers that the specification defines, run.
+///
+/// # Panics
+/// Where a run gives no Result though it was cancelled.
+pub fn definition(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    for format in [Format::Json, Format::Yaml] {
+        let mut sources = Sources::default();
+        let node = match sources.parse("fuzz", text, format) {
+            Ok(node) => node,
+            Err(diagnostics) => {
+                assert!(!sources.render(&diagnostics).is_empty());
+                continue;
+            }
+        };
+        for strictness in [Strictness::Load, Strictness::Runtime] {
+            match compile(&node, &Catalog::spec_defined(), strictness) {
+                Err(diagnostics) => {
+                    assert!(diagnostics.has_errors());
+                    assert!(!sources.render(&diagnostics).is_empty());
+                }
+                Ok((plan, advice)) => {
+                    assert!(!advice.has_errors());
+                    run_bounded(&plan);
+                }
+            }
+        }
+    }
+}
+
+/// Runs a plan under paused time, cancelled after [`RUN`], for at most [`POLLS`] polls.
+fn run_bounded(plan: &mwl_proxy::language::plan::Plan) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let token = CancellationToken::new();
+        let cancel = token.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(RUN).await;
+            cancel.cancel();
+        });
+        let start = Start {
+            cancel: Some(token),
+            ..Start::new("fuzz")
+        };
+        let running = run(plan, start, Value::empty_object(), Value::from(1));
+        let mut running = std::pin::pin!(running);
+        let mut polls = 0;
+        std::future::poll_fn(move |context| {
+            polls += 1;
+            if polls > POLLS {
+                return std::task::Poll::Ready(());
+            }
+            running.as_mut().poll(context).map(|outcome| {
+                assert!(outcome.to_value().get("type").is_some());
+            })
+        })
+        .await;
+    });
+}
+
+/// Every root holds one document.
+struct Everywhere(Value);
+
+impl Bindings for Everywhere {
+    fn root(&self, _: Root) -> Option<Value> {
+        Some(self.0.clone())
+    }
+
+    fn now(&self) -> i128 {
+        1_705_311_000_250_000_000
+    }
+
+    fn wall_time(&self) -> i128 {
+        1_705_311_001_000_000_000
+    }
+}
+
+/// Compile, evaluate.
+///
+/// # Panics
+/// Where a compile error stands outside the text, or one text gives two values.
+pub fn expression(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let body = Program::body(text).unwrap_or(text);
+    match Program::compile(body, Roots::of(&Root::ALL)) {
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            for error in errors {
+                assert!(error.offset <= body.chars().count(), "{error:?}");
+            }
+        }
+        Ok(program) => {
+            let member = Value::object([
+                ("value", Value::from(2)),
+                ("items", Value::array(vec![Value::from("a"), Value::Null])),
+            ]);
+            let bindings = Everywhere(Value::object([
+                ("input", member.clone()),
+                ("result", member.clone()),
+                ("metadata", member),
+                ("name", Value::from("name")),
+            ]));
+            let first = program.evaluate(&bindings);
+            let second = program.evaluate(&bindings);
+            if let (Ok(first), Ok(second)) = (first, second) {
+                assert_eq!(first.to_string(), second.to_string());
+            }
+        }
+    }
+}
+
+/// Parse, show, parse: the same instant.
+///
+/// # Panics
+/// Where it is another, though RFC 3339 can write it.
+pub fn timestamp(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Some(instant) = Timestamp::parse(text) {
+        let shown = instant.to_string();
+        let read = Timestamp::parse(&shown);
+        assert_eq!(
+            read.map(|read| read.to_string()).as_deref(),
+            Some(&*shown),
+            "{text}"
+        );
+    }
+}
+
+/// Parse, show, parse: the same span.
+///
+/// # Panics
+/// Where it is another.
+pub fn duration(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Some(span) = Span::parse(text) {
+        let wait = span.to_duration();
+        let shown = Span::from_duration(wait).to_string();
+        let read = Span::parse(&shown).map(Span::to_duration);
+        assert_eq!(read, Some(wait), "{text} {shown}");
+    }
+}
+
+/// A URI has one spelling.
+///
+/// # Panics
+/// Where an accepted one is shown otherwise, or taken apart other than it is written.
+pub fn uri(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    match ProviderUri::parse(text) {
+        Err(problem) => assert!(problem.contains("provider URI"), "{problem}"),
+        Ok(uri) => {
+            assert_eq!(uri.as_str(), text);
+            assert!(text.contains(uri.namespace()));
+            assert!(text.ends_with(uri.name()));
+            assert!(uri.name().contains(uri.bare_name()));
+        }
+    }
+}
+
+/// A pattern against codes made of its own text.
+///
+/// # Panics
+/// Where a pattern does not match the code that it spells.
+pub fn pattern(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Ok(pattern) = CodePattern::parse(text) {
+        let spelled = text.replace('*', "x");
+        assert!(pattern.matches(&spelled), "{text}");
+        pattern.matches("");
+        pattern.matches("*");
+        pattern.matches(&format!("{text}."));
+    }
+}
+
+/// Read a configuration that may name no file and no variable, in both formats.
+///
+/// # Panics
+/// Where one is refused without a word.
+pub fn config(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let origin = Origin {
+        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+        variable: &|_| None,
+    };
+    for name in ["fuzz.json", "fuzz.yaml"] {
+        if let Err(refused) = config::parse(Path::new(name), text, origin) {
+            assert!(!refused.sources.render(&refused.diagnostics).is_empty());
+        }
+    }
+}
