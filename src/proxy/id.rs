@@ -34,7 +34,7 @@ impl Ids {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         random.fill_bytes(&mut bytes);
         drop(random);
-        let millis = u64::try_from(nanos / 1_000_000).unwrap_or(0);
+        let millis = u64::try_from(nanos).unwrap_or(0) / 1_000_000;
         let id = Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid();
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
         let text: &[u8] = id.hyphenated().encode_lower(&mut text).as_bytes();

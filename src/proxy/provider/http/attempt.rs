@@ -75,11 +75,13 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         exchange,
         upstream,
     };
+    let again = || compose(params, &attempt.dispatch, exchange);
     let sent = send(
         exchange,
         params.upstream,
         upstream,
         outgoing,
+        again,
         &attempt.progress,
     );
     let answer = match sent.await {
