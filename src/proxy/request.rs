@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use http::header::Entry;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
 use http_body::Body as _;
@@ -200,11 +201,17 @@ fn origin_form(uri: &Uri) -> Uri {
 
 /// The id that the request carries, or a new one put in its place.
 fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
-    match headers.get(&id::REQUEST_ID) {
-        Some(given) if id::is_well_formed(given) => given.clone(),
-        _ => {
-            let made = site.core.ids.next(site.core.clock.now().as_nanos());
-            headers.insert(&id::REQUEST_ID, made.clone());
+    let make = || site.core.ids.next(site.core.clock.now().as_nanos());
+    match headers.entry(&id::REQUEST_ID) {
+        Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
+        Entry::Occupied(mut given) => {
+            let made = make();
+            given.insert(made.clone());
+            made
+        }
+        Entry::Vacant(place) => {
+            let made = make();
+            place.insert(made.clone());
             made
         }
     }

@@ -95,7 +95,7 @@ pub(super) async fn send(
             reused,
         });
     };
-    drop(connection);
+    drop((connection, error));
     report_resend(exchange, upstream, endpoint);
     let mut connection = connect().await?;
     match connection.send(request).await {
