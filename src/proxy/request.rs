@@ -201,19 +201,15 @@ fn origin_form(uri: &Uri) -> Uri {
 
 /// The id that the request carries, or a new one put in its place.
 fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
-    let make = || site.core.ids.next(site.core.clock.now().as_nanos());
+    let new = || site.core.ids.next(site.core.clock.now().as_nanos());
     match headers.entry(&id::REQUEST_ID) {
         Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
         Entry::Occupied(mut given) => {
-            let made = make();
-            given.insert(made.clone());
-            made
+            let id = new();
+            given.insert(id.clone());
+            id
         }
-        Entry::Vacant(place) => {
-            let made = make();
-            place.insert(made.clone());
-            made
-        }
+        Entry::Vacant(place) => place.insert(new()).clone(),
     }
 }
 
