@@ -43,6 +43,11 @@ impl Clock {
         }
     }
 
+    /// The wall time when it was made.
+    pub fn begun(self) -> Timestamp {
+        Timestamp::from_nanos(self.wall)
+    }
+
     /// The wall time now.
     pub fn now(self) -> Timestamp {
         self.at(Instant::now())

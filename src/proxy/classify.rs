@@ -60,7 +60,7 @@ pub(crate) mod code {
 pub(crate) struct Repeatable {
     /// By its method.
     pub(crate) idempotent: bool,
-    /// By an `Idempotency-Key`.
+    /// By an `Idempotency-Key`. Only looked for where the method is not enough.
     pub(crate) keyed: bool,
 }
 
@@ -71,9 +71,10 @@ pub(crate) static IDEMPOTENCY_KEY: http::HeaderName =
 impl Repeatable {
     /// Of a request with this method and these fields.
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
+        let idempotent = method.is_idempotent();
         Self {
-            idempotent: method.is_idempotent(),
-            keyed: headers.contains_key(&IDEMPOTENCY_KEY),
+            idempotent,
+            keyed: !idempotent && headers.contains_key(&IDEMPOTENCY_KEY),
         }
     }
 

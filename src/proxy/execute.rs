@@ -47,8 +47,9 @@ pub(crate) async fn serve(
             } else {
                 ClientBody::Unread
             });
-            let response = render::refuse(&refusal, id::text(&id), &method);
-            return response.map(|body| body.with_busy(busy));
+            let mut response = render::refuse(&refusal, id::text(&id), &method);
+            response.body_mut().frees(busy);
+            return response;
         }
     };
     let busy = match &exchange.upload {
@@ -57,15 +58,17 @@ pub(crate) async fn serve(
     };
     let mut flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
-        apart(&exchange).await
+        Box::pin(apart(&exchange)).await
     } else {
         in_place(&exchange).await
     };
-    let response = render::render(&exchange, &outcome);
+    let mut response = render::render(&exchange, &outcome);
     if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
     }
-    response.map(|body| body.with_flight(flight).with_busy(busy))
+    response.body_mut().ends(flight);
+    response.body_mut().frees(busy);
+    response
 }
 
 /// Runs the route's Flow within this future.

@@ -34,11 +34,12 @@ impl Ids {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         random.fill_bytes(&mut bytes);
         drop(random);
-        let millis = u64::try_from(nanos / 1_000_000).unwrap_or(0);
+        let millis = u64::try_from(nanos).unwrap_or(0) / 1_000_000;
         let id = Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid();
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        let text: &[u8] = id.hyphenated().encode_lower(&mut text).as_bytes();
-        HeaderValue::from_maybe_shared(Bytes::copy_from_slice(text))
+        id.hyphenated().encode_lower(&mut text);
+        // One allocation: a copied slice makes a second one when it is first cloned.
+        HeaderValue::from_maybe_shared(Bytes::from_owner(text))
             .unwrap_or(HeaderValue::from_static("unknown"))
     }
 }

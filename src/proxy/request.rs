@@ -2,7 +2,8 @@
 //!
 //! One object is both: the value that a Flow receives as its input, read member by member where an
 //! expression asks, and the host's state of the execution. A route without expressions never makes JSON
-//! of it, and where the request can be sent only once its header fields are moved, not copied.
+//! of it. Each request that is sent gets a copy of its header fields: whatever becomes of that one, the
+//! next can be made from here.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use http::header::Entry;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
 use http_body::Body as _;
@@ -34,8 +36,8 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
-    /// The fields that are sent on. Empty once moved into the only request that can carry them.
-    head: Mutex<HeaderMap>,
+    /// The fields that are sent on.
+    pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
     client: SocketAddr,
     /// Dispatches of the Flow's own Steps so far.
@@ -83,7 +85,7 @@ impl Exchange {
             id,
             method: parts.method,
             uri: parts.uri,
-            head: Mutex::new(parts.headers),
+            headers: parts.headers,
             upload,
             client,
             attempts: AtomicU32::new(0),
@@ -95,16 +97,6 @@ impl Exchange {
     /// `execution.id`.
     pub(crate) fn id(&self) -> &str {
         id::text(&self.id)
-    }
-
-    /// The fields for one upstream request.
-    pub(crate) fn headers(&self) -> HeaderMap {
-        let mut head = lock(&self.head);
-        if self.route.plan.reads() || self.route.facts.resends {
-            head.clone()
-        } else {
-            std::mem::take(&mut *head)
-        }
     }
 
     /// Counts a dispatch of one of the Flow's own Steps.
@@ -209,13 +201,15 @@ fn origin_form(uri: &Uri) -> Uri {
 
 /// The id that the request carries, or a new one put in its place.
 fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
-    match headers.get(&id::REQUEST_ID) {
-        Some(given) if id::is_well_formed(given) => given.clone(),
-        _ => {
-            let made = site.core.ids.next(site.core.clock.now().as_nanos());
-            headers.insert(&id::REQUEST_ID, made.clone());
-            made
+    let new = || site.core.ids.next(site.core.clock.now().as_nanos());
+    match headers.entry(&id::REQUEST_ID) {
+        Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
+        Entry::Occupied(mut given) => {
+            let id = new();
+            given.insert(id.clone());
+            id
         }
+        Entry::Vacant(place) => place.insert(new()).clone(),
     }
 }
 
@@ -230,13 +224,13 @@ impl Native for Exchange {
             // Listeners speak clear text: TLS brings the other one with it.
             "scheme" => Some(Value::from("http")),
             "host" => {
-                let head = lock(&self.head);
-                let host = head.get(header::HOST).and_then(|host| host.to_str().ok());
+                let host = self.headers.get(header::HOST);
+                let host = host.and_then(|host| host.to_str().ok());
                 Some(Value::from(host.unwrap_or_default()))
             }
             "path" => Some(Value::from(self.uri.path())),
             "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
-            "headers" => Some(headers::to_value(&lock(&self.head))),
+            "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
                 Upload::Buffered(_, value) => Some(value.clone()),
                 Upload::None | Upload::Stream(_) => None,

@@ -89,7 +89,12 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
         cancel,
         cleanup_limit,
     } = start;
-    let entered = clock.now();
+    // Where no expression could read it, the clock is left alone.
+    let entered = if plan.reads() {
+        clock.now()
+    } else {
+        clock.begun()
+    };
     let execution = Execution {
         plan,
         id,

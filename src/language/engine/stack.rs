@@ -9,7 +9,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::call::CallOperation;
@@ -70,12 +69,12 @@ struct EntryRun {
     outer: (u32, Option<u32>),
 }
 
-/// What a descent past one entry came to.
+/// What a descent past one entry, now established, came to.
 enum Descent {
-    /// Established; the value passed down.
-    Down(EntryRun, Value),
-    /// Established, and it emits this without a run.
-    NoRun(EntryRun, Value),
+    /// The value passed down.
+    Down(Value),
+    /// It emits this without a run.
+    NoRun(Value),
 }
 
 /// What a crossing of `onSuccess` or `onFailure` came to.
@@ -102,22 +101,16 @@ impl<'e> Frame<'e, '_> {
         if stack.is_empty() {
             return operation.run(self, input).await;
         }
-        let mut runs: SmallVec<[EntryRun; 4]> = SmallVec::new();
+        let mut runs = Vec::with_capacity(stack.len());
         let mut value = input;
         loop {
             let mut rising = loop {
                 let Some(entry) = stack.get(runs.len()) else {
                     break operation.run(self, value).await;
                 };
-                match self.descend(site, entry, value) {
-                    Ok(Descent::Down(run, passed)) => {
-                        runs.push(run);
-                        value = passed;
-                    }
-                    Ok(Descent::NoRun(run, emitted)) => {
-                        runs.push(run);
-                        break Ok(Outcome::Success(emitted));
-                    }
+                match self.descend(site, entry, value, &mut runs) {
+                    Ok(Descent::Down(passed)) => value = passed,
+                    Ok(Descent::NoRun(emitted)) => break Ok(Outcome::Success(emitted)),
                     // Not established: its own phases do not run.
                     Err(fault) => break Ok(fault.into()),
                 }
@@ -141,8 +134,14 @@ impl<'e> Frame<'e, '_> {
         }
     }
 
-    /// `onEntry`. An `Err` is the phase's failure: the entry is not established.
-    fn descend(&mut self, site: Site<'_>, entry: &EntryPlan, input: Value) -> Evaluated<Descent> {
+    /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not among `runs`.
+    fn descend(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        input: Value,
+        runs: &mut Vec<EntryRun>,
+    ) -> Evaluated<Descent> {
         let phase = entry.phase(Phase::Entry);
         let pin = self.execution.stamp();
         let mut run = EntryRun {
@@ -174,7 +173,9 @@ impl<'e> Frame<'e, '_> {
                 {
                     let now = Instant::now();
                     let deadline = now.checked_add(bound);
-                    run.state.deadline = deadline.map(|deadline| self.execution.clock.at(deadline));
+                    // For expressions alone.
+                    let read = deadline.filter(|_| self.execution.plan.reads());
+                    run.state.deadline = read.map(|deadline| self.execution.clock.at(deadline));
                     race = Some((deadline, explanation));
                 }
                 run.state.config = Some(with);
@@ -189,7 +190,8 @@ impl<'e> Frame<'e, '_> {
         if !run.armed && entry.middleware.gated_off() == GatedOff::NoRun {
             run.emitted = true;
             let emitted = run.passed.clone();
-            return Ok(Descent::NoRun(run, emitted));
+            runs.push(run);
+            return Ok(Descent::NoRun(emitted));
         }
         // Established from here on.
         run.bound = race.map(|(deadline, explanation)| self.scope.impose(deadline, explanation));
@@ -198,7 +200,8 @@ impl<'e> Frame<'e, '_> {
             self.begin_run(entry, &mut run);
         }
         let passed = run.passed.clone();
-        Ok(Descent::Down(run, passed))
+        runs.push(run);
+        Ok(Descent::Down(passed))
     }
 
     /// Counts a run of the inner scope.
@@ -223,8 +226,8 @@ impl<'e> Frame<'e, '_> {
                 Crossed::Emit(outcome) => Ok(outcome),
                 Crossed::Again(reentry, fed) => {
                     // The gap. What has been consumed is gone; what interrupts it finds this entry
-                    // established and the inner ones not.
-                    match self.scope.leaf(gap(&reentry)).await {
+                    // established and the inner ones not. Boxed: most ascents have none.
+                    match Box::pin(self.scope.leaf(gap(&reentry))).await {
                         Ok(()) => {
                             self.begin_run(entry, run);
                             return Ascended::Again(fed);
@@ -236,7 +239,11 @@ impl<'e> Frame<'e, '_> {
             rising => rising,
         };
         (self.scope.attempt, self.scope.attempts) = run.outer;
-        Ascended::Up(self.always(site, entry, run, rising).await)
+        let phase = entry.phase(Phase::Always);
+        if phase.is_idle() {
+            return Ascended::Up(rising);
+        }
+        Ascended::Up(Box::pin(self.always(site, entry, run, rising)).await)
     }
 
     /// The seam: lifts the entry's bound, for what has risen to here is accepted, and converts the
@@ -282,7 +289,7 @@ impl<'e> Frame<'e, '_> {
             Outcome::Failure(_) => Phase::Failure,
         };
         let block = entry.phase(phase);
-        if block.is_idle() && !(block.acts && run.armed) {
+        if block.is_idle() {
             return Crossed::Emit(rising);
         }
         let superseded = rising.failure().cloned();
@@ -422,9 +429,6 @@ impl<'e> Frame<'e, '_> {
         rising: Flowed,
     ) -> Flowed {
         let phase = entry.phase(Phase::Always);
-        if phase.is_idle() && !phase.acts {
-            return rising;
-        }
         let in_flight = match &rising {
             Ok(outcome) => outcome.clone(),
             Err(interrupted) => Outcome::Failure(Arc::clone(&interrupted.chain)),

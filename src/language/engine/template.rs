@@ -63,6 +63,9 @@ pub(super) fn holds(when: Option<&When>, bindings: &dyn Bindings) -> Evaluated<b
 
 /// All of an `assign` block's values, against the state before the block ("Variables: `assign`").
 pub(super) fn bindings_of(assign: &Assign, bindings: &dyn Bindings) -> Evaluated<Captured> {
+    if assign.is_empty() {
+        return Ok(Captured::new());
+    }
     let values = assign
         .iter()
         .map(|(name, template)| Ok((Arc::clone(name), evaluate(template, bindings)?)));

@@ -55,16 +55,14 @@ impl AnswerBody {
         }
     }
 
-    /// The same body, which ends `flight` when it ends.
-    pub(crate) fn with_flight(mut self, flight: Flight) -> Self {
+    /// Ends `flight` when it ends.
+    pub(crate) fn ends(&mut self, flight: Flight) {
         self.flight = Some(flight);
-        self
     }
 
-    /// The same body, which frees the client's connection when it is dropped.
-    pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
+    /// Frees the client's connection when it is dropped.
+    pub(crate) fn frees(&mut self, busy: Busy) {
         self.busy = Some(busy);
-        self
     }
 
     /// The same answer to a HEAD: nothing of the body is sent, and an upstream's has none.

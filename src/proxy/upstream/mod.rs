@@ -143,7 +143,8 @@ impl Upstream {
     ) -> Result<Connection, ConnectError> {
         let at = self.settings.endpoints.get(endpoint);
         let at = at.ok_or_else(ConnectError::no_endpoint)?;
-        let opened = connect::open(at, self.settings.connect_timeout).await?;
+        // Boxed: most requests find a connection, and carry one word of this.
+        let opened = Box::pin(connect::open(at, self.settings.connect_timeout)).await?;
         self.metrics.opened();
         Ok(self.lend(Parked { opened, endpoint }, false))
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use tokio::time::sleep;
 
@@ -17,6 +18,7 @@ use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::Value;
+use crate::proxy::body::BodyError;
 use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::request::Progress;
 use crate::proxy::body::response::ResponseBody;
@@ -75,16 +77,19 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         exchange,
         upstream,
     };
+    let again = || compose(params, &attempt.dispatch, exchange);
     let sent = send(
         exchange,
         params.upstream,
         upstream,
         outgoing,
+        again,
         &attempt.progress,
     );
     let answer = match sent.await {
         Ok(got) => attempt.got(got).await,
-        Err(lost) => attempt.lost(lost).await,
+        // Boxed, as is all that is rare: what is common need not carry it.
+        Err(lost) => Box::pin(attempt.lost(lost)).await,
     };
     count.end(&answer.outcome);
     answer
@@ -128,9 +133,13 @@ impl Attempt<'_> {
         }
         let idle = self.upstream.settings.idle_timeout;
         let body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
-        let (payload, value) = match self.payload(body, &fields).await {
-            Ok(read) => read,
-            Err(error) => return self.unread(at, status, &error),
+        let (payload, value) = if self.exchange.route.facts.reads_response {
+            match Box::pin(self.read(body, &fields)).await {
+                Ok((bytes, value)) => (Payload::Buffered(bytes), Some(value)),
+                Err(error) => return self.unread(at, status, &error),
+            }
+        } else {
+            (Payload::Stream(Box::new(body)), None)
         };
         let now = self.exchange.site.core.clock.now().as_nanos();
         let seen = Seen {
@@ -168,19 +177,15 @@ impl Attempt<'_> {
         self.failed(at, code, retryable, what, details)
     }
 
-    /// The body: unread, or read where the route reads it.
-    async fn payload(
+    /// The body, and what expressions read of it.
+    async fn read(
         &self,
         mut body: ResponseBody,
         fields: &HeaderMap,
-    ) -> Result<(Payload, Option<Value>), CollectError<crate::proxy::body::BodyError>> {
-        let route = &self.exchange.route;
-        if !route.facts.reads_response {
-            return Ok((Payload::Stream(Box::new(body)), None));
-        }
-        let bytes = collect(&mut body, route.buffer.response).await?;
+    ) -> Result<(Bytes, Value), CollectError<BodyError>> {
+        let bytes = collect(&mut body, self.exchange.route.buffer.response).await?;
         let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
-        Ok((Payload::Buffered(bytes), Some(value)))
+        Ok((bytes, value))
     }
 
     fn reply(
@@ -285,12 +290,7 @@ impl Attempt<'_> {
     }
 
     /// A response's body that the route reads could not be read.
-    fn unread(
-        &self,
-        at: Where,
-        status: StatusCode,
-        error: &CollectError<crate::proxy::body::BodyError>,
-    ) -> Answer {
+    fn unread(&self, at: Where, status: StatusCode, error: &CollectError<BodyError>) -> Answer {
         let sent = self.sent(true);
         match error {
             CollectError::TooLarge => {

@@ -53,7 +53,7 @@ pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Excha
         .as_native::<Exchange>()
         .is_some_and(|input| std::ptr::eq(input, exchange));
     let mut headers = if own {
-        exchange.headers()
+        exchange.headers.clone()
     } else {
         let mut fresh = HeaderMap::with_capacity(4);
         fresh.insert(&id::REQUEST_ID, exchange.id.clone());

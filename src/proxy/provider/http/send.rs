@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, Uri};
+use http::header::{self, HeaderValue};
+use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -42,19 +42,13 @@ pub(super) enum Lost {
     BodyGone(usize),
 }
 
-/// What is needed to send the request a second time.
-struct Spare {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-}
-
-/// Sends `outgoing` to the upstream at `position`.
+/// Sends `outgoing` to the upstream at `position`; `compose` makes it once more.
 pub(super) async fn send(
     exchange: &Exchange,
     position: usize,
     upstream: &Arc<Upstream>,
     outgoing: Outgoing,
+    compose: impl Fn() -> Outgoing,
     progress: &Progress,
 ) -> Result<Got, Lost> {
     let endpoint = upstream.pick(exchange.avoided(position));
@@ -69,24 +63,9 @@ pub(super) async fn send(
         Some(connection) => connection,
         None => connect().await?,
     };
-    let Outgoing {
-        method,
-        uri,
-        mut headers,
-        body,
-    } = outgoing;
-    if !headers.contains_key(header::HOST)
-        && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
-    {
-        headers.insert(header::HOST, host);
-    }
     let reused = connection.reused();
-    let spare = (reused && method.is_idempotent()).then(|| Spare {
-        method: method.clone(),
-        uri: uri.clone(),
-        headers: headers.clone(),
-    });
-    let request = request(method, uri, headers, &body, upstream);
+    let harmless = outgoing.method.is_idempotent();
+    let request = request(outgoing, endpoint, upstream);
     let request = request.map_err(|NotReplayable| Lost::BodyGone(endpoint))?;
     progress.begin(request.body());
     let mut error = match connection.send(request).await {
@@ -99,8 +78,13 @@ pub(super) async fn send(
         }
         Err(error) => error,
     };
-    let again = if reused && !error.read {
-        again(&mut error, spare, &body, upstream, progress)
+    let again = if !reused || error.read {
+        None
+    } else if let Some(unsent) = error.unsent.take() {
+        Some(unsent)
+    } else if harmless && progress.broken().is_none() && progress.replayable() {
+        let request = self::request(compose(), endpoint, upstream).ok();
+        request.inspect(|request| progress.begin(request.body()))
     } else {
         None
     };
@@ -111,7 +95,7 @@ pub(super) async fn send(
             reused,
         });
     };
-    drop(connection);
+    drop((connection, error));
     report_resend(exchange, upstream, endpoint);
     let mut connection = connect().await?;
     match connection.send(request).await {
@@ -128,40 +112,26 @@ pub(super) async fn send(
     }
 }
 
-/// The request once more, where it may be sent once more.
-fn again(
-    error: &mut SendError,
-    spare: Option<Spare>,
-    body: &Source,
-    upstream: &Upstream,
-    progress: &Progress,
-) -> Option<Request<RequestBody>> {
-    if let Some(unsent) = error.unsent.take() {
-        return Some(unsent);
-    }
-    if progress.broken().is_some() || !progress.replayable() {
-        return None;
-    }
-    let Spare {
-        method,
-        uri,
-        headers,
-    } = spare?;
-    let request = request(method, uri, headers, body, upstream).ok()?;
-    progress.begin(request.body());
-    Some(request)
-}
-
+/// The request to an endpoint of `upstream`.
 fn request(
-    method: Method,
-    uri: Uri,
-    mut headers: HeaderMap,
-    body: &Source,
+    outgoing: Outgoing,
+    endpoint: usize,
     upstream: &Upstream,
 ) -> Result<Request<RequestBody>, NotReplayable> {
+    let Outgoing {
+        method,
+        uri,
+        mut headers,
+        body,
+    } = outgoing;
+    if !headers.contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
+    {
+        headers.insert(header::HOST, host);
+    }
     let body = match body {
         Source::Empty => RequestBody::Empty,
-        Source::Full(bytes) => RequestBody::Full(bytes.clone()),
+        Source::Full(bytes) => RequestBody::Full(bytes),
         Source::Client(source) => {
             let attempt = source.attempt(upstream.settings.idle_timeout)?;
             if attempt.size_hint().exact().is_none() {
