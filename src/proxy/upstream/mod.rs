@@ -230,19 +230,23 @@ impl Connection {
         self.sender.is_ready() || self.sender.ready().await.is_ok()
     }
 
-    /// Sends one request and waits for the head of its response.
-    pub(crate) async fn send(
+    /// Sends one request and waits for the head of its response. The request is handed over before the
+    /// first poll, so that the future does not carry it.
+    pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + Send {
         let mark = self.counts.mark();
-        let sent = self.sender.try_send_request(request).await;
-        sent.map_err(|mut failed| SendError {
-            unsent: failed.take_message(),
-            error: failed.into_error(),
-            wrote: self.counts.wrote_since(mark),
-            read: self.counts.read_since(mark),
-        })
+        let sent = self.sender.try_send_request(request);
+        let counts = &self.counts;
+        async move {
+            sent.await.map_err(|mut failed| SendError {
+                unsent: failed.take_message(),
+                error: failed.into_error(),
+                wrote: counts.wrote_since(mark),
+                read: counts.read_since(mark),
+            })
+        }
     }
 
     /// Puts it back for the next request.
