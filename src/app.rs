@@ -158,9 +158,7 @@ impl App {
     /// nobody looked.
     fn is_stale(&self) -> bool {
         let loaded = self.input.load();
-        loaded.map_or(true, |loaded| {
-            loaded.settings.hash != self.shown.load().hash
-        })
+        loaded.map_or(true, |loaded| loaded.settings.hash != self.shown.load().hash)
     }
 
     async fn watch(&self) -> Option<reload::Watcher> {
@@ -201,14 +199,7 @@ impl App {
     async fn apply(&self, files: &mut Vec<Read>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(self.input.load()?, &self.catalog, &self.metrics)?;
         warn(&built.warnings);
-        let Built {
-            runtime,
-            admin,
-            workers,
-            files: read,
-            shown,
-            ..
-        } = built;
+        let Built { runtime, admin, workers, files: read, shown, .. } = built;
         let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
@@ -306,9 +297,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// # Errors
 /// Where it cannot start.
 pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
-    let driver = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anybody is told an address: whoever knows one may send a signal.
     let signals = {
         let _inside = driver.enter();

@@ -151,9 +151,7 @@ mod tests {
         }
 
         fn note(&self, what: &'static str) {
-            self.log
-                .borrow_mut()
-                .push((self.begun.elapsed().as_secs(), what));
+            self.log.borrow_mut().push((self.begun.elapsed().as_secs(), what));
         }
     }
 
@@ -171,18 +169,13 @@ mod tests {
         }
 
         fn in_flight(&self) -> usize {
-            let cleaned = self
-                .cut_at
-                .get()
-                .is_some_and(|at| at.elapsed() >= self.cleanup);
+            let cleaned = self.cut_at.get().is_some_and(|at| at.elapsed() >= self.cleanup);
             usize::from(self.begun.elapsed() < self.ends && !cleaned)
         }
     }
 
-    const SETTINGS: Shutdown = Shutdown {
-        delay: Duration::from_secs(2),
-        grace: Duration::from_secs(5),
-    };
+    const SETTINGS: Shutdown =
+        Shutdown { delay: Duration::from_secs(2), grace: Duration::from_secs(5) };
 
     /// Stops `server` while further signals come after these many milliseconds.
     async fn stopped(server: &Scripted, signals: &[u64]) -> (Stopped, Duration) {
@@ -206,20 +199,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_that_end_in_time_leave_cleanly() {
         let server = Scripted::new(6, 0);
-        assert_eq!(
-            stopped(&server, &[]).await,
-            (Stopped::Clean, Duration::from_secs(6))
-        );
+        assert_eq!(stopped(&server, &[]).await, (Stopped::Clean, Duration::from_secs(6)));
         assert_eq!(*server.log.borrow(), [(2, "drain")]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_grace_begins_after_the_delay() {
         let server = Scripted::new(60, 0);
-        assert_eq!(
-            stopped(&server, &[]).await,
-            (Stopped::Cut(1), Duration::from_secs(7))
-        );
+        assert_eq!(stopped(&server, &[]).await, (Stopped::Cut(1), Duration::from_secs(7)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -86,10 +86,7 @@ fn run_bounded(plan: &mwl_proxy::language::plan::Plan) {
             tokio::time::sleep(RUN).await;
             cancel.cancel();
         });
-        let start = Start {
-            cancel: Some(token),
-            ..Start::new("fuzz")
-        };
+        let start = Start { cancel: Some(token), ..Start::new("fuzz") };
         let running = run(plan, start, Value::empty_object(), Value::from(1));
         let mut running = std::pin::pin!(running);
         let mut polls = 0;
@@ -166,11 +163,7 @@ pub fn timestamp(data: &[u8]) {
     if let Some(instant) = Timestamp::parse(text) {
         let shown = instant.to_string();
         let read = Timestamp::parse(&shown);
-        assert_eq!(
-            read.map(|read| read.to_string()).as_deref(),
-            Some(&*shown),
-            "{text}"
-        );
+        assert_eq!(read.map(|read| read.to_string()).as_deref(), Some(&*shown), "{text}");
     }
 }
 
@@ -226,10 +219,8 @@ pub fn pattern(data: &[u8]) {
 /// Where one is refused without a word.
 pub fn config(data: &[u8]) {
     let Some(text) = text(data) else { return };
-    let origin = Origin {
-        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        variable: &|_| None,
-    };
+    let origin =
+        Origin { read: &|_| Err(std::io::ErrorKind::NotFound.into()), variable: &|_| None };
     for name in ["fuzz.json", "fuzz.yaml"] {
         if let Err(refused) = config::parse(Path::new(name), text, origin) {
             assert!(!refused.sources.render(&refused.diagnostics).is_empty());

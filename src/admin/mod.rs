@@ -65,15 +65,9 @@ struct Page {
 static PAGES: [Page; 7] = [
     Page::read("/metrics", "Prometheus metrics."),
     Page::read("/livez", "200 as long as the process runs."),
-    Page::read(
-        "/readyz",
-        "200 while requests are wanted, 503 once it is stopping.",
-    ),
+    Page::read("/readyz", "200 while requests are wanted, 503 once it is stopping."),
     Page::read("/routes", "The routes in order, with what their stacks do."),
-    Page::read(
-        "/config",
-        "The configuration as it was loaded; values of variables are not shown.",
-    ),
+    Page::read("/config", "The configuration as it was loaded; values of variables are not shown."),
     Page {
         path: "/reload",
         method: Method::POST,
@@ -84,19 +78,11 @@ static PAGES: [Page; 7] = [
 
 impl Page {
     const fn read(path: &'static str, says: &'static str) -> Self {
-        Self {
-            path,
-            method: Method::GET,
-            says,
-        }
+        Self { path, method: Method::GET, says }
     }
 
     fn allow(&self) -> &'static str {
-        if self.method == Method::GET {
-            "GET, HEAD"
-        } else {
-            "POST"
-        }
+        if self.method == Method::GET { "GET, HEAD" } else { "POST" }
     }
 }
 
@@ -106,9 +92,7 @@ impl Page {
 /// Where the system gives no thread or no runtime.
 pub fn start(listener: StdListener, operated: Arc<dyn Operated>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let driver = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = driver.enter();
         TcpListener::from_std(listener)?
@@ -157,10 +141,7 @@ async fn accept(listener: TcpListener, operated: Arc<dyn Operated>) {
 /// The answer to one request. What it sends with a body is not read.
 async fn answer(operated: &dyn Operated, method: &Method, path: &str) -> Response<Full<Bytes>> {
     let Some(page) = PAGES.iter().find(|page| page.path == path) else {
-        return text(
-            StatusCode::NOT_FOUND,
-            "no such page; `/` lists them\n".into(),
-        );
+        return text(StatusCode::NOT_FOUND, "no such page; `/` lists them\n".into());
     };
     let head = method == Method::HEAD && page.method == Method::GET;
     if !head && *method != page.method {
@@ -168,9 +149,7 @@ async fn answer(operated: &dyn Operated, method: &Method, path: &str) -> Respons
             StatusCode::METHOD_NOT_ALLOWED,
             format!("{path} is asked with {}\n", page.allow()),
         );
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static(page.allow()));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(page.allow()));
         return response;
     }
     // The HTTP library sends the length of a HEAD's body, and no body.
@@ -183,10 +162,7 @@ async fn answer(operated: &dyn Operated, method: &Method, path: &str) -> Respons
         "/config" => json(StatusCode::OK, &operated.config()),
         "/reload" => match operated.reload().await {
             Ok(hash) => json(StatusCode::OK, &json!({ "hash": *hash })),
-            Err(found) => json(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &json!({ "diagnostics": found }),
-            ),
+            Err(found) => json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found })),
         },
         _ => body(StatusCode::OK, "text/html; charset=utf-8", index()),
     }
@@ -264,31 +240,17 @@ mod tests {
     async fn ask(fixed: &Fixed, method: Method, path: &str) -> (u16, String, String) {
         let response = answer(fixed, &method, path).await;
         let (head, body) = response.into_parts();
-        let header = |name| {
-            head.headers
-                .get(name)
-                .map_or("", |v: &HeaderValue| v.to_str().unwrap())
-        };
+        let header =
+            |name| head.headers.get(name).map_or("", |v: &HeaderValue| v.to_str().unwrap());
         let allow = header(ALLOW);
-        let kind = if allow.is_empty() {
-            header(CONTENT_TYPE)
-        } else {
-            allow
-        };
+        let kind = if allow.is_empty() { header(CONTENT_TYPE) } else { allow };
         let body = body.collect().await.unwrap().to_bytes();
-        (
-            head.status.as_u16(),
-            kind.to_owned(),
-            String::from_utf8(body.to_vec()).unwrap(),
-        )
+        (head.status.as_u16(), kind.to_owned(), String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[tokio::test]
     async fn each_page_answers_its_methods() {
-        let fixed = Fixed {
-            ready: true,
-            reload: Mutex::new(Ok("abc".into())),
-        };
+        let fixed = Fixed { ready: true, reload: Mutex::new(Ok("abc".into())) };
         for (method, path, status, kind) in [
             (Method::GET, "/metrics", 200, metrics::CONTENT_TYPE),
             (Method::HEAD, "/metrics", 200, metrics::CONTENT_TYPE),
@@ -310,29 +272,19 @@ mod tests {
         let (.., metrics) = ask(&fixed, Method::GET, "/metrics").await;
         assert_eq!(metrics, "mwl_requests_total 1\n");
         let (.., index) = ask(&fixed, Method::GET, "/").await;
-        assert!(
-            PAGES
-                .iter()
-                .all(|page| index.contains(page.path) && index.contains(page.says))
-        );
+        assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.says)));
     }
 
     #[tokio::test]
     async fn readiness_and_refusals_show() {
         let found = json!([{ "code": "unknown-key", "line": 7 }]);
-        let fixed = Fixed {
-            ready: false,
-            reload: Mutex::new(Err(found)),
-        };
+        let fixed = Fixed { ready: false, reload: Mutex::new(Err(found)) };
         let (status, _, body) = ask(&fixed, Method::GET, "/readyz").await;
         assert_eq!((status, body.as_str()), (503, "not ready\n"));
         assert_eq!(ask(&fixed, Method::GET, "/livez").await.0, 200);
         let (status, _, body) = ask(&fixed, Method::POST, "/reload").await;
         let body: Json = serde_json::from_str(&body).unwrap();
         assert_eq!(status, 422);
-        assert_eq!(
-            body,
-            json!({ "diagnostics": [{ "code": "unknown-key", "line": 7 }] })
-        );
+        assert_eq!(body, json!({ "diagnostics": [{ "code": "unknown-key", "line": 7 }] }));
     }
 }

@@ -31,14 +31,7 @@ fn route(route: &Route) -> Json {
 
 /// One sentence: `POST /billing/charge*, header x-a`.
 fn matching(matches: &RouteMatch) -> String {
-    let RouteMatch {
-        hosts,
-        path,
-        path_prefix,
-        methods,
-        headers,
-        query,
-    } = matches;
+    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = matches;
     let mut parts = Vec::new();
     if !methods.is_empty() {
         let methods: Vec<&str> = methods.iter().map(AsRef::as_ref).collect();
@@ -58,37 +51,19 @@ fn matching(matches: &RouteMatch) -> String {
         None => format!("{kind} {name}"),
     };
     parts.extend(
-        headers
-            .iter()
-            .map(|(name, value)| named("header", name.as_str(), value.as_deref())),
+        headers.iter().map(|(name, value)| named("header", name.as_str(), value.as_deref())),
     );
-    parts.extend(
-        query
-            .iter()
-            .map(|(name, value)| named("query", name, value.as_deref())),
-    );
-    if parts.is_empty() {
-        "every request".into()
-    } else {
-        parts.join(", ")
-    }
+    parts.extend(query.iter().map(|(name, value)| named("query", name, value.as_deref())));
+    if parts.is_empty() { "every request".into() } else { parts.join(", ") }
 }
 
 fn stack(entries: &Json) -> Vec<String> {
-    entries
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(entry)
-        .collect()
+    entries.as_array().into_iter().flatten().map(entry).collect()
 }
 
 /// `retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full`.
 fn entry(entry: &Json) -> String {
-    let uri = entry
-        .get("provider")
-        .and_then(Json::as_str)
-        .unwrap_or_default();
+    let uri = entry.get("provider").and_then(Json::as_str).unwrap_or_default();
     // `mwl:provider.middleware/mwl/retry/v1`: the name stands before the version.
     let name = uri.rsplit('/').nth(1).unwrap_or(uri);
     let with = |phase: &str| entry.get(phase).and_then(|block| block.get("with"));
@@ -110,11 +85,7 @@ fn entry(entry: &Json) -> String {
             says.push(format!("{phase} when {}", word(when)));
         }
     }
-    if says.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name}: {}", says.join("; "))
-    }
+    if says.is_empty() { name.to_owned() } else { format!("{name}: {}", says.join("; ")) }
 }
 
 fn policy(policy: &Json) -> String {
@@ -124,11 +95,8 @@ fn policy(policy: &Json) -> String {
         let items: Vec<String> = value.as_array().into_iter().flatten().map(word).collect();
         items.join(" or ")
     };
-    let mut parts: Vec<String> = ["codes", "types"]
-        .iter()
-        .filter_map(|key| of(key))
-        .map(list)
-        .collect();
+    let mut parts: Vec<String> =
+        ["codes", "types"].iter().filter_map(|key| of(key)).map(list).collect();
     match of("retryable") {
         Some(Json::Bool(true)) => parts.push("retryable".into()),
         Some(Json::Bool(false)) => parts.push("not retryable".into()),
@@ -145,10 +113,7 @@ fn policy(policy: &Json) -> String {
 }
 
 fn wait(backoff: &Json) -> String {
-    let mut text = format!(
-        "waits {}",
-        backoff.get("initial").map(word).unwrap_or_default()
-    );
+    let mut text = format!("waits {}", backoff.get("initial").map(word).unwrap_or_default());
     for (key, before) in [("rate", " ×"), ("max", " up to "), ("jitter", ", jitter ")] {
         if let Some(value) = backoff.get(key) {
             text.push_str(before);
@@ -169,9 +134,7 @@ fn target(call: &Json) -> String {
 
 /// A string as it is, anything else as JSON.
 fn word(value: &Json) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -184,10 +147,7 @@ mod tests {
     fn the_recipe_reads_as_what_it_does() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/recipe.yaml");
         let variable = |_: &str| None;
-        let origin = Origin {
-            variable: &variable,
-            ..Origin::system()
-        };
+        let origin = Origin { variable: &variable, ..Origin::system() };
         let settings = load(&path, origin).unwrap().settings;
         let described = describe(&settings);
         let names: Vec<&Json> = (0..10).map(|place| &described[place]["match"]).collect();

@@ -71,21 +71,12 @@ impl Input {
     fn read(&self) -> Result<Loaded, Box<Refused>> {
         match self {
             Self::File(path) => config::load(path, Origin::system()),
-            Self::Text {
-                name,
-                text,
-                variables,
-            } => {
+            Self::Text { name, text, variables } => {
                 let variable = |wanted: &str| {
                     let mut known = variables.iter();
-                    known
-                        .find(|(name, _)| *name == wanted)
-                        .map(|(_, value)| value.clone())
+                    known.find(|(name, _)| *name == wanted).map(|(_, value)| value.clone())
                 };
-                let origin = Origin {
-                    variable: &variable,
-                    ..Origin::system()
-                };
+                let origin = Origin { variable: &variable, ..Origin::system() };
                 config::parse(name, text, origin)
             }
         }
@@ -109,13 +100,7 @@ pub fn build(
     catalog: &Catalog,
     metrics: &Arc<Metrics>,
 ) -> Result<Built, Box<Refused>> {
-    let Loaded {
-        settings,
-        sources,
-        warnings,
-        files,
-        written,
-    } = loaded;
+    let Loaded { settings, sources, warnings, files, written } = loaded;
     let shown = Shown {
         hash: Arc::clone(&settings.hash),
         config: written,
@@ -188,18 +173,9 @@ routes:
     catch: [{ match: { codes: ["*"] }, next: nowhere }]
 "#;
         let name = PathBuf::from("both.yaml");
-        let input = Input::Text {
-            name,
-            text: text.to_owned(),
-            variables: Vec::new(),
-        };
+        let input = Input::Text { name, text: text.to_owned(), variables: Vec::new() };
         let refused = input.load().unwrap_err();
-        let codes: Vec<_> = refused
-            .diagnostics
-            .0
-            .iter()
-            .map(|found| found.code)
-            .collect();
+        let codes: Vec<_> = refused.diagnostics.0.iter().map(|found| found.code).collect();
         assert_eq!(codes, ["unknown-key", "unknown-upstream", "unknown-step"]);
     }
 }

@@ -37,11 +37,7 @@ pub(super) fn check(check: &Check) -> ExitCode {
     if check.format == Format::Json {
         say(&format!("{:#}", Json::Array(all)));
     }
-    if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 impl Report {
@@ -66,11 +62,7 @@ impl Report {
             (0, warnings) => format!("ok, {}", plural(warnings, "warning")),
             (errors, 0) => plural(errors, "error"),
             (errors, warnings) => {
-                format!(
-                    "{}, {}",
-                    plural(errors, "error"),
-                    plural(warnings, "warning")
-                )
+                format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"))
             }
         };
         if self.text.is_empty() {
@@ -82,11 +74,7 @@ impl Report {
 }
 
 fn count(diagnostics: &Diagnostics, severity: source::Severity) -> usize {
-    diagnostics
-        .0
-        .iter()
-        .filter(|diagnostic| diagnostic.severity == severity)
-        .count()
+    diagnostics.0.iter().filter(|diagnostic| diagnostic.severity == severity).count()
 }
 
 /// Reads the file once to see what it is, and then as that.
@@ -104,12 +92,7 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
         Ok(loaded) => match app::check(loaded) {
             Ok(built) => {
                 let warnings = built.found.as_array().map_or(0, Vec::len);
-                return Report {
-                    text: built.warnings,
-                    json: built.found,
-                    errors: 0,
-                    warnings,
-                };
+                return Report { text: built.warnings, json: built.found, errors: 0, warnings };
             }
             Err(refused) => refused,
         },
@@ -169,16 +152,9 @@ mod tests {
     fn report(name: &str, text: &str) -> (usize, usize, String) {
         let read = |_: &Path| Ok(text.to_owned());
         let variable = |_: &str| None;
-        let origin = Origin {
-            read: &read,
-            variable: &variable,
-        };
+        let origin = Origin { read: &read, variable: &variable };
         let report = of_file(Path::new(name), origin);
-        (
-            report.errors,
-            report.warnings,
-            report.summary(Path::new(name)),
-        )
+        (report.errors, report.warnings, report.summary(Path::new(name)))
     }
 
     #[test]

@@ -84,10 +84,7 @@ fn unwrap(expression: &str) -> (&str, usize) {
     let inner = expression.trim_start();
     let inside = inner.strip_prefix("{{").unwrap_or(inner).trim_start();
     let before = expression.len() - inside.len();
-    (
-        body,
-        expression.get(..before).unwrap_or_default().chars().count(),
-    )
+    (body, expression.get(..before).unwrap_or_default().chars().count())
 }
 
 /// The values of the roots that the bindings hold.
@@ -99,35 +96,25 @@ fn roots(bindings: &Node) -> Result<Map, Diagnostics> {
         );
         return Err(Diagnostic::error("wrong-type", bindings.span, message).into());
     };
-    let unknown = members
-        .iter()
-        .filter(|member| Root::named(&member.key).is_none())
-        .map(|member| {
-            let message = format!(
-                "`{}` is no root; the roots are {}",
-                member.key,
-                Roots::of(&Root::ALL)
-            );
+    let unknown =
+        members.iter().filter(|member| Root::named(&member.key).is_none()).map(|member| {
+            let message =
+                format!("`{}` is no root; the roots are {}", member.key, Roots::of(&Root::ALL));
             Diagnostic::error("unknown-root", member.key_span, message)
         });
     let unknown = Diagnostics(unknown.collect());
     if unknown.has_errors() {
         return Err(unknown);
     }
-    let values = members
-        .iter()
-        .map(|member| (member.key.clone(), Value::from(member.value.to_json())));
+    let values =
+        members.iter().map(|member| (member.key.clone(), Value::from(member.value.to_json())));
     Ok(values.collect())
 }
 
 impl Given {
     fn now(roots: Map) -> Self {
         let clock = Clock::system();
-        Self {
-            roots,
-            clock,
-            now: clock.now().as_nanos(),
-        }
+        Self { roots, clock, now: clock.now().as_nanos() }
     }
 }
 
@@ -154,9 +141,7 @@ mod tests {
         let node = Sources::default().parse("b.json", bindings, Format::Json);
         let given = Given::now(roots(&node.unwrap()).unwrap());
         let program = compile(expression).unwrap_or_else(|message| panic!("{message}"));
-        program
-            .evaluate(&given)
-            .map(|value| value.to_json().to_string())
+        program.evaluate(&given).map(|value| value.to_json().to_string())
     }
 
     fn refused(expression: &str) -> String {
@@ -165,18 +150,12 @@ mod tests {
 
     #[test]
     fn braces_may_stand_around_it() {
-        for expression in [
-            "vars.n * 2.0",
-            "{{ vars.n * 2.0 }}",
-            "{{vars.n*2.0}}",
-            "  {{ vars.n * 2.0 }}\n",
-        ] {
+        for expression in
+            ["vars.n * 2.0", "{{ vars.n * 2.0 }}", "{{vars.n*2.0}}", "  {{ vars.n * 2.0 }}\n"]
+        {
             assert_eq!(value(expression, r#"{"vars": {"n": 21}}"#).unwrap(), "42");
         }
-        assert_eq!(
-            value("{{ {'a': {'b': 1}} }}", "{}").unwrap(),
-            r#"{"a":{"b":1}}"#
-        );
+        assert_eq!(value("{{ {'a': {'b': 1}} }}", "{}").unwrap(), r#"{"a":{"b":1}}"#);
         assert_eq!(value("{'a': 1}", "{}").unwrap(), r#"{"a":1}"#);
     }
 

@@ -21,11 +21,7 @@ pub(super) fn run(run: &FlowRun) -> ExitCode {
     match outcome(run) {
         Ok(outcome) => {
             say(&format!("{:#}", outcome.to_value().to_json()));
-            if outcome.is_success() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+            if outcome.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(message) => {
             complain(message.trim_end());
@@ -50,10 +46,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
     Ok(driver.block_on(async {
         let cancel = CancellationToken::new();
         let id = uuid::Uuid::now_v7().to_string();
-        let start = Start {
-            cancel: Some(cancel.clone()),
-            ..Start::new(&id)
-        };
+        let start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
         // A signal cancels the execution: cleanups run, and its Result is printed.
         tokio::spawn(async move {
             if let Ok(mut signals) = Signals::new() {

@@ -13,11 +13,7 @@ pub(super) fn test(test: &FlowTest) -> ExitCode {
         Ok(cases) => {
             let report = Report::of(&cases);
             say(&report.to_string());
-            if report.failed.is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+            if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(malformed) => {
             complain(malformed.to_string().trim_end());

@@ -39,13 +39,8 @@ pub(super) fn catalog() -> ExitCode {
 fn documents() -> Result<Vec<Json>, String> {
     let mut catalog = Catalog::spec_defined();
     let http = HttpProvider::new(Arc::new(HashMap::new()), None);
-    catalog
-        .add_call(Arc::new(http))
-        .map_err(|error| error.to_string())?;
-    Ok(catalog
-        .contracts()
-        .map(|contract| contract.document.clone())
-        .collect())
+    catalog.add_call(Arc::new(http)).map_err(|error| error.to_string())?;
+    Ok(catalog.contracts().map(|contract| contract.document.clone()).collect())
 }
 
 #[cfg(test)]
@@ -55,10 +50,7 @@ mod tests {
     #[test]
     fn the_catalog_holds_what_a_route_may_name() {
         let documents = documents().unwrap();
-        let uris: Vec<&str> = documents
-            .iter()
-            .map(|d| d["uri"].as_str().unwrap())
-            .collect();
+        let uris: Vec<&str> = documents.iter().map(|d| d["uri"].as_str().unwrap()).collect();
         assert_eq!(
             uris,
             [

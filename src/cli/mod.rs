@@ -201,11 +201,9 @@ mod tests {
 
     #[test]
     fn running_is_what_is_done_without_a_command() {
-        for line in [
-            &["mwl-proxy"][..],
-            &["mwl-proxy", "-c", "f"],
-            &["mwl-proxy", "run", "-c", "f"],
-        ] {
+        for line in
+            [&["mwl-proxy"][..], &["mwl-proxy", "-c", "f"], &["mwl-proxy", "run", "-c", "f"]]
+        {
             let cli = Cli::try_parse_from(line).unwrap();
             let run = match cli.command {
                 Some(Command::Run(run)) => run,

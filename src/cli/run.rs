@@ -45,11 +45,7 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
         text: QUICKSTART.to_owned(),
         variables: vec![
             ("LISTEN", run.listen.to_string()),
-            (
-                "ADMIN",
-                run.admin
-                    .map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string()),
-            ),
+            ("ADMIN", run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string())),
             ("FLAKY", flaky.to_string()),
         ],
     };
@@ -97,10 +93,7 @@ fn before(upstream: &str, run: &Run) -> Input {
 fn places(addresses: &Addresses) -> (String, String) {
     let text =
         |address: Option<&SocketAddr>| address.map(SocketAddr::to_string).unwrap_or_default();
-    (
-        text(addresses.listeners.first()),
-        text(addresses.admin.as_ref()),
-    )
+    (text(addresses.listeners.first()), text(addresses.admin.as_ref()))
 }
 
 fn banner(addresses: &Addresses) -> String {
@@ -133,11 +126,7 @@ fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
 
 /// What to pass where an address is taken.
 fn help(run: &Run, error: &StartError) -> Option<String> {
-    let StartError::Address {
-        message,
-        taken: true,
-    } = error
-    else {
+    let StartError::Address { message, taken: true } = error else {
         return None;
     };
     Some(if run.config.is_some() {
@@ -168,9 +157,7 @@ mod tests {
         let quickstart = Input::Text {
             name: PathBuf::from("q.yaml"),
             text: QUICKSTART.to_owned(),
-            variables: ["LISTEN", "ADMIN", "FLAKY"]
-                .map(|n| (n, "127.0.0.1:1".into()))
-                .to_vec(),
+            variables: ["LISTEN", "ADMIN", "FLAKY"].map(|n| (n, "127.0.0.1:1".into())).to_vec(),
         };
         for input in [quickstart, before("http://127.0.0.1:3000", &args())] {
             let loaded = input.load().unwrap_or_else(|refused| panic!("{refused}"));
@@ -181,16 +168,10 @@ mod tests {
 
     #[test]
     fn an_address_that_is_taken_says_what_to_pass() {
-        let error = |message: &str| StartError::Address {
-            message: message.into(),
-            taken: true,
-        };
+        let error = |message: &str| StartError::Address { message: message.into(), taken: true };
         let listen = help(&args(), &error("cannot listen on 127.0.0.1:8080: in use")).unwrap();
         assert!(listen.ends_with("--listen 127.0.0.1:0"));
-        let admin = help(
-            &args(),
-            &error("cannot listen on 127.0.0.1:9900 for `admin`: in use"),
-        );
+        let admin = help(&args(), &error("cannot listen on 127.0.0.1:9900 for `admin`: in use"));
         assert!(admin.unwrap().ends_with("--admin 127.0.0.1:0"));
     }
 }

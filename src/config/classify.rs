@@ -9,10 +9,8 @@ use crate::language::expr::{Program, Root, Roots};
 use crate::proxy::settings::{ClassifyRule, Verdict};
 use crate::source::{Diagnostic, Kind, Node};
 
-const STATUS: Shape = Shape::Either(&[
-    Shape::Count(100, 599),
-    Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"]),
-]);
+const STATUS: Shape =
+    Shape::Either(&[Shape::Count(100, 599), Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"])]);
 
 /// One rule.
 pub(super) const CLASSIFY: Section = Section {
@@ -36,22 +34,13 @@ pub(super) const CLASSIFY: Section = Section {
             Shape::Text,
             "An expression over `response` (`status`, `headers`, `body`) that must be true.",
         ),
-        optional(
-            "code",
-            Shape::Text,
-            "The response is a failure with this code.",
-        ),
+        optional("code", Shape::Text, "The response is a failure with this code."),
         optional(
             "retryable",
             Shape::Boolean,
             "Whether the failure says that a retry may help; without it, what the status alone says.",
         ),
-        or(
-            "success",
-            Shape::Boolean,
-            "false",
-            "The response is a success, whatever its status.",
-        ),
+        or("success", Shape::Boolean, "false", "The response is a success, whatever its status."),
     ],
 };
 
@@ -67,20 +56,13 @@ fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
     let status: Vec<_> = statuses.filter_map(|node| status(report, node)).collect();
     let headers = headers(report, &object);
     let when = object.get("when").and_then(|node| when(report, node));
-    let asks = ["status", "headers", "when"]
-        .iter()
-        .any(|key| node.get(key).is_some());
+    let asks = ["status", "headers", "when"].iter().any(|key| node.get(key).is_some());
     if !asks {
         let message = "the rule matches every response; give it `status`, `headers` or `when`";
         report.error("missing-key", node.span, message);
     }
     let verdict = verdict(report, &object)?;
-    Some(ClassifyRule {
-        status,
-        headers,
-        when,
-        verdict,
-    })
+    Some(ClassifyRule { status, headers, when, verdict })
 }
 
 /// One status, or a class of them, as an inclusive range.
@@ -88,9 +70,7 @@ fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
     let range = match &node.kind {
         Kind::Number(_) => {
             let status = node.to_string().parse::<u16>().ok();
-            status
-                .filter(|status| (100..600).contains(status))
-                .map(|status| (status, status))
+            status.filter(|status| (100..600).contains(status)).map(|status| (status, status))
         }
         Kind::String(class) => match class.as_bytes() {
             [digit @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
@@ -102,11 +82,7 @@ fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
         _ => None,
     };
     if range.is_none() {
-        report.wrong_type(
-            "status",
-            node,
-            "a status from 100 to 599, or a class such as `5xx`",
-        );
+        report.wrong_type("status", node, "a status from 100 to 599, or a class such as `5xx`");
     }
     range
 }
@@ -119,10 +95,8 @@ fn when(report: &Report, node: &Node) -> Option<Program> {
         report.add(diagnostic.with_help("write it between `{{` and `}}`"));
         return None;
     };
-    let shift = text
-        .find(body)
-        .and_then(|at| text.get(..at))
-        .map_or(0, |before| before.chars().count());
+    let shift =
+        text.find(body).and_then(|at| text.get(..at)).map_or(0, |before| before.chars().count());
     match Program::compile(body, Roots::of(&[Root::Response])) {
         Ok(program) => Some(program),
         Err(errors) => {

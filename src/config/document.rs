@@ -39,30 +39,18 @@ impl Shared<'_> {
                 "the Step `{step_name}` has the route's name, which is that of its own Call Step"
             );
             let diagnostic = Diagnostic::error("duplicate-name", taken.key_span, message);
-            self.report
-                .add(diagnostic.with_help("give the Step another name"));
+            self.report.add(diagnostic.with_help("give the Step another name"));
         }
         let end = free_name("return", |name| {
             *step_name == *name || own.iter().any(|step| &*step.key == name)
         });
         self.stacks.expand_call(self.report, &mut call);
-        let mut step = vec![
-            member(at, "action", text(at, "Call")),
-            member(at, "call", call),
-        ];
-        step.extend(
-            STEP_KEYS
-                .iter()
-                .filter_map(|key| route.member(key).cloned()),
-        );
+        let mut step = vec![member(at, "action", text(at, "Call")), member(at, "call", call)];
+        step.extend(STEP_KEYS.iter().filter_map(|key| route.member(key).cloned()));
         step.push(member(at, "next", text(at, &end)));
         let ending = object(at, vec![member(at, "action", text(at, "Return"))]);
         let mut steps = vec![
-            Member {
-                key: step_name,
-                key_span: at,
-                value: object(at, step),
-            },
+            Member { key: step_name, key_span: at, value: object(at, step) },
             member(at, &end, ending),
         ];
         steps.extend(own.iter().cloned());
@@ -76,11 +64,7 @@ impl Shared<'_> {
             member(at, "$schema", text(at, FLOW_SCHEMA)),
             member(at, "entrypoint", name.clone()),
         ];
-        flow.extend(
-            FLOW_KEYS
-                .iter()
-                .filter_map(|key| route.member(key).cloned()),
-        );
+        flow.extend(FLOW_KEYS.iter().filter_map(|key| route.member(key).cloned()));
         let steps_at = route.get("steps").map_or(at, |node| node.span);
         flow.push(member(at, "steps", object(steps_at, steps)));
         let mut flow = object(route.node.span, flow);
@@ -118,10 +102,7 @@ impl Shared<'_> {
             return;
         };
         let outer = self.middleware.iter().cloned();
-        match members
-            .iter_mut()
-            .find(|member| &*member.key == "middleware")
-        {
+        match members.iter_mut().find(|member| &*member.key == "middleware") {
             Some(own) => {
                 // What is not a list is left for the language to refuse.
                 if let Kind::Array(entries) = &mut own.value.kind {
@@ -136,10 +117,7 @@ impl Shared<'_> {
 /// The call of a route that names an upstream.
 pub(super) fn upstream_call(at: Span, upstream: &Node) -> Node {
     let with = object(at, vec![member(at, "upstream", upstream.clone())]);
-    let call = vec![
-        member(at, "provider", text(at, HTTP)),
-        member(at, "with", with),
-    ];
+    let call = vec![member(at, "provider", text(at, HTTP)), member(at, "with", with)];
     object(at, call)
 }
 
@@ -151,30 +129,17 @@ fn free_name(base: &str, taken: impl Fn(&str) -> bool) -> String {
 }
 
 fn member(at: Span, key: &str, value: Node) -> Member {
-    Member {
-        key: key.into(),
-        key_span: at,
-        value,
-    }
+    Member { key: key.into(), key_span: at, value }
 }
 
 fn text(at: Span, text: &str) -> Node {
-    Node {
-        span: at,
-        kind: Kind::String(Arc::from(text)),
-    }
+    Node { span: at, kind: Kind::String(Arc::from(text)) }
 }
 
 fn object(at: Span, members: Vec<Member>) -> Node {
-    Node {
-        span: at,
-        kind: Kind::Object(members),
-    }
+    Node { span: at, kind: Kind::Object(members) }
 }
 
 fn array(at: Span, items: Vec<Node>) -> Node {
-    Node {
-        span: at,
-        kind: Kind::Array(items),
-    }
+    Node { span: at, kind: Kind::Array(items) }
 }

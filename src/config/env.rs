@@ -19,12 +19,9 @@ pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node 
         Kind::String(text) if text.contains("${") => {
             Kind::String(string(report, node, text, lookup))
         }
-        Kind::Array(items) => Kind::Array(
-            items
-                .iter()
-                .map(|item| resolve(report, item, lookup))
-                .collect(),
-        ),
+        Kind::Array(items) => {
+            Kind::Array(items.iter().map(|item| resolve(report, item, lookup)).collect())
+        }
         Kind::Object(members) => {
             let resolved = members.iter().map(|member| Member {
                 key: Arc::clone(&member.key),
@@ -35,10 +32,7 @@ pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node 
         }
         other => other.clone(),
     };
-    Node {
-        span: node.span,
-        kind,
-    }
+    Node { span: node.span, kind }
 }
 
 fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> Arc<str> {
@@ -55,12 +49,7 @@ fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> 
         }
         Ok(resolved) => resolved.into(),
         Err(problem) => {
-            let Problem {
-                code,
-                message,
-                help,
-                offset,
-            } = problem;
+            let Problem { code, message, help, offset } = problem;
             let diagnostic = Diagnostic::error(code, node.span, message);
             report.unresolved(diagnostic.with_offset(offset).with_help(help));
             Arc::clone(text)
@@ -122,11 +111,7 @@ enum Special {
 
 /// The first special mark, with what stands before and after it.
 fn next_special(text: &str) -> Option<(&str, Special, &str)> {
-    let marks = [
-        ("$${", Special::Escape),
-        ("${", Special::Reference),
-        ("{{", Special::Braces),
-    ];
+    let marks = [("$${", Special::Escape), ("${", Special::Reference), ("{{", Special::Braces)];
     let found = marks.iter().filter_map(|(mark, special)| {
         let at = text.find(mark)?;
         Some((at, *mark, *special))
@@ -138,12 +123,7 @@ fn next_special(text: &str) -> Option<(&str, Special, &str)> {
 
 /// The value of the reference that starts `text` (after its `${`), and what follows it.
 fn reference<'a>(text: &'a str, lookup: Lookup<'_>) -> Result<(String, &'a str), Problem> {
-    let problem = |code, message, help: String| Problem {
-        code,
-        message,
-        help,
-        offset: 0,
-    };
+    let problem = |code, message, help: String| Problem { code, message, help, offset: 0 };
     let Some((inside, after)) = text.split_once('}') else {
         let message = "`${` without its `}`".to_owned();
         let help = "write `${NAME}`, or `$${` for the text `${`".to_owned();
@@ -210,10 +190,7 @@ mod tests {
             ("${A-B}", 0, "`A-B` is not the name of a variable"),
         ] {
             let problem = substitute(text, &lookup).unwrap_err();
-            assert_eq!(
-                (problem.offset, problem.message.as_str()),
-                (offset, message)
-            );
+            assert_eq!((problem.offset, problem.message.as_str()), (offset, message));
         }
     }
 }

@@ -54,11 +54,8 @@ pub(super) const MATCH: Section = Section {
 /// The `match` of a route; without one it takes every request.
 pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
     with_section(report, route, "match", &MATCH, |object| {
-        let path = |key| {
-            object
-                .get(key)
-                .and_then(|node| report.parsed("bad-path", key, node, path))
-        };
+        let path =
+            |key| object.get(key).and_then(|node| report.parsed("bad-path", key, node, path));
         let hosts = object.list("hosts").iter();
         let methods = object.list("methods").iter();
         let query = object.map("query").iter();
@@ -96,11 +93,7 @@ fn value_or_any<N>(report: &Report, name: N, member: &Member) -> Option<(N, Opti
         Kind::String(text) => Some((name, Some(Arc::clone(text)))),
         Kind::Null => Some((name, None)),
         _ => {
-            report.wrong_type(
-                &member.key,
-                &member.value,
-                "a string, or null for any value",
-            );
+            report.wrong_type(&member.key, &member.value, "a string, or null for any value");
             None
         }
     }
@@ -108,20 +101,10 @@ fn value_or_any<N>(report: &Report, name: N, member: &Member) -> Option<(N, Opti
 
 /// Whether `outer` takes every request that `inner` takes.
 pub(super) fn covers(outer: &RouteMatch, inner: &RouteMatch) -> bool {
-    let RouteMatch {
-        hosts,
-        path,
-        path_prefix,
-        methods,
-        headers,
-        query,
-    } = outer;
+    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = outer;
     let all_hosts = hosts.is_empty()
         || !inner.hosts.is_empty()
-            && inner
-                .hosts
-                .iter()
-                .all(|host| hosts.iter().any(|wider| host_covers(wider, host)));
+            && inner.hosts.iter().all(|host| hosts.iter().any(|wider| host_covers(wider, host)));
     let all_methods = methods.is_empty()
         || !inner.methods.is_empty() && inner.methods.iter().all(|method| methods.contains(method));
     let all_paths = path_prefix.as_ref().is_none_or(|prefix| {
@@ -177,9 +160,7 @@ fn path(text: &str) -> Result<Arc<str>, String> {
         return Err(format!("`{text}` does not start with `/`"));
     }
     if text.contains(['?', '#']) {
-        return Err(format!(
-            "`{text}` is more than a path; parameters are matched by `query`"
-        ));
+        return Err(format!("`{text}` is more than a path; parameters are matched by `query`"));
     }
     if !text.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(format!(
@@ -192,9 +173,7 @@ fn path(text: &str) -> Result<Arc<str>, String> {
 fn method(report: &Report, node: &Node) -> Option<Method> {
     let text = report.text("methods", node)?;
     let upper = text.to_ascii_uppercase();
-    let known = [
-        "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE",
-    ];
+    let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
     if **text != *upper && known.contains(&upper.as_str()) {
         let message = format!("`{text}` is never a request's method: methods are case-sensitive");
         let diagnostic = Diagnostic::error("bad-method", node.span, message);
@@ -214,22 +193,14 @@ mod tests {
 
     #[test]
     fn a_wider_match_covers_a_narrower_one() {
-        let prefix = |text: &str| RouteMatch {
-            path_prefix: Some(text.into()),
-            ..RouteMatch::default()
-        };
+        let prefix =
+            |text: &str| RouteMatch { path_prefix: Some(text.into()), ..RouteMatch::default() };
         let hosts = |names: &[&str]| RouteMatch {
             hosts: names.iter().map(|name| Arc::from(*name)).collect(),
             ..RouteMatch::default()
         };
-        let methods = |methods: &[Method]| RouteMatch {
-            methods: methods.to_vec(),
-            ..prefix("/a")
-        };
-        let exact = RouteMatch {
-            path: Some("/a/b".into()),
-            ..RouteMatch::default()
-        };
+        let methods = |methods: &[Method]| RouteMatch { methods: methods.to_vec(), ..prefix("/a") };
+        let exact = RouteMatch { path: Some("/a/b".into()), ..RouteMatch::default() };
         let header = |value: Option<&str>| RouteMatch {
             headers: vec![(HeaderName::from_static("x"), value.map(Arc::from))],
             ..RouteMatch::default()
@@ -248,11 +219,7 @@ mod tests {
             (hosts(&["*.x"]), hosts(&["x"]), false),
             (hosts(&["a"]), hosts(&["a", "b"]), false),
             (hosts(&["a"]), RouteMatch::default(), false),
-            (
-                methods(&[Method::GET, Method::PUT]),
-                methods(&[Method::GET]),
-                true,
-            ),
+            (methods(&[Method::GET, Method::PUT]), methods(&[Method::GET]), true),
             (methods(&[Method::GET]), methods(&[]), false),
             (header(None), header(Some("1")), true),
             (header(Some("1")), header(None), false),

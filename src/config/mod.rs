@@ -125,18 +125,13 @@ pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
         Err(error) => {
             let mut sources = Sources::default();
             // An empty text gives the place to speak of; that it is empty is not what is wrong.
-            sources
-                .parse(&path.display().to_string(), "", Format::Json)
-                .err();
+            sources.parse(&path.display().to_string(), "", Format::Json).err();
             let message = format!("{} cannot be read: {error}", path.display());
             Err(Box::new(Refused {
                 readable: None,
                 diagnostics: Diagnostic::error("unreadable", Span::default(), message).into(),
                 sources,
-                files: vec![Read {
-                    path: path.to_owned(),
-                    text: None,
-                }],
+                files: vec![Read { path: path.to_owned(), text: None }],
             }))
         }
     }
@@ -151,19 +146,11 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
     let mut sources = Sources::default();
     let name = path.display().to_string();
     let parsed = sources.parse(&name, text, Format::of_name(&name));
-    let files = vec![Read {
-        path: path.to_owned(),
-        text: Some(text.to_owned()),
-    }];
+    let files = vec![Read { path: path.to_owned(), text: Some(text.to_owned()) }];
     let node = match parsed {
         Ok(node) => node,
         Err(diagnostics) => {
-            return Err(Box::new(Refused {
-                readable: None,
-                sources,
-                diagnostics,
-                files,
-            }));
+            return Err(Box::new(Refused { readable: None, sources, diagnostics, files }));
         }
     };
     let load = Load {
@@ -182,9 +169,8 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
 pub fn distinct(diagnostics: Diagnostics) -> Diagnostics {
     let mut seen = BTreeSet::new();
     let Diagnostics(all) = diagnostics.sorted();
-    let fresh = all
-        .into_iter()
-        .filter(|d| seen.insert((d.span, d.offset, d.code, d.message.clone())));
+    let fresh =
+        all.into_iter().filter(|d| seen.insert((d.span, d.offset, d.code, d.message.clone())));
     Diagnostics(fresh.collect())
 }
 
@@ -222,19 +208,13 @@ impl Load<'_> {
             stacks.expand_list(report, list);
         }
         let upstreams = upstream::upstreams(report, &root);
-        let names: BTreeSet<Arc<str>> = root
-            .map("upstreams")
-            .iter()
-            .map(|member| Arc::clone(&member.key))
-            .collect();
+        let names: BTreeSet<Arc<str>> =
+            root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
         let routes = Routes {
             shared: Shared {
                 report,
                 stacks: &stacks,
-                middleware: middleware
-                    .as_ref()
-                    .and_then(Node::as_array)
-                    .unwrap_or_default(),
+                middleware: middleware.as_ref().and_then(Node::as_array).unwrap_or_default(),
             },
             upstreams: &names,
             flow_file: &|file, node| self.flow_file(file, node),
@@ -265,10 +245,9 @@ impl Load<'_> {
     fn read_flow(&self, path: &Path, named: &Node) -> Option<Node> {
         let name = path.display().to_string();
         let read = (self.origin.read)(path);
-        self.files.borrow_mut().push(Read {
-            path: path.to_owned(),
-            text: read.as_ref().ok().cloned(),
-        });
+        self.files
+            .borrow_mut()
+            .push(Read { path: path.to_owned(), text: read.as_ref().ok().cloned() });
         match read {
             Ok(text) => {
                 let mut sources = self.sources.borrow_mut();
@@ -299,14 +278,7 @@ impl Load<'_> {
     }
 
     fn finish(self, settings: Option<Settings>, written: &Node) -> Result<Loaded, Box<Refused>> {
-        let Self {
-            origin: _,
-            report,
-            sources,
-            files,
-            flows: _,
-            folder: _,
-        } = self;
+        let Self { origin: _, report, sources, files, flows: _, folder: _ } = self;
         let (sources, files) = (sources.into_inner(), files.into_inner());
         let diagnostics = distinct(report.finish());
         match settings {
@@ -337,11 +309,7 @@ fn unused_stacks(report: &Report, root: &Object<'_>) {
         }
         if !used.contains(&*member.key) {
             let message = format!("no list names the stack `{}`", member.key);
-            report.add(Diagnostic::warning(
-                "unused-stack",
-                member.key_span,
-                message,
-            ));
+            report.add(Diagnostic::warning("unused-stack", member.key_span, message));
         }
     }
 }

@@ -103,9 +103,7 @@ impl Report {
     ) -> Option<T> {
         let text = self.text(key, node)?;
         let parsed = parse(text);
-        parsed
-            .map_err(|problem| self.error(code, node.span, format!("`{key}`: {problem}")))
-            .ok()
+        parsed.map_err(|problem| self.error(code, node.span, format!("`{key}`: {problem}"))).ok()
     }
 
     /// Notes each of `names` that came before.
@@ -145,24 +143,14 @@ impl<'a> Object<'a> {
             report.wrong_type(key, node, &format!("{}, an object", section.name));
             return None;
         };
-        let object = Self {
-            node,
-            members,
-            section,
-            report,
-        };
+        let object = Self { node, members, section, report };
         object.check_keys();
         Some(object)
     }
 
     /// An object that stands for one that is not there: nothing is asked of it.
     pub(super) fn unchecked(report: &'a Report, node: &'a Node, section: &'static Section) -> Self {
-        Self {
-            node,
-            members: node.as_object().unwrap_or_default(),
-            section,
-            report,
-        }
+        Self { node, members: node.as_object().unwrap_or_default(), section, report }
     }
 
     fn check_keys(&self) {
@@ -197,10 +185,7 @@ impl<'a> Object<'a> {
     pub(super) fn member(&self, key: &'static str) -> Option<&'a Member> {
         debug_assert!(self.section.field(key).is_some(), "`{key}` has no row");
         #[cfg(test)]
-        self.report
-            .asked
-            .borrow_mut()
-            .insert((self.section.name, key));
+        self.report.asked.borrow_mut().insert((self.section.name, key));
         self.members.iter().find(|member| &*member.key == key)
     }
 
@@ -220,9 +205,7 @@ impl<'a> Object<'a> {
     /// A boolean, or its default.
     pub(super) fn boolean(&self, key: &'static str) -> bool {
         let default = self.default(key) == "true";
-        self.get(key).map_or(default, |node| {
-            self.optional_boolean(key, node).unwrap_or(default)
-        })
+        self.get(key).map_or(default, |node| self.optional_boolean(key, node).unwrap_or(default))
     }
 
     /// The boolean that `node` is; YAML 1.1's words for one are named in the note.
@@ -323,14 +306,12 @@ impl<'a> Object<'a> {
 
     /// An address with its port.
     pub(super) fn address(&self, key: &'static str) -> Option<SocketAddr> {
-        self.report
-            .parsed("bad-address", key, self.get(key)?, scalar::address)
+        self.report.parsed("bad-address", key, self.get(key)?, scalar::address)
     }
 
     /// The elements of a list; none where it is absent.
     pub(super) fn list(&self, key: &'static str) -> &'a [Node] {
-        self.get(key)
-            .map_or(&[], |node| self.report.list(key, node))
+        self.get(key).map_or(&[], |node| self.report.list(key, node))
     }
 
     /// The members of an object with keys of the author's own; none where it is absent.

@@ -56,16 +56,8 @@ pub(super) const ROOT: Section = Section {
             Shape::List(&Shape::Section(&ROUTE)),
             "In order: the first that matches a request takes it. At least one.",
         ),
-        optional(
-            "limits",
-            Shape::Section(&LIMITS),
-            "Bounds on clients and on cleanups.",
-        ),
-        optional(
-            "shutdown",
-            Shape::Section(&SHUTDOWN),
-            "How the process stops on SIGTERM.",
-        ),
+        optional("limits", Shape::Section(&LIMITS), "Bounds on clients and on cleanups."),
+        optional("shutdown", Shape::Section(&SHUTDOWN), "How the process stops on SIGTERM."),
     ],
 };
 
@@ -112,18 +104,8 @@ pub(super) const LIMITS: Section = Section {
             r#""PT75S""#,
             "How long a client's connection may be kept without a request.",
         ),
-        or(
-            "headSize",
-            Shape::Size,
-            r#""64KiB""#,
-            "How large the head of a request may be.",
-        ),
-        or(
-            "headers",
-            Shape::Count(1, 1000),
-            "100",
-            "How many fields a head may have.",
-        ),
+        or("headSize", Shape::Size, r#""64KiB""#, "How large the head of a request may be."),
+        or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
         or(
             "connections",
             Shape::Count(1, 1_000_000),
@@ -161,9 +143,8 @@ pub(super) const SHUTDOWN: Section = Section {
 /// The addresses that clients connect to.
 pub(super) fn listeners(report: &Report, root: &Object<'_>) -> Vec<Listener> {
     let items = root.list("listeners");
-    if let Some(node) = root
-        .get("listeners")
-        .filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
+    if let Some(node) =
+        root.get("listeners").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
     {
         report.error(
             "empty-list",
@@ -178,12 +159,7 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>) -> Vec<Listener> {
                 return None;
             }
             let object = Object::open(report, "listeners", item, &LISTENER)?;
-            Some((
-                Listener {
-                    address: object.address("address")?,
-                },
-                item,
-            ))
+            Some((Listener { address: object.address("address")? }, item))
         })
         .collect();
     for (position, (listener, item)) in found.iter().enumerate() {
@@ -244,13 +220,8 @@ pub(super) fn with_section<T>(
     section: &'static Section,
     read: impl FnOnce(&Object<'_>) -> T,
 ) -> T {
-    let empty = Node {
-        span: object.node.span,
-        kind: crate::source::Kind::Object(Vec::new()),
-    };
-    let opened = object
-        .get(key)
-        .and_then(|node| Object::open(report, key, node, section));
+    let empty = Node { span: object.node.span, kind: crate::source::Kind::Object(Vec::new()) };
+    let opened = object.get(key).and_then(|node| Object::open(report, key, node, section));
     match opened {
         Some(object) => read(&object),
         None => read(&Object::unchecked(report, &empty, section)),
@@ -272,10 +243,7 @@ fn inside(shape: &'static Shape, found: &mut Vec<&'static Section>) {
             if !found.iter().any(|other| std::ptr::eq(*other, *section)) {
                 found.push(section);
             }
-            section
-                .fields
-                .iter()
-                .for_each(|field| inside(&field.shape, found));
+            section.fields.iter().for_each(|field| inside(&field.shape, found));
         }
         Shape::List(inner) | Shape::Map(inner) => inside(inner, found),
         Shape::Either(shapes) => shapes.iter().for_each(|shape| inside(shape, found)),

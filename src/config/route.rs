@@ -21,53 +21,28 @@ use crate::source::{Diagnostic, Kind, Member, Node};
 const TARGETS: [&str; 3] = ["upstream", "call", "flow"];
 
 /// The keys that a route with `flow` cannot have: its Flow has them.
-const STEP_ONLY: [&str; 8] = [
-    "input",
-    "output",
-    "assign",
-    "middleware",
-    "catch",
-    "steps",
-    "flows",
-    "parameters",
-];
+const STEP_ONLY: [&str; 8] =
+    ["input", "output", "assign", "middleware", "catch", "steps", "flows", "parameters"];
 
 /// One route.
 pub(super) const ROUTE: Section = Section {
     name: "a route",
     doc: "Which requests, and what is done with them. Exactly one of `upstream`, `call` and `flow` says what.",
     fields: &[
-        required(
-            "name",
-            Shape::Text,
-            "Its name: the label of its metrics, and of its Call Step.",
-        ),
-        or(
-            "match",
-            Shape::Section(&MATCH),
-            "{}",
-            "Which requests it takes; without it, all.",
-        ),
+        required("name", Shape::Text, "Its name: the label of its metrics, and of its Call Step."),
+        or("match", Shape::Section(&MATCH), "{}", "Which requests it takes; without it, all."),
         optional(
             "upstream",
             Shape::Text,
             "Requests go to this upstream: short for a `call` of the http provider.",
         ),
-        optional(
-            "call",
-            Shape::Mwl(Piece::Call),
-            "Requests are handed to this MWL call.",
-        ),
+        optional("call", Shape::Mwl(Piece::Call), "Requests are handed to this MWL call."),
         optional(
             "flow",
             Shape::Either(&[Shape::Text, Shape::Mwl(Piece::Flow)]),
             "Requests are handed to this whole Flow: a file beside this one, or inline.",
         ),
-        optional(
-            "with",
-            Shape::Object,
-            "Arguments for the Flow's `parameters`.",
-        ),
+        optional("with", Shape::Object, "Arguments for the Flow's `parameters`."),
         or(
             "classify",
             Shape::List(&Shape::Section(&CLASSIFY)),
@@ -76,41 +51,21 @@ pub(super) const ROUTE: Section = Section {
         ),
         optional("input", Shape::Any, "The Call Step's `input`."),
         optional("output", Shape::Any, "The Call Step's `output`."),
-        optional(
-            "assign",
-            Shape::Mwl(Piece::Other),
-            "The Call Step's `assign`.",
-        ),
+        optional("assign", Shape::Mwl(Piece::Other), "The Call Step's `assign`."),
         optional(
             "middleware",
             Shape::Mwl(Piece::Middleware),
             "The Call Step's stack, outermost first.",
         ),
-        optional(
-            "catch",
-            Shape::Mwl(Piece::Other),
-            "The Call Step's `catch` clauses.",
-        ),
+        optional("catch", Shape::Mwl(Piece::Other), "The Call Step's `catch` clauses."),
         optional(
             "steps",
             Shape::Mwl(Piece::Other),
             "More Steps of the route's Flow, for `catch` and `next` to name.",
         ),
-        optional(
-            "flows",
-            Shape::Mwl(Piece::Other),
-            "Named Flows, for calls to target.",
-        ),
-        optional(
-            "parameters",
-            Shape::Mwl(Piece::Other),
-            "The schema of the Flow's parameters.",
-        ),
-        optional(
-            "buffer",
-            Shape::Section(&BUFFER),
-            "What may be kept in memory of bodies.",
-        ),
+        optional("flows", Shape::Mwl(Piece::Other), "Named Flows, for calls to target."),
+        optional("parameters", Shape::Mwl(Piece::Other), "The schema of the Flow's parameters."),
+        optional("buffer", Shape::Section(&BUFFER), "What may be kept in memory of bodies."),
         or(
             "exposeFailures",
             Shape::Boolean,
@@ -125,24 +80,9 @@ pub(super) const BUFFER: Section = Section {
     name: "`buffer`",
     doc: "What may be kept in memory of bodies.",
     fields: &[
-        or(
-            "request",
-            Shape::Size,
-            r#""1MiB""#,
-            "A request's body that an expression reads.",
-        ),
-        or(
-            "response",
-            Shape::Size,
-            r#""1MiB""#,
-            "A response's body that an expression reads.",
-        ),
-        or(
-            "replay",
-            Shape::Size,
-            r#""64KiB""#,
-            "A request's body that another attempt may need.",
-        ),
+        or("request", Shape::Size, r#""1MiB""#, "A request's body that an expression reads."),
+        or("response", Shape::Size, r#""1MiB""#, "A response's body that an expression reads."),
+        or("replay", Shape::Size, r#""64KiB""#, "A request's body that another attempt may need."),
     ],
 };
 
@@ -160,15 +100,10 @@ impl Routes<'_> {
     pub(super) fn read(&self, root: &Object<'_>) -> Vec<Route> {
         let report = self.shared.report;
         let items = root.list("routes");
-        if let Some(node) = root
-            .get("routes")
-            .filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
+        if let Some(node) =
+            root.get("routes").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
         {
-            report.error(
-                "empty-list",
-                node.span,
-                "`routes` is empty; at least one is wanted",
-            );
+            report.error("empty-list", node.span, "`routes` is empty; at least one is wanted");
         }
         let names = items.iter().filter_map(|item| {
             let name = item.get("name")?;
@@ -214,15 +149,9 @@ impl Routes<'_> {
         let targets: Vec<&Member> = TARGETS.iter().filter_map(|key| route.member(key)).collect();
         let [target] = targets.as_slice() else {
             let (message, help) = if targets.is_empty() {
-                (
-                    "the route has no target",
-                    "give it exactly one of `upstream`, `call` and `flow`",
-                )
+                ("the route has no target", "give it exactly one of `upstream`, `call` and `flow`")
             } else {
-                (
-                    "the route has more than one target",
-                    "keep one of `upstream`, `call` and `flow`",
-                )
+                ("the route has more than one target", "keep one of `upstream`, `call` and `flow`")
             };
             let mut diagnostic =
                 Diagnostic::error("route-target", name.span, message).with_help(help);
@@ -297,9 +226,8 @@ impl Routes<'_> {
     fn unreachable(&self, routes: &[Route]) {
         for (position, route) in routes.iter().enumerate() {
             let earlier = routes.iter().take(position);
-            let covering = earlier
-                .into_iter()
-                .find(|earlier| covers(&earlier.matches, &route.matches));
+            let covering =
+                earlier.into_iter().find(|earlier| covers(&earlier.matches, &route.matches));
             let Some(covering) = covering else { continue };
             let message = format!(
                 "the route `{}` is never reached: `{}` takes its requests before it",
@@ -307,9 +235,7 @@ impl Routes<'_> {
             );
             let diagnostic = Diagnostic::warning("unreachable-route", route.span, message);
             let diagnostic = diagnostic.with_related(covering.span, "takes them all");
-            self.shared
-                .report
-                .add(diagnostic.with_help("put the narrower route first"));
+            self.shared.report.add(diagnostic.with_help("put the narrower route first"));
         }
     }
 }
@@ -320,11 +246,7 @@ fn route_name(report: &Report, name: &Node) {
         let message = format!("`{text}` is not a name: it is empty or holds white space");
         report.error("bad-name", name.span, message);
     } else if text.starts_with("{{") {
-        report.error(
-            "bad-name",
-            name.span,
-            "a route's name cannot be an expression",
-        );
+        report.error("bad-name", name.span, "a route's name cannot be an expression");
     }
 }
 
@@ -344,9 +266,7 @@ fn literal(report: &Report, node: &Node) {
             report.error("not-a-literal", node.span, message);
         }
         Kind::Array(items) => items.iter().for_each(|item| literal(report, item)),
-        Kind::Object(members) => members
-            .iter()
-            .for_each(|member| literal(report, &member.value)),
+        Kind::Object(members) => members.iter().for_each(|member| literal(report, &member.value)),
         _ => {}
     }
 }
@@ -363,10 +283,7 @@ fn check_arguments(report: &Report, document: &Node, with: &Value, route: &Objec
         return;
     };
     let span = route.get("with").map_or(route.node.span, |node| node.span);
-    let message = format!(
-        "the arguments do not fit the Flow's parameters: {}",
-        violation.message
-    );
+    let message = format!("the arguments do not fit the Flow's parameters: {}", violation.message);
     let diagnostic = Diagnostic::error("bad-arguments", span, message);
     report.add(match document.get("parameters") {
         Some(parameters) => diagnostic.with_related(parameters.span, "the parameters"),

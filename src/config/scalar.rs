@@ -7,12 +7,7 @@ use std::time::Duration;
 use crate::language::temporal::Span;
 use crate::proxy::settings::Endpoint;
 
-const UNITS: [(&str, usize); 4] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-];
+const UNITS: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
 /// That `text` lies outside of the bounds.
 pub(super) fn between(text: &str, least: &str, most: &str) -> String {
@@ -27,9 +22,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         ));
     };
     if span < Span::ZERO {
-        return Err(format!(
-            "`{text}` is negative; a duration here is zero or more"
-        ));
+        return Err(format!("`{text}` is negative; a duration here is zero or more"));
     }
     Ok(span.to_duration())
 }
@@ -42,19 +35,12 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
         return Err(format!("`{text}` is not a size; write for example `64KiB`"));
     }
     if unit.is_empty() {
-        return Err(format!(
-            "`{text}` has no unit; write `{text}B` or `{text}KiB`"
-        ));
+        return Err(format!("`{text}` has no unit; write `{text}B` or `{text}KiB`"));
     }
     let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(format!(
-            "`{text}` has the unit `{unit}`; wanted: B, KiB, MiB or GiB"
-        ));
+        return Err(format!("`{text}` has the unit `{unit}`; wanted: B, KiB, MiB or GiB"));
     };
-    let bytes = number
-        .parse::<usize>()
-        .ok()
-        .and_then(|n| n.checked_mul(*factor));
+    let bytes = number.parse::<usize>().ok().and_then(|n| n.checked_mul(*factor));
     bytes.ok_or_else(|| format!("`{text}` is more than this machine can count"))
 }
 
@@ -73,9 +59,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 /// `http://host:port`, the port 80 where there is none.
 pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
     let refuse = |problem: &str| {
-        Err(format!(
-            "`{text}` {problem}; write for example `http://127.0.0.1:3000`"
-        ))
+        Err(format!("`{text}` {problem}; write for example `http://127.0.0.1:3000`"))
     };
     let Some((scheme, rest)) = text.split_once("://") else {
         return refuse("is not a URL");
@@ -104,16 +88,9 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
         Ok(parts) => parts,
         Err(problem) => return refuse(problem),
     };
-    let authority = if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    };
-    Ok(Endpoint {
-        host: host.into(),
-        port,
-        authority: authority.into(),
-    })
+    let authority =
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    Ok(Endpoint { host: host.into(), port, authority: authority.into() })
 }
 
 fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
@@ -136,11 +113,9 @@ fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
     };
     let port = match port.strip_prefix(':') {
         None if port.is_empty() => 80,
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits
-            .parse()
-            .ok()
-            .filter(|port| *port != 0)
-            .ok_or("has no port from 1 to 65535")?,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+            digits.parse().ok().filter(|port| *port != 0).ok_or("has no port from 1 to 65535")?
+        }
         _ => return Err("has no port from 1 to 65535"),
     };
     Ok((host.to_ascii_lowercase(), port))
@@ -152,24 +127,13 @@ mod tests {
 
     #[test]
     fn sizes_say_their_unit() {
-        for (text, wanted) in [
-            ("0B", 0),
-            ("512B", 512),
-            ("64KiB", 65_536),
-            ("1MiB", 1 << 20),
-        ] {
+        for (text, wanted) in [("0B", 0), ("512B", 512), ("64KiB", 65_536), ("1MiB", 1 << 20)] {
             assert_eq!(size(text), Ok(wanted));
         }
         for (text, message) in [
             ("64", "`64` has no unit; write `64B` or `64KiB`"),
-            (
-                "64KB",
-                "`64KB` has the unit `KB`; wanted: B, KiB, MiB or GiB",
-            ),
-            (
-                "64 KiB",
-                "`64 KiB` has the unit ` KiB`; wanted: B, KiB, MiB or GiB",
-            ),
+            ("64KB", "`64KB` has the unit `KB`; wanted: B, KiB, MiB or GiB"),
+            ("64 KiB", "`64 KiB` has the unit ` KiB`; wanted: B, KiB, MiB or GiB"),
             ("", "`` is not a size; write for example `64KiB`"),
             ("-1B", "`-1B` is not a size; write for example `64KiB`"),
             (

@@ -9,20 +9,13 @@ use super::shape::{Absent, Field, Piece, Section, Shape};
 /// The schema, JSON Schema 2020-12.
 pub fn schema() -> Value {
     let mut all = Vec::new();
-    ROOT.fields
-        .iter()
-        .for_each(|field| sections(field, &mut all));
-    let mut defs: Map<String, Value> = all
-        .iter()
-        .map(|section| (id(section), Value::Object(object(section))))
-        .collect();
+    ROOT.fields.iter().for_each(|field| sections(field, &mut all));
+    let mut defs: Map<String, Value> =
+        all.iter().map(|section| (id(section), Value::Object(object(section)))).collect();
     defs.insert("middleware".into(), middleware());
     defs.insert("durationText".into(), duration());
     let mut root = object(&ROOT);
-    root.insert(
-        "$schema".into(),
-        "https://json-schema.org/draft/2020-12/schema".into(),
-    );
+    root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
     root.insert("title".into(), "mwl-proxy configuration".into());
     root.insert("$defs".into(), defs.into());
     root.into()
@@ -30,10 +23,7 @@ pub fn schema() -> Value {
 
 /// The name of a section's definition: its letters, without article and marks.
 fn id(section: &Section) -> String {
-    let name = section
-        .name
-        .trim_start_matches("an ")
-        .trim_start_matches("a ");
+    let name = section.name.trim_start_matches("an ").trim_start_matches("a ");
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.collect()
 }
@@ -45,11 +35,8 @@ fn object(section: &Section) -> Map<String, Value> {
         .filter(|field| field.absent == Absent::Refused)
         .map(|field| Value::from(field.key));
     let required: Vec<Value> = required.collect();
-    let properties: Map<String, Value> = section
-        .fields
-        .iter()
-        .map(|field| (field.key.to_owned(), property(field).into()))
-        .collect();
+    let properties: Map<String, Value> =
+        section.fields.iter().map(|field| (field.key.to_owned(), property(field).into())).collect();
     let mut schema = Map::new();
     schema.insert("type".into(), "object".into());
     schema.insert("description".into(), section.doc.into());

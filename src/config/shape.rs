@@ -96,12 +96,7 @@ impl Section {
 
 /// A key that must be there.
 pub(super) const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Field {
-    Field {
-        key,
-        shape,
-        absent: Absent::Refused,
-        doc,
-    }
+    Field { key, shape, absent: Absent::Refused, doc }
 }
 
 /// A key with a default, given as JSON text.
@@ -111,20 +106,10 @@ pub(super) const fn or(
     default: &'static str,
     doc: &'static str,
 ) -> Field {
-    Field {
-        key,
-        shape,
-        absent: Absent::Default(default),
-        doc,
-    }
+    Field { key, shape, absent: Absent::Default(default), doc }
 }
 
 /// A key whose absence means something of its own.
 pub(super) const fn optional(key: &'static str, shape: Shape, doc: &'static str) -> Field {
-    Field {
-        key,
-        shape,
-        absent: Absent::Nothing,
-        doc,
-    }
+    Field { key, shape, absent: Absent::Nothing, doc }
 }

@@ -46,10 +46,7 @@ impl Stacks {
         let room = Cell::new(Some(ROOM));
         let written = Written {
             report,
-            members: members
-                .iter()
-                .map(|member| (&*member.key, member))
-                .collect(),
+            members: members.iter().map(|member| (&*member.key, member)).collect(),
             room: &room,
         };
         let expanded = members.iter().map(|member| {
@@ -84,11 +81,7 @@ impl Stacks {
                 unknown(report, name, span, self.lists.keys().map(AsRef::as_ref));
                 return Vec::new();
             };
-            if takes(report, &self.room, entries, span) {
-                entries.clone()
-            } else {
-                Vec::new()
-            }
+            if takes(report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
         };
         Expansion { report, stack }
     }
@@ -131,11 +124,7 @@ impl<'a> Written<'a> {
             return Vec::new();
         }
         let entries = self.entries_of(inner, open);
-        if takes(self.report, self.room, &entries, span) {
-            entries
-        } else {
-            Vec::new()
-        }
+        if takes(self.report, self.room, &entries, span) { entries } else { Vec::new() }
     }
 }
 
@@ -163,11 +152,8 @@ fn values(node: &Node) -> usize {
 }
 
 fn unknown<'a>(report: &Report, name: &str, span: Span, known: impl Iterator<Item = &'a str>) {
-    let diagnostic = Diagnostic::error(
-        "unknown-stack",
-        span,
-        format!("no stack is called `{name}`"),
-    );
+    let diagnostic =
+        Diagnostic::error("unknown-stack", span, format!("no stack is called `{name}`"));
     let help = did_you_mean(name, known);
     let help = help.unwrap_or_else(|| "name it under `stacks:` at the top of the file".into());
     report.add(diagnostic.with_help(help));
@@ -181,8 +167,7 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
             if list.get("stack").is_some() {
                 let diagnostic =
                     Diagnostic::error("wrong-type", list.span, "a stack is named inside a list");
-                self.report
-                    .add(diagnostic.with_help("write `[{ stack: NAME }]`"));
+                self.report.add(diagnostic.with_help("write `[{ stack: NAME }]`"));
                 list.kind = Kind::Array(Vec::new());
             }
             return;
@@ -203,10 +188,8 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
     fn named(&mut self, item: &Node, stack: &Member) -> Vec<Node> {
         for other in item.as_object().unwrap_or_default() {
             if &*other.key != "stack" {
-                let message = format!(
-                    "`{}` beside `stack`: the item stands for the whole list",
-                    other.key
-                );
+                let message =
+                    format!("`{}` beside `stack`: the item stands for the whole list", other.key);
                 self.report.error("unknown-key", other.key_span, message);
             }
         }

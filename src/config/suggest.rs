@@ -17,11 +17,7 @@ fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Optio
     let written = plain(written);
     let distances = known.into_iter().map(|name| {
         let chars = plain(name);
-        (
-            distance(&written, &chars),
-            chars.len().max(written.len()),
-            name,
-        )
+        (distance(&written, &chars), chars.len().max(written.len()), name)
     });
     let best = distances.min_by_key(|(distance, ..)| *distance);
     let (distance, length, name) = best?;

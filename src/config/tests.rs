@@ -25,20 +25,14 @@ impl World<'_> {
             found.map(|text| (*text).to_owned()).ok_or_else(missing)
         };
         let variable = |name: &str| self.variables.get(name).map(|text| (*text).to_owned());
-        let origin = Origin {
-            read: &read,
-            variable: &variable,
-        };
+        let origin = Origin { read: &read, variable: &variable };
         load(Path::new(path), origin)
     }
 }
 
 fn yaml(text: &str) -> Result<Loaded, Box<Refused>> {
     let files = BTreeMap::from([("c.yaml", text)]);
-    let world = World {
-        files,
-        ..World::default()
-    };
+    let world = World { files, ..World::default() };
     world.load("c.yaml")
 }
 
@@ -48,18 +42,13 @@ fn shipped(name: &str, variables: &[(&str, &str)]) -> Loaded {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
     let read = |path: &Path| std::fs::read_to_string(path);
     let variable = |name: &str| variables.get(name).map(|text| (*text).to_owned());
-    let origin = Origin {
-        read: &read,
-        variable: &variable,
-    };
+    let origin = Origin { read: &read, variable: &variable };
     load(&folder.join(name), origin).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
 #[test]
 fn the_smallest_file_gets_the_documented_defaults() {
-    let Loaded {
-        settings, warnings, ..
-    } = shipped("minimal.yaml", &[]);
+    let Loaded { settings, warnings, .. } = shipped("minimal.yaml", &[]);
     assert!(warnings.is_empty());
     assert_eq!(settings.listeners[0].address.to_string(), "127.0.0.1:8080");
     assert_eq!((settings.admin, &*settings.environment), (None, ""));
@@ -74,21 +63,15 @@ fn the_smallest_file_gets_the_documented_defaults() {
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);
-    let shutdown = Shutdown {
-        delay: Duration::ZERO,
-        grace: Duration::from_secs(30),
-    };
+    let shutdown = Shutdown { delay: Duration::ZERO, grace: Duration::from_secs(30) };
     assert_eq!(settings.shutdown, shutdown);
 }
 
 #[test]
 fn an_upstream_and_a_route_get_the_documented_defaults() {
     let settings = shipped("minimal.yaml", &[]).settings;
-    let endpoint = Endpoint {
-        host: "127.0.0.1".into(),
-        port: 3000,
-        authority: "127.0.0.1:3000".into(),
-    };
+    let endpoint =
+        Endpoint { host: "127.0.0.1".into(), port: 3000, authority: "127.0.0.1:3000".into() };
     let upstream = Upstream {
         name: "app".into(),
         endpoints: vec![endpoint],
@@ -100,11 +83,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
     };
     assert_eq!(settings.upstreams, [upstream]);
     let route = &settings.routes[0];
-    let buffer = Buffer {
-        request: 1024 * 1024,
-        response: 1024 * 1024,
-        replay: 64 * 1024,
-    };
+    let buffer = Buffer { request: 1024 * 1024, response: 1024 * 1024, replay: 64 * 1024 };
     assert_eq!(route.buffer, buffer);
     assert_eq!(route.matches, RouteMatch::default());
     assert!(!route.expose_failures && route.classify.is_empty());
@@ -140,14 +119,8 @@ routes:
   - { name: three, flow: { entrypoint: s, middleware: [{ provider: own }], steps: {} } }
 ",
     );
-    let routes = settings
-        .unwrap_or_else(|refused| panic!("{refused}"))
-        .settings
-        .routes;
-    let documents: Vec<String> = routes
-        .iter()
-        .map(|route| route.document.to_string())
-        .collect();
+    let routes = settings.unwrap_or_else(|refused| panic!("{refused}")).settings.routes;
+    let documents: Vec<String> = routes.iter().map(|route| route.document.to_string()).collect();
     let [one, two, three] = documents.as_slice() else {
         panic!("{documents:?}");
     };
@@ -161,10 +134,7 @@ fn shipped_files_load() {
     let recipe = shipped("recipe.yaml", &[("AUDIT_URL", "http://audit:1")]);
     assert!(recipe.warnings.is_empty(), "{:?}", recipe.warnings);
     assert_eq!(recipe.settings.routes.len(), 10);
-    assert_eq!(
-        &*recipe.settings.upstreams[1].endpoints[0].authority,
-        "audit:1"
-    );
+    assert_eq!(&*recipe.settings.upstreams[1].endpoints[0].authority, "audit:1");
     let charge = &recipe.settings.routes[0];
     let expected = Verdict::Failure {
         code: "Provider.Call.Payments.CardDeclined".into(),
@@ -172,11 +142,8 @@ fn shipped_files_load() {
     };
     assert_eq!(charge.classify[0].verdict, expected);
     assert_eq!(charge.classify[0].status, [(402, 402)]);
-    let variables = [
-        ("LISTEN", "127.0.0.1:8080"),
-        ("ADMIN", "127.0.0.1:9900"),
-        ("FLAKY", "127.0.0.1:1"),
-    ];
+    let variables =
+        [("LISTEN", "127.0.0.1:8080"), ("ADMIN", "127.0.0.1:9900"), ("FLAKY", "127.0.0.1:1")];
     let quickstart = shipped("quickstart.yaml", &variables);
     assert!(quickstart.warnings.is_empty(), "{:?}", quickstart.warnings);
 }
@@ -184,9 +151,7 @@ fn shipped_files_load() {
 /// All sections, the root included.
 fn all_sections() -> Vec<&'static Section> {
     let mut all = vec![&ROOT];
-    ROOT.fields
-        .iter()
-        .for_each(|field| sections(field, &mut all));
+    ROOT.fields.iter().for_each(|field| sections(field, &mut all));
     all
 }
 
@@ -197,12 +162,7 @@ fn the_reference_shows_every_key() {
     keys(&loaded.written, &mut shown);
     for section in all_sections() {
         for field in section.fields {
-            assert!(
-                shown.contains(field.key),
-                "{}: `{}`",
-                section.name,
-                field.key
-            );
+            assert!(shown.contains(field.key), "{}: `{}`", section.name, field.key);
         }
     }
 }
@@ -232,10 +192,7 @@ fn the_reference_shows_the_defaults() {
         ("`buffer`", "/routes/0/buffer"),
     ];
     for (name, pointer) in places {
-        let section = all_sections()
-            .into_iter()
-            .find(|section| section.name == name)
-            .unwrap();
+        let section = all_sections().into_iter().find(|section| section.name == name).unwrap();
         for field in section.fields {
             let Absent::Default(default) = field.absent else {
                 continue;
@@ -245,12 +202,7 @@ fn the_reference_shows_the_defaults() {
                 continue;
             }
             let default: serde_json::Value = serde_json::from_str(default).unwrap();
-            assert_eq!(
-                at(pointer).get(field.key),
-                Some(&default),
-                "{name}: {}",
-                field.key
-            );
+            assert_eq!(at(pointer).get(field.key), Some(&default), "{name}: {}", field.key);
         }
     }
 }
@@ -263,10 +215,7 @@ fn no_row_is_left_unread() {
     )
     .unwrap();
     let read = |path: &Path| std::fs::read_to_string(path);
-    let origin = Origin {
-        read: &read,
-        variable: &|_| None,
-    };
+    let origin = Origin { read: &read, variable: &|_| None };
     let mut sources = Sources::default();
     let node = sources.parse("c.yaml", &text, Format::Yaml).unwrap();
     let load = Load {
@@ -281,12 +230,7 @@ fn no_row_is_left_unread() {
     let asked = load.report.asked.borrow();
     for section in all_sections() {
         for field in section.fields {
-            assert!(
-                asked.contains(&(section.name, field.key)),
-                "{}: {}",
-                section.name,
-                field.key
-            );
+            assert!(asked.contains(&(section.name, field.key)), "{}: {}", section.name, field.key);
         }
     }
 }
@@ -296,33 +240,18 @@ fn the_schema_knows_what_the_loader_knows() {
     let schema = schema::schema();
     let value = crate::language::value::Value::from;
     let compiled = crate::language::schema::Schema::compile(&value(schema.clone())).unwrap();
-    for name in [
-        "minimal.yaml",
-        "recipe.yaml",
-        "quickstart.yaml",
-        "reference.yaml",
-    ] {
-        let variables = [
-            ("LISTEN", "127.0.0.1:1"),
-            ("ADMIN", "127.0.0.1:2"),
-            ("FLAKY", "a:1"),
-        ];
+    for name in ["minimal.yaml", "recipe.yaml", "quickstart.yaml", "reference.yaml"] {
+        let variables = [("LISTEN", "127.0.0.1:1"), ("ADMIN", "127.0.0.1:2"), ("FLAKY", "a:1")];
         let loaded = shipped(name, &variables);
         if let Err(violation) = compiled.validate(&value(loaded.written)) {
             panic!("{name}: {violation:?}");
         }
     }
     // Closed at every section, as the loader is: the tables make both.
-    let objects = schema["$defs"]
-        .as_object()
-        .unwrap()
-        .values()
-        .chain([&schema]);
+    let objects = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     let closed = objects.filter(|object| object.get("properties").is_some());
     assert_eq!(
-        closed
-            .filter(|object| object["additionalProperties"] == false)
-            .count(),
+        closed.filter(|object| object["additionalProperties"] == false).count(),
         all_sections().len()
     );
     for (key, known) in [("listeners", true), ("listners", false)] {
@@ -334,17 +263,10 @@ fn the_schema_knows_what_the_loader_knows() {
 
 /// What a file may become on its way to disk, or under a hand that slips.
 fn damaged() -> impl Strategy<Value = String> {
-    let files = [
-        include_str!("../../config/reference.yaml"),
-        include_str!("../../config/recipe.yaml"),
-    ];
+    let files =
+        [include_str!("../../config/reference.yaml"), include_str!("../../config/recipe.yaml")];
     let edits = prop::collection::vec((any::<prop::sample::Index>(), ".{0,8}", 0..40_usize), 0..4);
-    (
-        prop::sample::select(files.to_vec()),
-        edits,
-        any::<prop::sample::Index>(),
-        any::<bool>(),
-    )
+    (prop::sample::select(files.to_vec()), edits, any::<prop::sample::Index>(), any::<bool>())
         .prop_map(|(file, edits, end, cut)| {
             let mut chars: Vec<char> = file.chars().collect();
             for (place, put, gone) in edits {

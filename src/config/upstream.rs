@@ -58,9 +58,8 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
         }
         let object = Object::open(report, &member.key, &member.value, &UPSTREAM)?;
         let urls = object.list("endpoints");
-        if let Some(node) = object
-            .get("endpoints")
-            .filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
+        if let Some(node) =
+            object.get("endpoints").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
         {
             report.error(
                 "empty-list",

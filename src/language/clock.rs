@@ -22,25 +22,14 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows the system's wall time now.
     pub fn system() -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one place that reads the system clock"
-        )]
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
-        Self {
-            origin: Instant::now(),
-            wall: i128::try_from(wall.as_nanos()).unwrap_or(i128::MAX),
-        }
+        #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self { origin: Instant::now(), wall: i128::try_from(wall.as_nanos()).unwrap_or(i128::MAX) }
     }
 
     /// A clock that shows `now` now: for tests and simulations.
     pub fn starting_at(now: Timestamp) -> Self {
-        Self {
-            origin: Instant::now(),
-            wall: now.as_nanos(),
-        }
+        Self { origin: Instant::now(), wall: now.as_nanos() }
     }
 
     /// The wall time when it was made.
@@ -58,9 +47,7 @@ impl Clock {
         let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
         Timestamp::from_nanos(match instant.checked_duration_since(self.origin) {
             Some(after) => self.wall.saturating_add(nanos(after)),
-            None => self
-                .wall
-                .saturating_sub(nanos(self.origin.duration_since(instant))),
+            None => self.wall.saturating_sub(nanos(self.origin.duration_since(instant))),
         })
     }
 

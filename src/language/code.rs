@@ -125,12 +125,7 @@ pub struct PatternError {
 impl CodePattern {
     /// Reads a pattern of the closed grammar in "Failure matching".
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        let refuse = |problem| {
-            Err(PatternError {
-                pattern: text.to_owned(),
-                problem,
-            })
-        };
+        let refuse = |problem| Err(PatternError { pattern: text.to_owned(), problem });
         if text == "*" {
             return Ok(Self::Any);
         }
@@ -207,9 +202,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_pattern_is_refused() {
-        for bad in [
-            "", ".", "A.", ".A", "A..B", "A.*.B", "A*", "*.A", "A.B ", "**",
-        ] {
+        for bad in ["", ".", "A.", ".A", "A..B", "A.*.B", "A*", "*.A", "A.B ", "**"] {
             assert!(CodePattern::parse(bad).is_err(), "{bad:?}");
         }
     }

@@ -19,18 +19,10 @@ pub struct Matcher {
 impl Matcher {
     /// Whether this selects `failure`. A failure silent about `retryable` matches neither value.
     pub fn matches(&self, failure: &Failure) -> bool {
-        let Self {
-            codes,
-            types,
-            retryable,
-        } = self;
+        let Self { codes, types, retryable } = self;
         let code = failure.code.as_str();
-        codes
-            .as_ref()
-            .is_none_or(|codes| codes.iter().any(|pattern| pattern.matches(code)))
-            && types
-                .as_ref()
-                .is_none_or(|types| types.contains(&failure.ty))
+        codes.as_ref().is_none_or(|codes| codes.iter().any(|pattern| pattern.matches(code)))
+            && types.as_ref().is_none_or(|types| types.contains(&failure.ty))
             && retryable.is_none_or(|wanted| failure.retryable == Some(wanted))
     }
 }
@@ -43,34 +35,18 @@ mod tests {
     fn every_member_present_must_match() {
         let failure = Failure::error("A.B", "x").with_retryable(true);
         let codes = Some(vec![CodePattern::parse("A.*").unwrap()]);
-        let all = Matcher {
-            codes,
-            types: Some(vec![FailureType::Error]),
-            retryable: Some(true),
-        };
+        let all = Matcher { codes, types: Some(vec![FailureType::Error]), retryable: Some(true) };
         assert!(all.matches(&failure));
-        let timeout = Matcher {
-            types: Some(vec![FailureType::Timeout]),
-            ..all.clone()
-        };
+        let timeout = Matcher { types: Some(vec![FailureType::Timeout]), ..all.clone() };
         assert!(!timeout.matches(&failure));
-        assert!(
-            !Matcher {
-                retryable: Some(false),
-                ..all
-            }
-            .matches(&failure)
-        );
+        assert!(!Matcher { retryable: Some(false), ..all }.matches(&failure));
     }
 
     #[test]
     fn silence_about_retryable_matches_neither_value() {
         let silent = Failure::error("A", "x");
         for wanted in [true, false] {
-            let matcher = Matcher {
-                retryable: Some(wanted),
-                ..Matcher::default()
-            };
+            let matcher = Matcher { retryable: Some(wanted), ..Matcher::default() };
             assert!(!matcher.matches(&silent));
         }
     }

@@ -134,10 +134,7 @@ impl Failure {
         schema_path: impl Into<Arc<str>>,
         observed: Value,
     ) -> Self {
-        let details = [
-            ("schemaPath", Value::string(schema_path)),
-            ("value", observed),
-        ];
+        let details = [("schemaPath", Value::string(schema_path)), ("value", observed)];
         Self {
             details: Some(Value::object(details)),
             ..Self::error(system::PARAMETER_VALIDATION_FAILED, message)
@@ -205,10 +202,7 @@ impl Failure {
         let Some(previous) = previous else {
             return Arc::clone(next);
         };
-        if next
-            .chain()
-            .any(|link| std::ptr::eq(link, previous.as_ref()))
-        {
+        if next.chain().any(|link| std::ptr::eq(link, previous.as_ref())) {
             return Arc::clone(next);
         }
         let links: Vec<&Self> = next.chain().chain(previous.chain()).collect();
@@ -218,10 +212,7 @@ impl Failure {
         }
         let kept = links.get(..MAX_CHAIN - 1).unwrap_or_default();
         let cut = format!("{} older failures were dropped", links.len() - kept.len());
-        relink(
-            kept,
-            Some(Arc::new(Self::error(system::FAILURE_CHAIN_TRUNCATED, cut))),
-        )
+        relink(kept, Some(Arc::new(Self::error(system::FAILURE_CHAIN_TRUNCATED, cut))))
     }
 
     /// Reads an envelope that an expression made (`previous` of a constructed failure).
@@ -232,10 +223,8 @@ impl Failure {
         let mut at = Some(value.clone());
         while let Some(value) = at.filter(|value| !value.is_null()) {
             if links.len() >= MAX_CHAIN {
-                let cut = Self::error(
-                    system::FAILURE_CHAIN_TRUNCATED,
-                    "older failures were dropped",
-                );
+                let cut =
+                    Self::error(system::FAILURE_CHAIN_TRUNCATED, "older failures were dropped");
                 links.push(cut);
                 break;
             }
@@ -259,14 +248,7 @@ impl Failure {
             };
             let details = map.get("details").cloned();
             at = map.get("previous").cloned();
-            links.push(Self {
-                ty,
-                code: code.into(),
-                message,
-                details,
-                retryable,
-                previous: None,
-            });
+            links.push(Self { ty, code: code.into(), message, details, retryable, previous: None });
         }
         let mut previous: Option<Arc<Self>> = None;
         while let Some(mut link) = links.pop() {

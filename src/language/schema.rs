@@ -89,21 +89,13 @@ impl Schema {
             ));
         }
         let mut closed = written.as_ref().clone();
-        closed
-            .entry("additionalProperties".into())
-            .or_insert(Value::Bool(false));
-        Ok(Self {
-            check: check_of(&closed)?,
-            defaults: defaults_of(&written),
-        })
+        closed.entry("additionalProperties".into()).or_insert(Value::Bool(false));
+        Ok(Self { check: check_of(&closed)?, defaults: defaults_of(&written) })
     }
 
     /// The schema of something that takes no arguments: only an empty object is valid.
     pub fn nothing() -> Self {
-        Self {
-            check: Check::Empty,
-            defaults: Map::new(),
-        }
+        Self { check: Check::Empty, defaults: Map::new() }
     }
 
     /// Validates `value`, which is not changed: defaults are the caller's to lay under it.
@@ -252,20 +244,12 @@ fn problem(error: &ValidationError<'_>, value: &Value) -> String {
 
 fn quoted(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    let noun = if names.len() == 1 {
-        "member"
-    } else {
-        "members"
-    };
+    let noun = if names.len() == 1 { "member" } else { "members" };
     format!("{noun} {}", names.join(", "))
 }
 
 fn article(noun: &str) -> String {
-    let article = if noun.starts_with(['a', 'o']) {
-        "an"
-    } else {
-        "a"
-    };
+    let article = if noun.starts_with(['a', 'o']) { "an" } else { "a" };
     format!("{article} {noun}")
 }
 
@@ -284,12 +268,7 @@ fn shown(value: &Value) -> String {
 /// What a broken schema makes of a call, a phase or a frame ("System.ParameterValidationFailed").
 impl From<Violation> for Failure {
     fn from(violation: Violation) -> Self {
-        let Violation {
-            message,
-            schema_path,
-            instance_path,
-            value,
-        } = violation;
+        let Violation { message, schema_path, instance_path, value } = violation;
         let details = [
             ("schemaPath", Value::string(schema_path)),
             ("instancePath", Value::string(instance_path)),
@@ -305,9 +284,7 @@ mod tests {
     use super::*;
 
     fn json(text: &str) -> Value {
-        serde_json::from_str::<serde_json::Value>(text)
-            .unwrap()
-            .into()
+        serde_json::from_str::<serde_json::Value>(text).unwrap().into()
     }
 
     fn schema(text: &str) -> Schema {
@@ -341,10 +318,8 @@ mod tests {
         insta::assert_snapshot!(refused(r#"{"type":["object","null"]}"#), @r#"a parameter schema must have `"type": "object"` at the top level, not ["object","null"]"#);
         insta::assert_snapshot!(refused(r#"{"type":"object","$schema":"http://json-schema.org/draft-07/schema#"}"#), @r#"`$schema` is "http://json-schema.org/draft-07/schema#"; parameter schemas are written in https://json-schema.org/draft/2020-12/schema"#);
         assert!(
-            Schema::compile(&json(&format!(
-                r#"{{"type":"object","$schema":"{DIALECT}"}}"#
-            )))
-            .is_ok()
+            Schema::compile(&json(&format!(r#"{{"type":"object","$schema":"{DIALECT}"}}"#)))
+                .is_ok()
         );
     }
 
@@ -404,20 +379,12 @@ mod tests {
     fn formats_are_asserted() {
         let retry = schema(RETRY);
         for good in ["PT30S", "-PT1S", "P2W", "PT0S", "PT0,5S"] {
-            assert!(
-                retry
-                    .validate(&json(&format!(r#"{{"initial":"{good}"}}"#)))
-                    .is_ok(),
-                "{good}"
-            );
+            assert!(retry.validate(&json(&format!(r#"{{"initial":"{good}"}}"#))).is_ok(), "{good}");
         }
         insta::assert_snapshot!(broken(&retry, r#"{"initial":"30s"}"#).message, @r#"at /initial: "30s" is not a duration, wanted ISO 8601 such as "PT30S""#);
         insta::assert_snapshot!(broken(&retry, r#"{"initial":"PT1S","until":"tomorrow"}"#).message, @r#"at /until: "tomorrow" is not a timestamp, wanted RFC 3339 such as "2024-01-15T09:30:00Z""#);
         let email = schema(r#"{"type":"object","properties":{"to":{"format":"email"}}}"#);
-        assert_eq!(
-            broken(&email, r#"{"to":"nobody"}"#).schema_path,
-            "/properties/to/format"
-        );
+        assert_eq!(broken(&email, r#"{"to":"nobody"}"#).schema_path, "/properties/to/format");
     }
 
     #[test]
@@ -438,22 +405,15 @@ mod tests {
         let retry = schema(RETRY);
         let long = "é".repeat(500);
         let violation = broken(&retry, &format!(r#"{{"initial":"{long}"}}"#));
-        assert!(
-            violation.message.chars().count() < 200,
-            "{}",
-            violation.message
-        );
+        assert!(violation.message.chars().count() < 200, "{}", violation.message);
         assert_eq!(violation.value, Value::from(long.as_str()));
     }
 
     #[test]
     fn defaults_are_those_of_the_declared_properties() {
         let retry = schema(RETRY);
-        let defaults: Vec<String> = retry
-            .defaults()
-            .iter()
-            .map(|(k, v)| format!("{k}={v}"))
-            .collect();
+        let defaults: Vec<String> =
+            retry.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
         assert_eq!(defaults, ["jitter=\"none\"", "rate=2"]);
         assert!(Schema::nothing().defaults().is_empty());
     }

@@ -113,10 +113,7 @@ struct Components {
 /// Reads `text` as components of `units`, in their order, each at most once; nothing may remain.
 fn components(text: &str, units: &[Unit]) -> Option<Components> {
     let mut rest = text.as_bytes();
-    let mut sum = Components {
-        nanos: 0,
-        fraction: false,
-    };
+    let mut sum = Components { nanos: 0, fraction: false };
     for &(designator, unit) in units {
         let (number, after) = number(rest);
         if after.first() != Some(&designator) {
@@ -168,9 +165,7 @@ fn scaled(number: &[u8], unit: i128) -> Option<i128> {
 fn digits(digits: &[u8]) -> Option<i128> {
     (!digits.is_empty()).then(|| {
         digits.iter().fold(0_i128, |number, digit| {
-            number
-                .saturating_mul(10)
-                .saturating_add(i128::from(digit - b'0'))
+            number.saturating_mul(10).saturating_add(i128::from(digit - b'0'))
         })
     })
 }
@@ -233,11 +228,8 @@ impl Timestamp {
             reader.after(b"-", 2)?,
         )
         .ok()?;
-        let (hour, minute, second) = (
-            reader.after(b"Tt", 2)?,
-            reader.after(b":", 2)?,
-            reader.after(b":", 2)?,
-        );
+        let (hour, minute, second) =
+            (reader.after(b"Tt", 2)?, reader.after(b":", 2)?, reader.after(b":", 2)?);
         let fraction = reader.fraction()?;
         let offset = reader.offset()?;
         reader.0.is_empty().then_some(())?;
@@ -293,9 +285,7 @@ impl Reader<'_> {
     fn digits(&mut self, count: usize) -> Option<u32> {
         let (digits, rest) = self.0.split_at_checked(count)?;
         let number = digits.iter().try_fold(0, |number, digit| {
-            digit
-                .is_ascii_digit()
-                .then(|| number * 10 + u32::from(digit - b'0'))
+            digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0'))
         })?;
         self.0 = rest;
         Some(number)
@@ -364,10 +354,7 @@ mod tests {
             ("P0.5W", 84 * HOUR),
             ("P1Y", 365 * DAY),
             ("P1M", 30 * DAY),
-            (
-                "P1Y2M3DT4H5M6S",
-                (365 + 60 + 3) * DAY + 4 * HOUR + 5 * MINUTE + 6 * SECOND,
-            ),
+            ("P1Y2M3DT4H5M6S", (365 + 60 + 3) * DAY + 4 * HOUR + 5 * MINUTE + 6 * SECOND),
             ("PT0.5S", SECOND / 2),
             ("PT0,5S", SECOND / 2),
             ("PT1.5H", 90 * MINUTE),
@@ -430,14 +417,8 @@ mod tests {
         let long = format!("P{}Y", "9".repeat(60));
         assert_eq!(nanos(&long), Some(i128::MAX));
         assert_eq!(Span::parse(&long).unwrap().to_duration(), Duration::MAX);
-        assert_eq!(
-            nanos(&format!("-P{}YT1S", "9".repeat(60))),
-            Some(-i128::MAX)
-        );
-        assert_eq!(
-            nanos(&format!("PT0.{}S", "9".repeat(500))),
-            Some(999_999_999)
-        );
+        assert_eq!(nanos(&format!("-P{}YT1S", "9".repeat(60))), Some(-i128::MAX));
+        assert_eq!(nanos(&format!("PT0.{}S", "9".repeat(500))), Some(999_999_999));
     }
 
     #[test]
@@ -459,14 +440,8 @@ mod tests {
     #[test]
     fn a_negative_span_is_no_time_to_wait() {
         assert_eq!(Span::from_nanos(-1).to_duration(), Duration::ZERO);
-        assert_eq!(
-            Span::from_nanos(1_500_000_000).to_duration(),
-            Duration::from_millis(1500)
-        );
-        assert_eq!(
-            Span::from_duration(Duration::from_millis(2)).as_nanos(),
-            2_000_000
-        );
+        assert_eq!(Span::from_nanos(1_500_000_000).to_duration(), Duration::from_millis(1500));
+        assert_eq!(Span::from_duration(Duration::from_millis(2)).as_nanos(), 2_000_000);
     }
 
     #[test]
@@ -475,10 +450,7 @@ mod tests {
             ("2024-01-15T09:30:00Z", "2024-01-15T09:30:00Z"),
             ("2024-01-15t09:30:00z", "2024-01-15T09:30:00Z"),
             ("2024-01-15T09:30:00.120Z", "2024-01-15T09:30:00.12Z"),
-            (
-                "2024-01-15T09:30:00.1234567899Z",
-                "2024-01-15T09:30:00.123456789Z",
-            ),
+            ("2024-01-15T09:30:00.1234567899Z", "2024-01-15T09:30:00.123456789Z"),
             ("2024-01-15T12:30:00+02:00", "2024-01-15T10:30:00Z"),
             ("2024-01-15T12:30:00-00:00", "2024-01-15T12:30:00Z"),
             ("1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59.5Z"),
@@ -490,10 +462,7 @@ mod tests {
             let timestamp = Timestamp::parse(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(timestamp.to_string(), shown, "{text}");
         }
-        assert_eq!(
-            Timestamp::parse("1970-01-01T00:00:01Z").unwrap().as_nanos(),
-            SECOND
-        );
+        assert_eq!(Timestamp::parse("1970-01-01T00:00:01Z").unwrap().as_nanos(), SECOND);
     }
 
     #[test]
@@ -525,14 +494,8 @@ mod tests {
 
     #[test]
     fn an_instant_beyond_the_calendar_is_shown_as_its_end() {
-        assert_eq!(
-            Timestamp::from_nanos(i128::MAX).to_string(),
-            "9999-12-31T23:59:59.999999999Z"
-        );
-        assert_eq!(
-            Timestamp::from_nanos(i128::MIN).to_string(),
-            "0000-01-01T00:00:00Z"
-        );
+        assert_eq!(Timestamp::from_nanos(i128::MAX).to_string(), "9999-12-31T23:59:59.999999999Z");
+        assert_eq!(Timestamp::from_nanos(i128::MIN).to_string(), "0000-01-01T00:00:00Z");
     }
 
     proptest! {

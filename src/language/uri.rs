@@ -51,9 +51,7 @@ impl ProviderUri {
             ))
         };
         let Some(path) = text.strip_prefix("mwl:") else {
-            let other = text
-                .get(..4)
-                .is_some_and(|head| head.eq_ignore_ascii_case("mwl:"));
+            let other = text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("mwl:"));
             return if other {
                 refuse("the scheme is written `mwl`, in lower case")
             } else {
@@ -70,10 +68,7 @@ impl ProviderUri {
         if segments.iter().any(|segment| segment.is_empty()) {
             return refuse("it has an empty segment");
         }
-        if segments
-            .iter()
-            .any(|segment| matches!(*segment, "." | ".."))
-        {
+        if segments.iter().any(|segment| matches!(*segment, "." | "..")) {
             return refuse("`.` and `..` are no segments");
         }
         let kind = match segments.first() {
@@ -84,10 +79,7 @@ impl ProviderUri {
         if segments.len() < 3 {
             return refuse("it needs a type, a namespace and a name");
         }
-        Ok(Self {
-            text: text.into(),
-            kind,
-        })
+        Ok(Self { text: text.into(), kind })
     }
 
     /// The URI as written.
@@ -163,18 +155,9 @@ mod tests {
         for (text, expected) in [
             ("", "it does not start with `mwl:`"),
             ("http://x/y", "it does not start with `mwl:`"),
-            (
-                "MWL:provider.call/x/y",
-                "the scheme is written `mwl`, in lower case",
-            ),
-            (
-                "mwl://provider.call/x/y",
-                "nothing but the type follows `mwl:`, no `/`",
-            ),
-            (
-                "mwl:/provider.call/x/y",
-                "nothing but the type follows `mwl:`, no `/`",
-            ),
+            ("MWL:provider.call/x/y", "the scheme is written `mwl`, in lower case"),
+            ("mwl://provider.call/x/y", "nothing but the type follows `mwl:`, no `/`"),
+            ("mwl:/provider.call/x/y", "nothing but the type follows `mwl:`, no `/`"),
             ("mwl:provider.call/x/y?z", "it holds `?`"),
             ("mwl:provider.call/x/y#z", "it holds `#`"),
             ("mwl:provider.call/x/%41", "it holds `%`"),
@@ -184,19 +167,13 @@ mod tests {
             ("mwl:provider.call/x/y/", "it has an empty segment"),
             ("mwl:provider.call/../y", "`.` and `..` are no segments"),
             ("mwl:provider.call/x/.", "`.` and `..` are no segments"),
-            (
-                "mwl:provider/x/y",
-                "its type is neither `provider.call` nor `provider.middleware`",
-            ),
+            ("mwl:provider/x/y", "its type is neither `provider.call` nor `provider.middleware`"),
             (
                 "mwl:Provider.Call/x/y",
                 "its type is neither `provider.call` nor `provider.middleware`",
             ),
             ("mwl:", "it has an empty segment"),
-            (
-                "mwl:provider.call/x",
-                "it needs a type, a namespace and a name",
-            ),
+            ("mwl:provider.call/x", "it needs a type, a namespace and a name"),
         ] {
             assert_eq!(problem(text), expected, "{text}");
         }

@@ -78,10 +78,7 @@ impl Value {
     /// An object value of these members.
     pub fn object<K: Into<Arc<str>>>(members: impl IntoIterator<Item = (K, Self)>) -> Self {
         Self::Object(Arc::new(
-            members
-                .into_iter()
-                .map(|(key, value)| (key.into(), value))
-                .collect(),
+            members.into_iter().map(|(key, value)| (key.into(), value)).collect(),
         ))
     }
 
@@ -124,11 +121,7 @@ impl Value {
     pub fn as_u64(&self) -> Option<u64> {
         let number = self.as_number()?;
         let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked"
-        )]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
         whole.then_some(number as u64)
     }
 
@@ -197,18 +190,13 @@ impl Value {
 }
 
 fn json_members(map: &Map) -> serde_json::Value {
-    map.iter()
-        .map(|(key, value)| (key.as_ref().to_owned(), value.to_json()))
-        .collect()
+    map.iter().map(|(key, value)| (key.as_ref().to_owned(), value.to_json())).collect()
 }
 
 /// The integer that `number` is, within the range where doubles are exact.
 fn whole(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "checked to be whole and within 2^53"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within 2^53")]
     exact.then_some(number as i64)
 }
 
@@ -224,11 +212,9 @@ impl From<serde_json::Value> for Value {
             serde_json::Value::Array(items) => {
                 Self::array(items.into_iter().map(Self::from).collect())
             }
-            serde_json::Value::Object(members) => Self::object(
-                members
-                    .into_iter()
-                    .map(|(key, value)| (key, Self::from(value))),
-            ),
+            serde_json::Value::Object(members) => {
+                Self::object(members.into_iter().map(|(key, value)| (key, Self::from(value))))
+            }
         }
     }
 }
@@ -273,9 +259,9 @@ impl Serialize for Value {
         match self {
             Self::Null => serializer.serialize_unit(),
             Self::Bool(bool) => serializer.serialize_bool(*bool),
-            Self::Number(number) if !number.is_finite() => Err(S::Error::custom(
-                "a number that is not finite has no JSON form",
-            )),
+            Self::Number(number) if !number.is_finite() => {
+                Err(S::Error::custom("a number that is not finite has no JSON form"))
+            }
             Self::Number(number) => match whole(*number) {
                 Some(whole) => serializer.serialize_i64(whole),
                 None => serializer.serialize_f64(*number),

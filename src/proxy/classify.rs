@@ -72,10 +72,7 @@ impl Repeatable {
     /// Of a request with this method and these fields.
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
         let idempotent = method.is_idempotent();
-        Self {
-            idempotent,
-            keyed: !idempotent && headers.contains_key(&IDEMPOTENCY_KEY),
-        }
+        Self { idempotent, keyed: !idempotent && headers.contains_key(&IDEMPOTENCY_KEY) }
     }
 
     /// Either.
@@ -164,10 +161,7 @@ fn by_status(status: StatusCode, headers: &HeaderMap, repeatable: Repeatable) ->
 fn matches(rule: &ClassifyRule, seen: Seen<'_>) -> Result<bool, EvalError> {
     let status = seen.status.as_u16();
     let by_status = rule.status.is_empty()
-        || rule
-            .status
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&status));
+        || rule.status.iter().any(|(first, last)| (*first..=*last).contains(&status));
     let by_fields = rule
         .headers
         .iter()
@@ -238,14 +232,9 @@ mod tests {
         };
         match classify(rules, repeatable, seen).unwrap() {
             Class::Success => "success".to_owned(),
-            Class::Failure {
-                code, retryable, ..
-            } => {
+            Class::Failure { code, retryable, .. } => {
                 let code = code.to_string();
-                format!(
-                    "{} {retryable}",
-                    code.trim_start_matches("Provider.Call.Http.")
-                )
+                format!("{} {retryable}", code.trim_start_matches("Provider.Call.Http."))
             }
         }
     }
@@ -258,18 +247,8 @@ mod tests {
             (Method::POST, 429, &[], "Throttled true"),
             (Method::GET, 503, &[], "Unavailable true"),
             (Method::POST, 503, &[], "Unavailable false"),
-            (
-                Method::POST,
-                503,
-                &[("retry-after", "1")],
-                "Unavailable true",
-            ),
-            (
-                Method::POST,
-                503,
-                &[("idempotency-key", "k")],
-                "Unavailable true",
-            ),
+            (Method::POST, 503, &[("retry-after", "1")], "Unavailable true"),
+            (Method::POST, 503, &[("idempotency-key", "k")], "Unavailable true"),
             (Method::PUT, 502, &[], "BadGateway true"),
             (Method::POST, 502, &[], "BadGateway false"),
             (Method::PATCH, 504, &[], "GatewayTimeout false"),
@@ -279,21 +258,12 @@ mod tests {
             (Method::POST, 500, &[], "NonSuccessStatus false"),
         ];
         for (method, status, fields, wanted) in rows {
-            assert_eq!(
-                of(&[], &method, status, fields),
-                wanted,
-                "{method} {status}"
-            );
+            assert_eq!(of(&[], &method, status, fields), wanted, "{method} {status}");
         }
     }
 
     fn rule(status: (u16, u16), verdict: Verdict) -> ClassifyRule {
-        ClassifyRule {
-            status: vec![status],
-            headers: Vec::new(),
-            when: None,
-            verdict,
-        }
+        ClassifyRule { status: vec![status], headers: Vec::new(), when: None, verdict }
     }
 
     #[test]
@@ -302,24 +272,14 @@ mod tests {
             code: "Provider.Call.Payments.CardDeclined".into(),
             retryable: Some(true),
         };
-        let silent = Verdict::Failure {
-            code: "A.B".into(),
-            retryable: None,
-        };
+        let silent = Verdict::Failure { code: "A.B".into(), retryable: None };
         let mut fielded = rule((404, 404), Verdict::Success);
         fielded.headers = vec![(header::ETAG, Some("x".into()))];
-        let rules = [
-            rule((402, 402), declined),
-            fielded,
-            rule((500, 599), silent),
-        ];
+        let rules = [rule((402, 402), declined), fielded, rule((500, 599), silent)];
         let code = "Provider.Call.Payments.CardDeclined true";
         assert_eq!(of(&rules, &Method::POST, 402, &[]), code);
         assert_eq!(of(&rules, &Method::POST, 404, &[("etag", "x")]), "success");
-        assert_eq!(
-            of(&rules, &Method::POST, 404, &[("etag", "y")]),
-            "NonSuccessStatus false"
-        );
+        assert_eq!(of(&rules, &Method::POST, 404, &[("etag", "y")]), "NonSuccessStatus false");
         assert_eq!(of(&rules, &Method::GET, 503, &[]), "A.B true");
         assert_eq!(of(&rules, &Method::POST, 500, &[]), "A.B false");
     }

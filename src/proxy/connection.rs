@@ -139,10 +139,7 @@ impl State {
 impl Busy {
     fn new(state: &Arc<State>) -> Self {
         state.set(BUSY);
-        Self {
-            state: Arc::clone(state),
-            body: ClientBody::Read,
-        }
+        Self { state: Arc::clone(state), body: ClientBody::Read }
     }
 
     /// The answer is given to a request with this body.
@@ -213,15 +210,9 @@ impl Connections {
     fn register(&self) -> (Arc<State>, Registered<'_>) {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         let state = Arc::new(State::new(Arc::clone(&self.tick)));
-        let open = Open {
-            state: Arc::clone(&state),
-            task: None,
-        };
+        let open = Open { state: Arc::clone(&state), task: None };
         lock(&self.open).insert(key, open);
-        let registered = Registered {
-            connections: self,
-            key,
-        };
+        let registered = Registered { connections: self, key };
         (state, registered)
     }
 }

@@ -42,11 +42,7 @@ pub(crate) async fn serve(
         Ok(exchange) => exchange,
         Err(refusal) => {
             let id = core.ids.next(core.clock.now().as_nanos());
-            let busy = busy.answers(if bodyless {
-                ClientBody::Read
-            } else {
-                ClientBody::Unread
-            });
+            let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
             let mut response = render::refuse(&refusal, id::text(&id), &method);
             response.body_mut().frees(busy);
             return response;
@@ -112,9 +108,7 @@ async fn run(
         Value::Null
     };
     let events = Events::begin(exchange.id(), &route.name);
-    let both = events
-        .as_deref()
-        .map(|events| Both(&route.observer, events));
+    let both = events.as_deref().map(|events| Both(&route.observer, events));
     let observer: &dyn Observer = match &both {
         Some(both) => both,
         None => &route.observer,
@@ -140,10 +134,7 @@ async fn run(
 fn cancelled() -> Outcome {
     let failure = Failure {
         ty: FailureType::Cancellation,
-        ..Failure::error(
-            system::CANCELLED,
-            "the proxy stopped before the request ended",
-        )
+        ..Failure::error(system::CANCELLED, "the proxy stopped before the request ended")
     };
     failure.into()
 }

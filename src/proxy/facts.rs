@@ -27,11 +27,8 @@ pub(crate) struct Facts {
 impl Facts {
     /// Reads `plan`.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let mut facts = Self {
-            resends: plan.redispatches(),
-            unwinds: plan.needs_unwind(),
-            ..Self::default()
-        };
+        let mut facts =
+            Self { resends: plan.redispatches(), unwinds: plan.needs_unwind(), ..Self::default() };
         for (_, program) in plan.programs() {
             facts.read_by(program);
         }

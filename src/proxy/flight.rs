@@ -23,12 +23,7 @@ impl Flight {
     /// Counts `exchange` as begun.
     pub(crate) fn begin(exchange: Arc<Exchange>) -> Self {
         exchange.route.metrics.request_started();
-        Self {
-            begun: Instant::now(),
-            exchange,
-            status: CLIENT_CLOSED_REQUEST,
-            done: false,
-        }
+        Self { begun: Instant::now(), exchange, status: CLIENT_CLOSED_REQUEST, done: false }
     }
 
     /// The answer's head is known.

@@ -58,10 +58,8 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 pub(crate) fn to_value(headers: &HeaderMap) -> Value {
     let mut map = Map::with_capacity(headers.keys_len());
     for name in headers.keys() {
-        let mut texts = headers
-            .get_all(name)
-            .iter()
-            .map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let mut texts =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
         let value = if name == header::SET_COOKIE {
             Value::array(texts.map(Value::string).collect())
         } else {
@@ -95,12 +93,7 @@ mod tests {
     fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
         fields
             .iter()
-            .map(|(name, value)| {
-                (
-                    HeaderName::from_static(name),
-                    HeaderValue::from_static(value),
-                )
-            })
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect()
     }
 
@@ -154,11 +147,8 @@ mod tests {
 
     #[test]
     fn connection_cannot_take_the_framing_away() {
-        let fields = [
-            ("connection", "content-length, host"),
-            ("content-length", "5"),
-            ("host", "t"),
-        ];
+        let fields =
+            [("connection", "content-length, host"), ("content-length", "5"), ("host", "t")];
         assert_eq!(stripped(&fields), ["content-length", "host"]);
     }
 

@@ -23,9 +23,7 @@ pub(crate) struct Ids {
 impl Ids {
     /// Seeded by the system.
     pub(crate) fn new() -> Self {
-        Self {
-            random: Mutex::new(SmallRng::from_rng(&mut rand::rng())),
-        }
+        Self { random: Mutex::new(SmallRng::from_rng(&mut rand::rng())) }
     }
 
     /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.

@@ -57,10 +57,7 @@ impl Kind {
             return Self::Text;
         };
         let essence = content_type.as_bytes().split(|byte| *byte == b';').next();
-        let essence = essence
-            .unwrap_or_default()
-            .trim_ascii()
-            .to_ascii_lowercase();
+        let essence = essence.unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let is = |text: &str| essence == text.as_bytes();
         let ends = |suffix: &str| essence.ends_with(suffix.as_bytes());
         if is("application/json") || ends("+json") {
@@ -123,9 +120,7 @@ mod tests {
 
     #[test]
     fn base64_agrees_with_the_vectors_of_rfc_4648() {
-        let vectors = [
-            "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
-        ];
+        let vectors = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"];
         for (length, wanted) in vectors.into_iter().enumerate() {
             assert_eq!(base64(&b"foobar"[..length]), wanted);
         }

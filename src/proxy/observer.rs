@@ -22,8 +22,7 @@ impl RouteObserver {
 
 impl Observer for RouteObserver {
     fn retry_scheduled(&self, retry: &Retry<'_>) {
-        self.metrics
-            .retry(retry.failure.code.as_str(), retry.source);
+        self.metrics.retry(retry.failure.code.as_str(), retry.source);
     }
 
     fn gave_up(&self, _step: &str, failure: &Arc<Failure>) {

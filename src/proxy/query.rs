@@ -106,9 +106,8 @@ pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
 }
 
 fn encode(text: &str, out: &mut String) {
-    const HEX: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
-    ];
+    const HEX: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -141,10 +140,7 @@ mod tests {
 
     #[test]
     fn an_overlay_leaves_the_other_pairs_as_they_are() {
-        let changes = [
-            ("b".into(), vec!["x y".to_owned()]),
-            ("c".into(), Vec::new()),
-        ];
+        let changes = [("b".into(), vec!["x y".to_owned()]), ("c".into(), Vec::new())];
         assert_eq!(overlay("a=%2f+&b=1&c=2&%62=3", &changes), "a=%2f+&b=x%20y");
     }
 

@@ -33,11 +33,7 @@ pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerB
             None => problem_of(exchange, failure),
         },
     };
-    if exchange.method == Method::HEAD {
-        without_body(response)
-    } else {
-        response
-    }
+    if exchange.method == Method::HEAD { without_body(response) } else { response }
 }
 
 /// The answer to a request that no Flow ran for.
@@ -49,11 +45,7 @@ pub(crate) fn refuse(refusal: &Refusal, id: &str, method: &Method) -> Response<A
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
-    if *method == Method::HEAD {
-        without_body(response)
-    } else {
-        response
-    }
+    if *method == Method::HEAD { without_body(response) } else { response }
 }
 
 fn success(exchange: &Exchange, value: &Value) -> Response<AnswerBody> {
@@ -203,9 +195,7 @@ fn problem(
 fn full(status: StatusCode, media_type: HeaderValue, body: Bytes) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody::full(body));
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     response
 }
 
@@ -259,10 +249,7 @@ mod tests {
         let headers = "`headers` must be an object";
         assert_eq!(refused(r#"{"status":200,"headers":5}"#).await, headers);
         let name = "`a b` is no name of a header field";
-        assert_eq!(
-            refused(r#"{"status":200,"headers":{"a b":"1"}}"#).await,
-            name
-        );
+        assert_eq!(refused(r#"{"status":200,"headers":{"a b":"1"}}"#).await, name);
     }
 
     #[test]

@@ -98,12 +98,7 @@ impl Reply {
         payload: Payload,
         body: Option<Value>,
     ) -> Self {
-        Self {
-            status,
-            role,
-            body,
-            held: Mutex::new(Held::Whole(headers, payload)),
-        }
+        Self { status, role, body, held: Mutex::new(Held::Whole(headers, payload)) }
     }
 
     /// Takes the response for the client. `None` where it is not the client's (a cleanup's), was
@@ -230,8 +225,5 @@ impl Native for Details {
 }
 
 fn members(native: &dyn Native, names: &[&str]) -> Map {
-    names
-        .iter()
-        .filter_map(|name| Some(((*name).into(), native.member(name)?)))
-        .collect()
+    names.iter().filter_map(|name| Some(((*name).into(), native.member(name)?))).collect()
 }

@@ -134,9 +134,7 @@ impl Exchange {
     /// The endpoint of `upstream` that the next attempt should pass over.
     pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
         let avoid = *lock(&self.avoid);
-        avoid
-            .filter(|(of, _)| *of == upstream)
-            .map(|(_, endpoint)| endpoint)
+        avoid.filter(|(of, _)| *of == upstream).map(|(_, endpoint)| endpoint)
     }
 
     /// `endpoint` of `upstream` gave no connection.
@@ -165,12 +163,10 @@ impl Upload {
             return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
         }
         let limit = route.buffer.request;
-        let bytes = collect(&mut body, limit)
-            .await
-            .map_err(|error| match error {
-                CollectError::TooLarge => Refusal::too_large(limit),
-                CollectError::Broken(error) => Refusal::broken_body(&error),
-            })?;
+        let bytes = collect(&mut body, limit).await.map_err(|error| match error {
+            CollectError::TooLarge => Refusal::too_large(limit),
+            CollectError::Broken(error) => Refusal::broken_body(&error),
+        })?;
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
         Ok(Self::Buffered(bytes, value))
     }
@@ -240,12 +236,10 @@ impl Native for Exchange {
     }
 
     fn to_map(&self) -> Map {
-        [
-            "method", "scheme", "host", "path", "query", "headers", "body",
-        ]
-        .into_iter()
-        .filter_map(|name| Some((name.into(), self.member(name)?)))
-        .collect()
+        ["method", "scheme", "host", "path", "query", "headers", "body"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -261,9 +255,7 @@ impl Native for Platform {
     fn member(&self, name: &str) -> Option<Value> {
         let exchange = &self.0;
         match name {
-            "environment" => Some(Value::String(Arc::clone(
-                &exchange.site.runtime.environment,
-            ))),
+            "environment" => Some(Value::String(Arc::clone(&exchange.site.runtime.environment))),
             "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
             "client" => {
                 let address = exchange.client.ip().to_string();

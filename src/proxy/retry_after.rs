@@ -39,9 +39,7 @@ fn field(value: &[u8], now: SystemTime) -> Option<Duration> {
 }
 
 fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let value = headers
-        .get(&RATE_LIMIT_RESET)
-        .or_else(|| headers.get(&X_RATE_LIMIT_RESET))?;
+    let value = headers.get(&RATE_LIMIT_RESET).or_else(|| headers.get(&X_RATE_LIMIT_RESET))?;
     let seconds = digits(value.as_bytes().trim_ascii())?;
     if seconds < EPOCH_SECONDS {
         return Some(Duration::from_secs(seconds));
@@ -65,15 +63,8 @@ fn digits(text: &[u8]) -> Option<u64> {
 /// The names of the days in two of the forms of an HTTP-date.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 /// In the form of RFC 850.
-const LONG_DAYS: [&str; 7] = [
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-];
+const LONG_DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// Any of the three forms of an HTTP-date (RFC 9110 §5.6.7), with any weekday: the name of the day
 /// repeats what the date says, and servers get it wrong.
@@ -83,12 +74,8 @@ fn http_date(text: &[u8]) -> Option<SystemTime> {
         return Some(date);
     }
     let (day, rest) = text.split_at_checked(text.find([',', ' '])?)?;
-    let same_kind = [DAYS, LONG_DAYS]
-        .into_iter()
-        .find(|names| names.contains(&day))?;
-    same_kind
-        .iter()
-        .find_map(|day| httpdate::parse_http_date(&format!("{day}{rest}")).ok())
+    let same_kind = [DAYS, LONG_DAYS].into_iter().find(|names| names.contains(&day))?;
+    same_kind.iter().find_map(|day| httpdate::parse_http_date(&format!("{day}{rest}")).ok())
 }
 
 #[cfg(test)]
@@ -152,10 +139,7 @@ mod tests {
 
     #[test]
     fn of_two_fields_the_first_counts() {
-        assert_eq!(
-            of(&[("retry-after", b"5"), ("retry-after", b"60")]),
-            Some(5)
-        );
+        assert_eq!(of(&[("retry-after", b"5"), ("retry-after", b"60")]), Some(5));
     }
 
     #[test]
@@ -171,14 +155,8 @@ mod tests {
     fn the_rate_limit_s_reset_stands_in() {
         assert_eq!(of(&[("ratelimit-reset", b"9")]), Some(9));
         assert_eq!(of(&[("x-ratelimit-reset", b"9")]), Some(9));
-        assert_eq!(
-            of(&[("ratelimit-reset", b"9"), ("retry-after", b"3")]),
-            Some(3)
-        );
-        assert_eq!(
-            of(&[("ratelimit-reset", b"9"), ("retry-after", b"soon")]),
-            None
-        );
+        assert_eq!(of(&[("ratelimit-reset", b"9"), ("retry-after", b"3")]), Some(3));
+        assert_eq!(of(&[("ratelimit-reset", b"9"), ("retry-after", b"soon")]), None);
         // 2026-03-01T12:00:20Z as a Unix time.
         assert_eq!(of(&[("x-ratelimit-reset", b"1772366420")]), Some(20));
     }

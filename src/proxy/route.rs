@@ -87,11 +87,7 @@ impl Router {
         // The lists are in order: the smallest front of all of them is the next to try.
         loop {
             let next = *lists.iter().filter_map(|list| list.first()).min()?;
-            if self
-                .routes
-                .get(next)
-                .is_some_and(|route| matches(route, target))
-            {
+            if self.routes.get(next).is_some_and(|route| matches(route, target)) {
                 return Some(next);
             }
             for list in &mut lists {
@@ -128,11 +124,7 @@ impl PathIndex {
         let list = match (&route.path, &route.path_prefix) {
             (Some(path), _) => self.exact.entry(path.as_ref().into()).or_default(),
             (None, Some(prefix)) if prefix.as_ref() != "/" => {
-                let map = if prefix.ends_with('/') {
-                    &mut self.folder
-                } else {
-                    &mut self.prefix
-                };
+                let map = if prefix.ends_with('/') { &mut self.folder } else { &mut self.prefix };
                 map.entry(prefix.as_ref().into()).or_default()
             }
             (None, _) => &mut self.any,
@@ -153,9 +145,7 @@ impl PathIndex {
             lists.extend(found(&self.prefix, whole.chain(cuts)));
         }
         if !self.folder.is_empty() {
-            let cuts = path
-                .match_indices('/')
-                .filter_map(|(at, _)| path.get(..=at));
+            let cuts = path.match_indices('/').filter_map(|(at, _)| path.get(..=at));
             lists.extend(found(&self.folder, cuts));
         }
     }
@@ -170,28 +160,15 @@ fn found<'a, 'k>(
 
 /// Every condition, including those that the index has looked up: the index only narrows.
 fn matches(route: &RouteMatch, target: Target<'_>) -> bool {
-    let RouteMatch {
-        hosts,
-        path,
-        path_prefix,
-        methods,
-        headers,
-        query,
-    } = route;
+    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = route;
     (methods.is_empty() || methods.contains(target.method))
-        && path
-            .as_ref()
-            .is_none_or(|path| path.as_ref() == target.path)
-        && path_prefix
-            .as_ref()
-            .is_none_or(|prefix| in_prefix(prefix, target.path))
+        && path.as_ref().is_none_or(|path| path.as_ref() == target.path)
+        && path_prefix.as_ref().is_none_or(|prefix| in_prefix(prefix, target.path))
         && (hosts.is_empty() || hosts.iter().any(|host| is_host(host, target.host)))
         && headers
             .iter()
             .all(|(name, wanted)| headers::has(target.headers, name, wanted.as_deref()))
-        && query
-            .iter()
-            .all(|(name, wanted)| query::has(target.query, name, wanted.as_deref()))
+        && query.iter().all(|(name, wanted)| query::has(target.query, name, wanted.as_deref()))
 }
 
 /// `/a` holds `/a`, `/a/` and `/a/b`, not `/ab`; `/` holds all.

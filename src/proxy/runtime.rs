@@ -75,11 +75,7 @@ impl Runtime {
             .enumerate()
             .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
             .collect();
-        let builder = Builder {
-            catalog,
-            metrics,
-            names: Arc::new(names),
-        };
+        let builder = Builder { catalog, metrics, names: Arc::new(names) };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
         let mut table = Vec::new();
@@ -143,9 +139,7 @@ impl Builder<'_> {
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider = HttpProvider::new(Arc::clone(&self.names), default);
         let mut catalog = self.catalog.clone();
-        catalog
-            .add_call(Arc::new(provider))
-            .map_err(|error| refused(span, &error.to_string()))?;
+        catalog.add_call(Arc::new(provider)).map_err(|error| refused(span, &error.to_string()))?;
         catalog.add_codes(classify.iter().filter_map(|rule| match &rule.verdict {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,

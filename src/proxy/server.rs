@@ -99,10 +99,7 @@ impl Server {
 
     /// How many requests run.
     pub fn in_flight(&self) -> usize {
-        self.workers
-            .iter()
-            .map(|worker| worker.core.in_flight())
-            .sum()
+        self.workers.iter().map(|worker| worker.core.in_flight()).sum()
     }
 
     /// How many client connections are open.
@@ -118,18 +115,12 @@ impl Server {
         let wanted = listened(&runtime);
         let current = self.lock().clone();
         let mut bound = Vec::new();
-        for address in wanted
-            .iter()
-            .filter(|address| !current.contains_key(address))
-        {
+        for address in wanted.iter().filter(|address| !current.contains_key(address)) {
             let opened = listener::bind(*address, self.workers.len());
             bound.push((*address, opened.map_err(|error| at(*address, &error))?));
         }
-        let closed: Vec<_> = current
-            .keys()
-            .filter(|address| !wanted.contains(address))
-            .copied()
-            .collect();
+        let closed: Vec<_> =
+            current.keys().filter(|address| !wanted.contains(address)).copied().collect();
         let mut sockets: Vec<Vec<_>> = self.workers.iter().map(|_| Vec::new()).collect();
         {
             let mut addresses = self.lock();
@@ -144,12 +135,8 @@ impl Server {
         self.runtime.store(Arc::clone(&runtime));
         for (worker, opened) in self.workers.iter().zip(sockets) {
             let (done, wait) = oneshot::channel();
-            let replacement = Replacement {
-                runtime: Arc::clone(&runtime),
-                opened,
-                closed: closed.clone(),
-                done,
-            };
+            let replacement =
+                Replacement { runtime: Arc::clone(&runtime), opened, closed: closed.clone(), done };
             worker.ask(Command::Replace(replacement), wait).await;
         }
         Ok(())
@@ -203,9 +190,7 @@ impl Server {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,11 +201,7 @@ impl Drop for Server {
             let (gone, _) = mpsc::channel(1);
             worker.commands = gone;
         }
-        for thread in self
-            .workers
-            .iter_mut()
-            .filter_map(|worker| worker.thread.take())
-        {
+        for thread in self.workers.iter_mut().filter_map(|worker| worker.thread.take()) {
             if thread.join().is_err() {
                 tracing::error!("A worker ended with a panic.");
             }
@@ -243,9 +224,7 @@ impl WorkerHandle {
         runtime: &Arc<Runtime>,
         sockets: Vec<(SocketAddr, StdListener)>,
     ) -> io::Result<Self> {
-        let driver = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let core = {
             // The clock is read inside the runtime that will advance it.
             let _inside = driver.enter();
@@ -256,11 +235,7 @@ impl WorkerHandle {
         let thread = std::thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || driver.block_on(work(&worker, sockets, asked)))?;
-        Ok(Self {
-            core,
-            commands,
-            thread: Some(thread),
-        })
+        Ok(Self { core, commands, thread: Some(thread) })
     }
 
     async fn ask(&self, command: Command, done: oneshot::Receiver<()>) {
@@ -291,18 +266,10 @@ async fn work(
         while let Some(command) = asked.recv().await {
             match command {
                 Command::Replace(replacement) => {
-                    let Replacement {
-                        runtime,
-                        opened,
-                        closed,
-                        done,
-                    } = replacement;
+                    let Replacement { runtime, opened, closed, done } = replacement;
                     worker.replace(runtime);
                     open(worker, &room, opened, &mut listening);
-                    for stop in closed
-                        .iter()
-                        .filter_map(|address| listening.remove(address))
-                    {
+                    for stop in closed.iter().filter_map(|address| listening.remove(address)) {
                         stop.cancel();
                     }
                     answered(done);

@@ -122,12 +122,7 @@ impl Site {
         let upstreams = upstreams.collect();
         let routes = runtime.routes.iter().map(LocalRoute::new).map(Arc::new);
         let routes = routes.collect();
-        Self {
-            core,
-            runtime,
-            upstreams,
-            routes,
-        }
+        Self { core, runtime, upstreams, routes }
     }
 }
 
@@ -137,10 +132,7 @@ impl LocalRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
-        Self {
-            route: Arc::clone(route),
-            arguments,
-        }
+        Self { route: Arc::clone(route), arguments }
     }
 }
 
@@ -156,10 +148,7 @@ impl Worker {
     /// A worker that serves `runtime`.
     pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>) -> Self {
         let site = Site::new(Arc::clone(&core), runtime, None);
-        Self {
-            core,
-            site: Mutex::new(Arc::new(site)),
-        }
+        Self { core, site: Mutex::new(Arc::new(site)) }
     }
 
     /// The site for a request that begins now.

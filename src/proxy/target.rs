@@ -52,10 +52,7 @@ fn is_dots(segment: &str) -> bool {
     let mut rest = segment;
     let mut dots = 0;
     while !rest.is_empty() {
-        let escaped = || {
-            rest.strip_prefix("%2e")
-                .or_else(|| rest.strip_prefix("%2E"))
-        };
+        let escaped = || rest.strip_prefix("%2e").or_else(|| rest.strip_prefix("%2E"));
         let Some(next) = rest.strip_prefix('.').or_else(escaped) else {
             return false;
         };
@@ -87,11 +84,7 @@ pub(crate) fn authority<'a>(
     }
     let Some(host) = host else {
         let excused = version < Version::HTTP_11;
-        return if excused {
-            Ok("")
-        } else {
-            Err(TargetError::NoHost)
-        };
+        return if excused { Ok("") } else { Err(TargetError::NoHost) };
     };
     let host = host.to_str().map_err(|_| TargetError::BadHost)?;
     check_authority(host)?;
@@ -102,29 +95,19 @@ fn check_authority(authority: &str) -> Result<(), TargetError> {
     let (host, port) = split(authority).ok_or(TargetError::BadHost)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte);
     let good_host = match host.strip_prefix('[') {
-        Some(rest) => rest
-            .strip_suffix(']')
-            .is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok()),
+        Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok()),
         None => !host.is_empty() && host.bytes().all(plain),
     };
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     let good_port = port.is_empty() || (digits && port.parse::<u16>().is_ok());
-    if good_host && good_port {
-        Ok(())
-    } else {
-        Err(TargetError::BadHost)
-    }
+    if good_host && good_port { Ok(()) } else { Err(TargetError::BadHost) }
 }
 
 /// The host, brackets kept, and the port, empty where there is none.
 fn split(authority: &str) -> Option<(&str, &str)> {
     if authority.starts_with('[') {
         let (host, rest) = authority.split_at_checked(authority.find(']')? + 1)?;
-        let port = if rest.is_empty() {
-            ""
-        } else {
-            rest.strip_prefix(':')?
-        };
+        let port = if rest.is_empty() { "" } else { rest.strip_prefix(':')? };
         return Some((host, port));
     }
     Some(authority.split_once(':').unwrap_or((authority, "")))
@@ -157,13 +140,9 @@ mod tests {
 
     #[test]
     fn other_escapes_and_dots_pass() {
-        for path in [
-            "/a.b/c..d/...",
-            "/%2f/%5c/%3b/%25/%3f/%23",
-            "//evil.test/x",
-            "/.well-known/x",
-            "*",
-        ] {
+        for path in
+            ["/a.b/c..d/...", "/%2f/%5c/%3b/%25/%3f/%23", "//evil.test/x", "/.well-known/x", "*"]
+        {
             assert_eq!(check_path(path), Ok(()), "{path}");
         }
         assert_eq!(check_path("/a%00b"), Err(TargetError::Nul));
@@ -184,16 +163,7 @@ mod tests {
         assert_eq!(of("/", &["[::1]:80"]).unwrap(), "[::1]:80");
         assert_eq!(of("/", &[]), Err(TargetError::NoHost));
         assert_eq!(of("/", &["a", "b"]), Err(TargetError::TwoHosts));
-        for bad in [
-            "a.test, b.test",
-            "a@b",
-            "[::1",
-            "a.test:99999",
-            "a/b",
-            "",
-            "a:b",
-            "[::1]x",
-        ] {
+        for bad in ["a.test, b.test", "a@b", "[::1", "a.test:99999", "a/b", "", "a:b", "[::1]x"] {
             assert_eq!(of("/", &[bad]), Err(TargetError::BadHost), "{bad:?}");
         }
     }
@@ -201,10 +171,7 @@ mod tests {
     #[test]
     fn the_absolute_form_overrules_the_host_field() {
         assert_eq!(of("http://a.test/x", &["b.test"]).unwrap(), "a.test");
-        assert_eq!(
-            of("http://u:p@a.test/x", &["a.test"]),
-            Err(TargetError::UserInfo)
-        );
+        assert_eq!(of("http://u:p@a.test/x", &["a.test"]), Err(TargetError::UserInfo));
     }
 
     #[test]

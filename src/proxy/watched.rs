@@ -38,11 +38,7 @@ struct Linger {
 impl<T> Watched<T> {
     /// Watches `io` for `state`.
     pub(crate) const fn new(io: T, state: Arc<State>) -> Self {
-        Self {
-            io,
-            state,
-            linger: None,
-        }
+        Self { io, state, linger: None }
     }
 }
 

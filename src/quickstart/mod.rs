@@ -50,9 +50,7 @@ pub fn start() -> io::Result<SocketAddr> {
     let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let driver = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = driver.enter();
         TcpListener::from_std(listener)?
@@ -99,15 +97,12 @@ impl Flaky {
                 tokio::time::sleep(SLOW).await;
                 answer(StatusCode::OK, &json!({ "message": "late" }))
             }
-            (_, "/charge") => answer(
-                StatusCode::PAYMENT_REQUIRED,
-                &json!({ "upstream": "declined" }),
-            ),
+            (_, "/charge") => {
+                answer(StatusCode::PAYMENT_REQUIRED, &json!({ "upstream": "declined" }))
+            }
             (&Method::POST, "/audit") => {
                 let body = Limited::new(body, AUDIT).collect().await;
-                let bytes = body
-                    .map(http_body_util::Collected::to_bytes)
-                    .unwrap_or_default();
+                let bytes = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 self.remember(&bytes)
             }
             (_, "/audit") => {
@@ -128,15 +123,9 @@ impl Flaky {
             state.flaky
         });
         if seen.is_multiple_of(3) {
-            return answer(
-                StatusCode::OK,
-                &json!({ "message": "the third try", "seen": seen }),
-            );
+            return answer(StatusCode::OK, &json!({ "message": "the third try", "seen": seen }));
         }
-        answer(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &json!({ "error": "try again", "seen": seen }),
-        )
+        answer(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "try again", "seen": seen }))
     }
 
     /// 429 with `Retry-After: 2`, then 200, and again.
@@ -153,9 +142,7 @@ impl Flaky {
         }
         let body = json!({ "error": "too many requests", "seen": seen });
         let mut response = answer(StatusCode::TOO_MANY_REQUESTS, &body);
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from_static("2"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("2"));
         response
     }
 
@@ -206,16 +193,12 @@ mod tests {
     async fn it_fails_the_same_way_each_time() {
         let flaky = Flaky::default();
         let mut statuses = Vec::new();
-        for path in ["/flaky"; 6]
-            .iter()
-            .chain(&["/throttled"; 4])
-            .chain(&["/charge", "/slow", "/x"])
+        for path in
+            ["/flaky"; 6].iter().chain(&["/throttled"; 4]).chain(&["/charge", "/slow", "/x"])
         {
             statuses.push(ask(&flaky, Method::GET, path, "").await.0);
         }
-        let expected = [
-            503, 503, 200, 503, 503, 200, 429, 200, 429, 200, 402, 200, 200,
-        ];
+        let expected = [503, 503, 200, 503, 503, 200, 429, 200, 429, 200, 402, 200, 200];
         assert_eq!(statuses, expected);
     }
 
@@ -230,9 +213,6 @@ mod tests {
         assert_eq!(ask(&flaky, Method::POST, "/audit", "no json").await.0, 400);
         let (_, audits) = ask(&flaky, Method::GET, "/audit", "").await;
         let audits = audits.as_array().unwrap();
-        assert_eq!(
-            (audits.len(), &audits[0]["n"], &audits[19]["n"]),
-            (20, &json!(5), &json!(24))
-        );
+        assert_eq!((audits.len(), &audits[0]["n"], &audits[19]["n"]), (20, &json!(5), &json!(24)));
     }
 }

@@ -92,10 +92,7 @@ mod tests {
         let anew = [(0, Settled), (20, Created), (20, Writing), (30, Settled)];
         assert_eq!(loads(&anew), [130]);
         // A ConfigMap: the link swapped, the old directory removed.
-        assert_eq!(
-            loads(&[(0, Settled), (50, Settled), (1000, Settled)]),
-            [150, 1100]
-        );
+        assert_eq!(loads(&[(0, Settled), (50, Settled), (1000, Settled)]), [150, 1100]);
     }
 
     #[test]

@@ -51,14 +51,8 @@ impl Watcher {
                 overflow.store(true, Ordering::Release);
             }
         })?;
-        let mut watcher = Self {
-            inner,
-            changes,
-            lost,
-            paths: BTreeSet::new(),
-            folders: BTreeSet::new(),
-            loaded,
-        };
+        let mut watcher =
+            Self { inner, changes, lost, paths: BTreeSet::new(), folders: BTreeSet::new(), loaded };
         watcher.follow()?;
         Ok(watcher)
     }
@@ -128,11 +122,7 @@ impl Watcher {
             EventKind::Create(_) => Some(Change::Created),
             // Where the system does not say when a writer closes, a write is all there is to go by.
             EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => {
-                Some(if cfg!(target_os = "linux") {
-                    Change::Writing
-                } else {
-                    Change::Settled
-                })
+                Some(if cfg!(target_os = "linux") { Change::Writing } else { Change::Settled })
             }
             _ => None,
         }
@@ -174,16 +164,9 @@ fn way_to(file: &Path) -> BTreeSet<PathBuf> {
         let Some((link, target)) = first_link(&at) else {
             break;
         };
-        let rest = at
-            .strip_prefix(&link)
-            .unwrap_or_else(|_| Path::new(""))
-            .to_owned();
+        let rest = at.strip_prefix(&link).unwrap_or_else(|_| Path::new("")).to_owned();
         found.insert(link);
-        at = if rest.as_os_str().is_empty() {
-            target
-        } else {
-            target.join(rest)
-        };
+        at = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
     }
     found.insert(at);
     found
@@ -260,10 +243,7 @@ mod tests {
 
     impl Told {
         fn read(&self) -> Read {
-            Read {
-                path: self.file.clone(),
-                text: fs::read_to_string(&self.file).ok(),
-            }
+            Read { path: self.file.clone(), text: fs::read_to_string(&self.file).ok() }
         }
     }
 
@@ -308,10 +288,7 @@ mod tests {
         symlink("..t1", folder.at("..data")).unwrap();
         symlink("..data/c.yaml", &file).unwrap();
         let (loads, mut told) = mpsc::channel(16);
-        let target = Told {
-            file: file.clone(),
-            loads,
-        };
+        let target = Told { file: file.clone(), loads };
         let watcher = Watcher::new(vec![target.read()]).unwrap();
         let steps = async {
             // What changed before the watch ran is found too.

@@ -15,12 +15,7 @@ use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Sp
 pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
     let bom = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
     let body = text.get(bom..).unwrap_or_default();
-    let mut reader = Reader {
-        source,
-        shift: bom,
-        text: body,
-        found: Diagnostics::default(),
-    };
+    let mut reader = Reader { source, shift: bom, text: body, found: Diagnostics::default() };
     if body.trim().is_empty() {
         let message = "the file is empty; a JSON value was wanted";
         return Err(Diagnostic::error("empty-document", reader.span(0, 0), message).into());
@@ -36,11 +31,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
         return Err(Diagnostic::error("invalid-json", reader.span(0, 0), message).into());
     };
     let node = reader.node(&ast, 1);
-    if reader.found.is_empty() {
-        Ok(node)
-    } else {
-        Err(reader.found.sorted())
-    }
+    if reader.found.is_empty() { Ok(node) } else { Err(reader.found.sorted()) }
 }
 
 fn strict() -> ParseOptions {
@@ -69,11 +60,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn span(&self, start: usize, end: usize) -> Span {
         let at = |byte: usize| u32::try_from(byte + self.shift).unwrap_or(u32::MAX);
-        Span {
-            source: self.source,
-            start: at(start),
-            end: at(end),
-        }
+        Span { source: self.source, start: at(start), end: at(end) }
     }
 
     fn range(&self, range: &Range) -> Span {
@@ -101,18 +88,11 @@ impl Reader<'_> {
             }
             Value::Object(object) => {
                 let deep = self.too_deep(&object.range, depth);
-                let members = if deep {
-                    Vec::new()
-                } else {
-                    self.members(object, depth)
-                };
+                let members = if deep { Vec::new() } else { self.members(object, depth) };
                 (&object.range, Kind::Object(members))
             }
         };
-        Node {
-            span: self.range(range),
-            kind,
-        }
+        Node { span: self.range(range), kind }
     }
 
     fn members(&mut self, object: &jsonc_parser::ast::Object<'_>, depth: usize) -> Vec<Member> {
@@ -130,11 +110,7 @@ impl Reader<'_> {
                 self.found.push(duplicate(&key, key_span, *first));
                 continue;
             }
-            members.push(Member {
-                key: key.as_str().into(),
-                key_span,
-                value,
-            });
+            members.push(Member { key: key.as_str().into(), key_span, value });
             seen.insert(key, key_span);
         }
         members

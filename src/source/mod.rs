@@ -139,9 +139,7 @@ pub struct Diagnostics(pub Vec<Diagnostic>);
 impl Format {
     /// The format that a file of this name has: JSON for `.json`, else YAML.
     pub fn of_name(name: &str) -> Self {
-        let json = name
-            .rsplit_once('.')
-            .is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
+        let json = name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
         if json { Self::Json } else { Self::Yaml }
     }
 }
@@ -155,15 +153,10 @@ impl Sources {
     /// in YAML what JSON cannot say.
     pub fn parse(&mut self, name: &str, text: &str, format: Format) -> Result<Node, Diagnostics> {
         let source = self.add(File::new(name, text, Some(format)));
-        let whole = Span {
-            source,
-            ..Span::default()
-        };
+        let whole = Span { source, ..Span::default() };
         if text.len() > MAX_BYTES {
-            let message = format!(
-                "the file has {} bytes; at most {MAX_BYTES} are read",
-                text.len()
-            );
+            let message =
+                format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
             return Err(Diagnostic::error("file-too-large", whole, message).into());
         }
         if self.files.len() > usize::from(u16::MAX) {

@@ -16,9 +16,7 @@ impl Node {
 
     /// The member `key` of an object, with the place of its key.
     pub fn member(&self, key: &str) -> Option<&Member> {
-        self.as_object()?
-            .iter()
-            .find(|member| member.key.as_ref() == key)
+        self.as_object()?.iter().find(|member| member.key.as_ref() == key)
     }
 
     /// The members of an object.
@@ -153,10 +151,7 @@ fn whole(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0
         && number.abs() <= 9_007_199_254_740_992.0
         && !(number == 0.0 && number.is_sign_negative());
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "checked to be whole and within 2^53"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within 2^53")]
     exact.then_some(number as i64)
 }
 
@@ -178,9 +173,7 @@ impl PartialEq for Node {
             (Kind::Array(a), Kind::Array(b)) => a == b,
             (Kind::Object(a), Kind::Object(b)) => {
                 a.len() == b.len()
-                    && a.iter()
-                        .zip(b)
-                        .all(|(a, b)| a.key == b.key && a.value == b.value)
+                    && a.iter().zip(b).all(|(a, b)| a.key == b.key && a.value == b.value)
             }
             _ => false,
         }

@@ -16,14 +16,9 @@ impl File {
 
     /// The index of the line that holds `byte`, and the characters before it there.
     pub(super) fn locate(&self, byte: u32) -> (usize, usize) {
-        let byte = usize::try_from(byte)
-            .unwrap_or(usize::MAX)
-            .min(self.text.len());
+        let byte = usize::try_from(byte).unwrap_or(usize::MAX).min(self.text.len());
         let byte = self.text.floor_char_boundary(byte);
-        let line = self
-            .lines
-            .partition_point(|start| *start <= byte)
-            .saturating_sub(1);
+        let line = self.lines.partition_point(|start| *start <= byte).saturating_sub(1);
         let start = self.lines.get(line).copied().unwrap_or_default();
         let before = self.text.get(start..byte).unwrap_or_default();
         (line, before.trim_start_matches('\u{feff}').chars().count())
@@ -34,8 +29,7 @@ impl File {
         let start = self.lines.get(line).copied().unwrap_or(self.text.len());
         let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
         let text = self.text.get(start..end).unwrap_or_default();
-        text.trim_end_matches(['\n', '\r'])
-            .trim_start_matches('\u{feff}')
+        text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}')
     }
 
     /// Where `span` is the text of a YAML literal block (`|`): its indentation, and the blank lines
@@ -55,27 +49,20 @@ impl File {
 
     fn slice(&self, span: Span) -> &str {
         let at = |byte| usize::try_from(byte).unwrap_or(usize::MAX);
-        self.text
-            .get(at(span.start)..at(span.end))
-            .unwrap_or_default()
+        self.text.get(at(span.start)..at(span.end)).unwrap_or_default()
     }
 }
 
 impl Sources {
     /// Line and column (1-based, in characters) of a span's start.
     pub fn position(&self, span: Span) -> (usize, usize) {
-        let (line, column) = self
-            .file(span.source)
-            .map_or((0, 0), |file| file.locate(span.start));
+        let (line, column) = self.file(span.source).map_or((0, 0), |file| file.locate(span.start));
         (line + 1, column + 1)
     }
 
     /// Line and column (1-based, in characters) just after a span's end.
     pub fn end_position(&self, span: Span) -> (usize, usize) {
-        self.position(Span {
-            start: span.end,
-            ..span
-        })
+        self.position(Span { start: span.end, ..span })
     }
 
     /// The place of the character `offset` of the string value that stands at `span`: exact where the
@@ -118,11 +105,7 @@ fn plain(text: &str, offset: usize) -> (usize, usize) {
 fn byte_of(raw: &str, offset: usize) -> Option<(usize, usize)> {
     match raw.chars().next()? {
         '"' => quoted(raw, offset, escape),
-        '\'' => quoted(
-            raw,
-            offset,
-            |rest| if rest.starts_with("''") { 2 } else { 0 },
-        ),
+        '\'' => quoted(raw, offset, |rest| if rest.starts_with("''") { 2 } else { 0 }),
         _ => walk(raw, 0, offset, |_| 0),
     }
 }
@@ -208,13 +191,7 @@ mod tests {
     fn string(sources: &mut Sources, text: &str, format: Format) -> (Span, String) {
         let node = sources.parse("f", text, format).unwrap();
         let value = node.get("a").unwrap().clone();
-        let Node {
-            span,
-            kind: Kind::String(text),
-        } = value
-        else {
-            panic!("no string: {value:?}")
-        };
+        let Node { span, kind: Kind::String(text) } = value else { panic!("no string: {value:?}") };
         (span, text.to_string())
     }
 
@@ -225,11 +202,7 @@ mod tests {
         for (offset, char) in value.chars().enumerate().filter(|(_, char)| *char != '\n') {
             let place = sources.inside(span, offset);
             let raw = text.get(place.start as usize..place.end as usize);
-            assert_eq!(
-                raw,
-                Some(written(char).as_str()),
-                "character {offset} of {value:?}"
-            );
+            assert_eq!(raw, Some(written(char).as_str()), "character {offset} of {value:?}");
         }
     }
 
@@ -258,14 +231,10 @@ mod tests {
             other => other.into(),
         });
         each_is_found("a: |-\n\n\n  one\n", Format::Yaml, Into::into);
-        each_is_found(
-            "a: |\n   one\n     two\n\n   three\n",
-            Format::Yaml,
-            |c| match c {
-                '\n' => String::new(),
-                other => other.into(),
-            },
-        );
+        each_is_found("a: |\n   one\n     two\n\n   three\n", Format::Yaml, |c| match c {
+            '\n' => String::new(),
+            other => other.into(),
+        });
     }
 
     #[test]

@@ -28,14 +28,7 @@ impl Sources {
     }
 
     fn render_one(&self, diagnostic: &Diagnostic) -> String {
-        let Diagnostic {
-            severity,
-            code,
-            message,
-            help,
-            related,
-            ..
-        } = diagnostic;
+        let Diagnostic { severity, code, message, help, related, .. } = diagnostic;
         let mut out = format!("{}[{code}]: {}\n", severity.as_str(), clean(message));
         self.excerpt(&mut out, self.place(diagnostic), "-->", "");
         for (span, note) in related {
@@ -55,25 +48,15 @@ impl Sources {
         let (line, column) = file.locate(span.start);
         let text = file.line(line);
         let (end_line, end_column) = file.locate(span.end);
-        let last = if end_line == line {
-            end_column
-        } else {
-            text.chars().count()
-        };
+        let last = if end_line == line { end_column } else { text.chars().count() };
         let (shown, shift) = window(text, column);
         let from = column.saturating_sub(shift);
-        let carets = last
-            .saturating_sub(column)
-            .min(shown.chars().count().saturating_sub(from));
+        let carets = last.saturating_sub(column).min(shown.chars().count().saturating_sub(from));
         let number = (line + 1).to_string();
         let pad = " ".repeat(number.len());
         let mark = "^".repeat(carets.max(1));
         let name = clean(&file.name);
-        let note = if note.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", clean(note))
-        };
+        let note = if note.is_empty() { String::new() } else { format!(" {}", clean(note)) };
         _ = writeln!(out, "{pad}{arrow} {name}:{}:{}", line + 1, column + 1);
         _ = writeln!(out, "{pad} |");
         _ = writeln!(out, "{number} | {}", shown.trim_end());
@@ -119,10 +102,7 @@ impl Sources {
             ("endLine", end_line.into()),
             ("endColumn", end_column.into()),
         ];
-        members
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect()
+        members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// The tree again, which nobody kept; `None` where the text is none.
@@ -143,10 +123,7 @@ fn window(line: &str, column: usize) -> (String, usize) {
         return (line.chars().map(visible).collect(), 0);
     }
     let skip = column.saturating_sub(SHOWN / 2);
-    (
-        line.chars().skip(skip).take(SHOWN).map(visible).collect(),
-        skip,
-    )
+    (line.chars().skip(skip).take(SHOWN).map(visible).collect(), skip)
 }
 
 /// Text from a document without what would move a terminal's cursor.

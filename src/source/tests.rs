@@ -4,11 +4,7 @@ use super::*;
 
 fn parse(text: &str, format: Format) -> Result<Node, String> {
     let mut sources = Sources::default();
-    let name = if format == Format::Json {
-        "f.json"
-    } else {
-        "f.yaml"
-    };
+    let name = if format == Format::Json { "f.json" } else { "f.yaml" };
     let parsed = sources.parse(name, text, format);
     parsed.map_err(|found| sources.render(&found))
 }
@@ -59,37 +55,25 @@ fn yaml_reads_the_core_schema() {
 
 #[test]
 fn yaml_on_is_a_key_like_any_other() {
-    assert_eq!(
-        yaml("on: 1\nno: 2\n\"<<\": 3\n"),
-        r#"{"on":1,"no":2,"<<":3}"#
-    );
+    assert_eq!(yaml("on: 1\nno: 2\n\"<<\": 3\n"), r#"{"on":1,"no":2,"<<":3}"#);
 }
 
 #[test]
 fn aliases_stand_for_what_their_anchor_names() {
     let text = "a: &x { n: 1 }\nb: *x\nc: [*x, *x]\n";
-    assert_eq!(
-        yaml(text),
-        r#"{"a":{"n":1},"b":{"n":1},"c":[{"n":1},{"n":1}]}"#
-    );
+    assert_eq!(yaml(text), r#"{"a":{"n":1},"b":{"n":1},"c":[{"n":1},{"n":1}]}"#);
 }
 
 #[test]
 fn json_numbers_and_strings_are_read_as_rfc_8259_says() {
     let text = r#"[0, -0.5, 1e2, 12345678901234567890, "\ud83d\ude00\/\u0000", null, true]"#;
     let node = parse(text, Format::Json).unwrap();
-    assert_eq!(
-        node.to_string(),
-        r#"[0,-0.5,100,1.2345678901234567e+19,"😀/\u0000",null,true]"#
-    );
+    assert_eq!(node.to_string(), r#"[0,-0.5,100,1.2345678901234567e+19,"😀/\u0000",null,true]"#);
 }
 
 #[test]
 fn a_byte_order_mark_is_skipped() {
-    assert_eq!(
-        parse("\u{feff}[1]", Format::Json).unwrap().to_string(),
-        "[1]"
-    );
+    assert_eq!(parse("\u{feff}[1]", Format::Json).unwrap().to_string(), "[1]");
     assert_eq!(yaml("\u{feff}a: 1"), r#"{"a":1}"#);
     let mut sources = Sources::default();
     let node = sources.parse("f", "\u{feff}[1]", Format::Json).unwrap();
@@ -127,10 +111,7 @@ fn what_is_not_json_is_refused_in_its_place() {
         "[[][]]",
     ] {
         let rendered = refused(bad, Format::Json);
-        assert!(
-            rendered.starts_with("error[invalid-json]"),
-            "{bad}: {rendered}"
-        );
+        assert!(rendered.starts_with("error[invalid-json]"), "{bad}: {rendered}");
     }
 }
 
@@ -418,18 +399,12 @@ fn an_alias_bomb_is_refused_at_once() {
 
 #[test]
 fn depth_is_bounded_in_both_formats() {
-    for (format, deep) in [
-        (Format::Json, 101),
-        (Format::Json, 100_000),
-        (Format::Yaml, 101),
-        (Format::Yaml, 100_000),
-    ] {
+    for (format, deep) in
+        [(Format::Json, 101), (Format::Json, 100_000), (Format::Yaml, 101), (Format::Yaml, 100_000)]
+    {
         let text = format!("{}{}", "[".repeat(deep), "]".repeat(deep));
         let rendered = refused(&text, format);
-        assert!(
-            rendered.starts_with("error[nesting-too-deep]"),
-            "{rendered}"
-        );
+        assert!(rendered.starts_with("error[nesting-too-deep]"), "{rendered}");
     }
     for format in [Format::Json, Format::Yaml] {
         let text = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
@@ -464,9 +439,7 @@ fn machines_get_every_place() {
     let mut sources = Sources::default();
     let text = "{\"a/b\": [1, {\"c\": 2}], \"d\": \"x\\\"y\"}";
     let node = sources.parse("f.json", text, Format::Json).unwrap();
-    let inner = node.get("a/b").unwrap().as_array().unwrap()[1]
-        .member("c")
-        .unwrap();
+    let inner = node.get("a/b").unwrap().as_array().unwrap()[1].member("c").unwrap();
     let mut found = Diagnostics::default();
     found.push(
         Diagnostic::warning("some-code", inner.key_span, "what was seen")
@@ -531,33 +504,21 @@ mod laws {
         let kind = prop_oneof![
             Just(Kind::Null),
             any::<bool>().prop_map(Kind::Bool),
-            any::<f64>()
-                .prop_filter("finite", |n| n.is_finite())
-                .prop_map(Kind::Number),
+            any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(Kind::Number),
             any::<String>().prop_map(|text| Kind::String(text.into())),
         ];
-        let leaf = kind.prop_map(|kind| Node {
-            span: Span::default(),
-            kind,
-        });
+        let leaf = kind.prop_map(|kind| Node { span: Span::default(), kind });
         leaf.prop_recursive(5, 64, 6, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..6).prop_map(Kind::Array);
             let members = proptest::collection::btree_map(any::<String>(), inner, 0..6)
                 .prop_map(|map| Kind::Object(map.into_iter().map(member).collect()));
-            prop_oneof![items, members].prop_map(|kind| Node {
-                span: Span::default(),
-                kind,
-            })
+            prop_oneof![items, members].prop_map(|kind| Node { span: Span::default(), kind })
         })
     }
 
     fn member((key, value): (String, Node)) -> Member {
         let key_span = Span::default();
-        Member {
-            key: key.into(),
-            key_span,
-            value,
-        }
+        Member { key: key.into(), key_span, value }
     }
 
     /// Text that looks like a document, so that the parsers get past its first character.

@@ -61,11 +61,7 @@ struct Open {
 
 enum Holds {
     Items(Vec<Node>),
-    Members {
-        members: Vec<Member>,
-        seen: HashMap<Arc<str>, Span>,
-        key: Option<(Arc<str>, Span)>,
-    },
+    Members { members: Vec<Member>, seen: HashMap<Arc<str>, Span>, key: Option<(Arc<str>, Span)> },
 }
 
 /// What an anchor names.
@@ -98,18 +94,12 @@ impl<'a> Builder<'a> {
 
     fn span(&self, start: usize, end: usize) -> Span {
         let at = |byte| u32::try_from(byte).unwrap_or(u32::MAX);
-        Span {
-            source: self.source,
-            start: at(start),
-            end: at(end.max(start)),
-        }
+        Span { source: self.source, start: at(start), end: at(end.max(start)) }
     }
 
     fn slice(&self, span: Span) -> &'a str {
         let at = |byte| usize::try_from(byte).unwrap_or(usize::MAX);
-        self.text
-            .get(at(span.start)..at(span.end))
-            .unwrap_or_default()
+        self.text.get(at(span.start)..at(span.end)).unwrap_or_default()
     }
 
     fn event(&mut self, event: Event<'_>, span: Span) -> Flow {
@@ -137,11 +127,7 @@ impl<'a> Builder<'a> {
                 return self.begin(span, style, anchor, tag.is_some(), Holds::Items(Vec::new()));
             }
             Event::MappingStart(style, anchor, tag) => {
-                let holds = Holds::Members {
-                    members: Vec::new(),
-                    seen: HashMap::new(),
-                    key: None,
-                };
+                let holds = Holds::Members { members: Vec::new(), seen: HashMap::new(), key: None };
                 return self.begin(span, style, anchor, tag.is_some(), holds);
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
@@ -166,12 +152,7 @@ impl<'a> Builder<'a> {
             self.found.push(too_deep(span));
             return Flow::Break(());
         }
-        self.open.push(Open {
-            start: span,
-            flow: style == StructureStyle::Flow,
-            anchor,
-            holds,
-        });
+        self.open.push(Open { start: span, flow: style == StructureStyle::Flow, anchor, holds });
         Flow::Continue(())
     }
 
@@ -189,26 +170,21 @@ impl<'a> Builder<'a> {
         };
         // A block collection has no closing mark: its end event stands at whatever follows.
         let end = if open.flow { Some(span.end) } else { last };
-        let span = Span {
-            end: end.unwrap_or(open.start.end).max(open.start.end),
-            ..open.start
-        };
+        let span = Span { end: end.unwrap_or(open.start.end).max(open.start.end), ..open.start };
         self.complete(Node { span, kind }, open.anchor, false);
     }
 
     fn alias(&mut self, anchor: usize, span: Span) -> Flow {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let message = "this alias stands inside the value that it names";
-            self.found
-                .push(Diagnostic::error("yaml-alias-loop", span, message));
+            self.found.push(Diagnostic::error("yaml-alias-loop", span, message));
             return Flow::Break(());
         };
         self.aliased += anchored.size;
         if self.aliased > MAX_ALIASED {
             let message =
                 format!("the aliases of this file stand for more than {MAX_ALIASED} values");
-            self.found
-                .push(Diagnostic::error("yaml-alias-bomb", span, message));
+            self.found.push(Diagnostic::error("yaml-alias-bomb", span, message));
             return Flow::Break(());
         }
         if self.open.len() + anchored.height > MAX_DEPTH {
@@ -247,11 +223,7 @@ impl<'a> Builder<'a> {
                         Some(duplicate(&key, key_span, *first))
                     } else {
                         seen.insert(Arc::clone(&key), key_span);
-                        members.push(Member {
-                            key,
-                            key_span,
-                            value: node,
-                        });
+                        members.push(Member { key, key_span, value: node });
                         None
                     }
                 }
@@ -322,8 +294,7 @@ impl<'a> Builder<'a> {
                 _ => {
                     let message = "the file is empty; a YAML value was wanted";
                     let span = self.span(0, 0);
-                    self.found
-                        .push(Diagnostic::error("empty-document", span, message));
+                    self.found.push(Diagnostic::error("empty-document", span, message));
                 }
             }
         }
@@ -350,10 +321,7 @@ fn refused_key(node: &Node, merge: bool, text: &str) -> Diagnostic {
     let at = usize::try_from(node.span.start).unwrap_or(usize::MAX);
     let before = text.get(..at).unwrap_or_default();
     let expression = node.as_object().is_some() && before.ends_with('{');
-    let message = format!(
-        "a key must be a string; this one is {}",
-        with_article(node.type_name())
-    );
+    let message = format!("a key must be a string; this one is {}", with_article(node.type_name()));
     let help = if expression {
         "put an expression in quotes: \"{{ … }}\""
     } else {
@@ -374,10 +342,7 @@ fn with_article(name: &str) -> String {
 fn measure(node: &Node) -> (usize, usize) {
     let inner: Vec<(usize, usize)> = match &node.kind {
         Kind::Array(items) => items.iter().map(measure).collect(),
-        Kind::Object(members) => members
-            .iter()
-            .map(|member| measure(&member.value))
-            .collect(),
+        Kind::Object(members) => members.iter().map(|member| measure(&member.value)).collect(),
         _ => return (1, 0),
     };
     let size = inner.iter().map(|(size, _)| size).sum::<usize>() + 1;
@@ -408,12 +373,6 @@ fn core_number(text: &str) -> Option<f64> {
         || unsigned
             .strip_prefix('.')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    let plain = unsigned
-        .chars()
-        .all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
-    if shaped && plain {
-        text.parse().ok()
-    } else {
-        None
-    }
+    let plain = unsigned.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
+    if shaped && plain { text.parse().ok() } else { None }
 }

@@ -123,11 +123,7 @@ impl Events {
 
     fn end(&self, mut event: Json) {
         self.done.store(true, Ordering::Relaxed);
-        put(
-            &mut event,
-            "attempts",
-            self.attempts.load(Ordering::Relaxed),
-        );
+        put(&mut event, "attempts", self.attempts.load(Ordering::Relaxed));
         put(&mut event, "duration", seconds(self.begun.elapsed()));
         self.report("execution.done", event);
     }
@@ -186,11 +182,7 @@ impl Observer for Events {
     }
 
     fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
-        let name = if outcome.is_success() {
-            "attempt.done"
-        } else {
-            "attempt.failed"
-        };
+        let name = if outcome.is_success() { "attempt.done" } else { "attempt.failed" };
         let mut event = described(outcome);
         let from = match outcome {
             Outcome::Success(value) => value.get("status"),
@@ -204,11 +196,7 @@ impl Observer for Events {
 
     fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
         let code = explanation.map_or(system::CANCELLED, |failure| failure.code.as_str());
-        self.attempt(
-            "attempt.failed",
-            attempt,
-            json!({ "code": code, "interrupted": true }),
-        );
+        self.attempt("attempt.failed", attempt, json!({ "code": code, "interrupted": true }));
     }
 
     fn retry_scheduled(&self, retry: &Retry<'_>) {
@@ -246,11 +234,7 @@ impl Observer for Events {
     }
 
     fn cleanup_done(&self, step: &str, outcome: &Outcome) {
-        let name = if outcome.is_success() {
-            "finally.done"
-        } else {
-            "finally.failed"
-        };
+        let name = if outcome.is_success() { "finally.done" } else { "finally.failed" };
         let mut event = described(outcome);
         put(&mut event, "step", step);
         self.report(name, event);
@@ -372,15 +356,8 @@ mod tests {
         assert!(Events::begin("0", &route).is_none(), "nobody asks");
         let mut heard = listen();
         let events = Events::begin("1", &route).unwrap();
-        let attempt = Attempt {
-            step: "pay",
-            number: 1,
-            role: Role::Step,
-        };
-        let cleanup = Attempt {
-            role: Role::Cleanup,
-            ..attempt
-        };
+        let attempt = Attempt { step: "pay", number: 1, role: Role::Step };
+        let cleanup = Attempt { role: Role::Cleanup, ..attempt };
         let failed = Outcome::Failure(failure());
         let silent = crate::language::observe::Silent;
         let both = Both(&silent, &*events);
@@ -394,17 +371,8 @@ mod tests {
             delay: Duration::from_millis(1500),
             source: DelaySource::Override,
         });
-        both.attempt_started(&Attempt {
-            number: 2,
-            ..attempt
-        });
-        both.attempt_interrupted(
-            &Attempt {
-                number: 2,
-                ..attempt
-            },
-            None,
-        );
+        both.attempt_started(&Attempt { number: 2, ..attempt });
+        both.attempt_interrupted(&Attempt { number: 2, ..attempt }, None);
         both.timeout_exceeded("pay", &failure());
         both.gave_up("pay", &failure());
         both.attempt_started(&cleanup);
@@ -418,10 +386,7 @@ mod tests {
         drop(Events::begin("1", &route));
         let mut lines = Vec::new();
         while let Ok(event) = heard.0.try_recv() {
-            assert_eq!(
-                (&event["execution"], &event["route"]),
-                (&json!("1"), &json!("pay"))
-            );
+            assert_eq!((&event["execution"], &event["route"]), (&json!("1"), &json!("pay")));
             let mut event = event.as_object().unwrap().clone();
             event.retain(|key, _| key != "execution" && key != "route");
             lines.push(Json::Object(event).to_string());

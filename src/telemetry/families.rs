@@ -47,10 +47,8 @@ impl Families {
             "config_last_reload_success_timestamp_seconds",
             "When the configuration that is served was loaded, in seconds since the epoch.",
         ));
-        let config_info = GaugeVec::new(
-            opts("config_info", "The configuration that is served."),
-            &["hash"],
-        );
+        let config_info =
+            GaugeVec::new(opts("config_info", "The configuration that is served."), &["hash"]);
         let families = Self::of(reloads, fixed(last_reload), fixed(config_info));
         for collector in families.collectors() {
             fixed(registry.register(collector));
@@ -70,11 +68,7 @@ impl Families {
                 "From a request's head to the end of its execution.",
                 &["route"],
             ),
-            in_flight: gauges(
-                "requests_in_flight",
-                "Requests that are being served.",
-                &["route"],
-            ),
+            in_flight: gauges("requests_in_flight", "Requests that are being served.", &["route"]),
             attempts: counters(
                 "attempts_total",
                 "Attempts at an upstream, by their classified code or success.",
@@ -162,10 +156,7 @@ impl Families {
 }
 
 /// The library refuses ill-formed names and wrong label counts; all of ours are constants of this file.
-#[expect(
-    clippy::expect_used,
-    reason = "constant names and label counts, held by a test"
-)]
+#[expect(clippy::expect_used, reason = "constant names and label counts, held by a test")]
 pub(super) fn fixed<T>(result: prometheus::Result<T>) -> T {
     result.expect("names and labels of this file are well-formed")
 }
@@ -183,9 +174,7 @@ fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
 }
 
 fn histograms(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("mwl")
-        .buckets(BUCKETS.to_vec());
+    let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(BUCKETS.to_vec());
     fixed(HistogramVec::new(opts, labels))
 }
 

@@ -23,10 +23,7 @@ pub fn start(filter: Option<&str>) -> Result<(), String> {
         subscriber.with_target(false).try_init().ok();
     } else {
         let json = subscriber.json().flatten_event(true);
-        json.with_current_span(false)
-            .with_span_list(false)
-            .try_init()
-            .ok();
+        json.with_current_span(false).with_span_list(false).try_init().ok();
     }
     problem.map_or(Ok(()), Err)
 }
@@ -76,10 +73,6 @@ mod tests {
     fn a_bad_filter_is_named_and_the_default_holds() {
         let (filter, problem) = parse(Some("a=b=c"));
         assert_eq!(filter.to_string(), "mwl::execution=off,info");
-        assert!(
-            problem
-                .unwrap()
-                .starts_with("MWL_LOG is `a=b=c`, which is no filter")
-        );
+        assert!(problem.unwrap().starts_with("MWL_LOG is `a=b=c`, which is no filter"));
     }
 }

@@ -77,11 +77,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry);
-        Self {
-            registry,
-            families,
-            shown: Mutex::default(),
-        }
+        Self { registry, families, shown: Mutex::default() }
     }
 }
 
@@ -172,17 +168,9 @@ impl RouteMetrics {
     pub fn request_done(&self, status: u16, took: Duration) {
         self.in_flight.dec();
         self.duration.observe(took.as_secs_f64());
-        let status = if (100..600).contains(&status) {
-            status
-        } else {
-            0
-        };
+        let status = if (100..600).contains(&status) { status } else { 0 };
         let make = || {
-            let label = if status == 0 {
-                OTHER.to_owned()
-            } else {
-                status.to_string()
-            };
+            let label = if status == 0 { OTHER.to_owned() } else { status.to_string() };
             let labels = [&*self.name, label.as_str()];
             (status, counter(&self.metrics.families.requests, &labels))
         };
@@ -203,8 +191,7 @@ impl RouteMetrics {
         let label = place.and_then(|n| self.codes.get(n)).map_or(OTHER, |c| c);
         if let Some(slot) = at.codes.get(place.unwrap_or(self.codes.len())) {
             let labels = [&*self.name, upstream, label];
-            slot.get_or_init(|| counter(&families.attempts, &labels))
-                .inc();
+            slot.get_or_init(|| counter(&families.attempts, &labels)).inc();
         }
     }
 
@@ -220,12 +207,7 @@ impl RouteMetrics {
             let handle = counter(&self.metrics.families.retries, &labels);
             ((known.cloned(), source), handle)
         };
-        self.retries
-            .find_or(
-                |(code, from)| *from == source && code.as_ref() == known,
-                make,
-            )
-            .inc();
+        self.retries.find_or(|(code, from)| *from == source && code.as_ref() == known, make).inc();
     }
 
     /// `mwl_retries_exhausted_total`. `policy`: the position of the policy whose budget ran out.
@@ -259,9 +241,7 @@ impl RouteMetrics {
 
     /// Where `code` stands in the list of codes; `None` where it counts as `other`.
     fn place(&self, code: &str) -> Option<usize> {
-        self.codes
-            .binary_search_by(|known| (**known).cmp(code))
-            .ok()
+        self.codes.binary_search_by(|known| (**known).cmp(code)).ok()
     }
 
     fn attempts_at(&self, upstream: &str) -> AttemptMetrics {

@@ -30,18 +30,9 @@ pub(super) fn render(text: &mut String) {
         fds,
     );
     for figure in figures {
-        let Figure {
-            name,
-            kind,
-            help,
-            value,
-        } = figure;
+        let Figure { name, kind, help, value } = figure;
         // Writing to a string does not fail.
-        write!(
-            text,
-            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-        )
-        .ok();
+        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n").ok();
     }
 }
 
@@ -49,60 +40,27 @@ pub(super) fn render(text: &mut String) {
 /// read is left out.
 fn figures(stat: &str, status: &str, system: &str, limits: &str, fds: Option<u32>) -> Vec<Figure> {
     // The command's name, the second field, may hold blanks and brackets: count from its end.
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
     // The fields of proc(5) count from 1 and the state, field 3, is the first here.
     let field = |number: usize| -> Option<f64> { fields.get(number - 3)?.parse().ok() };
-    let cpu = field(14)
-        .zip(field(15))
-        .map(|(user, system)| (user + system) / TICKS);
+    let cpu = field(14).zip(field(15)).map(|(user, system)| (user + system) / TICKS);
     let booted = starting_with(system, "btime ").and_then(|rest| rest.parse::<f64>().ok());
-    let started = booted
-        .zip(field(22))
-        .map(|(boot, ticks)| boot + ticks / TICKS);
+    let started = booted.zip(field(22)).map(|(boot, ticks)| boot + ticks / TICKS);
     let max_fds = starting_with(limits, "Max open files")
         .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     // In kibibytes whatever the size of a page, which `stat` counts in.
     let bytes = |name: &str| -> Option<f64> {
-        let kibibytes: f64 = starting_with(status, name)?
-            .strip_suffix("kB")?
-            .trim()
-            .parse()
-            .ok()?;
+        let kibibytes: f64 =
+            starting_with(status, name)?.strip_suffix("kB")?.trim().parse().ok()?;
         Some(kibibytes * 1024.0)
     };
     let all = [
-        (
-            "process_cpu_seconds_total",
-            "counter",
-            "Processor time used, in seconds.",
-            cpu,
-        ),
-        (
-            "process_resident_memory_bytes",
-            "gauge",
-            "Resident memory.",
-            bytes("VmRSS:"),
-        ),
-        (
-            "process_virtual_memory_bytes",
-            "gauge",
-            "Virtual memory.",
-            bytes("VmSize:"),
-        ),
-        (
-            "process_open_fds",
-            "gauge",
-            "Open file descriptors.",
-            fds.map(f64::from),
-        ),
-        (
-            "process_max_fds",
-            "gauge",
-            "How many file descriptors may be open.",
-            max_fds,
-        ),
+        ("process_cpu_seconds_total", "counter", "Processor time used, in seconds.", cpu),
+        ("process_resident_memory_bytes", "gauge", "Resident memory.", bytes("VmRSS:")),
+        ("process_virtual_memory_bytes", "gauge", "Virtual memory.", bytes("VmSize:")),
+        ("process_open_fds", "gauge", "Open file descriptors.", fds.map(f64::from)),
+        ("process_max_fds", "gauge", "How many file descriptors may be open.", max_fds),
         ("process_threads", "gauge", "Threads.", field(20)),
         (
             "process_start_time_seconds",
@@ -112,21 +70,14 @@ fn figures(stat: &str, status: &str, system: &str, limits: &str, fds: Option<u32
         ),
     ];
     let present = all.into_iter().filter_map(|(name, kind, help, value)| {
-        value.map(|value| Figure {
-            name,
-            kind,
-            help,
-            value,
-        })
+        value.map(|value| Figure { name, kind, help, value })
     });
     present.collect()
 }
 
 /// What follows `start` on the line that begins with it.
 fn starting_with<'a>(text: &'a str, start: &str) -> Option<&'a str> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(start))
-        .map(str::trim)
+    text.lines().find_map(|line| line.strip_prefix(start)).map(str::trim)
 }
 
 #[cfg(test)]
@@ -160,9 +111,6 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_left_out() {
         assert_eq!(figures("", "", "", "", None), []);
-        assert_eq!(
-            figures("1 (", "VmRSS: x kB", "btime", "Max open files", None),
-            []
-        );
+        assert_eq!(figures("1 (", "VmRSS: x kB", "btime", "Max open files", None), []);
     }
 }

@@ -24,9 +24,7 @@ struct Link<K, V> {
 
 impl<K, V> Default for Series<K, V> {
     fn default() -> Self {
-        Self {
-            head: OnceLock::new(),
-        }
+        Self { head: OnceLock::new() }
     }
 }
 
@@ -40,11 +38,7 @@ impl<K: PartialEq, V> Series<K, V> {
         loop {
             let link = slot.get_or_init(|| {
                 let (key, value) = make();
-                Box::new(Link {
-                    key,
-                    value,
-                    next: OnceLock::new(),
-                })
+                Box::new(Link { key, value, next: OnceLock::new() })
             });
             if is(&link.key) {
                 return &link.value;

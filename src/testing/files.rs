@@ -44,9 +44,7 @@ struct Found {
 impl Found {
     fn look(&mut self, dir: &Path, depth: usize) {
         // A case that lacks its `case.json` is a slip, not a folder of cases.
-        let is_case = [CASE, "definition.json"]
-            .iter()
-            .any(|name| dir.join(name).exists());
+        let is_case = [CASE, "definition.json"].iter().any(|name| dir.join(name).exists());
         if is_case {
             match super::read::case(dir) {
                 Ok(case) => self.cases.push(case),

@@ -28,10 +28,7 @@ struct Judge {
 
 /// Where the Result `got` is not as `expected`; nothing where it is.
 pub fn differences(expected: &Json, got: &Json) -> Vec<Difference> {
-    let mut judge = Judge {
-        pointer: String::new(),
-        found: Vec::new(),
-    };
+    let mut judge = Judge { pointer: String::new(), found: Vec::new() };
     judge.result(expected, got);
     judge.found
 }
@@ -120,8 +117,7 @@ impl Judge {
     fn at(&mut self, name: &str, within: impl FnOnce(&mut Self)) {
         let length = self.pointer.len();
         self.pointer.push('/');
-        self.pointer
-            .push_str(&name.replace('~', "~0").replace('/', "~1"));
+        self.pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
         within(self);
         self.pointer.truncate(length);
     }
@@ -143,11 +139,7 @@ fn unmet(result: &Map<String, Json>) -> bool {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            pointer,
-            expected,
-            got,
-        } = self;
+        let Self { pointer, expected, got } = self;
         if !pointer.is_empty() {
             writeln!(f, "  at {pointer}")?;
         }
@@ -175,22 +167,13 @@ mod tests {
     #[test]
     fn a_success_is_equal_whole_and_numbers_by_value() {
         let success = |value: Json| json!({ "type": "success", "value": value });
-        same(
-            &success(json!({ "a": 5, "b": [1.0] })),
-            &success(json!({ "b": [1], "a": 5.0 })),
-        );
+        same(&success(json!({ "a": 5, "b": [1.0] })), &success(json!({ "b": [1], "a": 5.0 })));
         assert_eq!(
             pointers(
                 &success(json!({ "a": 5, "b": [1, 2], "c": null, "x/y~": 1 })),
                 &success(json!({ "a": 6, "b": [1], "d": 1, "x/y~": "1" })),
             ),
-            [
-                "/value/a",
-                "/value/b/1",
-                "/value/c",
-                "/value/d",
-                "/value/x~1y~0"
-            ]
+            ["/value/a", "/value/b/1", "/value/c", "/value/d", "/value/x~1y~0"]
         );
         assert_eq!(
             pointers(&success(json!(1)), &json!({ "type": "error", "code": "A" })),
@@ -217,13 +200,7 @@ mod tests {
                 }),
                 &got
             ),
-            [
-                "/details/x",
-                "/message",
-                "/previous/code",
-                "/previous/previous",
-                "/retryable"
-            ]
+            ["/details/x", "/message", "/previous/code", "/previous/previous", "/retryable"]
         );
         assert_eq!(pointers(&json!({ "previous": null }), &got), ["/previous"]);
     }
@@ -240,19 +217,10 @@ mod tests {
             json!([{ "index": 1, "result": { "type": "error", "code": "A", "message": "m" } }]),
             1,
         );
-        same(
-            &unmet(
-                json!([{ "index": 1, "result": { "type": "error", "code": "A" } }]),
-                1,
-            ),
-            &got,
-        );
+        same(&unmet(json!([{ "index": 1, "result": { "type": "error", "code": "A" } }]), 1), &got);
         assert_eq!(
             pointers(
-                &unmet(
-                    json!([{ "index": 2, "result": { "type": "error", "code": "B" } }, {}]),
-                    2
-                ),
+                &unmet(json!([{ "index": 2, "result": { "type": "error", "code": "B" } }, {}]), 2),
                 &got
             ),
             [
@@ -276,9 +244,6 @@ mod tests {
             &json!({ "type": "success", "value": [1, "a"] }),
             &json!({ "type": "success", "value": [1] }),
         );
-        assert_eq!(
-            found[0].to_string(),
-            "  at /value/1\n  expected \"a\"\n  got      nothing"
-        );
+        assert_eq!(found[0].to_string(), "  at /value/1\n  expected \"a\"\n  got      nothing");
     }
 }

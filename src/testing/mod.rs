@@ -114,10 +114,7 @@ impl Report {
                 report.passed += 1;
                 continue;
             }
-            report.failed.push(Failed {
-                scenario: scenario.path.clone(),
-                differences,
-            });
+            report.failed.push(Failed { scenario: scenario.path.clone(), differences });
         }
         report
     }
@@ -136,8 +133,6 @@ impl fmt::Display for Report {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.scenario.display())?;
-        self.differences
-            .iter()
-            .try_for_each(|difference| writeln!(f, "{difference}"))
+        self.differences.iter().try_for_each(|difference| writeln!(f, "{difference}"))
     }
 }

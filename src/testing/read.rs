@@ -35,13 +35,7 @@ impl Reader {
         let definition = self.text(&dir.join("definition.json"), "the MWL definition");
         let meta = meta?;
         let scenarios = self.scenarios(dir, &meta.scenarios);
-        let Meta {
-            description,
-            section,
-            profiles,
-            temporal,
-            scenarios: _,
-        } = meta;
+        let Meta { description, section, profiles, temporal, scenarios: _ } = meta;
         Some(Case {
             path: dir.to_owned(),
             description,
@@ -95,21 +89,13 @@ impl Reader {
             Some(json!({}))
         };
         let expected = self.expected(&path);
-        Some(Scenario {
-            input: input?,
-            arguments: arguments?,
-            expected: expected?,
-            path,
-        })
+        Some(Scenario { input: input?, arguments: arguments?, expected: expected?, path })
     }
 
     fn expected(&mut self, scenario: &Path) -> Option<Expected> {
-        let [result, refused, timed] = [
-            "expected-result.json",
-            "expected-error.json",
-            "expected.json",
-        ]
-        .map(|name| scenario.join(name));
+        let [result, refused, timed] =
+            ["expected-result.json", "expected-error.json", "expected.json"]
+                .map(|name| scenario.join(name));
         if refused.exists() {
             for other in [&result, &timed].into_iter().filter(|other| other.exists()) {
                 self.refuse(
@@ -118,9 +104,7 @@ impl Reader {
                 );
             }
             let wanted = "the `codes` with which the definition is refused";
-            return self
-                .shaped(&refused, wanted, Shapes::refused)
-                .map(Expected::Refused);
+            return self.shaped(&refused, wanted, Shapes::refused).map(Expected::Refused);
         }
         let took = if timed.exists() {
             self.shaped(&timed, "`took`, a duration", Shapes::took)?

@@ -40,10 +40,7 @@ fn plan(text: &str) -> Result<Arc<Plan>, Refusal> {
     parsed
         .and_then(|node| compile(&node, &Catalog::spec_defined(), Strictness::Runtime))
         .map(|(plan, _)| plan)
-        .map_err(|found| Refusal {
-            codes: errors(&found),
-            text: sources.render(&found),
-        })
+        .map_err(|found| Refusal { codes: errors(&found), text: sources.render(&found) })
 }
 
 fn errors(Diagnostics(all): &Diagnostics) -> BTreeSet<String> {
@@ -62,11 +59,7 @@ fn judge(plan: &Result<Arc<Plan>, Refusal>, scenario: &Scenario) -> Vec<Differen
         }
         (Expected::Result { result, .. }, Err(refusal)) => {
             let refused = refusal.text.trim_end();
-            differ(
-                "",
-                result,
-                format!("a definition that is refused:\n{refused}"),
-            )
+            differ("", result, format!("a definition that is refused:\n{refused}"))
         }
         (Expected::Result { result, took }, Ok(plan)) => match execute(plan, scenario) {
             Ok((got, elapsed)) => {
@@ -81,10 +74,8 @@ fn judge(plan: &Result<Arc<Plan>, Refusal>, scenario: &Scenario) -> Vec<Differen
 
 /// Runs a scenario with the clock stopped between its timers.
 fn execute(plan: &Plan, scenario: &Scenario) -> io::Result<(Json, Duration)> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let (with, input) = (scenario.arguments.clone(), scenario.input.clone());
     Ok(runtime.block_on(async {
         let begun = Instant::now();
@@ -103,11 +94,7 @@ fn time(expected: Duration, took: Duration) -> Option<Difference> {
 }
 
 fn differ(pointer: &str, expected: &Json, got: String) -> Vec<Difference> {
-    vec![Difference {
-        pointer: pointer.into(),
-        expected: expected.to_string(),
-        got,
-    }]
+    vec![Difference { pointer: pointer.into(), expected: expected.to_string(), got }]
 }
 
 #[cfg(test)]
@@ -176,10 +163,7 @@ mod tests {
     #[test]
     fn a_definition_is_refused_as_it_must_be() {
         let bad = SLEEPS.replace("\"done\" }", "\"nowhere\" }");
-        assert_eq!(
-            differences_of(&bad, refused("unknown-step")),
-            "1 passed, 0 failed"
-        );
+        assert_eq!(differences_of(&bad, refused("unknown-step")), "1 passed, 0 failed");
         insta::assert_snapshot!(differences_of(&bad, refused("flow-cycle")), @r##"
         case/scenarios/base
           at /codes

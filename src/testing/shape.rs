@@ -9,14 +9,7 @@ use crate::language::temporal::Span;
 use crate::source::{Diagnostic, Diagnostics, Kind, Node};
 
 /// The members of a failure's Result.
-const FAILURE: &[&str] = &[
-    "type",
-    "code",
-    "message",
-    "details",
-    "retryable",
-    "previous",
-];
+const FAILURE: &[&str] = &["type", "code", "message", "details", "retryable", "previous"];
 
 /// What `case.json` says.
 #[derive(Debug)]
@@ -65,10 +58,7 @@ impl Shapes {
         for member in members {
             self.members(&member.value, &["description"]);
         }
-        members
-            .iter()
-            .map(|member| member.key.to_string())
-            .collect()
+        members.iter().map(|member| member.key.to_string()).collect()
     }
 
     /// `expected-error.json`.
@@ -126,9 +116,7 @@ impl Shapes {
         let Some(members) = node.as_object() else {
             return self.wanted(node, &format!("an object with {}", list(known)));
         };
-        let unknown = members
-            .iter()
-            .filter(|member| !known.contains(&&*member.key));
+        let unknown = members.iter().filter(|member| !known.contains(&&*member.key));
         for member in unknown {
             let message = format!("`{}` is unknown; wanted: {}", member.key, list(known));
             let diagnostic = Diagnostic::error("unknown-member", member.key_span, message);
@@ -181,8 +169,7 @@ impl Shapes {
             _ => node.to_string(),
         };
         let message = format!("this is {seen}; wanted: {wanted}");
-        self.0
-            .push(Diagnostic::error("wrong-type", node.span, message));
+        self.0.push(Diagnostic::error("wrong-type", node.span, message));
     }
 }
 
@@ -202,9 +189,7 @@ mod tests {
         let mut shapes = Shapes::default();
         read(&mut shapes, &node);
         let found = shapes.found().0.into_iter();
-        let lines: Vec<_> = found
-            .map(|one| format!("{}: {}", one.code, one.message))
-            .collect();
+        let lines: Vec<_> = found.map(|one| format!("{}: {}", one.code, one.message)).collect();
         lines.join("\n")
     }
 
@@ -216,15 +201,9 @@ mod tests {
             "scenarios": { "base": {}, "other": { "description": "d" } }
         }"#;
         let mut read = None;
-        assert_eq!(
-            wrong(sound, |shapes, node| read = Some(shapes.meta(node))),
-            ""
-        );
+        assert_eq!(wrong(sound, |shapes, node| read = Some(shapes.meta(node))), "");
         let meta = read.unwrap();
-        assert_eq!(
-            (meta.description.as_str(), meta.section.as_deref()),
-            ("d", Some("s"))
-        );
+        assert_eq!((meta.description.as_str(), meta.section.as_deref()), ("d", Some("s")));
         assert!(meta.temporal && meta.profiles.len() == 1);
         assert_eq!(Vec::from_iter(meta.scenarios), ["base", "other"]);
 
@@ -274,10 +253,7 @@ mod tests {
     #[test]
     fn our_extensions_have_shapes_too() {
         assert_eq!(wrong(r#"{ "took": "PT1.5S" }"#, Shapes::took), "");
-        assert_eq!(
-            wrong(r#"{ "codes": ["unknown-step"] }"#, Shapes::refused),
-            ""
-        );
+        assert_eq!(wrong(r#"{ "codes": ["unknown-step"] }"#, Shapes::refused), "");
         assert_eq!(wrong("{}", Shapes::arguments), "");
         insta::assert_snapshot!(wrong(r#"{ "took": "1.5s", "code": 1 }"#, Shapes::took), @r##"
         unknown-member: `code` is unknown; wanted: `took`

@@ -49,9 +49,8 @@ folders! {
 #[test]
 fn every_folder_is_run() {
     let folders = std::fs::read_dir(OURS).unwrap();
-    let there: BTreeSet<_> = folders
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let there: BTreeSet<_> =
+        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let listed: BTreeSet<_> = FOLDERS.iter().map(ToString::to_string).collect();
     assert_eq!(listed, there);
 }
@@ -88,8 +87,5 @@ fn promises(case: &Case) {
     );
     let timed = |expected: &Expected| matches!(expected, Expected::Result { took: Some(_), .. });
     let timed = case.scenarios.iter().any(|one| timed(&one.expected));
-    assert!(
-        !timed || case.temporal,
-        "{at}: a case that asserts time is marked temporal"
-    );
+    assert!(!timed || case.temporal, "{at}: a case that asserts time is marked temporal");
 }

@@ -67,22 +67,14 @@ type Chain = Vec<&'static str>;
 /// What rises: a Result (empty chain: a success), or an unwind towards its owner.
 enum Rise {
     Settled(Chain),
-    Unwind {
-        owner: usize,
-        chain: Chain,
-        superseded: bool,
-    },
+    Unwind { owner: usize, chain: Chain, superseded: bool },
 }
 
 impl Rise {
     /// An unwind that begins with failed cleanups at its head.
     fn after(self, failed: &[&'static str]) -> Self {
         match self {
-            Self::Unwind {
-                owner,
-                chain,
-                superseded,
-            } => Self::Unwind {
+            Self::Unwind { owner, chain, superseded } => Self::Unwind {
                 owner,
                 superseded: superseded || !failed.is_empty(),
                 chain: [failed, &chain].concat(),
@@ -107,11 +99,7 @@ impl Model<'_> {
     /// The interruption that comes first, and when.
     fn interruption(&self) -> Option<(u64, usize)> {
         let outside = self.case.cancel.map(|at| (at, OUTSIDE));
-        let bound = self
-            .bounds
-            .iter()
-            .map(|(layer, at)| (*at, *layer))
-            .min_by_key(|(at, _)| *at);
+        let bound = self.bounds.iter().map(|(layer, at)| (*at, *layer)).min_by_key(|(at, _)| *at);
         match (outside, bound) {
             (Some(outside), Some(bound)) if bound.0 < outside.0 => Some(bound),
             (Some(outside), _) => Some(outside),
@@ -124,22 +112,12 @@ impl Model<'_> {
         if self.case.cancel.is_some_and(|at| at <= self.now) {
             return Some(OUTSIDE);
         }
-        self.interruption()
-            .filter(|(at, _)| *at <= self.now)
-            .map(|(_, owner)| owner)
+        self.interruption().filter(|(at, _)| *at <= self.now).map(|(_, owner)| owner)
     }
 
     fn unwind(owner: usize) -> Rise {
-        let chain = if owner == OUTSIDE {
-            vec![CANCELLED]
-        } else {
-            vec![CANCELLED, EXCEEDED]
-        };
-        Rise::Unwind {
-            owner,
-            chain,
-            superseded: false,
-        }
+        let chain = if owner == OUTSIDE { vec![CANCELLED] } else { vec![CANCELLED, EXCEEDED] };
+        Rise::Unwind { owner, chain, superseded: false }
     }
 
     /// Work that waits: it is accepted if it is there when the interruption is.
@@ -174,11 +152,7 @@ impl Model<'_> {
             return self.target();
         };
         match layer {
-            Layer::Retry {
-                code,
-                attempts,
-                delay,
-            } => {
+            Layer::Retry { code, attempts, delay } => {
                 let mut runs = 0;
                 loop {
                     let rise = self.layer(at + 1);
@@ -186,9 +160,8 @@ impl Model<'_> {
                     let Rise::Settled(chain) = &rise else {
                         return rise;
                     };
-                    let matches = chain
-                        .first()
-                        .is_some_and(|head| code.is_none_or(|code| code == *head));
+                    let matches =
+                        chain.first().is_some_and(|head| code.is_none_or(|code| code == *head));
                     if !matches {
                         return rise;
                     }
@@ -220,11 +193,7 @@ impl Model<'_> {
                 let rise = self.layer(at + 1);
                 self.bounds.pop();
                 match rise {
-                    Rise::Unwind {
-                        owner,
-                        chain,
-                        superseded,
-                    } if owner == at => {
+                    Rise::Unwind { owner, chain, superseded } if owner == at => {
                         // Cleanups took time: an outer interruption may have fallen due.
                         if self.cleanups.len() > cleanups
                             && let Some(owner) = self.due()
@@ -235,11 +204,7 @@ impl Model<'_> {
                                 vec![]
                             });
                         }
-                        let chain = if superseded {
-                            chain
-                        } else {
-                            chain[1..].to_vec()
-                        };
+                        let chain = if superseded { chain } else { chain[1..].to_vec() };
                         Rise::Settled(chain)
                     }
                     rise => rise,
@@ -263,20 +228,12 @@ impl Model<'_> {
         self.now = cut.unwrap_or(done);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
-            Rise::Unwind {
-                owner,
-                mut chain,
-                mut superseded,
-            } => {
+            Rise::Unwind { owner, mut chain, mut superseded } => {
                 if let Some(code) = failed {
                     chain.insert(0, code);
                     superseded = true;
                 }
-                Rise::Unwind {
-                    owner,
-                    chain,
-                    superseded,
-                }
+                Rise::Unwind { owner, chain, superseded }
             }
             Rise::Settled(mut chain) => {
                 if let Some(code) = failed {
@@ -294,23 +251,12 @@ impl Model<'_> {
 }
 
 fn expected(case: &Case) -> Observed {
-    let mut model = Model {
-        case,
-        now: 0,
-        bounds: Vec::new(),
-        runs: 0,
-        cleanups: Vec::new(),
-    };
+    let mut model = Model { case, now: 0, bounds: Vec::new(), runs: 0, cleanups: Vec::new() };
     let chain = match model.layer(0) {
         Rise::Settled(chain) | Rise::Unwind { chain, .. } => chain,
     };
     let chain = chain.into_iter().map(str::to_owned).collect();
-    Observed {
-        chain,
-        runs: model.runs,
-        cleanups: model.cleanups,
-        ended: model.now,
-    }
+    Observed { chain, runs: model.runs, cleanups: model.cleanups, ended: model.now }
 }
 
 // --- the engine ----------------------------------------------------------------------------------
@@ -319,11 +265,7 @@ fn definition(case: &Case) -> serde_json::Value {
     let duration = |millis: u64| format!("PT{}.{:03}S", millis / 1000, millis % 1000);
     let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
     let entry = |(position, layer): (usize, &Layer)| match layer {
-        Layer::Retry {
-            code,
-            attempts,
-            delay,
-        } => {
+        Layer::Retry { code, attempts, delay } => {
             let mut policy = json!({
                 "match": { "codes": [code.unwrap_or("*")] },
                 "attempts": attempts,
@@ -375,10 +317,10 @@ fn definition(case: &Case) -> serde_json::Value {
 }
 
 async fn observed(case: &Case) -> Observed {
-    let turns = case.turns.iter().map(|(after, code)| Turn {
-        after: Duration::from_millis(*after),
-        code: *code,
-    });
+    let turns = case
+        .turns
+        .iter()
+        .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
     let scripted = Scripted::new(turns.collect());
     let mut sources = Sources::default();
     let text = definition(case).to_string();
@@ -445,11 +387,7 @@ fn case() -> impl Strategy<Value = Case> {
         proptest::collection::vec(turn, 1..8),
         proptest::option::weighted(0.4, (0..100_u64).prop_map(|half| 2 * half + 1)),
     )
-        .prop_map(|(layers, turns, cancel)| Case {
-            layers,
-            turns,
-            cancel,
-        })
+        .prop_map(|(layers, turns, cancel)| Case { layers, turns, cancel })
 }
 
 proptest! {

@@ -51,15 +51,12 @@ fn run_call(call: &Json, stack: &[Json], script: &Script, cancel: Option<u64>) -
         .build()
         .unwrap();
     runtime.block_on(async {
-        let turns = script.iter().map(|(after, code)| Turn {
-            after: Duration::from_millis(*after),
-            code: *code,
-        });
+        let turns = script
+            .iter()
+            .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
         let scripted = Scripted::new(turns.collect());
         let mut sources = Sources::default();
-        let node = sources
-            .parse("case.json", &definition.to_string(), Format::Json)
-            .unwrap();
+        let node = sources.parse("case.json", &definition.to_string(), Format::Json).unwrap();
         let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
             Ok((plan, _advice)) => plan,
             Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
@@ -81,20 +78,13 @@ fn run_call(call: &Json, stack: &[Json], script: &Script, cancel: Option<u64>) -
         let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
         let took = began.elapsed();
         let seen = std::mem::take(&mut *scripted.seen.lock().unwrap());
-        Ran {
-            outcome,
-            seen,
-            took,
-        }
+        Ran { outcome, seen, took }
     })
 }
 
 fn script(most: usize) -> impl Strategy<Value = Script> {
     let code = prop_oneof![Just("Script.A"), Just("Script.B"), Just("Script.C")];
-    let turn = (
-        (0..20_u64).prop_map(|half| 2 * half),
-        proptest::option::weighted(0.7, code),
-    );
+    let turn = ((0..20_u64).prop_map(|half| 2 * half), proptest::option::weighted(0.7, code));
     proptest::collection::vec(turn, 1..=most)
 }
 
@@ -124,10 +114,7 @@ fn written(assign: &Assign) -> Json {
 /// What `assign` binds where the variables are these.
 fn bound(assign: &Assign, vars: &BTreeMap<&'static str, u32>) -> BTreeMap<&'static str, u32> {
     let value = |made: &Result<u32, &str>| made.unwrap_or_else(|other| vars[other] + 1);
-    assign
-        .iter()
-        .map(|(name, made)| (*name, value(made)))
-        .collect()
+    assign.iter().map(|(name, made)| (*name, value(made))).collect()
 }
 
 proptest! {

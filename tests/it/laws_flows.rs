@@ -120,11 +120,7 @@ enum Place {
 
 impl Flow {
     fn next(&self, at: usize) -> Place {
-        if at + 1 < self.steps.len() {
-            Place::Step(at + 1)
-        } else {
-            Place::Done
-        }
+        if at + 1 < self.steps.len() { Place::Step(at + 1) } else { Place::Done }
     }
 
     fn jump(&self, at: usize, jump: Jump) -> Place {
@@ -161,10 +157,7 @@ impl Flow {
     fn gathers(&self) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Gather { .. } => true,
-            Step::Call {
-                target: Target::Flow(flow),
-                ..
-            } => flow.gathers(),
+            Step::Call { target: Target::Flow(flow), .. } => flow.gathers(),
             _ => false,
         })
     }
@@ -237,9 +230,7 @@ impl Model {
     fn interruption(&self) -> Option<(u64, usize)> {
         let outside = self.cancel.as_ref().map(|(at, _)| (*at, OUTSIDE));
         let bounds = self.bounds.iter().enumerate();
-        let bound = bounds
-            .map(|(position, at)| (*at, position))
-            .min_by_key(|(at, _)| *at);
+        let bound = bounds.map(|(position, at)| (*at, position)).min_by_key(|(at, _)| *at);
         match (outside, bound) {
             (Some(outside), Some(bound)) if bound.0 < outside.0 => Some(bound),
             (Some(outside), _) => Some(outside),
@@ -250,10 +241,7 @@ impl Model {
     fn due(&self) -> Option<usize> {
         match &self.cancel {
             Some((at, _)) if *at <= self.now => Some(OUTSIDE),
-            _ => self
-                .interruption()
-                .filter(|(at, _)| *at <= self.now)
-                .map(|(_, owner)| owner),
+            _ => self.interruption().filter(|(at, _)| *at <= self.now).map(|(_, owner)| owner),
         }
     }
 
@@ -314,11 +302,7 @@ impl Model {
             };
         };
         match layer {
-            Layer::Retry {
-                code,
-                attempts,
-                delay,
-            } => {
+            Layer::Retry { code, attempts, delay } => {
                 let outer = self.attempt;
                 self.attempt = 0;
                 let rise = loop {
@@ -360,21 +344,12 @@ impl Model {
     /// The conversion seam of the bound at `position`.
     fn seam(&self, position: usize, rise: Rise) -> Rise {
         match rise {
-            Rise::Unwind {
-                owner,
-                chain,
-                superseded,
-                cleaned,
-            } if owner == position => {
+            Rise::Unwind { owner, chain, superseded, cleaned } if owner == position => {
                 if cleaned && let Some(owner) = self.due() {
                     let failed = if superseded { chain } else { vec![] };
                     return self.unwind(owner, true, failed);
                 }
-                Rise::Settled(Err(if superseded {
-                    chain
-                } else {
-                    chain[1..].to_vec()
-                }))
+                Rise::Settled(Err(if superseded { chain } else { chain[1..].to_vec() }))
             }
             rise => rise,
         }
@@ -383,21 +358,14 @@ impl Model {
     fn clean_up(&mut self, rise: Rise, after: u64, code: Option<&'static str>) -> Rise {
         let edge = match &rise {
             Rise::Unwind { .. } => Some(self.now + CLEANUP_LIMIT),
-            Rise::Settled(_) => self
-                .interruption()
-                .map(|(at, _)| at.max(self.now) + CLEANUP_LIMIT),
+            Rise::Settled(_) => self.interruption().map(|(at, _)| at.max(self.now) + CLEANUP_LIMIT),
         };
         let done = self.now + after;
         let cut = edge.filter(|edge| *edge < done);
         self.now = cut.unwrap_or(done);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
-            Rise::Unwind {
-                owner,
-                chain,
-                superseded,
-                ..
-            } => Rise::Unwind {
+            Rise::Unwind { owner, chain, superseded, .. } => Rise::Unwind {
                 owner,
                 superseded: superseded || failed.is_some(),
                 chain: failed.into_iter().chain(chain).collect(),
@@ -457,20 +425,12 @@ impl Model {
                     self.failure = None;
                     continue;
                 }
-                Step::Call {
-                    target,
-                    stack,
-                    catch,
-                } => (
-                    self.stack(stack, Inner::Target(target), value.clone()),
-                    catch,
-                ),
-                Step::Gather {
-                    form,
-                    concurrency,
-                    completion,
-                    catch,
-                } => (self.gather(form, *concurrency, *completion, &value), catch),
+                Step::Call { target, stack, catch } => {
+                    (self.stack(stack, Inner::Target(target), value.clone()), catch)
+                }
+                Step::Gather { form, concurrency, completion, catch } => {
+                    (self.gather(form, *concurrency, *completion, &value), catch)
+                }
             };
             match rise {
                 Rise::Unwind { .. } => return rise,
@@ -499,14 +459,12 @@ impl Model {
         received: &Json,
     ) -> Rise {
         let dispatches: Vec<(&Target, Json)> = match form {
-            Form::Over(elements, target) => elements
-                .iter()
-                .map(|element| (target, json!(element)))
-                .collect(),
-            Form::Calls(targets) => targets
-                .iter()
-                .map(|target| (target, received.clone()))
-                .collect(),
+            Form::Over(elements, target) => {
+                elements.iter().map(|element| (target, json!(element))).collect()
+            }
+            Form::Calls(targets) => {
+                targets.iter().map(|target| (target, received.clone())).collect()
+            }
         };
         let count = dispatches.len();
         let (wanted, wait) = completion.unwrap_or((count, true));
@@ -631,14 +589,9 @@ fn expected(case: &Case) -> Option<Observed> {
         };
         format!("{ty} {code}")
     };
-    let result = result
-        .map(|value| value.to_string())
-        .map_err(|chain| chain.iter().map(typed).collect());
-    let observed = Observed {
-        result,
-        began: in_order(model.began, case),
-        ended: model.now,
-    };
+    let result =
+        result.map(|value| value.to_string()).map_err(|chain| chain.iter().map(typed).collect());
+    let observed = Observed { result, began: in_order(model.began, case), ended: model.now };
     (!model.ambiguous).then_some(observed)
 }
 
@@ -658,11 +611,7 @@ fn duration(millis: u64) -> String {
 fn entry(layer: &Layer) -> Json {
     let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
     match layer {
-        Layer::Retry {
-            code,
-            attempts,
-            delay,
-        } => json!({
+        Layer::Retry { code, attempts, delay } => json!({
             "provider": middleware("retry"),
             "onEntry": { "with": { "policies": [{
                 "match": { "codes": [code] },
@@ -693,10 +642,8 @@ fn call(target: &Target) -> Json {
     match target {
         Target::Flow(inner) => json!({ "flow": flow(inner) }),
         Target::Script(turns) => {
-            let turns: Vec<_> = turns
-                .iter()
-                .map(|(after, code)| json!({ "after": after, "code": code }))
-                .collect();
+            let turns: Vec<_> =
+                turns.iter().map(|(after, code)| json!({ "after": after, "code": code })).collect();
             json!({ "provider": SCRIPT, "with": { "tag": tag_of(target), "turns": turns } })
         }
     }
@@ -735,23 +682,14 @@ fn step(flow: &Flow, at: usize) -> Json {
         Step::Sleep(millis) => {
             json!({ "action": "Sleep", "for": duration(*millis), "next": next })
         }
-        Step::Call {
-            target,
-            stack: layers,
-            catch,
-        } => json!({
+        Step::Call { target, stack: layers, catch } => json!({
             "action": "Call",
             "call": call(target),
             "middleware": stack(layers),
             "catch": clauses(catch),
             "next": next,
         }),
-        Step::Gather {
-            form,
-            concurrency,
-            completion,
-            catch,
-        } => {
+        Step::Gather { form, concurrency, completion, catch } => {
             let mut step = json!({
                 "action": "Gather",
                 "concurrency": concurrency,
@@ -819,21 +757,16 @@ async fn observed(case: &Case) -> Observed {
     let ended = u64::try_from(began.elapsed().as_millis()).unwrap();
     let result = match &outcome {
         Outcome::Success(value) => Ok(value.to_string()),
-        Outcome::Failure(failure) => Err(failure
-            .chain()
-            .map(|link| format!("{} {}", link.ty, link.code))
-            .collect()),
+        Outcome::Failure(failure) => {
+            Err(failure.chain().map(|link| format!("{} {}", link.ty, link.code)).collect())
+        }
     };
     let seen = scripted.seen.lock().unwrap();
     let dispatches = seen.iter().map(|seen| {
         let began = u64::try_from(seen.began.as_millis()).unwrap();
         (began, seen.tag.clone())
     });
-    Observed {
-        result,
-        began: in_order(dispatches.collect(), case),
-        ended,
-    }
+    Observed { result, began: in_order(dispatches.collect(), case), ended }
 }
 
 // --- the cases -----------------------------------------------------------------------------------
@@ -915,10 +848,7 @@ fn flow_over(target: BoxedStrategy<Target>) -> impl Strategy<Value = Flow> {
 
 fn case() -> impl Strategy<Value = Case> {
     let target = script().boxed().prop_recursive(3, 24, 3, |target| {
-        prop_oneof![
-            script(),
-            flow_over(target).prop_map(|flow| Target::Flow(Box::new(flow))),
-        ]
+        prop_oneof![script(), flow_over(target).prop_map(|flow| Target::Flow(Box::new(flow))),]
     });
     let cancel = proptest::option::weighted(0.4, (0..100_u64).prop_map(|half| 2 * half + 1));
     (flow_over(target.boxed()), cancel).prop_map(|(flow, cancel)| Case { flow, cancel })

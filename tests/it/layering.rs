@@ -18,16 +18,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("cel::", &["src/language/expr/"]),
     ("jsonschema::", &["src/language/schema"]),
-    (
-        "hyper::",
-        &[
-            "src/proxy/",
-            "src/admin/",
-            "src/quickstart/",
-            "src/cli/",
-            "src/app.rs",
-        ],
-    ),
+    ("hyper::", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/app.rs"]),
     ("prometheus::", &["src/telemetry/"]),
 ];
 
@@ -63,15 +54,7 @@ fn rooms_name_only_what_is_beneath_them() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let rooms: Vec<String> = fs::read_dir(&src)
         .unwrap()
-        .map(|entry| {
-            entry
-                .unwrap()
-                .path()
-                .file_stem()
-                .unwrap()
-                .to_string_lossy()
-                .into_owned()
-        })
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
         .filter(|name| name != "lib" && name != "main")
         .collect();
     let mut wrong = Vec::new();
@@ -97,11 +80,7 @@ fn crates_stay_behind_their_walls() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut wrong = Vec::new();
     for file in sources(&root.join("src")) {
-        let place = file
-            .strip_prefix(root)
-            .unwrap()
-            .to_string_lossy()
-            .into_owned();
+        let place = file.strip_prefix(root).unwrap().to_string_lossy().into_owned();
         for (number, line) in code(&file) {
             for (name, rooms) in CRATES {
                 let named = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
@@ -122,11 +101,7 @@ fn the_language_knows_nothing_of_http() {
         for (number, line) in code(&file) {
             let foreign = ["http::", "hyper", "prometheus", "tracing"];
             let named = foreign.iter().find(|name| line.contains(*name));
-            assert!(
-                named.is_none(),
-                "{}:{number}: names {named:?}",
-                file.display()
-            );
+            assert!(named.is_none(), "{}:{number}: names {named:?}", file.display());
         }
     }
 }

@@ -46,35 +46,19 @@ fn rows() -> Vec<Row> {
 #[test]
 fn no_row_is_lost() {
     let rows = rows();
-    let observable = rows
-        .iter()
-        .filter(|row| row.heading == "Observable behavior");
+    let observable = rows.iter().filter(|row| row.heading == "Observable behavior");
     let observable = observable.count();
     assert_eq!((rows.len() - observable, observable), (INDEX, OBSERVABLE));
 }
 
 #[test]
 fn every_row_is_whole_and_differs_from_the_others() {
-    let levels = [
-        "MUST",
-        "MUST NOT",
-        "SHOULD",
-        "SHOULD NOT",
-        "RECOMMENDED",
-        "MAY",
-    ];
+    let levels = ["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "RECOMMENDED", "MAY"];
     let subjects = ["implementation", "definition", "provider", "tooling"];
     let mut seen = BTreeSet::new();
     for Row { cells, .. } in rows() {
-        assert_eq!(
-            cells.len(),
-            5,
-            "level, binds, requirement, section, tests: {cells:?}"
-        );
-        assert!(
-            cells.iter().all(|cell| !cell.is_empty()),
-            "empty: {cells:?}"
-        );
+        assert_eq!(cells.len(), 5, "level, binds, requirement, section, tests: {cells:?}");
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "empty: {cells:?}");
         assert!(levels.contains(&cells[0].as_str()), "no level: {cells:?}");
         let mut binds = cells[1].split(", ");
         assert!(binds.all(|one| subjects.contains(&one)), "binds: {cells:?}");
@@ -97,9 +81,7 @@ fn what_the_table_names_exists() {
             continue;
         }
         for name in held.split(", ") {
-            let test = name
-                .strip_prefix('`')
-                .and_then(|rest| rest.strip_suffix('`'));
+            let test = name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
             if !test.is_some_and(exists) {
                 missing.push(name.to_owned());
             }
@@ -123,16 +105,10 @@ fn exists(test: &str) -> bool {
 
 /// The file that holds a module: the longest way into it that is a file, the rest being inline.
 fn file_of(module: &str) -> Option<PathBuf> {
-    let root = if module.starts_with("it::") {
-        "tests"
-    } else {
-        "src"
-    };
+    let root = if module.starts_with("it::") { "tests" } else { "src" };
     let segments: Vec<&str> = module.split("::").collect();
     (1..=segments.len()).rev().find_map(|length| {
-        let path = Path::new(ROOT)
-            .join(root)
-            .join(segments[..length].join("/"));
+        let path = Path::new(ROOT).join(root).join(segments[..length].join("/"));
         let files = [path.with_extension("rs"), path.join("mod.rs")];
         files.into_iter().find(|file| file.is_file())
     })
@@ -146,9 +122,7 @@ fn is_test(text: &str, function: &str) -> bool {
     };
     // The last line is what stands before `fn`, such as `async`.
     let above = before.rsplit('\n').skip(1);
-    let mut attributes = above
-        .map(str::trim)
-        .take_while(|line| line.starts_with(['#', '/']));
+    let mut attributes = above.map(str::trim).take_while(|line| line.starts_with(['#', '/']));
     attributes.any(|line| line.starts_with("#[") && line.contains("test"))
 }
 
@@ -156,9 +130,7 @@ fn is_test(text: &str, function: &str) -> bool {
 #[test]
 fn what_does_not_exist_is_not_found() {
     assert!(exists("it::requirements::what_does_not_exist_is_not_found"));
-    assert!(exists(
-        "language::code::tests::patterns_match_whole_segments"
-    ));
+    assert!(exists("language::code::tests::patterns_match_whole_segments"));
     for wrong in [
         "tests/cases/call/no-such-case",
         "tests/cases/call",
@@ -181,9 +153,7 @@ fn no_other_system_code_is_written() {
         }
         let lines = code(&file).into_iter().map(|(_, line)| line);
         for line in lines.take_while(|line| line.trim() != "#[cfg(test)]") {
-            let codes = line
-                .match_indices("\"System.")
-                .map(|(at, _)| &line[at + 1..]);
+            let codes = line.match_indices("\"System.").map(|(at, _)| &line[at + 1..]);
             let codes = codes.filter_map(|rest| rest.split('"').next());
             written.extend(codes.map(str::to_owned));
         }

@@ -120,10 +120,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-    eprintln!(
-        "usage: drive TARGET SECONDS [SEED], where TARGET is one of {}",
-        names.join(", ")
-    );
+    eprintln!("usage: drive TARGET SECONDS [SEED], where TARGET is one of {}", names.join(", "));
     ExitCode::from(2)
 }
 
@@ -136,10 +133,7 @@ fn drive((name, target): &Target, seconds: u64, seed: u64) -> ExitCode {
         let data = mutated(&seeds, &mut random);
         let start = Instant::now();
         if catch_unwind(AssertUnwindSafe(|| target(&data))).is_err() {
-            println!(
-                "{name}: panicked at run {runs} of seed {seed} on:\n{}",
-                data.escape_ascii()
-            );
+            println!("{name}: panicked at run {runs} of seed {seed} on:\n{}", data.escape_ascii());
             return ExitCode::FAILURE;
         }
         if start.elapsed() > slowest.0 {
@@ -165,17 +159,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "config" => files(&root.join("config"), "", &mut found),
         "expression" => {
             let mut definitions = Vec::new();
-            files(
-                &root.join("tests/cases"),
-                "definition.json",
-                &mut definitions,
-            );
+            files(&root.join("tests/cases"), "definition.json", &mut definitions);
             for definition in definitions {
                 let text = String::from_utf8_lossy(&definition).into_owned();
-                let bodies = text
-                    .split("{{")
-                    .skip(1)
-                    .filter_map(|rest| rest.split("}}\"").next());
+                let bodies = text.split("{{").skip(1).filter_map(|rest| rest.split("}}\"").next());
                 found.extend(bodies.map(|body| body.trim().as_bytes().to_vec()));
             }
         }
@@ -239,10 +226,7 @@ fn mutate(data: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut SmallRng) {
             let digits = data.iter().position(u8::is_ascii_digit);
             let number = ["0", "-1", "1e999", "9007199254740993", "0.1", "4294967296"];
             if let Some(at) = digits {
-                data.splice(
-                    at..=at,
-                    number.choose(random).copied().unwrap_or_default().bytes(),
-                );
+                data.splice(at..=at, number.choose(random).copied().unwrap_or_default().bytes());
             }
         }
     }

@@ -17,11 +17,7 @@ use crate::source::{Diagnostic, Member, Node, Span};
 impl Compiler<'_> {
     /// A Retry policy that repeats at once.
     pub(super) fn advise_backoff(&mut self, with: &Node) {
-        for policy in with
-            .get("policies")
-            .and_then(Node::as_array)
-            .unwrap_or_default()
-        {
+        for policy in with.get("policies").and_then(Node::as_array).unwrap_or_default() {
             let attempts = policy.get("attempts").and_then(Node::as_number);
             let again = attempts.is_some_and(|attempts| attempts > 1.0);
             if again && policy.as_object().is_some() && policy.get("backoff").is_none() {
@@ -38,18 +34,14 @@ impl Compiler<'_> {
         let Some(code) = code.filter(|code| !is_expression(code)) else {
             return;
         };
-        let owner = match code
-            .as_str()
-            .map(|text| text.split('.').next().unwrap_or_default())
-        {
+        let owner = match code.as_str().map(|text| text.split('.').next().unwrap_or_default()) {
             Some("System") => "`System.` is the engine's",
             Some("Provider") => "`Provider.` is the providers'",
             _ => return,
         };
         let message = format!("{owner}: a reader takes this failure for one of theirs");
         let help = "raise a code of your own, such as `Payments.Rejected`";
-        self.found
-            .push(Diagnostic::warning("minted-code", code.span, message).with_help(help));
+        self.found.push(Diagnostic::warning("minted-code", code.span, message).with_help(help));
     }
 
     /// A `completion` that more successes are asked of than there are calls.
@@ -63,11 +55,7 @@ impl Compiler<'_> {
             let message = format!(
                 "`successes` is {wanted}, more than the {count} in `calls`: the Gather always fails"
             );
-            self.found.push(Diagnostic::warning(
-                "unmeetable-completion",
-                successes.span,
-                message,
-            ));
+            self.found.push(Diagnostic::warning("unmeetable-completion", successes.span, message));
         }
     }
 
@@ -81,11 +69,7 @@ impl Compiler<'_> {
         let mut reached = BTreeSet::from([entry.0]);
         let mut open = vec![entry];
         while let Some(at) = open.pop() {
-            for next in steps
-                .get(at.0)
-                .map(|step| successors(&step.action))
-                .unwrap_or_default()
-            {
+            for next in steps.get(at.0).map(|step| successors(&step.action)).unwrap_or_default() {
                 if reached.insert(next.0) {
                     open.push(next);
                 }
@@ -105,41 +89,26 @@ impl Compiler<'_> {
     /// What only the whole plan shows.
     pub(super) fn advise(&mut self, plan: &Plan) {
         self.advise_codes(plan);
-        let mut walk = Walk {
-            plan,
-            found: Vec::new(),
-            told: BTreeSet::new(),
-            walked: BTreeSet::new(),
-        };
+        let mut walk =
+            Walk { plan, found: Vec::new(), told: BTreeSet::new(), walked: BTreeSet::new() };
         walk.flow(FlowId::ROOT, &Around::default());
-        walk.found
-            .into_iter()
-            .for_each(|diagnostic| self.found.push(diagnostic));
+        walk.found.into_iter().for_each(|diagnostic| self.found.push(diagnostic));
     }
 
     /// Matchers of codes that nobody declares ("Failure matching").
     fn advise_codes(&mut self, plan: &Plan) {
         let named = std::mem::take(&mut self.codes);
         let minted: BTreeSet<&str> = named.iter().filter_map(Named::minted).collect();
-        let dynamic = named
-            .iter()
-            .any(|named| matches!(named, Named::Minted(None)));
+        let dynamic = named.iter().any(|named| matches!(named, Named::Minted(None)));
         let targets = calls(plan).filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
             Target::Flow(_) => None,
         });
-        if targets
-            .into_iter()
-            .any(|contract| contract.open.iter().any(|open| open == "*"))
-        {
+        if targets.into_iter().any(|contract| contract.open.iter().any(|open| open == "*")) {
             return;
         }
-        let declared: Vec<&str> = self
-            .catalog
-            .codes()
-            .chain(system::ALL)
-            .chain(minted.iter().copied())
-            .collect();
+        let declared: Vec<&str> =
+            self.catalog.codes().chain(system::ALL).chain(minted.iter().copied()).collect();
         for named in &named {
             let Named::Selected(pattern, span) = named else {
                 continue;
@@ -193,11 +162,7 @@ fn successors(action: &Action) -> Vec<StepId> {
         Action::Sleep(step) => return vec![step.next],
         Action::Return(_) | Action::Raise(_) => return Vec::new(),
     };
-    catch
-        .iter()
-        .map(|clause| clause.next)
-        .chain([tail.next])
-        .collect()
+    catch.iter().map(|clause| clause.next).chain([tail.next]).collect()
 }
 
 /// Every call of a plan.
@@ -280,23 +245,13 @@ impl Walk<'_> {
 
     fn amplification(&mut self, entry: &EntryPlan, around: &Around) -> Around {
         let budget = match &entry.phase(Phase::Entry).with {
-            With::Literal {
-                prepared: Ok(config),
-                ..
-            } => entry.middleware.budget(config),
+            With::Literal { prepared: Ok(config), .. } => entry.middleware.budget(config),
             _ => None,
         };
         let Some(outer) = around.retry else {
-            return Around {
-                retry: Some(entry.span),
-                runs: budget,
-                ..*around
-            };
+            return Around { retry: Some(entry.span), runs: budget, ..*around };
         };
-        let runs = around
-            .runs
-            .zip(budget)
-            .map(|(outer, inner)| outer.saturating_mul(inner));
+        let runs = around.runs.zip(budget).map(|(outer, inner)| outer.saturating_mul(inner));
         if self.told.insert(("amplification", entry.span, Some(outer))) {
             let message = "a retry within a retry: each multiplies the attempts of the other";
             let mut diagnostic = Diagnostic::warning("amplified-retry", entry.span, message)
@@ -309,11 +264,7 @@ impl Walk<'_> {
             });
             self.found.push(diagnostic);
         }
-        Around {
-            retry: Some(entry.span),
-            runs,
-            ..*around
-        }
+        Around { retry: Some(entry.span), runs, ..*around }
     }
 
     /// A wait that a failure decides, and nothing bounds.
@@ -333,14 +284,8 @@ impl Walk<'_> {
     }
 
     fn cleanup(&mut self, entry: &EntryPlan, cleanup: &Cleanup) {
-        let bounded = cleanup
-            .stack
-            .iter()
-            .any(|entry| entry.middleware.contract().bounds());
-        let around = Around {
-            bounded: true,
-            ..Around::default()
-        };
+        let bounded = cleanup.stack.iter().any(|entry| entry.middleware.contract().bounds());
+        let around = Around { bounded: true, ..Around::default() };
         let around = self.stack(&cleanup.stack, &around);
         self.call(&cleanup.call, &around);
         if bounded

@@ -14,15 +14,8 @@ use crate::language::provider::CallProvider;
 use crate::language::uri::{ProviderKind, ProviderUri};
 use crate::source::{Diagnostic, Node};
 
-const FIELDS: [&str; 7] = [
-    "provider",
-    "flow",
-    "input",
-    "with",
-    "onSuccess",
-    "onFailure",
-    "comment",
-];
+const FIELDS: [&str; 7] =
+    ["provider", "flow", "input", "with", "onSuccess", "onFailure", "comment"];
 
 impl Compiler<'_> {
     /// A call at the site `base`.
@@ -99,10 +92,7 @@ impl Compiler<'_> {
         let Some(arm) = self.fields(node, "an `onSuccess` arm", &["value", "assign"]) else {
             return (None, None);
         };
-        (
-            self.optional(arm.get("value"), site),
-            self.assign(arm.get("assign"), site),
-        )
+        (self.optional(arm.get("value"), site), self.assign(arm.get("assign"), site))
     }
 
     fn on_failure(&mut self, node: Option<&Node>, site: Site<'_>) -> Option<Assign> {
@@ -150,15 +140,8 @@ impl Compiler<'_> {
 
     /// A URI that the catalog does not have.
     pub(super) fn unknown_provider(&mut self, node: &Node, uri: &ProviderUri) {
-        let alike: Vec<&str> = self
-            .catalog
-            .namesakes(uri)
-            .map(ProviderUri::as_str)
-            .collect();
-        let known = self
-            .catalog
-            .contracts()
-            .filter(|known| known.uri.kind() == uri.kind());
+        let alike: Vec<&str> = self.catalog.namesakes(uri).map(ProviderUri::as_str).collect();
+        let known = self.catalog.contracts().filter(|known| known.uri.kind() == uri.kind());
         let known: Vec<&str> = known.map(|known| known.uri.as_str()).collect();
         let help = match alike.first() {
             Some(alike) => format!("use `{alike}`"),
@@ -172,13 +155,9 @@ impl Compiler<'_> {
                     uri.as_str()
                 ),
             ),
-            _ => (
-                "unknown-provider",
-                format!("the catalog has no `{}`", uri.as_str()),
-            ),
+            _ => ("unknown-provider", format!("the catalog has no `{}`", uri.as_str())),
         };
-        self.found
-            .push(Diagnostic::error(code, node.span, message).with_help(help));
+        self.found.push(Diagnostic::error(code, node.span, message).with_help(help));
     }
 
     fn flow_target(&mut self, node: &Node, at: At<'_>) -> Option<FlowId> {
@@ -192,11 +171,7 @@ impl Compiler<'_> {
                 self.error("wrong-type", node.span, message);
                 return None;
             };
-            let name = if is_expression(node) {
-                self.name(node, "`flow`")?
-            } else {
-                name
-            };
+            let name = if is_expression(node) { self.name(node, "`flow`")? } else { name };
             match at.scope.resolve(name) {
                 Resolved::Found(to) => to,
                 Resolved::Unknown(known) => {

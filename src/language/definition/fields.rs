@@ -21,9 +21,7 @@ impl<'n> Fields<'n> {
     }
 
     pub(super) fn member(&self, name: &str) -> Option<&'n Member> {
-        self.members
-            .iter()
-            .find(|member| member.key.as_ref() == name)
+        self.members.iter().find(|member| member.key.as_ref() == name)
     }
 }
 
@@ -59,11 +57,7 @@ impl Compiler<'_> {
             );
             return None;
         };
-        Some(Fields {
-            node,
-            members,
-            what,
-        })
+        Some(Fields { node, members, what })
     }
 
     fn unknown_field(&mut self, member: &Member, what: &str, known: &[&str]) {
@@ -79,10 +73,7 @@ impl Compiler<'_> {
     }
 
     fn comment(&mut self, fields: &Fields<'_>) {
-        if let Some(comment) = fields
-            .get("comment")
-            .filter(|comment| comment.as_str().is_none())
-        {
+        if let Some(comment) = fields.get("comment").filter(|comment| comment.as_str().is_none()) {
             let seen = article(comment.type_name());
             let message = format!("`comment` must be a string; this is {seen}");
             self.error("wrong-type", comment.span, message);
@@ -104,11 +95,7 @@ impl Compiler<'_> {
     pub(super) fn name<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Arc<str>> {
         let Some(text) = node.as_str() else {
             let seen = article(node.type_name());
-            self.error(
-                "wrong-type",
-                node.span,
-                format!("{what} must be a string; this is {seen}"),
-            );
+            self.error("wrong-type", node.span, format!("{what} must be a string; this is {seen}"));
             return None;
         };
         if Program::body(text).is_some() {
@@ -134,14 +121,8 @@ impl Compiler<'_> {
         if let Some(bool) = node.as_bool() {
             return Some(bool);
         }
-        let expression = node
-            .as_str()
-            .is_some_and(|text| Program::body(text).is_some());
-        let seen = if expression {
-            "an expression".to_owned()
-        } else {
-            article(node.type_name())
-        };
+        let expression = node.as_str().is_some_and(|text| Program::body(text).is_some());
+        let seen = if expression { "an expression".to_owned() } else { article(node.type_name()) };
         let message = format!("{what} must be `true` or `false`; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
         diagnostic.help = boolean_word(node);
@@ -153,11 +134,7 @@ impl Compiler<'_> {
     pub(super) fn items<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         node.as_array().unwrap_or_else(|| {
             let seen = article(node.type_name());
-            self.error(
-                "wrong-type",
-                node.span,
-                format!("{what} must be an array; this is {seen}"),
-            );
+            self.error("wrong-type", node.span, format!("{what} must be an array; this is {seen}"));
             &[]
         })
     }

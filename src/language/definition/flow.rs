@@ -16,23 +16,9 @@ use crate::source::{Diagnostic, Kind, Node, Span};
 /// How many Flows may be within each other through calls. Each is a frame on the engine's stack.
 const MAX_FLOW_DEPTH: usize = 32;
 
-const FIELDS: [&str; 6] = [
-    "comment",
-    "entrypoint",
-    "flows",
-    "middleware",
-    "parameters",
-    "steps",
-];
-const ROOT_FIELDS: [&str; 7] = [
-    "$schema",
-    "comment",
-    "entrypoint",
-    "flows",
-    "middleware",
-    "parameters",
-    "steps",
-];
+const FIELDS: [&str; 6] = ["comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
+const ROOT_FIELDS: [&str; 7] =
+    ["$schema", "comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
 
 /// The Steps of a graph by name.
 pub(super) type Names<'n> = BTreeMap<&'n str, StepId>;
@@ -68,9 +54,7 @@ impl Scope<'_> {
         match self.chain().find_map(|scope| scope.names.get(name)) {
             Some((id, _)) => Resolved::Found(*id),
             None => Resolved::Unknown(
-                self.chain()
-                    .flat_map(|scope| scope.names.keys().cloned())
-                    .collect(),
+                self.chain().flat_map(|scope| scope.names.keys().cloned()).collect(),
             ),
         }
     }
@@ -90,10 +74,7 @@ impl Compiler<'_> {
                 self.found
                     .push(Diagnostic::error("missing-field", node.span, message).with_help(help));
             }
-            Some(schema)
-                if schema
-                    .as_str()
-                    .is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
+            Some(schema) if schema.as_str().is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
             Some(schema) => {
                 let message = format!("`$schema` is {schema}, which is not read here");
                 let help = format!(r#"write "{SCHEMA_URI}""#);
@@ -129,11 +110,7 @@ impl Compiler<'_> {
     ) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
-        let at = At {
-            flow: id,
-            scope: &scope,
-            name,
-        };
+        let at = At { flow: id, scope: &scope, name };
         let stack = self.stack(fields.get("middleware"), at, Level::Flow, Site::flow());
         let graph = self.graph(fields, at);
         let plan = (|| {
@@ -154,14 +131,8 @@ impl Compiler<'_> {
 
     /// Declares the named subflows, then compiles them: each sees all of them.
     fn subflows<'s>(&mut self, fields: &Fields<'_>, outer: Option<&'s Scope<'s>>) -> Scope<'s> {
-        let mut scope = Scope {
-            outer,
-            names: BTreeMap::new(),
-        };
-        let Some(flows) = fields
-            .get("flows")
-            .and_then(|flows| self.open(flows, "`flows`"))
-        else {
+        let mut scope = Scope { outer, names: BTreeMap::new() };
+        let Some(flows) = fields.get("flows").and_then(|flows| self.open(flows, "`flows`")) else {
             return scope;
         };
         for member in flows.node.as_object().unwrap_or_default() {
@@ -178,9 +149,7 @@ impl Compiler<'_> {
                 );
             }
             let id = self.reserve();
-            scope
-                .names
-                .insert(Arc::clone(&member.key), (id, member.key_span));
+            scope.names.insert(Arc::clone(&member.key), (id, member.key_span));
         }
         for member in flows.node.as_object().unwrap_or_default() {
             let Some((id, _)) = scope.names.get(&member.key).copied() else {
@@ -222,10 +191,8 @@ impl Compiler<'_> {
                 true
             }
             Kind::Array(items) => {
-                let found: Vec<bool> = items
-                    .iter()
-                    .map(|item| self.expressions_within(item))
-                    .collect();
+                let found: Vec<bool> =
+                    items.iter().map(|item| self.expressions_within(item)).collect();
                 found.contains(&true)
             }
             Kind::Object(members) => {
@@ -243,21 +210,13 @@ impl Compiler<'_> {
         let steps = self.open(steps?, "`steps`")?;
         let members = steps.node.as_object().unwrap_or_default();
         let numbered = members.iter().enumerate();
-        let names: Names<'_> = numbered
-            .map(|(at, member)| (member.key.as_ref(), StepId(at)))
-            .collect();
+        let names: Names<'_> =
+            numbered.map(|(at, member)| (member.key.as_ref(), StepId(at))).collect();
         let plans: Vec<_> = members
             .iter()
             .map(|member| {
                 self.key(member, "a Step's name");
-                self.step(
-                    member,
-                    At {
-                        name: &member.key,
-                        ..at
-                    },
-                    &names,
-                )
+                self.step(member, At { name: &member.key, ..at }, &names)
             })
             .collect();
         let entrypoint = self.reference(entrypoint?, "`entrypoint`", &names)?;
@@ -283,8 +242,7 @@ impl Compiler<'_> {
         } else {
             suggestion(name, names.keys().copied())
         };
-        self.found
-            .push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
+        self.found.push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
         None
     }
 
@@ -302,11 +260,8 @@ impl Compiler<'_> {
             }
         }
         let mut found = Vec::new();
-        let mut walk = CallWalk {
-            calls: &calls,
-            heights: vec![None; calls.len()],
-            found: &mut found,
-        };
+        let mut walk =
+            CallWalk { calls: &calls, heights: vec![None; calls.len()], found: &mut found };
         for start in 0..calls.len() {
             walk.from(FlowId(start));
         }
@@ -364,17 +319,12 @@ impl CallWalk<'_> {
     fn leave(&mut self, flow: FlowId) {
         let calls = self.calls.get(flow.0).map_or(&[][..], Vec::as_slice);
         let deepest = calls.iter().max_by_key(|edge| self.height(edge.to));
-        let below = deepest
-            .and_then(|edge| self.height(edge.to))
-            .unwrap_or_default();
+        let below = deepest.and_then(|edge| self.height(edge.to)).unwrap_or_default();
         // Said once, of the call that is one too many.
         if let Some(edge) = deepest.filter(|_| below == MAX_FLOW_DEPTH) {
-            let message = format!(
-                "Flows call Flows {} deep; at most {MAX_FLOW_DEPTH} are run",
-                below + 1
-            );
-            self.found
-                .push(Diagnostic::error("flows-too-deep", edge.span, message));
+            let message =
+                format!("Flows call Flows {} deep; at most {MAX_FLOW_DEPTH} are run", below + 1);
+            self.found.push(Diagnostic::error("flows-too-deep", edge.span, message));
         }
         if let Some(height) = self.heights.get_mut(flow.0) {
             *height = Some(below + 1);
@@ -386,7 +336,5 @@ fn cycle(edge: &Edge, way: impl Iterator<Item = Span>) -> Diagnostic {
     let message = "this call closes a cycle: a Flow would run within itself";
     let help = "repeat by routing `next` back within one Flow, or with the Loop middleware";
     let diagnostic = Diagnostic::error("flow-cycle", edge.span, message).with_help(help);
-    way.fold(diagnostic, |diagnostic, span| {
-        diagnostic.with_related(span, "by way of this call")
-    })
+    way.fold(diagnostic, |diagnostic, span| diagnostic.with_related(span, "by way of this call"))
 }

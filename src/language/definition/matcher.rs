@@ -22,15 +22,10 @@ impl Compiler<'_> {
                 .push(Diagnostic::error("invalid-matcher", node.span, message).with_help(help));
             return None;
         }
-        let codes = fields
-            .get("codes")
-            .map(|codes| self.list(codes, "codes", Self::pattern));
-        let types = fields
-            .get("types")
-            .map(|types| self.list(types, "types", Self::failure_type));
-        let retryable = fields
-            .get("retryable")
-            .map(|flag| self.flag(flag, "a matcher's `retryable`"));
+        let codes = fields.get("codes").map(|codes| self.list(codes, "codes", Self::pattern));
+        let types = fields.get("types").map(|types| self.list(types, "types", Self::failure_type));
+        let retryable =
+            fields.get("retryable").map(|flag| self.flag(flag, "a matcher's `retryable`"));
         Some(Matcher {
             codes: transposed(codes)?,
             types: transposed(types)?,
@@ -51,9 +46,7 @@ impl Compiler<'_> {
             return None;
         }
         let read: Vec<_> = items.iter().map(|item| read(self, item)).collect();
-        read.into_iter()
-            .collect::<Option<Vec<_>>>()
-            .filter(|list| !list.is_empty())
+        read.into_iter().collect::<Option<Vec<_>>>().filter(|list| !list.is_empty())
     }
 
     fn pattern(&mut self, node: &Node) -> Option<CodePattern> {
@@ -93,18 +86,14 @@ impl Compiler<'_> {
             Some(near) => format!("did you mean `{near}`?"),
             None => "write a type of your own in PascalCase".to_owned(),
         };
-        self.found
-            .push(Diagnostic::warning("reserved-type", span, message).with_help(help));
+        self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
     /// The patterns of the matchers in a middleware's `with`: what advice on codes looks at. The middleware
     /// itself reads them when it prepares the `with`; said here, a mistake has its exact place. Whether one
     /// was found.
     pub(super) fn selected_codes(&mut self, with: &Node) -> bool {
-        let policies = with
-            .get("policies")
-            .and_then(Node::as_array)
-            .unwrap_or_default();
+        let policies = with.get("policies").and_then(Node::as_array).unwrap_or_default();
         let codes = policies
             .iter()
             .filter_map(|policy| policy.get("match")?.get("codes")?.as_array())
@@ -147,16 +136,10 @@ impl Compiler<'_> {
 
 /// Whether `earlier` matches everything that `later` matches.
 pub(super) fn covers(earlier: &Matcher, later: &Matcher) -> bool {
-    let Matcher {
-        codes,
-        types,
-        retryable,
-    } = earlier;
+    let Matcher { codes, types, retryable } = earlier;
     let codes = codes.as_ref().is_none_or(|wide| {
         let narrow = later.codes.as_deref().unwrap_or(&[CodePattern::Any]);
-        narrow
-            .iter()
-            .all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
+        narrow.iter().all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
     });
     let types = types.as_ref().is_none_or(|wide| {
         let narrow = later.types.as_ref();

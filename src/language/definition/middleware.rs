@@ -12,14 +12,7 @@ use crate::language::provider::{Contract, Middleware, Phase};
 use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Node, Span};
 
-const FIELDS: [&str; 6] = [
-    "provider",
-    "onEntry",
-    "onSuccess",
-    "onFailure",
-    "onAlways",
-    "comment",
-];
+const FIELDS: [&str; 6] = ["provider", "onEntry", "onSuccess", "onFailure", "onAlways", "comment"];
 
 /// The one middleware that the specification obliges its user to gate.
 const LOOP: &str = "mwl:provider.middleware/mwl/loop/v1";
@@ -48,18 +41,13 @@ impl<'e> Entry<'e> {
 
     /// Whether the wait before a re-run comes from elsewhere than a policy.
     pub(super) fn has_delay(&self) -> bool {
-        let with = self
-            .fields
-            .get("onFailure")
-            .and_then(|block| block.get("with"));
+        let with = self.fields.get("onFailure").and_then(|block| block.get("with"));
         with.is_some_and(|with| with.get("delay").is_some())
     }
 
     /// Where what is not written belongs.
     pub(super) fn place(&self) -> Span {
-        self.fields
-            .get("provider")
-            .map_or(self.fields.node.span, |provider| provider.span)
+        self.fields.get("provider").map_or(self.fields.node.span, |provider| provider.span)
     }
 }
 
@@ -76,10 +64,7 @@ impl Compiler<'_> {
             return Some(StackPlan::default());
         };
         let items = self.items(node, "`middleware`");
-        let entries: Vec<_> = items
-            .iter()
-            .map(|item| self.entry(item, at, level, base))
-            .collect();
+        let entries: Vec<_> = items.iter().map(|item| self.entry(item, at, level, base)).collect();
         let entries: Option<StackPlan> = entries.into_iter().collect();
         entries.filter(|_| node.as_array().is_some())
     }
@@ -95,12 +80,7 @@ impl Compiler<'_> {
         let middleware = self
             .required(&fields, "provider")
             .and_then(|provider| self.middleware(provider, level));
-        let entry = Entry {
-            fields: &fields,
-            middleware: middleware.as_ref(),
-            at,
-            base,
-        };
+        let entry = Entry { fields: &fields, middleware: middleware.as_ref(), at, base };
         let phases = Phase::ALL.map(|phase| self.phase(entry, phase));
         if let Some(middleware) = &middleware
             && middleware.contract().uri.as_str() == LOOP
@@ -111,11 +91,7 @@ impl Compiler<'_> {
             return None;
         };
         let phases = [first, success, failure, always];
-        Some(EntryPlan {
-            span: entry.place(),
-            middleware: middleware?,
-            phases,
-        })
+        Some(EntryPlan { span: entry.place(), middleware: middleware?, phases })
     }
 
     fn middleware(&mut self, node: &Node, level: Level) -> Option<Arc<dyn Middleware>> {

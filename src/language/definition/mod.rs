@@ -8,10 +8,7 @@
 //!
 //! To add a field: its name in the table of its construct, its place in the plan, and a case in `tests`.
 
-#![expect(
-    clippy::option_option,
-    reason = "`None`: wrong, and reported; `Some(None)`: not written"
-)]
+#![expect(clippy::option_option, reason = "`None`: wrong, and reported; `Some(None)`: not written")]
 
 mod advice;
 mod call;
@@ -175,11 +172,7 @@ fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
 /// What of `known` the author of `seen` may have meant.
 fn nearest<'k>(seen: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let distance = |name: &str| {
-        if name.eq_ignore_ascii_case(seen) {
-            0
-        } else {
-            strsim::osa_distance(seen, name)
-        }
+        if name.eq_ignore_ascii_case(seen) { 0 } else { strsim::osa_distance(seen, name) }
     };
     let (distance, name) = known
         .into_iter()

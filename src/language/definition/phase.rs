@@ -24,20 +24,11 @@ impl Compiler<'_> {
     pub(super) fn phase(&mut self, entry: Entry<'_>, phase: Phase) -> Option<PhasePlan> {
         let contract = entry.contract();
         let acts = contract.is_some_and(|contract| contract.phase(phase).is_some());
-        let site = entry
-            .base
-            .phase(phase != Phase::Entry, contract.map(Contract::contributed));
+        let site = entry.base.phase(phase != Phase::Entry, contract.map(Contract::contributed));
         let Some(node) = entry.fields.get(phase.key()) else {
             let (with, cleanup) = self.phase_with(entry, phase, None, site)?;
             let (shape, assign) = (Shape::Through, Box::default());
-            return Some(PhasePlan {
-                acts,
-                when: None,
-                with,
-                cleanup,
-                shape,
-                assign,
-            });
+            return Some(PhasePlan { acts, when: None, with, cleanup, shape, assign });
         };
         let (what, known) = block(phase);
         let block = self.fields(node, what, known)?;
@@ -46,28 +37,16 @@ impl Compiler<'_> {
             Some(when) => self.when(when, site).map(Some),
         };
         if let Some(written) = block.member("when").filter(|_| !acts && contract.is_some()) {
-            let message = format!(
-                "`when` gates nothing: the middleware does not act at `{}`",
-                phase.key()
-            );
-            self.found
-                .push(Diagnostic::warning("idle-when", written.key_span, message));
+            let message =
+                format!("`when` gates nothing: the middleware does not act at `{}`", phase.key());
+            self.found.push(Diagnostic::warning("idle-when", written.key_span, message));
         }
         let off = matches!(when, Some(Some(When::Literal(false))));
-        let with = self.unless(off, |this| {
-            this.phase_with(entry, phase, block.get("with"), site)
-        });
+        let with = self.unless(off, |this| this.phase_with(entry, phase, block.get("with"), site));
         let shape = self.shape(&block, phase, site);
         let assign = self.assign(block.get("assign"), site);
         let (with, cleanup) = with?;
-        Some(PhasePlan {
-            acts,
-            when: when?,
-            with,
-            cleanup,
-            shape: shape?,
-            assign: assign?,
-        })
+        Some(PhasePlan { acts, when: when?, with, cleanup, shape: shape?, assign: assign? })
     }
 
     /// What a phase that never acts is given is never looked at.
@@ -96,14 +75,7 @@ impl Compiler<'_> {
 
     fn reshaped(&mut self, block: &Fields<'_>, site: Site<'_>) -> Option<Shape> {
         let envelope = self.envelope(block, site)?;
-        let Envelope {
-            ty,
-            code,
-            message,
-            details,
-            retryable,
-            previous,
-        } = &envelope;
+        let Envelope { ty, code, message, details, retryable, previous } = &envelope;
         let written = [ty, code, message, details, retryable, previous];
         Some(if written.iter().any(|field| field.is_some()) {
             Shape::Envelope(envelope)
@@ -124,12 +96,8 @@ impl Compiler<'_> {
         }
         let checks: [(&str, &str, Fits); 3] = [
             ("message", "a string", |node| node.as_str().is_some()),
-            ("retryable", "a boolean or null", |node| {
-                node.as_bool().is_some() || node.is_null()
-            }),
-            ("previous", "a failure or null", |node| {
-                node.as_object().is_some() || node.is_null()
-            }),
+            ("retryable", "a boolean or null", |node| node.as_bool().is_some() || node.is_null()),
+            ("previous", "a failure or null", |node| node.as_object().is_some() || node.is_null()),
         ];
         for (name, wanted, fits) in checks {
             if let Some(node) = fields.get(name) {
@@ -245,10 +213,8 @@ impl Compiler<'_> {
         structural: &[String],
         site: Site<'_>,
     ) -> Option<Option<Box<Cleanup>>> {
-        let takes = |name: &str| {
-            with.get(name)
-                .filter(|_| structural.iter().any(|taken| taken == name))
-        };
+        let takes =
+            |name: &str| with.get(name).filter(|_| structural.iter().any(|taken| taken == name));
         let stack = self.stack(takes("middleware"), entry.at, Level::Step, entry.base);
         let Some(call) = takes("call") else {
             return stack.map(|_| None);
@@ -262,16 +228,9 @@ impl Compiler<'_> {
 /// A structural parameter that is required and not written.
 fn missing(declared: &PhaseContract, with: Option<&Node>) -> Option<Failure> {
     let written = |name: &&String| with.is_some_and(|with| with.get(name).is_some());
-    let name = declared
-        .structural_required
-        .iter()
-        .find(|name| !written(name))?;
+    let name = declared.structural_required.iter().find(|name| !written(name))?;
     let observed = with.map_or_else(Value::empty_object, super::literal);
-    Some(Failure::validation(
-        format!("the parameter `{name}` is missing"),
-        "/required",
-        observed,
-    ))
+    Some(Failure::validation(format!("the parameter `{name}` is missing"), "/required", observed))
 }
 
 const fn block(phase: Phase) -> (&'static str, &'static [&'static str]) {

@@ -52,26 +52,17 @@ impl<'a> Site<'a> {
 
     /// In the tail of a `Call` Step: `output`, `assign`, `catch`.
     pub(super) const fn after_call() -> Self {
-        Self {
-            settled: Settled::Call,
-            ..Self::step()
-        }
+        Self { settled: Settled::Call, ..Self::step() }
     }
 
     /// In the tail of a `Gather` Step.
     pub(super) const fn after_gather() -> Self {
-        Self {
-            settled: Settled::Gather,
-            ..Self::step()
-        }
+        Self { settled: Settled::Gather, ..Self::step() }
     }
 
     /// In the tail of a Step that consumes no Result.
     pub(super) const fn tail() -> Self {
-        Self {
-            settled: Settled::Other,
-            ..Self::step()
-        }
+        Self { settled: Settled::Other, ..Self::step() }
     }
 
     /// In a clause of a `Match`.
@@ -81,34 +72,21 @@ impl<'a> Site<'a> {
 
     /// In a phase block of an entry on a stack at this site.
     pub(super) const fn phase(self, rising: bool, contributed: Option<&'a [String]>) -> Self {
-        Self {
-            rising,
-            contributed,
-            ..self.with(Roots::of(&[Root::Middleware]))
-        }
+        Self { rising, contributed, ..self.with(Roots::of(&[Root::Middleware])) }
     }
 
     /// In the `input` and `with` of a call at this site.
     pub(super) const fn call(self, gathered: bool) -> Self {
-        Self {
-            gathered,
-            ..self.with(Roots::of(&[Root::Call]))
-        }
+        Self { gathered, ..self.with(Roots::of(&[Root::Call])) }
     }
 
     /// In the arms of the call at this site; `window` is the target's.
     pub(super) const fn arm(self, window: Root) -> Self {
-        Self {
-            armed: true,
-            ..self.with(Roots::of(&[window]))
-        }
+        Self { armed: true, ..self.with(Roots::of(&[window])) }
     }
 
     const fn with(self, more: Roots) -> Self {
-        Self {
-            roots: self.roots.union(more),
-            ..self
-        }
+        Self { roots: self.roots.union(more), ..self }
     }
 
     /// Why what `path` reads can never be there, if so.
@@ -164,20 +142,11 @@ fn unknown_member(root: Root, name: &str) -> Option<String> {
     let known: &[&str] = match root {
         Root::Execution => &["id", "metadata", "platform"],
         Root::Frame | Root::Match => &["input", "metadata"],
-        Root::Step => &[
-            "name", "id", "action", "input", "result", "results", "metadata",
-        ],
+        Root::Step => &["name", "id", "action", "input", "result", "results", "metadata"],
         Root::Call => &["input", "index", "result", "metadata"],
         Root::Flow => &["input", "metadata", "vars", "result"],
         Root::Provider | Root::Middleware => &["input", "result", "metadata"],
-        Root::Failure => &[
-            "type",
-            "code",
-            "message",
-            "details",
-            "retryable",
-            "previous",
-        ],
+        Root::Failure => &["type", "code", "message", "details", "retryable", "previous"],
         Root::Vars | Root::Response => return None,
     };
     if known.contains(&name) {
@@ -199,10 +168,7 @@ fn unknown_record_member(root: Root, name: &str) -> Option<String> {
 
 /// The part of `path` that decides whether it can be read, as it is written.
 pub(super) fn name(path: &Path) -> String {
-    let metadata = path
-        .members
-        .first()
-        .is_some_and(|first| first.as_ref() == "metadata");
+    let metadata = path.members.first().is_some_and(|first| first.as_ref() == "metadata");
     let members = path.members.iter().take(if metadata { 2 } else { 1 });
     let mut name = root_name(path.root).to_owned();
     for member in members {

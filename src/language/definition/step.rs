@@ -19,17 +19,7 @@ const ACTIONS: [(&str, &str, &[&str]); 7] = [
     (
         "Call",
         "a `Call` Step",
-        &[
-            "action",
-            "call",
-            "input",
-            "output",
-            "assign",
-            "middleware",
-            "catch",
-            "next",
-            "comment",
-        ],
+        &["action", "call", "input", "output", "assign", "middleware", "catch", "next", "comment"],
     ),
     (
         "Gather",
@@ -48,21 +38,9 @@ const ACTIONS: [(&str, &str, &[&str]); 7] = [
             "comment",
         ],
     ),
-    (
-        "Match",
-        "a `Match` Step",
-        &["action", "input", "cases", "default", "comment"],
-    ),
-    (
-        "Pass",
-        "a `Pass` Step",
-        &["action", "output", "assign", "next", "comment"],
-    ),
-    (
-        "Sleep",
-        "a `Sleep` Step",
-        &["action", "for", "until", "next", "comment"],
-    ),
+    ("Match", "a `Match` Step", &["action", "input", "cases", "default", "comment"]),
+    ("Pass", "a `Pass` Step", &["action", "output", "assign", "next", "comment"]),
+    ("Sleep", "a `Sleep` Step", &["action", "for", "until", "next", "comment"]),
     ("Return", "a `Return` Step", &["action", "value", "comment"]),
     ("Raise", "a `Raise` Step", &["action", "result", "comment"]),
 ];
@@ -96,20 +74,12 @@ impl Compiler<'_> {
         let fields = self.fields(&member.value, what, known)?;
         let graph = Graph { at, names };
         let action = match *action {
-            "Call" => self
-                .call_step(&fields, graph)
-                .map(|step| Action::Call(Box::new(step))),
-            "Gather" => self
-                .gather(&fields, graph)
-                .map(|step| Action::Gather(Box::new(step))),
-            "Match" => self
-                .match_step(&fields, graph)
-                .map(|step| Action::Match(Box::new(step))),
+            "Call" => self.call_step(&fields, graph).map(|step| Action::Call(Box::new(step))),
+            "Gather" => self.gather(&fields, graph).map(|step| Action::Gather(Box::new(step))),
+            "Match" => self.match_step(&fields, graph).map(|step| Action::Match(Box::new(step))),
             "Pass" => self.tail(&fields, Site::tail(), graph).map(Action::Pass),
             "Sleep" => self.sleep(&fields, graph).map(Action::Sleep),
-            "Return" => self
-                .optional(fields.get("value"), Site::tail())
-                .map(Action::Return),
+            "Return" => self.optional(fields.get("value"), Site::tail()).map(Action::Return),
             _ => self.raise(&fields),
         };
         Some(StepPlan {
@@ -124,11 +94,7 @@ impl Compiler<'_> {
         let output = self.optional(fields.get("output"), site);
         let assign = self.assign(fields.get("assign"), site);
         let next = self.next(fields, graph);
-        Some(Tail {
-            output: output?,
-            assign: assign?,
-            next: next?,
-        })
+        Some(Tail { output: output?, assign: assign?, next: next? })
     }
 
     fn next(&mut self, fields: &Fields<'_>, graph: Graph<'_>) -> Option<StepId> {
@@ -144,24 +110,13 @@ impl Compiler<'_> {
 
     fn call_step(&mut self, fields: &Fields<'_>, graph: Graph<'_>) -> Option<CallStep> {
         let input = self.optional(fields.get("input"), Site::step());
-        let stack = self.stack(
-            fields.get("middleware"),
-            graph.at,
-            Level::Step,
-            Site::step(),
-        );
+        let stack = self.stack(fields.get("middleware"), graph.at, Level::Step, Site::step());
         let call = self
             .required(fields, "call")
             .and_then(|call| self.call(call, graph.at, Site::step(), false));
         let tail = self.tail(fields, Site::after_call(), graph);
         let catch = self.catch(fields.get("catch"), Site::after_call(), graph);
-        Some(CallStep {
-            input: input?,
-            stack: stack?,
-            call: call?,
-            tail: tail?,
-            catch: catch?,
-        })
+        Some(CallStep { input: input?, stack: stack?, call: call?, tail: tail?, catch: catch? })
     }
 
     fn catch(
@@ -174,10 +129,7 @@ impl Compiler<'_> {
             return Some(Box::default());
         };
         let items = self.items(node, "`catch`");
-        let clauses: Vec<_> = items
-            .iter()
-            .map(|item| self.clause(item, site, graph))
-            .collect();
+        let clauses: Vec<_> = items.iter().map(|item| self.clause(item, site, graph)).collect();
         self.advise_unreachable(items, &clauses);
         let clauses: Option<Box<[_]>> = clauses.into_iter().collect();
         clauses.filter(|_| node.as_array().is_some())
@@ -186,20 +138,9 @@ impl Compiler<'_> {
     fn clause(&mut self, node: &Node, site: Site<'_>, graph: Graph<'_>) -> Option<CatchClause> {
         let known = ["match", "output", "assign", "next", "comment"];
         let fields = self.fields(node, "a `catch` clause", &known)?;
-        let matcher = self
-            .required(&fields, "match")
-            .and_then(|matcher| self.matcher(matcher));
-        let Tail {
-            output,
-            assign,
-            next,
-        } = self.tail(&fields, site, graph)?;
-        Some(CatchClause {
-            matcher: matcher?,
-            output,
-            assign,
-            next,
-        })
+        let matcher = self.required(&fields, "match").and_then(|matcher| self.matcher(matcher));
+        let Tail { output, assign, next } = self.tail(&fields, site, graph)?;
+        Some(CatchClause { matcher: matcher?, output, assign, next })
     }
 
     /// A clause that an earlier one leaves nothing ("`catch` clauses").
@@ -211,17 +152,15 @@ impl Compiler<'_> {
             .collect();
         for (index, (node, clause)) in written.iter().enumerate() {
             let earlier = written.iter().take(index);
-            let Some((first, _)) = earlier
-                .into_iter()
-                .find(|(_, earlier)| covers(&earlier.matcher, &clause.matcher))
+            let Some((first, _)) =
+                earlier.into_iter().find(|(_, earlier)| covers(&earlier.matcher, &clause.matcher))
             else {
                 continue;
             };
             let message =
                 "this clause is never reached: an earlier one matches all that it matches";
             let diagnostic = Diagnostic::warning("unreachable-catch", node.span, message);
-            self.found
-                .push(diagnostic.with_related(first.span, "matches first"));
+            self.found.push(diagnostic.with_related(first.span, "matches first"));
         }
     }
 
@@ -229,9 +168,7 @@ impl Compiler<'_> {
         let calls = self.dispatches(fields, graph.at);
         let over = self.optional(fields.get("over"), Site::step());
         if let Some(node) = fields.get("over") {
-            self.typed(node, "over", "an array or an expression", |node| {
-                node.as_array().is_some()
-            });
+            self.typed(node, "over", "an array or an expression", |node| node.as_array().is_some());
         }
         let concurrency = self.concurrency(fields.get("concurrency"));
         let (successes, wait) = self.completion(fields);
@@ -257,11 +194,7 @@ impl Compiler<'_> {
         }
         if let Some(calls) = calls {
             let items = self.items(calls, "`calls`");
-            compiled.extend(
-                items
-                    .iter()
-                    .map(|item| self.call(item, at, Site::step(), true)),
-            );
+            compiled.extend(items.iter().map(|item| self.call(item, at, Site::step(), true)));
             if calls.as_array().is_some_and(<[_]>::is_empty) {
                 let message = "`calls` is empty: the Gather would dispatch nothing";
                 self.error("empty-calls", calls.span, message);
@@ -269,27 +202,21 @@ impl Compiler<'_> {
         }
         if over.is_some() != call.is_some() || call.is_some() == calls.is_some() {
             let message = "a Gather has exactly one of its forms: `over` with `call`, or `calls`";
-            let written = ["over", "call", "calls"]
-                .into_iter()
-                .filter(|name| fields.get(name).is_some());
+            let written =
+                ["over", "call", "calls"].into_iter().filter(|name| fields.get(name).is_some());
             let help = format!("it has {}", super::list(written));
             self.found
                 .push(Diagnostic::error("gather-form", fields.node.span, message).with_help(help));
             return None;
         }
-        compiled
-            .into_iter()
-            .collect::<Option<Vec<_>>>()
-            .filter(|calls| !calls.is_empty())
+        compiled.into_iter().collect::<Option<Vec<_>>>().filter(|calls| !calls.is_empty())
     }
 
     fn concurrency(&mut self, node: Option<&Node>) -> Option<Option<usize>> {
         let Some(node) = node.filter(|node| !node.is_null()) else {
             return Some(None);
         };
-        let whole = node
-            .as_number()
-            .filter(|number| *number >= 1.0 && number.fract() == 0.0);
+        let whole = node.as_number().filter(|number| *number >= 1.0 && number.fract() == 0.0);
         let Some(whole) = whole else {
             let message = format!(
                 "`concurrency` must be a whole number from 1, or null for no limit; this is {node}"
@@ -312,29 +239,21 @@ impl Compiler<'_> {
         let Some(completion) = self.fields(node, "`completion`", &["successes", "wait"]) else {
             return (None, None);
         };
-        let successes = self
-            .required(&completion, "successes")
-            .and_then(|successes| {
-                self.typed(
-                    successes,
-                    "successes",
-                    "a whole number or an expression",
-                    |node| node.as_number().is_some_and(|number| number.fract() == 0.0),
-                );
-                self.advise_successes(successes, fields.get("calls"));
-                self.template(successes, Site::step()).map(Some)
+        let successes = self.required(&completion, "successes").and_then(|successes| {
+            self.typed(successes, "successes", "a whole number or an expression", |node| {
+                node.as_number().is_some_and(|number| number.fract() == 0.0)
             });
-        let wait = completion
-            .get("wait")
-            .map_or(Some(true), |wait| self.flag(wait, "`wait`"));
+            self.advise_successes(successes, fields.get("calls"));
+            self.template(successes, Site::step()).map(Some)
+        });
+        let wait = completion.get("wait").map_or(Some(true), |wait| self.flag(wait, "`wait`"));
         (successes, wait)
     }
 
     fn match_step(&mut self, fields: &Fields<'_>, graph: Graph<'_>) -> Option<MatchStep> {
         let input = self.optional(fields.get("input"), Site::step());
-        let cases = self
-            .required(fields, "cases")
-            .map_or(&[][..], |cases| self.items(cases, "`cases`"));
+        let cases =
+            self.required(fields, "cases").map_or(&[][..], |cases| self.items(cases, "`cases`"));
         let cases: Vec<_> = cases.iter().map(|case| self.case(case, graph)).collect();
         let default = self.required(fields, "default").and_then(|default| {
             let clause = self.fields(
@@ -345,19 +264,13 @@ impl Compiler<'_> {
             self.tail(&clause, Site::clause(), graph)
         });
         let cases = cases.into_iter().collect::<Option<Vec<_>>>();
-        Some(MatchStep {
-            input: input?,
-            cases: cases?.into(),
-            default: default?,
-        })
+        Some(MatchStep { input: input?, cases: cases?.into(), default: default? })
     }
 
     fn case(&mut self, node: &Node, graph: Graph<'_>) -> Option<(When, Tail)> {
         let known = ["when", "output", "assign", "next", "comment"];
         let clause = self.fields(node, "a clause of a `Match`", &known)?;
-        let when = self
-            .required(&clause, "when")
-            .and_then(|when| self.when(when, Site::clause()));
+        let when = self.required(&clause, "when").and_then(|when| self.when(when, Site::clause()));
         let tail = self.tail(&clause, Site::clause(), graph);
         Some((when?, tail?))
     }
@@ -366,12 +279,9 @@ impl Compiler<'_> {
         let next = self.next(fields, graph);
         let pause = match (fields.get("for"), fields.get("until")) {
             (Some(node), None) => {
-                self.temporal(
-                    node,
-                    "for",
-                    "an ISO 8601 duration such as \"PT30S\"",
-                    |text| temporal::Span::parse(text).is_some(),
-                );
+                self.temporal(node, "for", "an ISO 8601 duration such as \"PT30S\"", |text| {
+                    temporal::Span::parse(text).is_some()
+                });
                 self.template(node, Site::step()).map(Pause::For)
             }
             (None, Some(node)) => {
@@ -391,10 +301,7 @@ impl Compiler<'_> {
                 None
             }
         };
-        Some(SleepStep {
-            pause: pause?,
-            next: next?,
-        })
+        Some(SleepStep { pause: pause?, next: next? })
     }
 
     fn temporal(&mut self, node: &Node, name: &str, wanted: &str, fits: fn(&str) -> bool) {
@@ -413,14 +320,7 @@ impl Compiler<'_> {
         let Some(node) = fields.get("result") else {
             return Some(Action::Raise(None));
         };
-        let known = [
-            "type",
-            "code",
-            "message",
-            "details",
-            "retryable",
-            "previous",
-        ];
+        let known = ["type", "code", "message", "details", "retryable", "previous"];
         let result = self.fields(node, "a `Raise`'s `result`", &known)?;
         let code = self.required(&result, "code");
         self.advise_minted(code);

@@ -15,9 +15,7 @@ impl Compiler<'_> {
     pub(super) fn template(&mut self, node: &Node, site: Site<'_>) -> Option<Template> {
         match &node.kind {
             Kind::String(text) => match Program::body(text) {
-                Some(body) => self
-                    .expression(node, text, body, site)
-                    .map(Template::Expression),
+                Some(body) => self.expression(node, text, body, site).map(Template::Expression),
                 None => Some(Template::Constant(Value::String(Arc::clone(text)))),
             },
             Kind::Array(items) => {
@@ -76,10 +74,7 @@ impl Compiler<'_> {
         site: Site<'_>,
     ) -> Option<Program> {
         self.reads = true;
-        let before = text
-            .find(body)
-            .and_then(|at| text.get(..at))
-            .unwrap_or_default();
+        let before = text.find(body).and_then(|at| text.get(..at)).unwrap_or_default();
         let shift = before.chars().count();
         let program = match Program::compile(body, site.roots) {
             Ok(program) => program,
@@ -87,8 +82,7 @@ impl Compiler<'_> {
                 for error in errors {
                     let diagnostic =
                         Diagnostic::error("invalid-expression", node.span, error.message);
-                    self.found
-                        .push(diagnostic.with_offset(shift + error.offset));
+                    self.found.push(diagnostic.with_offset(shift + error.offset));
                 }
                 return None;
             }
@@ -99,10 +93,7 @@ impl Compiler<'_> {
 
     /// What an expression reads must be able to be there. Asking whether it is there is always right.
     fn check_reads(&mut self, node: &Node, text: &str, program: &Program, site: Site<'_>) {
-        let read = program
-            .reads()
-            .iter()
-            .filter(|path| path.end != PathEnd::Presence);
+        let read = program.reads().iter().filter(|path| path.end != PathEnd::Presence);
         for path in read {
             let Some(reason) = site.absence(path) else {
                 continue;
@@ -124,9 +115,7 @@ impl Compiler<'_> {
         if let Some(text) = node.as_str()
             && let Some(body) = Program::body(text)
         {
-            return self
-                .expression(node, text, body, site)
-                .map(When::Expression);
+            return self.expression(node, text, body, site).map(When::Expression);
         }
         let seen = article(node.type_name());
         let message = format!("`when` must be `true`, `false` or an expression; this is {seen}");
@@ -181,8 +170,7 @@ impl Compiler<'_> {
 
 /// Whether the whole value is one expression.
 pub(super) fn is_expression(node: &Node) -> bool {
-    node.as_str()
-        .is_some_and(|text| Program::body(text).is_some())
+    node.as_str().is_some_and(|text| Program::body(text).is_some())
 }
 
 fn constants(parts: &[Template]) -> Option<Vec<Value>> {

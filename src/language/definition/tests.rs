@@ -36,10 +36,7 @@ mod support {
             _dispatch: Dispatch<'a>,
         ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
             let outcome = Outcome::Success(Value::Null);
-            Box::pin(std::future::ready(Answer {
-                outcome,
-                metadata: Value::Null,
-            }))
+            Box::pin(std::future::ready(Answer { outcome, metadata: Value::Null }))
         }
     }
 
@@ -83,12 +80,8 @@ mod support {
 
     pub(super) fn catalog() -> Catalog {
         let mut catalog = Catalog::spec_defined();
-        catalog
-            .add_call(Arc::new(Http(Contract::parse(HTTP).unwrap())))
-            .unwrap();
-        catalog
-            .add_middleware(Arc::new(StepOnly(Contract::parse(STEP_ONLY).unwrap())))
-            .unwrap();
+        catalog.add_call(Arc::new(Http(Contract::parse(HTTP).unwrap()))).unwrap();
+        catalog.add_middleware(Arc::new(StepOnly(Contract::parse(STEP_ONLY).unwrap()))).unwrap();
         catalog
     }
 }
@@ -101,14 +94,8 @@ fn root(rest: &str) -> String {
 /// The plan, or everything that was found as people see it.
 fn compiled(text: &str, strictness: Strictness) -> Result<(Arc<Plan>, String), String> {
     let mut sources = Sources::default();
-    let format = if text.starts_with('{') {
-        Format::Json
-    } else {
-        Format::Yaml
-    };
-    let document = sources
-        .parse("f", text, format)
-        .map_err(|found| sources.render(&found))?;
+    let format = if text.starts_with('{') { Format::Json } else { Format::Yaml };
+    let document = sources.parse("f", text, format).map_err(|found| sources.render(&found))?;
     match compile(&document, &support::catalog(), strictness) {
         Ok((plan, warnings)) => Ok((plan, sources.render(&warnings))),
         Err(found) => {

@@ -42,9 +42,7 @@ impl Compiler<'_> {
         let Some(node) = node else {
             return Some(Written::Literal(Value::empty_object()));
         };
-        self.typed(node, name, "an object or an expression", |node| {
-            node.as_object().is_some()
-        });
+        self.typed(node, name, "an object or an expression", |node| node.as_object().is_some());
         self.template(node, site).map(Written::of)
     }
 
@@ -82,10 +80,7 @@ impl Compiler<'_> {
         }
         prepare().map_err(|failure| {
             if !place.told {
-                let message = failure
-                    .message
-                    .as_deref()
-                    .unwrap_or("the provider refuses it");
+                let message = failure.message.as_deref().unwrap_or("the provider refuses it");
                 self.load_error(Diagnostic::error("invalid-with", place.span, message));
             }
             Arc::new(failure)
@@ -146,24 +141,13 @@ impl Compiler<'_> {
             Written::Literal(value) => Some(value.clone()),
             Written::Dynamic(_) => None,
         };
-        self.arguments.push(Arguments {
-            to,
-            value,
-            node: node.cloned(),
-            span,
-        });
+        self.arguments.push(Arguments { to, value, node: node.cloned(), span });
         unchecked(with)
     }
 
     /// Holds what calls of Flows pass to what the Flows take.
     pub(super) fn check_arguments(&mut self) {
-        for Arguments {
-            to,
-            value,
-            node,
-            span,
-        } in std::mem::take(&mut self.arguments)
-        {
+        for Arguments { to, value, node, span } in std::mem::take(&mut self.arguments) {
             let flow = self.flows.get(to.0).and_then(Option::as_ref);
             let Some(checked) =
                 flow.map(|flow| value.map(|value| flow.parameters.validate(&value)))
@@ -173,14 +157,7 @@ impl Compiler<'_> {
             let schema = self.parameters.get(to.0).cloned().flatten();
             let told = self.check_members(node.as_ref(), span, schema.as_ref());
             if let Some(Err(violation)) = checked {
-                self.violation(
-                    &violation,
-                    Place {
-                        node: node.as_ref(),
-                        span,
-                        told,
-                    },
-                );
+                self.violation(&violation, Place { node: node.as_ref(), span, told });
             }
         }
     }
@@ -198,10 +175,7 @@ impl Written {
 /// The frame validates what a Flow is given.
 pub(super) fn unchecked(with: Written) -> With {
     match with {
-        Written::Literal(value) => With::Literal {
-            value,
-            prepared: Ok(Arc::new(())),
-        },
+        Written::Literal(value) => With::Literal { value, prepared: Ok(Arc::new(())) },
         Written::Dynamic(template) => With::Dynamic(template),
     }
 }
@@ -224,11 +198,7 @@ impl<'s> Declared<'s> {
                 .into_iter()
                 .flat_map(|all| all.keys().map(String::as_str))
                 .collect(),
-            required: required
-                .into_iter()
-                .flatten()
-                .filter_map(Json::as_str)
-                .collect(),
+            required: required.into_iter().flatten().filter_map(Json::as_str).collect(),
             open: !closed || member("patternProperties").is_some(),
         }
     }

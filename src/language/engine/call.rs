@@ -51,15 +51,9 @@ enum Given<'p> {
 impl Operation for CallOperation<'_> {
     async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Flowed {
         let place = self.site.step.map_or(&*frame.flow.name, |step| step.name);
-        let dispatcher = Dispatcher {
-            execution: frame.execution,
-            state: &frame.state,
-            site: self.site,
-            place,
-        };
-        let settled = dispatcher
-            .dispatch(frame.scope, self.call, input, None)
-            .await?;
+        let dispatcher =
+            Dispatcher { execution: frame.execution, state: &frame.state, site: self.site, place };
+        let settled = dispatcher.dispatch(frame.scope, self.call, input, None).await?;
         Ok(frame.arm(self.site, self.call, settled))
     }
 }
@@ -74,11 +68,7 @@ impl<'a> Dispatcher<'a> {
         index: Option<usize>,
     ) -> Result<Settled, Interrupted> {
         let entered = self.execution.stamp();
-        let mut record = CallRecord {
-            entered,
-            dispatched: None,
-            accepted: None,
-        };
+        let mut record = CallRecord { entered, dispatched: None, accepted: None };
         let fields = self.fields(call, &arriving, index, &record);
         record.dispatched = Some(self.execution.stamp());
         let window = match fields {
@@ -89,20 +79,11 @@ impl<'a> Dispatcher<'a> {
             }
             Ok((input, Given::Provider(provider, with))) => {
                 let (result, metadata) = self.provide(scope, provider, &with, &input).await?;
-                Ok(Window::Provider {
-                    input,
-                    result,
-                    metadata,
-                })
+                Ok(Window::Provider { input, result, metadata })
             }
         };
         record.accepted = Some(self.execution.stamp());
-        Ok(Settled {
-            arriving,
-            index,
-            record,
-            window,
-        })
+        Ok(Settled { arriving, index, record, window })
     }
 
     fn fields<'p>(
@@ -112,12 +93,7 @@ impl<'a> Dispatcher<'a> {
         index: Option<usize>,
         record: &CallRecord,
     ) -> Evaluated<(Value, Given<'p>)> {
-        let call_view = CallView {
-            input: arriving,
-            index,
-            record,
-            window: None,
-        };
+        let call_view = CallView { input: arriving, index, record, window: None };
         let view = self.view(record, call_view);
         let input = evaluate_or(call.input.as_ref(), &view, || arriving.clone())?;
         let given = match &call.target {
@@ -144,11 +120,7 @@ impl<'a> Dispatcher<'a> {
         with: &Prepared,
         input: &Value,
     ) -> Result<(Outcome, Value), Interrupted> {
-        let attempt = Attempt {
-            step: self.place,
-            number: scope.attempt,
-            role: scope.role,
-        };
+        let attempt = Attempt { step: self.place, number: scope.attempt, role: scope.role };
         self.execution.observer.attempt_started(&attempt);
         let dispatch = Dispatch {
             with,
@@ -161,17 +133,10 @@ impl<'a> Dispatcher<'a> {
             role: scope.role,
             host: self.execution.host,
         };
-        let answer = scope
-            .leaf(provider.call(dispatch))
-            .await
-            .inspect_err(|interrupted| {
-                self.execution
-                    .observer
-                    .attempt_interrupted(&attempt, interrupted.explanation());
-            })?;
-        self.execution
-            .observer
-            .attempt_done(&attempt, &answer.outcome);
+        let answer = scope.leaf(provider.call(dispatch)).await.inspect_err(|interrupted| {
+            self.execution.observer.attempt_interrupted(&attempt, interrupted.explanation());
+        })?;
+        self.execution.observer.attempt_done(&attempt, &answer.outcome);
         Ok((answer.outcome, answer.metadata))
     }
 
@@ -194,12 +159,7 @@ impl<'a> Dispatcher<'a> {
 impl Frame<'_, '_> {
     /// Runs the arm that the settled Result selects, and gives the call's Result ("The arms").
     pub(super) fn arm(&mut self, site: Site<'_>, call: &CallPlan, settled: Settled) -> Outcome {
-        let Settled {
-            arriving,
-            index,
-            record,
-            window,
-        } = settled;
+        let Settled { arriving, index, record, window } = settled;
         let window = match window {
             // A failure arm does not run where the call's own fields fault.
             Err(fault) => return Outcome::Failure(fault),
@@ -212,16 +172,10 @@ impl Frame<'_, '_> {
         if assign.is_empty() && (call.value.is_none() || !window.result().is_success()) {
             return window.into_result();
         }
-        let call_view = CallView {
-            input: &arriving,
-            index,
-            record: &record,
-            window: Some(&window),
-        };
-        let view = View {
-            call: Some(call_view),
-            ..self.view(record.entered, site.step, site.phase)
-        };
+        let call_view =
+            CallView { input: &arriving, index, record: &record, window: Some(&window) };
+        let view =
+            View { call: Some(call_view), ..self.view(record.entered, site.step, site.phase) };
         let evaluated = (|| {
             let value = match window.result() {
                 Outcome::Success(value) => {
@@ -247,9 +201,7 @@ impl Frame<'_, '_> {
 impl Settled {
     /// Whether the target's Result is a success; what an arm makes of it comes later.
     pub(super) fn succeeded(&self) -> bool {
-        self.window
-            .as_ref()
-            .is_ok_and(|window| window.result().is_success())
+        self.window.as_ref().is_ok_and(|window| window.result().is_success())
     }
 }
 
@@ -265,10 +217,9 @@ impl Window {
 /// A call's `with` in the provider's own terms.
 fn prepared(provider: &dyn CallProvider, with: &With, bindings: &View<'_>) -> Evaluated<Prepared> {
     match with {
-        With::Literal { prepared, .. } => prepared
-            .as_ref()
-            .map(Arc::clone)
-            .map_err(|failure| failure.as_ref().clone()),
+        With::Literal { prepared, .. } => {
+            prepared.as_ref().map(Arc::clone).map_err(|failure| failure.as_ref().clone())
+        }
         With::Dynamic(template) => {
             let with = evaluate(template, bindings)?;
             provider.contract().parameters().validate(&with)?;

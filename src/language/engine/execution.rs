@@ -29,11 +29,7 @@ pub(super) struct Execution<'e> {
 impl Execution<'_> {
     /// An entry or exit instant. Where no expression of the plan could read it, the clock is left alone.
     pub(super) fn stamp(&self) -> Timestamp {
-        if self.plan.reads() {
-            self.clock.now()
-        } else {
-            self.entered
-        }
+        if self.plan.reads() { self.clock.now() } else { self.entered }
     }
 
     /// The id of a Step execution that begins now.
@@ -44,8 +40,6 @@ impl Execution<'_> {
 
 impl fmt::Debug for Execution<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Execution")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("Execution").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -43,43 +43,21 @@ pub(super) async fn run<'e>(
     input: Value,
 ) -> Result<CompletedFrame, Interrupted> {
     // The execution begins with its root frame, at the same instant ("execution").
-    let entered = if flow == FlowId::ROOT {
-        execution.entered
-    } else {
-        execution.stamp()
-    };
+    let entered = if flow == FlowId::ROOT { execution.entered } else { execution.stamp() };
     let flow = execution.plan.flow(flow);
-    let state = |vars| FrameState {
-        input: input.clone(),
-        entered,
-        vars,
-        failure: None,
-    };
+    let state = |vars| FrameState { input: input.clone(), entered, vars, failure: None };
     let (state, result) = match variables(flow, with) {
         // No entry is established and the graph does not run.
         Err(failure) => (state(Vars::default()), Outcome::from(failure)),
         Ok(vars) => {
-            let mut frame = Frame {
-                execution,
-                flow,
-                state: state(vars),
-                scope,
-            };
-            let result = frame
-                .stack(Site::FLOW, &flow.stack, input.clone(), &Graph)
-                .await?;
+            let mut frame = Frame { execution, flow, state: state(vars), scope };
+            let result = frame.stack(Site::FLOW, &flow.stack, input.clone(), &Graph).await?;
             (frame.state, result)
         }
     };
     let exited = execution.stamp();
     let FrameState { input, vars, .. } = state;
-    Ok(CompletedFrame {
-        input,
-        vars: vars.to_value(),
-        result,
-        entered,
-        exited,
-    })
+    Ok(CompletedFrame { input, vars: vars.to_value(), result, entered, exited })
 }
 
 /// [`run`] for a frame within a frame: where the recursion is boxed.
@@ -105,11 +83,7 @@ fn variables(flow: &FlowPlan, with: Value) -> Result<Vars, Failure> {
         return Ok(Vars::default());
     }
     let mut vars: Map = defaults.clone();
-    vars.extend(
-        arguments
-            .iter()
-            .map(|(name, value)| (Arc::clone(name), value.clone())),
-    );
+    vars.extend(arguments.iter().map(|(name, value)| (Arc::clone(name), value.clone())));
     Ok(Vars::new(vars))
 }
 

@@ -70,9 +70,7 @@ impl<'e> Frame<'e, '_> {
             Outcome::Failure(_) => None,
         });
         let projection = Value::array(successes.collect());
-        step.results = Some(Value::array(
-            results.iter().map(Outcome::to_value).collect(),
-        ));
+        step.results = Some(Value::array(results.iter().map(Outcome::to_value).collect()));
         let failure = own_fault.or(unmet);
         Ok(self.settle(&plan.tail, &plan.catch, &mut step, failure, |_| projection))
     }
@@ -86,9 +84,7 @@ impl<'e> Frame<'e, '_> {
                 other => return Err(wrong("over", "an array", other)),
             },
         };
-        let count = elements
-            .as_ref()
-            .map_or(plan.calls.len(), |elements| elements.len());
+        let count = elements.as_ref().map_or(plan.calls.len(), |elements| elements.len());
         if count > MAX_DISPATCHES {
             let message = format!("{count} dispatches are more than the {MAX_DISPATCHES} allowed");
             return Err(Failure::error(FAN_OUT_LIMIT, message));
@@ -126,19 +122,11 @@ impl<'e> Frame<'e, '_> {
         fan_out: &FanOut<'_>,
         step: &StepState<'_>,
     ) -> Result<Vec<Slot>, Interrupted> {
-        let Frame {
-            execution,
-            state,
-            scope,
-            ..
-        } = self;
+        let Frame { execution, state, scope, .. } = self;
         let dispatcher = Dispatcher {
             execution,
             state,
-            site: Site {
-                step: Some(step),
-                phase: None,
-            },
+            site: Site { step: Some(step), phase: None },
             place: step.name,
         };
         let canceller = Canceller::new();
@@ -163,10 +151,7 @@ impl<'e> Frame<'e, '_> {
                 Err(interrupted) => {
                     canceller.cancel(Arc::clone(&interrupted.chain));
                     while active.next().await.is_some() {}
-                    return Err(Interrupted {
-                        cleaned: true,
-                        ..interrupted
-                    });
+                    return Err(Interrupted { cleaned: true, ..interrupted });
                 }
             };
             let Some((index, resolved)) = resolved else {
@@ -186,10 +171,7 @@ impl<'e> Frame<'e, '_> {
                 canceller.cancel(cancellation(system::GATHER_DISPATCH_CANCELLED, None));
             }
         }
-        Ok(slots
-            .into_iter()
-            .map(|slot| slot.unwrap_or_else(skipped))
-            .collect())
+        Ok(slots.into_iter().map(|slot| slot.unwrap_or_else(skipped)).collect())
     }
 
     /// Runs the arms, in dispatch order, and determines the Step's own outcome from what they made.
@@ -200,10 +182,7 @@ impl<'e> Frame<'e, '_> {
         step: &StepState<'_>,
         wanted: Option<usize>,
     ) -> (Vec<Outcome>, Option<Arc<Failure>>) {
-        let site = Site {
-            step: Some(step),
-            phase: None,
-        };
+        let site = Site { step: Some(step), phase: None };
         let mut results = Vec::with_capacity(slots.len());
         for (index, slot) in slots.into_iter().enumerate() {
             results.push(match slot {
@@ -249,12 +228,7 @@ struct Tally {
 
 impl Tally {
     fn new(fan_out: &FanOut<'_>) -> Self {
-        Self {
-            successes: 0,
-            failures: 0,
-            count: fan_out.count,
-            wanted: fan_out.wanted,
-        }
+        Self { successes: 0, failures: 0, count: fan_out.count, wanted: fan_out.wanted }
     }
 
     fn count(&mut self, succeeded: bool) {
@@ -278,31 +252,19 @@ fn skipped() -> Slot {
 fn skipped_failure() -> Arc<Failure> {
     Arc::new(Failure {
         ty: FailureType::Skipped,
-        ..Failure::error(
-            system::GATHER_DISPATCH_SKIPPED,
-            "the Gather completed before it started",
-        )
+        ..Failure::error(system::GATHER_DISPATCH_SKIPPED, "the Gather completed before it started")
     })
 }
 
 fn completion_unmet(results: &[Outcome], successes: usize, wanted: usize) -> Failure {
-    let failures = results
-        .iter()
-        .enumerate()
-        .filter(|(_, result)| !result.is_success());
+    let failures = results.iter().enumerate().filter(|(_, result)| !result.is_success());
     let failures: Vec<_> = failures
         .map(|(index, result)| {
             Value::object([("index", count_value(index)), ("result", result.to_value())])
         })
         .collect();
     let count = count_value(failures.len());
-    let message = format!(
-        "{successes} of {} dispatches succeeded; {wanted} must",
-        results.len()
-    );
-    let details = [
-        ("failures", Value::array(failures)),
-        ("failureCount", count),
-    ];
+    let message = format!("{successes} of {} dispatches succeeded; {wanted} must", results.len());
+    let details = [("failures", Value::array(failures)), ("failureCount", count)];
     Failure::error(system::GATHER_COMPLETION_UNMET, message).with_details(Value::object(details))
 }

@@ -100,30 +100,18 @@ impl<'e> Frame<'e, '_> {
         let result = match shaped {
             Err(fault) => Outcome::from(fault),
             Ok(input) => {
-                let site = Site {
-                    step: Some(&step),
-                    phase: None,
-                };
-                let operation = CallOperation {
-                    site,
-                    call: &plan.call,
-                };
+                let site = Site { step: Some(&step), phase: None };
+                let operation = CallOperation { site, call: &plan.call };
                 self.stack(site, &plan.stack, input, &operation).await?
             }
         };
         step.exited = Some(self.execution.stamp());
         let failure = result.failure().cloned();
         step.result = Some(result);
-        Ok(self.settle(
-            &plan.tail,
-            &plan.catch,
-            &mut step,
-            failure,
-            |step| match &step.result {
-                Some(Outcome::Success(value)) => value.clone(),
-                _ => Value::Null,
-            },
-        ))
+        Ok(self.settle(&plan.tail, &plan.catch, &mut step, failure, |step| match &step.result {
+            Some(Outcome::Success(value)) => value.clone(),
+            _ => Value::Null,
+        }))
     }
 
     /// The two-armed match on a Step's Result: its tail on a success, `catch` on a failure. A fault in
@@ -190,9 +178,7 @@ impl<'e> Frame<'e, '_> {
         step: &StepState<'_>,
         failure: &Arc<Failure>,
     ) -> Transition {
-        let matching = clauses
-            .iter()
-            .find(|clause| clause.matcher.matches(failure));
+        let matching = clauses.iter().find(|clause| clause.matcher.matches(failure));
         let Some(clause) = matching else {
             return Transition::Complete(Outcome::Failure(Arc::clone(failure)));
         };
@@ -211,10 +197,7 @@ impl<'e> Frame<'e, '_> {
     fn match_step(&mut self, plan: &MatchStep, step: &mut StepState<'_>) -> Evaluated<Transition> {
         let view = self.view(step.entered, Some(step), None);
         let input = evaluate_or(plan.input.as_ref(), &view, || step.input.clone())?;
-        let view = View {
-            match_input: Some(&input),
-            ..view
-        };
+        let view = View { match_input: Some(&input), ..view };
         let mut selected = &plan.default;
         for (when, clause) in &plan.cases {
             if holds(Some(when), &view)? {
@@ -223,15 +206,8 @@ impl<'e> Frame<'e, '_> {
             }
         }
         step.exited = Some(self.execution.stamp());
-        let view = View {
-            match_input: Some(&input),
-            ..self.view(step.entered, Some(step), None)
-        };
-        let Tail {
-            output,
-            assign,
-            next,
-        } = selected;
+        let view = View { match_input: Some(&input), ..self.view(step.entered, Some(step), None) };
+        let Tail { output, assign, next } = selected;
         let (output, bindings) = shape(output.as_ref(), assign, &view, &input)?;
         self.state.vars.apply(bindings);
         Ok(self.success(*next, output))
@@ -257,11 +233,7 @@ impl<'e> Frame<'e, '_> {
                 let value = evaluate(template, &view)?;
                 let until = value.as_str().and_then(Timestamp::parse);
                 let until = until.ok_or_else(|| {
-                    wrong(
-                        "until",
-                        "an RFC 3339 timestamp such as 2026-01-15T09:30:00Z",
-                        value,
-                    )
+                    wrong("until", "an RFC 3339 timestamp such as 2026-01-15T09:30:00Z", value)
                 })?;
                 self.execution.clock.instant_of(until)
             }
@@ -310,8 +282,5 @@ fn shape(
     view: &View<'_>,
     through: &Value,
 ) -> Evaluated<(Value, Captured)> {
-    Ok((
-        evaluate_or(output, view, || through.clone())?,
-        bindings_of(assign, view)?,
-    ))
+    Ok((evaluate_or(output, view, || through.clone())?, bindings_of(assign, view)?))
 }

@@ -2,15 +2,16 @@
 //!
 //! One execution is one future. It holds no lock, spawns nothing and boxes only where a frame nests in a
 //! frame; a stack is a loop over positions, not a future per entry, so a phase with nothing to do costs a
-//! branch. The rooms: [`frame`](self) creates and completes frames, `graph` runs Steps, `stack` crosses
-//! entries down and up, `call` dispatches, `gather` fans out, `scope` interrupts, `view` shows all this
-//! to expressions.
+//! branch. The rooms: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries
+//! down and up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
+//! `view` shows all this to expressions.
 
 mod call;
 mod execution;
 mod frame;
 mod gather;
 mod graph;
+mod phase;
 mod scope;
 mod stack;
 mod template;
@@ -70,9 +71,7 @@ impl<'a> Start<'a> {
 
 impl fmt::Debug for Start<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Start")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("Start").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -80,21 +79,9 @@ impl fmt::Debug for Start<'_> {
 ///
 /// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
-    let Start {
-        id,
-        platform,
-        clock,
-        observer,
-        host,
-        cancel,
-        cleanup_limit,
-    } = start;
+    let Start { id, platform, clock, observer, host, cancel, cleanup_limit } = start;
     // Where no expression could read it, the clock is left alone.
-    let entered = if plan.reads() {
-        clock.now()
-    } else {
-        clock.begun()
-    };
+    let entered = if plan.reads() { clock.now() } else { clock.begun() };
     let execution = Execution {
         plan,
         id,

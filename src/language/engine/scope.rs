@@ -94,18 +94,9 @@ impl Scope {
     /// The scope of a root frame.
     pub(super) fn root(cancel: Option<CancellationToken>) -> Self {
         let cancel = cancel.map_or(Cancel::Never, |token| {
-            Cancel::Token(Canceller {
-                token,
-                chain: Arc::default(),
-            })
+            Cancel::Token(Canceller { token, chain: Arc::default() })
         });
-        Self {
-            cancel,
-            bounds: SmallVec::new(),
-            role: Role::Step,
-            attempt: 1,
-            attempts: None,
-        }
+        Self { cancel, bounds: SmallVec::new(), role: Role::Step, attempt: 1, attempts: None }
     }
 
     /// The scope of a cleanup. An ordinary one is shielded: what interrupts the scope around it lets it
@@ -124,36 +115,20 @@ impl Scope {
             (first.and_then(|first| first.checked_add(limit)), cancel)
         };
         // The first bound is the cleanup's own edge, whether or not it can fire yet.
-        let edge = Bound {
-            deadline,
-            explanation: cleanup_timeout(limit),
-        };
+        let edge = Bound { deadline, explanation: cleanup_timeout(limit) };
         let bounds = smallvec::smallvec![edge];
-        Self {
-            cancel,
-            bounds,
-            role: Role::Cleanup,
-            attempt: 1,
-            attempts: None,
-        }
+        Self { cancel, bounds, role: Role::Cleanup, attempt: 1, attempts: None }
     }
 
     /// The scope of one of a `Gather`'s dispatches: interrupted by what interrupts the `Gather`, which
     /// sees to it, and by its own bounds.
     pub(super) fn for_dispatch(&self, canceller: Canceller) -> Self {
-        Self {
-            cancel: Cancel::Token(canceller),
-            bounds: SmallVec::new(),
-            ..self.clone()
-        }
+        Self { cancel: Cancel::Token(canceller), bounds: SmallVec::new(), ..self.clone() }
     }
 
     /// Imposes a bound until [`lift`](Self::lift).
     pub(super) fn impose(&mut self, deadline: Option<Instant>, explanation: Arc<Failure>) -> usize {
-        self.bounds.push(Bound {
-            deadline,
-            explanation,
-        });
+        self.bounds.push(Bound { deadline, explanation });
         self.bounds.len() - 1
     }
 
@@ -224,18 +199,11 @@ impl Scope {
     /// The bound that fires first; of those that fire together, the outermost.
     fn earliest(&self) -> Option<(usize, Instant)> {
         let due = |(position, bound): (usize, &Bound)| Some((position, bound.deadline?));
-        self.bounds
-            .iter()
-            .enumerate()
-            .filter_map(due)
-            .min_by_key(|(_, deadline)| *deadline)
+        self.bounds.iter().enumerate().filter_map(due).min_by_key(|(_, deadline)| *deadline)
     }
 
     fn fired(&self, position: usize) -> Interrupted {
-        let explanation = self
-            .bounds
-            .get(position)
-            .map(|bound| Arc::clone(&bound.explanation));
+        let explanation = self.bounds.get(position).map(|bound| Arc::clone(&bound.explanation));
         Interrupted {
             owner: Owner::Bound(position),
             chain: cancellation(system::CANCELLED, explanation),
@@ -247,10 +215,7 @@ impl Scope {
 
 impl Canceller {
     pub(super) fn new() -> Self {
-        Self {
-            token: CancellationToken::new(),
-            chain: Arc::default(),
-        }
+        Self { token: CancellationToken::new(), chain: Arc::default() }
     }
 
     /// Cancels, with `chain` as what the unwind carries. A second cancellation changes nothing.
@@ -305,8 +270,5 @@ pub(super) fn cancellation(code: &'static str, explanation: Option<Arc<Failure>>
 
 fn cleanup_timeout(limit: Duration) -> Arc<Failure> {
     use crate::language::provider::middleware::timeout;
-    Arc::new(timeout::exceeded(
-        limit,
-        "the cleanup did not finish in its time",
-    ))
+    Arc::new(timeout::exceeded(limit, "the cleanup did not finish in its time"))
 }

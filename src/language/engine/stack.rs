@@ -6,26 +6,18 @@
 //! entry whose bound it is.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::call::CallOperation;
 use super::frame::Frame;
+use super::phase::{after_cleanup, prepared, shaped};
 use super::scope::{Flowed, Interrupted, Owner};
-use super::template::{Captured, Evaluated, bindings_of, construct, evaluate, holds};
+use super::template::{Evaluated, bindings_of, holds};
 use super::vars::Vars;
-use super::view::{PhaseView, StepState, View};
-use crate::language::expr::Bindings;
-use crate::language::observe::Retry;
-use crate::language::outcome::{Failure, Outcome};
-use crate::language::plan::{EntryPlan, PhasePlan, Shape, With};
-use crate::language::provider::{
-    Always, Ascent, Entry, EntryState, Feed, GatedOff, Phase, Prepared, Reentry,
-};
-use crate::language::schema::Schema;
-use crate::language::temporal::Timestamp;
+use super::view::{PhaseView, StepState};
+use crate::language::outcome::Outcome;
+use crate::language::plan::EntryPlan;
+use crate::language::provider::{Entry, EntryState, GatedOff, Phase, Reentry};
 use crate::language::value::Value;
 
 /// What a stack wraps: a call or a graph.
@@ -43,30 +35,27 @@ pub(super) struct Site<'a> {
 
 impl Site<'_> {
     /// Around a graph: no Step executes.
-    pub(super) const FLOW: Self = Self {
-        step: None,
-        phase: None,
-    };
+    pub(super) const FLOW: Self = Self { step: None, phase: None };
 }
 
 /// An established entry.
 #[derive(Debug)]
-struct EntryRun {
-    state: EntryState,
+pub(super) struct EntryRun {
+    pub(super) state: EntryState,
     /// `middleware.input`.
-    input: Value,
+    pub(super) input: Value,
     /// What it passed down at first: what a re-run with the same feed receives.
-    passed: Value,
+    pub(super) passed: Value,
     /// The variables after its `onEntry`; kept where it can re-run.
-    restore_to: Option<Vars>,
+    pub(super) restore_to: Option<Vars>,
     /// The bound that it imposed.
-    bound: Option<usize>,
+    pub(super) bound: Option<usize>,
     /// Whether its actions take part: false while gated off at `onEntry`.
-    armed: bool,
+    pub(super) armed: bool,
     /// Whether what rises is its own emission, past its `onSuccess` and `onFailure` already.
-    emitted: bool,
+    pub(super) emitted: bool,
     /// The attempt that the scope showed outside this entry.
-    outer: (u32, Option<u32>),
+    pub(super) outer: (u32, Option<u32>),
 }
 
 /// What a descent past one entry, now established, came to.
@@ -78,7 +67,7 @@ enum Descent {
 }
 
 /// What a crossing of `onSuccess` or `onFailure` came to.
-enum Crossed {
+pub(super) enum Crossed {
     Emit(Outcome),
     Again(Reentry, Value),
 }
@@ -89,7 +78,7 @@ enum Ascended {
     Again(Value),
 }
 
-impl<'e> Frame<'e, '_> {
+impl Frame<'_, '_> {
     /// Runs `operation` within `stack`, and gives what the outermost entry emits.
     pub(super) async fn stack<O: Operation>(
         &mut self,
@@ -158,10 +147,7 @@ impl<'e> Frame<'e, '_> {
         if phase.is_idle() {
             run.passed = run.input.clone();
         } else {
-            let gate = holds(
-                phase.when.as_ref(),
-                &self.phase_view(site, entry, &run, None, pin),
-            )?;
+            let gate = holds(phase.when.as_ref(), &self.phase_view(site, entry, &run, None, pin))?;
             if gate && !phase.acts {
                 let view = self.phase_view(site, entry, &run, None, pin);
                 prepared(entry, Phase::Entry, &view)?;
@@ -256,15 +242,9 @@ impl<'e> Frame<'e, '_> {
         match rising {
             Err(interrupted) if interrupted.owner == Owner::Bound(position) => {
                 run.emitted = true;
-                let Interrupted {
-                    cleaned,
-                    superseded,
-                    ..
-                } = interrupted;
+                let Interrupted { cleaned, superseded, .. } = interrupted;
                 let emitted = interrupted.convert();
-                self.execution
-                    .observer
-                    .timeout_exceeded(self.place(site), &emitted);
+                self.execution.observer.timeout_exceeded(self.place(site), &emitted);
                 // Cleanups took time: an outer bound may have fallen due meanwhile. It displaces what was
                 // to be emitted here, but no failed cleanup.
                 match self.scope.due().filter(|_| cleaned) {
@@ -275,285 +255,6 @@ impl<'e> Frame<'e, '_> {
             rising => rising,
         }
     }
-
-    /// `onSuccess` or `onFailure`. A phase that fails emits its failure from here.
-    fn cross(
-        &mut self,
-        site: Site<'_>,
-        entry: &EntryPlan,
-        run: &mut EntryRun,
-        rising: Outcome,
-    ) -> Crossed {
-        let phase = match &rising {
-            Outcome::Success(_) => Phase::Success,
-            Outcome::Failure(_) => Phase::Failure,
-        };
-        let block = entry.phase(phase);
-        if block.is_idle() {
-            return Crossed::Emit(rising);
-        }
-        let superseded = rising.failure().cloned();
-        let crossed = match rising {
-            Outcome::Success(value) => self.cross_success(site, entry, run, value),
-            Outcome::Failure(failure) => self.cross_failure(site, entry, run, failure),
-        };
-        crossed.unwrap_or_else(|fault| {
-            let failure = Failure::superseding(&Arc::new(fault), superseded.as_ref());
-            Crossed::Emit(Outcome::Failure(failure))
-        })
-    }
-
-    fn cross_success(
-        &mut self,
-        site: Site<'_>,
-        entry: &EntryPlan,
-        run: &mut EntryRun,
-        value: Value,
-    ) -> Evaluated<Crossed> {
-        let phase = entry.phase(Phase::Success);
-        let pin = self.execution.stamp();
-        let rising = Outcome::Success(value.clone());
-        let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
-            let with = prepared(entry, Phase::Success, &view)?;
-            entry.middleware.on_success(&mut run.state, &with, &value)?
-        } else {
-            Ascent::Pass
-        };
-        let again = match ascent {
-            Ascent::Pass => None,
-            Ascent::Fail(failure) => return Err(failure),
-            Ascent::Reenter(reentry) => Some(reentry),
-        };
-        let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        // The product has no destination where the next run is fed what the first was.
-        let unread = again
-            .as_ref()
-            .is_some_and(|reentry| reentry.feed == Feed::Same);
-        let product = if unread {
-            value
-        } else {
-            shaped(&phase.shape, &view, || value)?
-        };
-        let bindings = bindings_of(&phase.assign, &view)?;
-        Ok(match again {
-            None => {
-                self.state.vars.apply(bindings);
-                Crossed::Emit(Outcome::Success(product))
-            }
-            Some(reentry) => self.reenter(run, reentry, bindings, product),
-        })
-    }
-
-    fn cross_failure(
-        &mut self,
-        site: Site<'_>,
-        entry: &EntryPlan,
-        run: &mut EntryRun,
-        failure: Arc<Failure>,
-    ) -> Evaluated<Crossed> {
-        let phase = entry.phase(Phase::Failure);
-        let pin = self.execution.stamp();
-        let rising = Outcome::Failure(Arc::clone(&failure));
-        let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
-            let with = prepared(entry, Phase::Failure, &view)?;
-            entry
-                .middleware
-                .on_failure(&mut run.state, &with, &failure)?
-        } else {
-            Ascent::Pass
-        };
-        let emitted = match ascent {
-            Ascent::Pass => failure,
-            Ascent::Fail(next) => {
-                let next = Failure::superseding(&Arc::new(next), Some(&failure));
-                self.execution.observer.gave_up(self.place(site), &next);
-                next
-            }
-            Ascent::Reenter(reentry) => {
-                let view = self.phase_view(site, entry, run, Some(&rising), pin);
-                let bindings = bindings_of(&phase.assign, &view)?;
-                self.execution.observer.retry_scheduled(&Retry {
-                    step: self.place(site),
-                    failure: &failure,
-                    policy: reentry.policy,
-                    delay: reentry.after,
-                    source: reentry.source,
-                });
-                let same = run.passed.clone();
-                let crossed = self.reenter(run, reentry, bindings, same);
-                failure.discard();
-                return Ok(crossed);
-            }
-        };
-        let rising = Outcome::Failure(Arc::clone(&emitted));
-        let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let product = match &phase.shape {
-            Shape::Envelope(envelope) => {
-                Arc::new(construct(envelope, Some(&emitted), Some(&emitted), &view)?)
-            }
-            Shape::Through | Shape::Value(_) => emitted,
-        };
-        let bindings = bindings_of(&phase.assign, &view)?;
-        self.state.vars.apply(bindings);
-        Ok(Crossed::Emit(Outcome::Failure(product)))
-    }
-
-    /// Restores and carries before the gap: the block's values were computed against the attempt's
-    /// aftermath and take effect on the restored variables.
-    fn reenter(
-        &mut self,
-        run: &EntryRun,
-        reentry: Reentry,
-        bindings: Captured,
-        product: Value,
-    ) -> Crossed {
-        if let (true, Some(vars)) = (reentry.restore, &run.restore_to) {
-            self.state.vars = vars.clone();
-        }
-        self.state.vars.apply(bindings);
-        let fed = match reentry.feed {
-            Feed::Same => run.passed.clone(),
-            Feed::Product => product,
-        };
-        Crossed::Again(reentry, fed)
-    }
-
-    /// `onAlways`: outside the data plane, on every exit, once.
-    async fn always(
-        &mut self,
-        site: Site<'_>,
-        entry: &EntryPlan,
-        run: &EntryRun,
-        rising: Flowed,
-    ) -> Flowed {
-        let phase = entry.phase(Phase::Always);
-        let in_flight = match &rising {
-            Ok(outcome) => outcome.clone(),
-            Err(interrupted) => Outcome::Failure(Arc::clone(&interrupted.chain)),
-        };
-        let teardown = rising.is_err();
-        let failed = self
-            .clean_up(site, entry, run, &in_flight, teardown)
-            .await
-            .err();
-        let failed = failed.map(|fault| Failure::superseding(&fault, in_flight.failure()));
-        match rising {
-            Err(mut interrupted) => {
-                interrupted.cleaned = true;
-                if let Some(failure) = failed {
-                    interrupted.chain = failure;
-                    interrupted.superseded = true;
-                }
-                Err(interrupted)
-            }
-            // An interruption that arrived during the cleanup has let it finish, and unwinds now.
-            Ok(outcome) => match self.scope.due().filter(|_| phase.cleanup.is_some()) {
-                Some(interrupted) => Err(after_cleanup(interrupted, failed.as_ref())),
-                None => Ok(failed.map_or(outcome, Outcome::Failure)),
-            },
-        }
-    }
-
-    /// The phase itself; an `Err` is its failure.
-    async fn clean_up(
-        &mut self,
-        site: Site<'_>,
-        entry: &EntryPlan,
-        run: &EntryRun,
-        in_flight: &Outcome,
-        teardown: bool,
-    ) -> Result<(), Arc<Failure>> {
-        let phase = entry.phase(Phase::Always);
-        let pin = self.execution.stamp();
-        let view = self.phase_view(site, entry, run, Some(in_flight), pin);
-        if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
-            let with = prepared(entry, Phase::Always, &view)?;
-            let wanted = entry.middleware.on_always(&run.state, &with, in_flight)?;
-            if let (Always::Dispatch, Some(cleanup)) = (wanted, &phase.cleanup) {
-                let phase = entry_view(entry, run, Some(in_flight), pin);
-                let site = Site {
-                    step: site.step,
-                    phase: Some(phase),
-                };
-                let operation = CallOperation {
-                    site,
-                    call: &cleanup.call,
-                };
-                let scope = self
-                    .scope
-                    .for_cleanup(self.execution.cleanup_limit, teardown);
-                let outer = std::mem::replace(self.scope, scope);
-                let input = run.input.clone();
-                let flowed = self
-                    .nested_stack(site, &cleanup.stack, input, &operation)
-                    .await;
-                *self.scope = outer;
-                let outcome = flowed.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
-                self.execution
-                    .observer
-                    .cleanup_done(self.place(site), &outcome);
-                if let Outcome::Failure(failure) = outcome {
-                    return Err(failure);
-                }
-            }
-        }
-        let view = self.phase_view(site, entry, run, Some(in_flight), pin);
-        let bindings = bindings_of(&phase.assign, &view)?;
-        self.state.vars.apply(bindings);
-        Ok(())
-    }
-
-    /// A stack within a stack: a cleanup's.
-    fn nested_stack<'a>(
-        &'a mut self,
-        site: Site<'a>,
-        stack: &'a [EntryPlan],
-        input: Value,
-        operation: &'a CallOperation<'a>,
-    ) -> Pin<Box<dyn Future<Output = Flowed> + Send + 'a>>
-    where
-        'e: 'a,
-    {
-        Box::pin(self.stack(site, stack, input, operation))
-    }
-
-    fn phase_view<'a>(
-        &'a self,
-        site: Site<'a>,
-        entry: &'a EntryPlan,
-        run: &'a EntryRun,
-        result: Option<&'a Outcome>,
-        pin: Timestamp,
-    ) -> View<'a>
-    where
-        'e: 'a,
-    {
-        self.view(pin, site.step, Some(entry_view(entry, run, result, pin)))
-    }
-
-    /// What events and messages call this site: the Step, or the Flow around it.
-    pub(super) fn place<'a>(&'a self, site: Site<'a>) -> &'a str {
-        site.step.map_or(&self.flow.name, |step| step.name)
-    }
-}
-
-/// The `middleware` root at one phase of an entry.
-fn entry_view<'a>(
-    entry: &'a EntryPlan,
-    run: &'a EntryRun,
-    result: Option<&'a Outcome>,
-    entered: Timestamp,
-) -> PhaseView<'a> {
-    let middleware = entry.middleware.as_ref();
-    PhaseView {
-        input: &run.input,
-        result,
-        entered,
-        middleware,
-        state: &run.state,
-    }
 }
 
 /// The wait before a re-run. A gap of nothing still yields, so that a scope which re-runs without ever
@@ -563,69 +264,5 @@ async fn gap(reentry: &Reentry) {
         tokio::task::yield_now().await;
     } else {
         tokio::time::sleep(reentry.after).await;
-    }
-}
-
-fn after_cleanup(mut interrupted: Interrupted, failed: Option<&Arc<Failure>>) -> Interrupted {
-    interrupted.cleaned = true;
-    if let Some(failure) = failed {
-        interrupted.supersede(failure);
-    }
-    interrupted
-}
-
-/// A phase's `with` in the middleware's own terms. Evaluated and validated wherever the phase's `when`
-/// holds, action or none ("Validation").
-fn prepared(entry: &EntryPlan, phase: Phase, bindings: &dyn Bindings) -> Evaluated<Prepared> {
-    match &entry.phase(phase).with {
-        With::Literal { prepared, .. } => prepared
-            .as_ref()
-            .map(Arc::clone)
-            .map_err(|failure| failure.as_ref().clone()),
-        With::Dynamic(template) => {
-            let with = evaluate(template, bindings)?;
-            // Where the middleware does not act it declares no schema, and no arguments are taken.
-            let Some(contract) = entry.middleware.contract().phase(phase) else {
-                Schema::nothing().validate(&with)?;
-                return Ok(Arc::new(()));
-            };
-            contract.parameters.validate(&with)?;
-            entry.middleware.prepare(phase, &with)
-        }
-    }
-}
-
-/// The product of a value-shaping key.
-fn shaped(
-    shape: &Shape,
-    bindings: &dyn Bindings,
-    through: impl FnOnce() -> Value,
-) -> Evaluated<Value> {
-    match shape {
-        Shape::Value(template) => evaluate(template, bindings),
-        Shape::Through | Shape::Envelope(_) => Ok(through()),
-    }
-}
-
-impl PhasePlan {
-    /// Whether the block holds nothing to evaluate and the middleware nothing to do: then the phase is
-    /// not entered at all.
-    fn is_idle(&self) -> bool {
-        let Self {
-            acts,
-            when,
-            with,
-            cleanup: _,
-            shape,
-            assign,
-        } = self;
-        let closed = matches!(
-            with,
-            With::Literal {
-                prepared: Ok(_),
-                ..
-            }
-        );
-        !acts && closed && when.is_none() && matches!(shape, Shape::Through) && assign.is_empty()
     }
 }

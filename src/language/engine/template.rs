@@ -66,9 +66,8 @@ pub(super) fn bindings_of(assign: &Assign, bindings: &dyn Bindings) -> Evaluated
     if assign.is_empty() {
         return Ok(Captured::new());
     }
-    let values = assign
-        .iter()
-        .map(|(name, template)| Ok((Arc::clone(name), evaluate(template, bindings)?)));
+    let values =
+        assign.iter().map(|(name, template)| Ok((Arc::clone(name), evaluate(template, bindings)?)));
     values.collect()
 }
 
@@ -82,19 +81,9 @@ pub(super) fn construct(
     linked: Option<&Arc<Failure>>,
     bindings: &dyn Bindings,
 ) -> Evaluated<Failure> {
-    let Envelope {
-        ty,
-        code,
-        message,
-        details,
-        retryable,
-        previous,
-    } = envelope;
+    let Envelope { ty, code, message, details, retryable, previous } = envelope;
     let field = |template: &Option<Template>| {
-        template
-            .as_ref()
-            .map(|template| evaluate(template, bindings))
-            .transpose()
+        template.as_ref().map(|template| evaluate(template, bindings)).transpose()
     };
     let ty = match field(ty)? {
         None => superseded.map_or(FailureType::Error, |failure| failure.ty.clone()),
@@ -127,28 +116,17 @@ pub(super) fn construct(
     let previous = match field(previous)? {
         None => linked.map(Arc::clone),
         Some(Value::Null) => None,
-        Some(value) => {
-            Some(Arc::new(Failure::from_value(&value).ok_or_else(|| {
-                wrong("previous", "a non-success Result or null", value)
-            })?))
-        }
+        Some(value) => Some(Arc::new(
+            Failure::from_value(&value)
+                .ok_or_else(|| wrong("previous", "a non-success Result or null", value))?,
+        )),
     };
-    Ok(Failure {
-        ty,
-        code,
-        message,
-        details,
-        retryable,
-        previous,
-    })
+    Ok(Failure { ty, code, message, details, retryable, previous })
 }
 
 /// A value of the wrong type for a field whose type the specification fixes.
 pub(super) fn wrong(field: &str, wanted: &str, observed: Value) -> Failure {
-    let message = format!(
-        "`{field}` must be {wanted}; it is {} {observed}",
-        observed.type_name()
-    );
+    let message = format!("`{field}` must be {wanted}; it is {} {observed}", observed.type_name());
     Failure::validation(message, format!("{field}/type"), observed)
 }
 

@@ -27,8 +27,6 @@ impl Vars {
 
     /// As the `vars` root shows them.
     pub(super) fn to_value(&self) -> Value {
-        self.0
-            .as_ref()
-            .map_or_else(Value::empty_object, |map| Value::Object(Arc::clone(map)))
+        self.0.as_ref().map_or_else(Value::empty_object, |map| Value::Object(Arc::clone(map)))
     }
 }

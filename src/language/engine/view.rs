@@ -86,11 +86,7 @@ pub(super) struct CallRecord {
 #[derive(Clone, Debug)]
 pub(super) enum Window {
     /// A provider's execution.
-    Provider {
-        input: Value,
-        result: Outcome,
-        metadata: Value,
-    },
+    Provider { input: Value, result: Outcome, metadata: Value },
     /// A completed frame.
     Flow(CompletedFrame),
 }
@@ -134,10 +130,7 @@ impl StepNumber {
     }
 
     pub(super) fn as_str(&self) -> &str {
-        let digits = self
-            .digits
-            .get(usize::from(self.start)..)
-            .unwrap_or_default();
+        let digits = self.digits.get(usize::from(self.start)..).unwrap_or_default();
         std::str::from_utf8(digits).unwrap_or_default()
     }
 }
@@ -161,12 +154,9 @@ impl Bindings for View<'_> {
                 ("input", self.frame.input.clone()),
                 ("metadata", record(self.frame.entered, None)),
             ])),
-            Root::Failure => Some(
-                self.frame
-                    .failure
-                    .as_ref()
-                    .map_or(Value::Null, |failure| failure.to_value()),
-            ),
+            Root::Failure => {
+                Some(self.frame.failure.as_ref().map_or(Value::Null, |failure| failure.to_value()))
+            }
             Root::Step => self.step.map(step_root),
             Root::Middleware => self.phase.map(|phase| phase_root(&phase)),
             Root::Call => self.call.map(|call| call_root(&call)),
@@ -175,11 +165,7 @@ impl Bindings for View<'_> {
                 Window::Provider { .. } => None,
             },
             Root::Provider => match self.call?.window? {
-                Window::Provider {
-                    input,
-                    result,
-                    metadata,
-                } => Some(Value::object([
+                Window::Provider { input, result, metadata } => Some(Value::object([
                     ("input", input.clone()),
                     ("result", result.to_value()),
                     ("metadata", metadata.clone()),
@@ -271,11 +257,7 @@ fn phase_root(phase: &PhaseView<'_>) -> Value {
 }
 
 fn call_root(call: &CallView<'_>) -> Value {
-    let CallRecord {
-        entered,
-        dispatched,
-        accepted,
-    } = *call.record;
+    let CallRecord { entered, dispatched, accepted } = *call.record;
     let mut metadata = record_members(entered, accepted);
     for (name, instant) in [("dispatchedAt", dispatched), ("acceptedAt", accepted)] {
         if let Some(instant) = instant {
@@ -314,12 +296,7 @@ mod tests {
 
     #[test]
     fn a_step_number_prints_as_a_decimal() {
-        for (number, text) in [
-            (0, "0"),
-            (7, "7"),
-            (10, "10"),
-            (u64::MAX, "18446744073709551615"),
-        ] {
+        for (number, text) in [(0, "0"), (7, "7"), (10, "10"), (u64::MAX, "18446744073709551615")] {
             assert_eq!(StepNumber::new(number).as_str(), text);
         }
     }

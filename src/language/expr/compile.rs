@@ -95,11 +95,8 @@ fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
     for syntax in errors.into_iter().filter(|error| !gave_up(error)) {
         let (line, column) = syntax.pos;
         let before = usize::try_from(line - 1).unwrap_or(0);
-        let lines: usize = body
-            .split_inclusive('\n')
-            .take(before)
-            .map(|line| line.chars().count())
-            .sum();
+        let lines: usize =
+            body.split_inclusive('\n').take(before).map(|line| line.chars().count()).sum();
         let offset = lines + usize::try_from(column - 1).unwrap_or(0);
         let offset = offset.min(body.chars().count());
         let message = readable(&syntax.msg);
@@ -130,9 +127,7 @@ fn readable(message: &str) -> String {
 /// Where the node of this number stands: characters from the start. The parser counts bytes.
 pub(super) fn offset(source: &SourceInfo, id: u64) -> usize {
     let start = source.offset_for(id).map_or(0, |(start, _)| start);
-    let before = usize::try_from(start)
-        .ok()
-        .and_then(|start| source.source.get(..start));
+    let before = usize::try_from(start).ok().and_then(|start| source.source.get(..start));
     before.map_or(0, |before| before.chars().count())
 }
 
@@ -173,15 +168,9 @@ pub(super) fn children<'a>(expr: &'a Expr, out: &mut Vec<&'a IdedExpr>) {
         ]),
         Expr::List(list) => out.extend(&list.elements),
         Expr::Select(select) => out.push(&select.operand),
-        Expr::Map(map) => map
-            .entries
-            .iter()
-            .for_each(|entry| entry_children(&entry.expr, out)),
+        Expr::Map(map) => map.entries.iter().for_each(|entry| entry_children(&entry.expr, out)),
         Expr::Struct(message) => {
-            message
-                .entries
-                .iter()
-                .for_each(|entry| entry_children(&entry.expr, out));
+            message.entries.iter().for_each(|entry| entry_children(&entry.expr, out));
         }
     }
 }

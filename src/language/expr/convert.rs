@@ -108,10 +108,7 @@ fn other(val: &dyn Val) -> Result<Value, NoValue> {
 }
 
 fn unrepresentable(problem: String) -> NoValue {
-    NoValue::Unrepresentable {
-        place: String::new(),
-        problem,
-    }
+    NoValue::Unrepresentable { place: String::new(), problem }
 }
 
 fn spelled(double: f64) -> &'static str {
@@ -172,10 +169,7 @@ fn key_text(key: &CelMapKey<'_>) -> String {
 fn below(step: impl fmt::Display, problem: NoValue) -> NoValue {
     match problem {
         NoValue::Unrepresentable { place, problem } => NoValue::Unrepresentable {
-            place: format!(
-                "/{}{place}",
-                step.to_string().replace('~', "~0").replace('/', "~1")
-            ),
+            place: format!("/{}{place}", step.to_string().replace('~', "~0").replace('/', "~1")),
             problem,
         },
         NoValue::TooDeep => NoValue::TooDeep,

@@ -26,11 +26,7 @@ pub(super) fn parse(text: &str) -> Result<CelDuration, String> {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
-    let nanos = if unsigned == "0" {
-        0
-    } else {
-        components(unsigned).ok_or_else(malformed)?
-    };
+    let nanos = if unsigned == "0" { 0 } else { components(unsigned).ok_or_else(malformed)? };
     of_nanos(sign * nanos)
         .ok_or_else(|| refuse("is beyond the range of a duration, about 292 years"))
 }
@@ -54,10 +50,9 @@ fn scaled(number: &str, size: i128) -> Option<i128> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let mut nanos = whole.bytes().fold(0_i128, |sum, digit| {
-        sum.saturating_mul(10)
-            .saturating_add(i128::from(digit - b'0'))
-    });
+    let mut nanos = whole
+        .bytes()
+        .fold(0_i128, |sum, digit| sum.saturating_mul(10).saturating_add(i128::from(digit - b'0')));
     nanos = nanos.saturating_mul(size);
     let mut place = size * 1_000_000;
     let mut part = 0;

@@ -19,11 +19,7 @@ pub(super) fn closes_within(body: &str) -> bool {
             Some('}') if depth > 0 => depth -= 1,
             Some('}') if chars.as_str().starts_with('}') => return true,
             Some('/') if chars.as_str().starts_with('/') => {
-                chars = chars
-                    .as_str()
-                    .split_once('\n')
-                    .map_or("", |(_, rest)| rest)
-                    .chars();
+                chars = chars.as_str().split_once('\n').map_or("", |(_, rest)| rest).chars();
             }
             Some(_) => {}
         }

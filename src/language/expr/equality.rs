@@ -73,8 +73,7 @@ impl<'a, 'v> Elements<'a, 'v> {
         if let Some(list) = val.as_any().and_then(|any| any.downcast_ref::<List>()) {
             return Some(Self::Read(list.items()));
         }
-        val.downcast_ref::<CelList<'v>>()
-            .map(|list| Self::Made(list.inner()))
+        val.downcast_ref::<CelList<'v>>().map(|list| Self::Made(list.inner()))
     }
 
     fn len(self) -> usize {
@@ -91,12 +90,10 @@ impl<'a, 'v> Elements<'a, 'v> {
         test: impl FnOnce(&dyn Val) -> Result<bool, ExecutionError>,
     ) -> Result<bool, ExecutionError> {
         match self {
-            Self::Made(items) => items
-                .get(index)
-                .map_or(Ok(false), |item| test(item.as_ref())),
-            Self::Read(items) => items
-                .get(index)
-                .map_or(Ok(false), |item| test(values::wrap(item.clone()).as_ref())),
+            Self::Made(items) => items.get(index).map_or(Ok(false), |item| test(item.as_ref())),
+            Self::Read(items) => {
+                items.get(index).map_or(Ok(false), |item| test(values::wrap(item.clone()).as_ref()))
+            }
         }
     }
 }

@@ -107,17 +107,9 @@ fn ecmascript(number: f64) -> String {
             format!("{whole}.{fraction}")
         }
         point if point > -6 && point <= 0 => format!("0.{}{digits}", zeros(-point)),
-        _ => format!(
-            "{mantissa}e{}{}",
-            if exponent < 0 { '-' } else { '+' },
-            exponent.abs()
-        ),
+        _ => format!("{mantissa}e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
     };
-    if number < 0.0 {
-        format!("-{plain}")
-    } else {
-        plain
-    }
+    if number < 0.0 { format!("-{plain}") } else { plain }
 }
 
 /// The shortest decimal that reads back as `number`, as its mantissa and its exponent. Of two that are as
@@ -140,9 +132,7 @@ fn shortest(number: f64) -> (String, i32) {
     }
     // Halfway between the two: the exact decimal goes on with a 5 and ends there.
     let (exact, _) = split(&format!("{number:.800e}"));
-    let half = exact
-        .strip_prefix(&even)
-        .map(|rest| rest.trim_end_matches('0'));
+    let half = exact.strip_prefix(&even).map(|rest| rest.trim_end_matches('0'));
     if half == Some("5") {
         return (even, exponent);
     }

@@ -140,11 +140,7 @@ impl Program {
             paths: compiled.paths,
             patterns: compiled.patterns,
             reads_clock: compiled.reads_clock,
-            body: if whole {
-                Body::Path
-            } else {
-                Body::Tree(rewrite::giving(compiled.expr))
-            },
+            body: if whole { Body::Path } else { Body::Tree(rewrite::giving(compiled.expr)) },
         })))
     }
 
@@ -186,9 +182,7 @@ impl Program {
 
     /// Whether evaluation takes a value whole that holds the member at `members` below `root`.
     pub fn takes_whole(&self, root: Root, members: &[&str]) -> bool {
-        self.reads()
-            .iter()
-            .any(|path| path.takes_whole(root, members))
+        self.reads().iter().any(|path| path.takes_whole(root, members))
     }
 }
 

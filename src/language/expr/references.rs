@@ -67,9 +67,7 @@ impl Path {
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.root.name())?;
-        self.members
-            .iter()
-            .try_for_each(|member| write!(f, ".{member}"))
+        self.members.iter().try_for_each(|member| write!(f, ".{member}"))
     }
 }
 

@@ -101,19 +101,14 @@ impl Roots {
 
     /// The roots of the set, in the order of [`Root::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Root> {
-        Root::ALL
-            .into_iter()
-            .filter(move |root| self.contains(*root))
+        Root::ALL.into_iter().filter(move |root| self.contains(*root))
     }
 }
 
 /// The names, as a message lists them: `vars`, `execution` and `step`.
 impl fmt::Display for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<String> = self
-            .iter()
-            .map(|root| format!("`{}`", root.name()))
-            .collect();
+        let names: Vec<String> = self.iter().map(|root| format!("`{}`", root.name())).collect();
         match names.as_slice() {
             [] => f.write_str("none"),
             [one] => f.write_str(one),
@@ -137,12 +132,7 @@ pub(super) fn near_miss<'a>(
     let allowed = if name.chars().count() < 4 { 1 } else { 2 };
     candidates
         .into_iter()
-        .map(|candidate| {
-            (
-                distance(&name.to_lowercase(), &candidate.to_lowercase()),
-                candidate,
-            )
-        })
+        .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -156,9 +146,7 @@ fn distance(a: &str, b: &str) -> usize {
         let mut left = i + 1;
         let mut next = vec![left];
         for (y, above) in b.chars().zip(row.iter().skip(1)) {
-            let cost = (diagonal + usize::from(x != y))
-                .min(above + 1)
-                .min(left + 1);
+            let cost = (diagonal + usize::from(x != y)).min(above + 1).min(left + 1);
             diagonal = *above;
             left = cost;
             next.push(cost);

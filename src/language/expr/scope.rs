@@ -35,16 +35,8 @@ impl<'a> Scope<'a> {
                 let named = program.roots.contains(root);
                 if named { bindings.root(root) } else { None }
             }),
-            now: if program.reads_clock {
-                bindings.now()
-            } else {
-                0
-            },
-            wall_time: if program.reads_clock {
-                bindings.wall_time()
-            } else {
-                0
-            },
+            now: if program.reads_clock { bindings.now() } else { 0 },
+            wall_time: if program.reads_clock { bindings.wall_time() } else { 0 },
         }
     }
 
@@ -68,9 +60,7 @@ impl<'a> Scope<'a> {
         // A panic in the crate or in a host's object is this expression's fault, not the worker's.
         let evaluation = AssertUnwindSafe(|| cel::Value::resolve(expr, &context));
         let Ok(result) = catch_unwind(evaluation) else {
-            return Err(EvalError::Fault(
-                "the evaluator failed on this expression".to_owned(),
-            ));
+            return Err(EvalError::Fault("the evaluator failed on this expression".to_owned()));
         };
         // An expression may swallow the fault that stopped its work: `slow || true`.
         if account.overdrawn() {
@@ -123,9 +113,7 @@ impl VariableResolver for Scope<'_> {
         // Every other name is asked for too: a comprehension's variable, a type.
         let name = variable.strip_prefix('@')?;
         if let Some(number) = name.strip_prefix('p') {
-            return self
-                .path(number.parse().ok()?)
-                .map(|value| CowVal::Owned(values::wrap(value)));
+            return self.path(number.parse().ok()?).map(|value| CowVal::Owned(values::wrap(value)));
         }
         if let Some(number) = name.strip_prefix("re") {
             let pattern = self.program.patterns.get(number.parse::<usize>().ok()?)?;

@@ -12,21 +12,11 @@ pub(super) struct Signature {
 }
 
 const fn global(name: &'static str, arguments: usize) -> Signature {
-    Signature {
-        name,
-        receiver: false,
-        least: arguments,
-        most: arguments,
-    }
+    Signature { name, receiver: false, least: arguments, most: arguments }
 }
 
 const fn member(name: &'static str, least: usize, most: usize) -> Signature {
-    Signature {
-        name,
-        receiver: true,
-        least,
-        most,
-    }
+    Signature { name, receiver: true, least, most }
 }
 
 /// Everything that can be called: core CEL, the MWL functions, the extensions. The macros stand here too,
@@ -106,21 +96,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
     global("math.bitXor", 2),
     global("math.ceil", 1),
     global("math.floor", 1),
-    Signature {
-        name: "math.greatest",
-        receiver: false,
-        least: 1,
-        most: usize::MAX,
-    },
+    Signature { name: "math.greatest", receiver: false, least: 1, most: usize::MAX },
     global("math.isFinite", 1),
     global("math.isInf", 1),
     global("math.isNaN", 1),
-    Signature {
-        name: "math.least",
-        receiver: false,
-        least: 1,
-        most: usize::MAX,
-    },
+    Signature { name: "math.least", receiver: false, least: 1, most: usize::MAX },
     global("math.round", 1),
     global("math.sign", 1),
     global("math.sqrt", 1),
@@ -181,9 +161,7 @@ pub(super) fn problem(name: &str, receiver: bool, arguments: usize) -> Option<St
 }
 
 fn wrong_count(signature: &Signature, arguments: usize) -> Option<String> {
-    let &Signature {
-        name, least, most, ..
-    } = signature;
+    let &Signature { name, least, most, .. } = signature;
     if (least..=most).contains(&arguments) {
         return None;
     }
@@ -233,9 +211,7 @@ mod tests {
 
     #[test]
     fn every_listed_call_reaches_a_function() {
-        let calls = SIGNATURES
-            .iter()
-            .filter(|signature| !MACROS.contains(&signature.name));
+        let calls = SIGNATURES.iter().filter(|signature| !MACROS.contains(&signature.name));
         for signature in calls.filter(|signature| signature.name != "sortBy") {
             for count in signature.least..=signature.most {
                 let arguments = vec!["dyn(null)"; count].join(", ");

@@ -97,8 +97,7 @@ fn env_in(container: Option<&str>) -> Result<Arc<Env>, String> {
     };
     let mut env = Env::stdlib();
     environment::declare(&mut env).map_err(|error| error.to_string())?;
-    env.set_container(container)
-        .map_err(|error| error.to_string())?;
+    env.set_container(container).map_err(|error| error.to_string())?;
     Ok(Arc::new(env))
 }
 
@@ -108,9 +107,7 @@ struct Patterns<'a>(&'a [Pattern]);
 impl VariableResolver for Patterns<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let number: usize = variable.strip_prefix("@re")?.parse().ok()?;
-        self.0
-            .get(number)
-            .map(|pattern| CowVal::Borrowed(pattern as &dyn Val))
+        self.0.get(number).map(|pattern| CowVal::Borrowed(pattern as &dyn Val))
     }
 }
 
@@ -123,9 +120,9 @@ fn into_val(typed: &Typed) -> Box<dyn Val> {
         Typed::Double(double) => Box::new(CelDouble::from(double.0)),
         Typed::String(text) => Box::new(CelString::from(text.clone())),
         Typed::Bytes(bytes) => Box::new(CelBytes::from(bytes.clone())),
-        Typed::List(items) => Box::new(CelList::from(
-            items.iter().map(into_val).collect::<Vec<_>>(),
-        )),
+        Typed::List(items) => {
+            Box::new(CelList::from(items.iter().map(into_val).collect::<Vec<_>>()))
+        }
         Typed::Map(entries) => {
             let entries = entries.iter().filter_map(|(key, value)| {
                 let key = CelMapKey::try_from(CowVal::Owned(into_val(key))).ok()?;
@@ -134,9 +131,7 @@ fn into_val(typed: &Typed) -> Box<dyn Val> {
             Box::new(CelMap::from(entries.collect::<HashMap<_, _>>()))
         }
         Typed::Timestamp(seconds, nanos) => Box::new(CelTimestamp::from(
-            DateTime::from_timestamp(*seconds, *nanos)
-                .unwrap_or_default()
-                .fixed_offset(),
+            DateTime::from_timestamp(*seconds, *nanos).unwrap_or_default().fixed_offset(),
         )),
         Typed::Duration(seconds, nanos) => Box::new(CelDuration::from(
             TimeDelta::seconds(*seconds) + TimeDelta::nanoseconds(i64::from(*nanos)),
@@ -167,19 +162,12 @@ fn from_val(val: &dyn Val) -> Typed {
         return Typed::Bytes(bytes.inner().to_vec());
     }
     if let Some(list) = val.downcast_ref::<CelList<'_>>() {
-        return Typed::List(
-            list.inner()
-                .iter()
-                .map(|item| from_val(item.as_ref()))
-                .collect(),
-        );
+        return Typed::List(list.inner().iter().map(|item| from_val(item.as_ref())).collect());
     }
     if let Some(map) = val.downcast_ref::<CelMap<'_>>() {
         let entries = map.inner().iter();
         return Typed::Map(
-            entries
-                .map(|(key, value)| (from_val(key.inner()), from_val(value.as_ref())))
-                .collect(),
+            entries.map(|(key, value)| (from_val(key.inner()), from_val(value.as_ref()))).collect(),
         );
     }
     temporal_or_other(val)
@@ -191,10 +179,7 @@ fn temporal_or_other(val: &dyn Val) -> Typed {
         return Typed::Timestamp(timestamp.timestamp(), timestamp.timestamp_subsec_nanos());
     }
     if let Some(duration) = val.downcast_ref::<CelDuration>() {
-        return Typed::Duration(
-            duration.inner().num_seconds(),
-            duration.inner().subsec_nanos(),
-        );
+        return Typed::Duration(duration.inner().num_seconds(), duration.inner().subsec_nanos());
     }
     if let Some(name) = val.downcast_ref::<CelType>() {
         return Typed::Type(name.name().to_owned());

@@ -87,22 +87,13 @@ pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
     }
     if let Some(list) = value.downcast_ref::<CelList<'_>>() {
         spend(3)?;
-        return list
-            .inner()
-            .iter()
-            .try_for_each(|item| spend_copy(item.as_ref()));
+        return list.inner().iter().try_for_each(|item| spend_copy(item.as_ref()));
     }
     if let Some(map) = value.downcast_ref::<CelMap<'_>>() {
         spend(1 + count(map.inner().len()))?;
-        return map
-            .inner()
-            .values()
-            .try_for_each(|item| spend_copy(item.as_ref()));
+        return map.inner().values().try_for_each(|item| spend_copy(item.as_ref()));
     }
-    match value
-        .downcast_ref::<CelOptional<'_>>()
-        .and_then(CelOptional::inner)
-    {
+    match value.downcast_ref::<CelOptional<'_>>().and_then(CelOptional::inner) {
         Some(inner) => spend_copy(inner),
         None => spend(1),
     }

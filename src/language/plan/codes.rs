@@ -13,9 +13,7 @@ impl Plan {
     pub fn codes(&self) -> BTreeSet<Arc<str>> {
         let mut codes = BTreeSet::new();
         for flow in self.flows() {
-            flow.steps
-                .iter()
-                .for_each(|step| step_codes(step, &mut codes));
+            flow.steps.iter().for_each(|step| step_codes(step, &mut codes));
         }
         for phase in self.entries().flat_map(|entry| &entry.phases) {
             with_codes(&phase.with, &mut codes);
@@ -37,18 +35,13 @@ fn step_codes(step: &StepPlan, codes: &mut BTreeSet<Arc<str>>) {
             &step.catch
         }
         Action::Gather(step) => {
-            step.calls
-                .iter()
-                .for_each(|call| with_codes(&call.with, codes));
+            step.calls.iter().for_each(|call| with_codes(&call.with, codes));
             &step.catch
         }
         Action::Raise(Some(envelope)) => return envelope_code(envelope, codes),
         _ => return,
     };
-    let patterns = catch
-        .iter()
-        .filter_map(|clause| clause.matcher.codes.as_ref())
-        .flatten();
+    let patterns = catch.iter().filter_map(|clause| clause.matcher.codes.as_ref()).flatten();
     codes.extend(patterns.filter_map(|pattern| match pattern {
         CodePattern::Exact(code) => Some(Arc::clone(code)),
         _ => None,

@@ -46,8 +46,7 @@ impl Plan {
 
     /// Every middleware entry: of Flows, of Steps and of cleanups.
     pub fn entries(&self) -> impl Iterator<Item = &EntryPlan> {
-        self.stacks()
-            .flat_map(|stack| stack.iter().flat_map(EntryPlan::with_cleanups))
+        self.stacks().flat_map(|stack| stack.iter().flat_map(EntryPlan::with_cleanups))
     }
 
     fn stacks(&self) -> impl Iterator<Item = &[EntryPlan]> {
@@ -63,8 +62,7 @@ impl Plan {
     /// Whether an interruption anywhere in the plan has something to run: an `onAlways` that acts,
     /// captures or can fault. Without one the frame can simply be dropped.
     pub fn needs_unwind(&self) -> bool {
-        self.entries()
-            .any(|entry| !entry.phase(Phase::Always).is_empty())
+        self.entries().any(|entry| !entry.phase(Phase::Always).is_empty())
     }
 
     /// Whether any entry may run its inner scope more than once.
@@ -94,17 +92,14 @@ impl FlowPlan {
     /// Whether a Step fans out, or some Step leads to one that calls: a graph that enters a call anew may
     /// dispatch it anew.
     fn calls_again(&self) -> bool {
-        self.steps
-            .iter()
-            .enumerate()
-            .any(|(position, step)| match &step.action {
-                Action::Gather(_) => true,
-                Action::Call(_) => {
-                    let step = StepId(position);
-                    self.steps.iter().any(|other| other.leads_to(step))
-                }
-                _ => false,
-            })
+        self.steps.iter().enumerate().any(|(position, step)| match &step.action {
+            Action::Gather(_) => true,
+            Action::Call(_) => {
+                let step = StepId(position);
+                self.steps.iter().any(|other| other.leads_to(step))
+            }
+            _ => false,
+        })
     }
 }
 
@@ -145,9 +140,7 @@ impl EntryPlan {
 
     /// What its phases run.
     fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
-        self.phases
-            .iter()
-            .filter_map(|phase| phase.cleanup.as_deref())
+        self.phases.iter().filter_map(|phase| phase.cleanup.as_deref())
     }
 }
 
@@ -155,14 +148,7 @@ impl PhasePlan {
     /// Whether nothing happens at the phase, whatever rises: the middleware does not act, and there is no
     /// expression that could fault and nothing to capture.
     pub fn is_empty(&self) -> bool {
-        let Self {
-            acts,
-            when,
-            with,
-            cleanup,
-            shape,
-            assign,
-        } = self;
+        let Self { acts, when, with, cleanup, shape, assign } = self;
         let given = match with {
             With::Literal { prepared, .. } => prepared.is_err(),
             With::Dynamic(_) => true,
@@ -183,9 +169,9 @@ impl Template {
             Self::Constant(_) => {}
             Self::Expression(program) => found(program),
             Self::Array(items) => items.iter().for_each(|item| item.for_each_program(found)),
-            Self::Object(members) => members
-                .iter()
-                .for_each(|(_, value)| value.for_each_program(found)),
+            Self::Object(members) => {
+                members.iter().for_each(|(_, value)| value.for_each_program(found));
+            }
         }
     }
 }
@@ -198,21 +184,10 @@ struct Collector<'p> {
 
 impl<'p> Collector<'p> {
     fn flow(&mut self, flow: FlowId, plan: &'p FlowPlan) {
-        let site = Site {
-            flow,
-            step: None,
-            part: Part::Step,
-            cleanup: false,
-        };
+        let site = Site { flow, step: None, part: Part::Step, cleanup: false };
         self.stack(&plan.stack, site);
         for (index, step) in plan.steps.iter().enumerate() {
-            self.step(
-                step,
-                Site {
-                    step: Some(StepId(index)),
-                    ..site
-                },
-            );
+            self.step(step, Site { step: Some(StepId(index)), ..site });
         }
     }
 
@@ -258,26 +233,13 @@ impl<'p> Collector<'p> {
     fn stack(&mut self, stack: &'p [EntryPlan], site: Site) {
         for entry in stack {
             for phase in Phase::ALL {
-                self.phase(
-                    entry.phase(phase),
-                    Site {
-                        part: Part::Phase(phase),
-                        ..site
-                    },
-                );
+                self.phase(entry.phase(phase), Site { part: Part::Phase(phase), ..site });
             }
         }
     }
 
     fn phase(&mut self, plan: &'p PhasePlan, site: Site) {
-        let PhasePlan {
-            acts: _,
-            when,
-            with,
-            cleanup,
-            shape,
-            assign,
-        } = plan;
+        let PhasePlan { acts: _, when, with, cleanup, shape, assign } = plan;
         self.when(when.as_ref(), site);
         self.with(with, site);
         match shape {
@@ -287,34 +249,18 @@ impl<'p> Collector<'p> {
         }
         self.assign(assign, site);
         if let Some(cleanup) = cleanup {
-            let site = Site {
-                cleanup: true,
-                ..site
-            };
+            let site = Site { cleanup: true, ..site };
             self.call(&cleanup.call, site);
             self.stack(&cleanup.stack, site);
         }
     }
 
     fn call(&mut self, call: &'p CallPlan, site: Site) {
-        let CallPlan {
-            target: _,
-            input,
-            with,
-            value,
-            on_success,
-            on_failure,
-        } = call;
-        let fields = Site {
-            part: Part::Call,
-            ..site
-        };
+        let CallPlan { target: _, input, with, value, on_success, on_failure } = call;
+        let fields = Site { part: Part::Call, ..site };
         self.optional(input.as_ref(), fields);
         self.with(with, fields);
-        let arms = Site {
-            part: Part::Arm,
-            ..site
-        };
+        let arms = Site { part: Part::Arm, ..site };
         self.optional(value.as_ref(), arms);
         self.assign(on_success, arms);
         self.assign(on_failure, arms);
@@ -333,14 +279,7 @@ impl<'p> Collector<'p> {
     }
 
     fn envelope(&mut self, envelope: &'p Envelope, site: Site) {
-        let Envelope {
-            ty,
-            code,
-            message,
-            details,
-            retryable,
-            previous,
-        } = envelope;
+        let Envelope { ty, code, message, details, retryable, previous } = envelope;
         for field in [ty, code, message, details, retryable, previous] {
             self.optional(field.as_ref(), site);
         }
@@ -359,9 +298,7 @@ impl<'p> Collector<'p> {
     }
 
     fn assign(&mut self, assign: &'p Assign, site: Site) {
-        assign
-            .iter()
-            .for_each(|(_, template)| self.optional(Some(template), site));
+        assign.iter().for_each(|(_, template)| self.optional(Some(template), site));
     }
 
     fn optional(&mut self, template: Option<&'p Template>, site: Site) {

@@ -29,10 +29,7 @@ impl Plan {
     /// A plan of these Flows, the root first. `reads` says whether there is an expression anywhere in
     /// them: without one nobody can read an instant, and the engine does not ask for any.
     pub fn new(flows: Vec<FlowPlan>, reads: bool) -> Self {
-        Self {
-            flows: flows.into(),
-            reads,
-        }
+        Self { flows: flows.into(), reads }
     }
 
     /// All Flow objects of the document; the root is the first.
@@ -45,10 +42,7 @@ impl Plan {
     /// # Panics
     ///
     /// Never for an id of this plan: ids are made where the Flows are.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "ids are positions in the same plan"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "ids are positions in the same plan")]
     pub fn flow(&self, id: FlowId) -> &FlowPlan {
         &self.flows[id.0]
     }
@@ -70,10 +64,7 @@ impl FlowPlan {
     /// # Panics
     ///
     /// Never for an id of this Flow: ids are made where the Steps are.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "ids are positions in the same Flow"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "ids are positions in the same Flow")]
     pub fn step(&self, id: StepId) -> &StepPlan {
         &self.steps[id.0]
     }

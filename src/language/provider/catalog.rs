@@ -72,11 +72,7 @@ impl Catalog {
             added =
                 added.and_then(|()| catalog.insert_middleware(middleware, Origin::Specification));
         }
-        debug_assert_eq!(
-            added,
-            Ok(()),
-            "the spec-defined providers do not fit together"
-        );
+        debug_assert_eq!(added, Ok(()), "the spec-defined providers do not fit together");
         catalog
     }
 
@@ -161,10 +157,7 @@ impl Catalog {
     /// Every contract, call providers first, in order of URI.
     pub fn contracts(&self) -> impl Iterator<Item = &Contract> {
         let calls = self.calls.values().map(|call| call.contract());
-        let middlewares = self
-            .middlewares
-            .values()
-            .map(|middleware| middleware.contract());
+        let middlewares = self.middlewares.values().map(|middleware| middleware.contract());
         calls.chain(middlewares)
     }
 
@@ -237,20 +230,14 @@ mod tests {
         for (key, value) in more.as_object().unwrap() {
             document[key] = value.clone();
         }
-        document["failureCatalog"]["open"]
-            .as_array_mut()
-            .unwrap()
-            .retain(|_| prefix == "P");
+        document["failureCatalog"]["open"].as_array_mut().unwrap().retain(|_| prefix == "P");
         Arc::new(Test(Contract::parse(&document.to_string()).unwrap()))
     }
 
     #[test]
     fn the_specifications_providers_fit_together() {
         let catalog = Catalog::spec_defined();
-        let uris: Vec<&str> = catalog
-            .contracts()
-            .map(|contract| contract.uri.as_str())
-            .collect();
+        let uris: Vec<&str> = catalog.contracts().map(|contract| contract.uri.as_str()).collect();
         assert_eq!(
             uris,
             [
@@ -261,14 +248,8 @@ mod tests {
                 "mwl:provider.middleware/mwl/timeout/v1",
             ]
         );
-        assert!(
-            catalog
-                .codes()
-                .any(|code| code == "Provider.Middleware.Retry.Exhausted")
-        );
-        let timeout = catalog
-            .middleware("mwl:provider.middleware/mwl/timeout/v1")
-            .unwrap();
+        assert!(catalog.codes().any(|code| code == "Provider.Middleware.Retry.Exhausted"));
+        let timeout = catalog.middleware("mwl:provider.middleware/mwl/timeout/v1").unwrap();
         assert!(timeout.contract().bounds());
     }
 
@@ -298,9 +279,7 @@ mod tests {
     fn what_would_mean_two_things_is_refused() {
         let mut catalog = Catalog::spec_defined();
         let mut add = |uri: &str, prefix: &str| {
-            catalog
-                .add_middleware(middleware(uri, prefix))
-                .map_err(|error| error.to_string())
+            catalog.add_middleware(middleware(uri, prefix)).map_err(|error| error.to_string())
         };
         let refused = |message: &str| Err(message.to_owned());
         assert_eq!(add("mwl:provider.middleware/acme/x/v1", "X"), Ok(()));
@@ -340,9 +319,7 @@ mod tests {
     #[test]
     fn codes_are_what_anybody_declares() {
         let mut catalog = Catalog::default();
-        catalog
-            .add_middleware(middleware("mwl:provider.middleware/acme/p/v1", "P"))
-            .unwrap();
+        catalog.add_middleware(middleware("mwl:provider.middleware/acme/p/v1", "P")).unwrap();
         catalog.add_codes(["Route.Made".to_owned()]);
         let open: Vec<String> = catalog.open_codes().map(|code| code.to_string()).collect();
         assert_eq!(open, ["Provider.Middleware.P.*"]);

@@ -147,30 +147,17 @@ impl Contract {
         let read: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
         let document: Json = serde_json::from_str(document).map_err(|error| error.to_string())?;
         if read.schema != SCHEMA_URI {
-            return Err(format!(
-                "`$schema` is `{}`; write `{SCHEMA_URI}`",
-                read.schema
-            ));
+            return Err(format!("`$schema` is `{}`; write `{SCHEMA_URI}`", read.schema));
         }
         let uri = ProviderUri::parse(&read.uri)?;
         check_prefix(&read.code_prefix)?;
-        let own = format!(
-            "Provider.{}.{}.",
-            uri.kind().code_segment(),
-            read.code_prefix
-        );
+        let own = format!("Provider.{}.{}.", uri.kind().code_segment(), read.code_prefix);
         check_codes(&read.failure_catalog, &own)?;
-        let metadata = read
-            .metadata
-            .as_ref()
-            .map(contributed)
-            .transpose()?
-            .unwrap_or_default();
+        let metadata = read.metadata.as_ref().map(contributed).transpose()?.unwrap_or_default();
         let kind = match uri.kind() {
-            ProviderKind::Call => call(
-                read.parameters,
-                read.attachment.is_some() || read.phases.is_some(),
-            )?,
+            ProviderKind::Call => {
+                call(read.parameters, read.attachment.is_some() || read.phases.is_some())?
+            }
             ProviderKind::Middleware => {
                 if read.parameters.is_some() {
                     return Err("a middleware declares its `parameters` per phase".to_owned());
@@ -193,10 +180,7 @@ impl Contract {
     ///
     /// # Panics
     /// Where the document is no contract: a mistake in the program, which the test over its catalog finds.
-    #[expect(
-        clippy::panic,
-        reason = "the document is a constant of the program, held by a test"
-    )]
+    #[expect(clippy::panic, reason = "the document is a constant of the program, held by a test")]
     pub fn embedded(document: &str) -> Self {
         match Self::parse(document) {
             Ok(contract) => contract,
@@ -272,10 +256,7 @@ fn check_codes(catalog: &FailureCatalog, own: &str) -> Result<(), String> {
     }
     for pattern in open {
         let under = pattern == "*" || pattern.starts_with(own);
-        let exact = matches!(
-            CodePattern::parse(pattern),
-            Ok(CodePattern::Exact(_)) | Err(_)
-        );
+        let exact = matches!(CodePattern::parse(pattern), Ok(CodePattern::Exact(_)) | Err(_));
         if !under || exact {
             return Err(format!(
                 "the open sub-prefix `{pattern}` is neither `*` nor under `{own}` and ending in `.*`"
@@ -293,17 +274,11 @@ fn compile(schema: &Json, what: &str) -> Result<Schema, String> {
 fn contributed(schema: &Json) -> Result<Vec<String>, String> {
     compile(schema, "`metadata`")?;
     let properties = schema.get("properties").and_then(Json::as_object);
-    let names: Vec<String> = properties
-        .into_iter()
-        .flat_map(|all| all.keys().cloned())
-        .collect();
-    match names
-        .iter()
-        .find(|name| matches!(name.as_str(), "enteredAt" | "exitedAt"))
-    {
-        Some(name) => Err(format!(
-            "`metadata` contributes `{name}`, which every record has already"
-        )),
+    let names: Vec<String> = properties.into_iter().flat_map(|all| all.keys().cloned()).collect();
+    match names.iter().find(|name| matches!(name.as_str(), "enteredAt" | "exitedAt")) {
+        Some(name) => {
+            Err(format!("`metadata` contributes `{name}`, which every record has already"))
+        }
         None => Ok(names),
     }
 }
@@ -330,12 +305,7 @@ fn middleware(
         phase.map(|phase| phase_contract(phase, key)).transpose()
     };
     let phases = phases.ok_or("`phases` is missing")?;
-    let PhasesDocument {
-        on_entry,
-        on_success,
-        on_failure,
-        on_always,
-    } = phases;
+    let PhasesDocument { on_entry, on_success, on_failure, on_always } = phases;
     let phases = [
         read(on_entry, Phase::Entry.key())?,
         read(on_success, Phase::Success.key())?,
@@ -354,11 +324,7 @@ fn middleware(
 }
 
 fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, String> {
-    let PhaseDocument {
-        action,
-        parameters,
-        structural,
-    } = phase;
+    let PhaseDocument { action, parameters, structural } = phase;
     let mut structural_required = Vec::new();
     let parameters = match parameters {
         None => Schema::nothing(),
@@ -376,34 +342,23 @@ fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, Str
             compile(&schema, &format!("{name}: `parameters`"))?
         }
     };
-    if let Some(other) = structural
-        .iter()
-        .find(|member| !matches!(member.as_str(), "call" | "middleware"))
+    if let Some(other) =
+        structural.iter().find(|member| !matches!(member.as_str(), "call" | "middleware"))
     {
-        return Err(format!(
-            "{name}: `{other}` cannot be structural; `call` and `middleware` can"
-        ));
+        return Err(format!("{name}: `{other}` cannot be structural; `call` and `middleware` can"));
     }
     let kind = match action.kind {
         ActionKind::SideEffect => "side-effect",
         ActionKind::Control => "control",
         ActionKind::Transform => "transform",
     };
-    Ok(PhaseContract {
-        kind: kind.to_owned(),
-        parameters,
-        structural,
-        structural_required,
-    })
+    Ok(PhaseContract { kind: kind.to_owned(), parameters, structural, structural_required })
 }
 
 /// Takes the property `member` out of an object schema: a structural parameter is no value to validate.
 /// Whether it was required; `None` where there is no such property.
 fn without(schema: &mut Json, member: &str) -> Option<bool> {
-    schema
-        .get_mut("properties")?
-        .as_object_mut()?
-        .remove(member)?;
+    schema.get_mut("properties")?.as_object_mut()?.remove(member)?;
     let Some(required) = schema.get_mut("required").and_then(Json::as_array_mut) else {
         return Some(false);
     };
@@ -462,10 +417,7 @@ mod tests {
     #[test]
     fn a_call_providers_document_is_read() {
         let contract = Contract::parse(&call("comment", Json::Null)).unwrap_err();
-        assert!(
-            contract.starts_with("unknown field `comment`"),
-            "{contract}"
-        );
+        assert!(contract.starts_with("unknown field `comment`"), "{contract}");
         let contract = Contract::parse(&call("codePrefix", "Queue".into())).unwrap();
         assert_eq!(contract.uri.as_str(), "mwl:provider.call/acme/queue/v1");
         assert!(contract.declares("Provider.Call.Queue.Full"));

@@ -88,16 +88,11 @@ pub struct Answer {
 impl Answer {
     /// A provider was handed a `with` that it did not prepare: a mistake in the host, told as a failure.
     pub fn wrong_with(contract: &Contract) -> Self {
-        let message = format!(
-            "{} was handed arguments that it did not prepare",
-            contract.uri.as_str()
-        );
+        let message =
+            format!("{} was handed arguments that it did not prepare", contract.uri.as_str());
         let outcome =
             Failure::error(super::code::system::PARAMETER_VALIDATION_FAILED, message).into();
-        Self {
-            outcome,
-            metadata: Value::Null,
-        }
+        Self { outcome, metadata: Value::Null }
     }
 }
 

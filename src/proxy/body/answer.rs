@@ -30,29 +30,17 @@ enum Kind {
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
-        Self {
-            kind: Kind::Empty,
-            flight: None,
-            busy: None,
-        }
+        Self { kind: Kind::Empty, flight: None, busy: None }
     }
 
     /// What is in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
-        Self {
-            kind: Kind::Full(bytes),
-            flight: None,
-            busy: None,
-        }
+        Self { kind: Kind::Full(bytes), flight: None, busy: None }
     }
 
     /// What an upstream sends.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
-        Self {
-            kind: Kind::Upstream(body),
-            flight: None,
-            busy: None,
-        }
+        Self { kind: Kind::Upstream(body), flight: None, busy: None }
     }
 
     /// Ends `flight` when it ends.

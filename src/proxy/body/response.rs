@@ -39,12 +39,7 @@ impl ResponseBody {
         request: Progress,
         idle: Duration,
     ) -> Self {
-        Self {
-            incoming,
-            connection: Some(connection),
-            request,
-            stall: Stall::new(idle),
-        }
+        Self { incoming, connection: Some(connection), request, stall: Stall::new(idle) }
     }
 
     /// Reads on in the background, within bounds, so that the connection serves again; beyond them it
@@ -105,10 +100,9 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let body = self.get_mut();
         match Pin::new(&mut body.incoming).poll_frame(cx) {
-            Poll::Pending => body
-                .stall
-                .poll(cx)
-                .map(|()| Some(Err(BodyError::Stalled(body.stall.bound())))),
+            Poll::Pending => {
+                body.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled(body.stall.bound()))))
+            }
             Poll::Ready(None) => {
                 body.release();
                 Poll::Ready(None)

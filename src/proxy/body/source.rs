@@ -110,11 +110,7 @@ where
     /// A body that is kept for replay up to `keep` bytes, or not at all.
     pub(crate) fn new(stream: B, keep: Option<usize>) -> Self {
         let length = stream.size_hint().exact();
-        let kept = keep.map(|limit| Kept {
-            chunks: VecDeque::new(),
-            bytes: 0,
-            limit,
-        });
+        let kept = keep.map(|limit| Kept { chunks: VecDeque::new(), bytes: 0, limit });
         Self {
             state: Mutex::new(State {
                 stream: Some(stream),
@@ -252,11 +248,7 @@ where
         if state.turn != self.turn {
             return Poll::Ready(Some(Err(BodyError::Superseded)));
         }
-        let replayed = state
-            .kept
-            .as_ref()
-            .and_then(|kept| kept.chunks.get(self.next))
-            .cloned();
+        let replayed = state.kept.as_ref().and_then(|kept| kept.chunks.get(self.next)).cloned();
         self.next = self.next.saturating_add(1);
         let polled = match replayed {
             Some(chunk) => Poll::Ready(Some(Ok(chunk))),

@@ -21,11 +21,7 @@ pub(crate) struct Stall {
 impl Stall {
     /// A bound of `bound` between two chunks.
     pub(crate) const fn new(bound: Duration) -> Self {
-        Self {
-            bound,
-            timer: None,
-            counting: false,
-        }
+        Self { bound, timer: None, counting: false }
     }
 
     /// The bound.

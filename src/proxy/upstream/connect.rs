@@ -67,10 +67,7 @@ impl Cause {
 impl ConnectError {
     /// The upstream has no endpoint to connect to.
     pub(crate) fn no_endpoint() -> Self {
-        Self {
-            cause: Cause::Other,
-            message: "has no endpoint".to_owned(),
-        }
+        Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
     }
 
     fn from_io(error: &io::Error) -> Self {
@@ -98,23 +95,15 @@ pub(super) struct Opened {
 
 /// A connection to `endpoint`, and the counts of its bytes.
 pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opened, ConnectError> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a connect is a leaf: it may be dropped"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a connect is a leaf: it may be dropped")]
     let connected = tokio::time::timeout(timeout, tcp(endpoint)).await;
     let stream = connected.map_err(|_elapsed| ConnectError {
         cause: Cause::Timeout,
-        message: format!(
-            "did not accept a connection within {}",
-            Span::from_duration(timeout)
-        ),
+        message: format!("did not accept a connection within {}", Span::from_duration(timeout)),
     })??;
     let (wire, counts) = Wire::new(stream);
-    let handshake = http1::Builder::new()
-        .max_header_size(HEAD_SIZE)
-        .handshake(TokioIo::new(wire))
-        .await;
+    let handshake =
+        http1::Builder::new().max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
     let (sender, driver) = handshake.map_err(|error| ConnectError {
         cause: Cause::Other,
         message: format!("gave no connection: {error}"),
@@ -124,11 +113,7 @@ pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opene
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok(Opened {
-        sender,
-        counts,
-        driver: driver.abort_handle(),
-    })
+    Ok(Opened { sender, counts, driver: driver.abort_handle() })
 }
 
 /// The first address of the name that takes a connection. Resolved anew for each connection, so a
@@ -154,10 +139,7 @@ async fn tcp(endpoint: &Endpoint) -> Result<TcpStream, ConnectError> {
 }
 
 fn dns(message: &str) -> ConnectError {
-    ConnectError {
-        cause: Cause::Dns,
-        message: format!("cannot be resolved: {message}"),
-    }
+    ConnectError { cause: Cause::Dns, message: format!("cannot be resolved: {message}") }
 }
 
 #[cfg(test)]
@@ -165,11 +147,7 @@ mod tests {
     use super::*;
 
     fn endpoint(host: &str, port: u16) -> Endpoint {
-        Endpoint {
-            host: host.into(),
-            port,
-            authority: format!("{host}:{port}").into(),
-        }
+        Endpoint { host: host.into(), port, authority: format!("{host}:{port}").into() }
     }
 
     #[tokio::test]

@@ -103,20 +103,13 @@ impl Upstream {
         }
         let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % count;
         let endpoint = turn();
-        if Some(endpoint) == avoid {
-            turn()
-        } else {
-            endpoint
-        }
+        if Some(endpoint) == avoid { turn() } else { endpoint }
     }
 
     /// What messages call an endpoint.
     pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
-        self.settings
-            .endpoints
-            .get(endpoint)
-            .map_or(&NONE, |endpoint| &endpoint.authority)
+        self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
     }
 
     /// An idle connection to `endpoint` that is ready for a request.
@@ -151,19 +144,11 @@ impl Upstream {
 
     fn lend(self: &Arc<Self>, parked: Parked, reused: bool) -> Connection {
         let Parked { opened, endpoint } = parked;
-        let Opened {
-            sender,
-            counts,
-            driver,
-        } = opened;
+        let Opened { sender, counts, driver } = opened;
         Connection {
             sender,
             counts,
-            lease: Lease {
-                upstream: Arc::clone(self),
-                endpoint,
-                driver: Some(driver),
-            },
+            lease: Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) },
             reused,
         }
     }
@@ -251,24 +236,12 @@ impl Connection {
 
     /// Puts it back for the next request.
     pub(crate) fn release(self) {
-        let Self {
-            sender,
-            counts,
-            mut lease,
-            reused: _,
-        } = self;
+        let Self { sender, counts, mut lease, reused: _ } = self;
         let Some(driver) = lease.driver.take() else {
             return;
         };
-        let opened = Opened {
-            sender,
-            counts,
-            driver,
-        };
-        lease.upstream.park(Parked {
-            opened,
-            endpoint: lease.endpoint,
-        });
+        let opened = Opened { sender, counts, driver };
+        lease.upstream.park(Parked { opened, endpoint: lease.endpoint });
     }
 }
 

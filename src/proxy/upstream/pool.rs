@@ -27,11 +27,7 @@ pub(crate) struct Pool<T> {
 impl<T: Idle> Pool<T> {
     /// Keeps at most `max`, each for at most `keep_alive`.
     pub(crate) const fn new(keep_alive: Duration, max: usize) -> Self {
-        Self {
-            idle: VecDeque::new(),
-            keep_alive,
-            max,
-        }
+        Self { idle: VecDeque::new(), keep_alive, max }
     }
 
     /// The one that was put in last and that `wanted` takes. Those that are closed or too old are let
@@ -71,10 +67,7 @@ impl<T: Idle> Pool<T> {
         let keep_alive = self.keep_alive;
         self.idle
             .retain(|(since, item)| !item.is_closed() && now.duration_since(*since) < keep_alive);
-        let next = self
-            .idle
-            .front()
-            .and_then(|(since, _)| since.checked_add(keep_alive));
+        let next = self.idle.front().and_then(|(since, _)| since.checked_add(keep_alive));
         (before.saturating_sub(self.idle.len()), next)
     }
 

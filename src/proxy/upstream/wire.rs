@@ -77,12 +77,7 @@ impl<T> Wire<T> {
     /// Counts what goes over `io`.
     pub(crate) fn new(io: T) -> (Self, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
-        let wire = Self {
-            io,
-            counts: Arc::clone(&counts),
-            read_ended: false,
-            failed: None,
-        };
+        let wire = Self { io, counts: Arc::clone(&counts), read_ended: false, failed: None };
         (wire, counts)
     }
 
@@ -99,10 +94,7 @@ impl<T> Wire<T> {
                 Poll::Ready(Ok(size))
             }
             Poll::Ready(Err(error)) => {
-                self.failed = Some(Failed {
-                    error,
-                    until: Box::pin(sleep(HEAR_OUT)),
-                });
+                self.failed = Some(Failed { error, until: Box::pin(sleep(HEAR_OUT)) });
                 // What can be read is read first: have the task come round again.
                 cx.waker().wake_by_ref();
                 self.poll_failed(cx).map(Err)
@@ -119,10 +111,7 @@ impl<T> Wire<T> {
         if !self.read_ended {
             ready!(failed.until.as_mut().poll(cx));
         }
-        Poll::Ready(io::Error::new(
-            failed.error.kind(),
-            failed.error.to_string(),
-        ))
+        Poll::Ready(io::Error::new(failed.error.kind(), failed.error.to_string()))
     }
 }
 
@@ -230,12 +219,6 @@ mod tests {
         assert!(counts.wrote_since(mark) && !counts.read_since(mark));
         far.write_all(b"de").await.unwrap();
         wire.read_exact(&mut [0; 2]).await.unwrap();
-        assert_eq!(
-            counts.mark(),
-            Mark {
-                read: 2,
-                written: 3
-            }
-        );
+        assert_eq!(counts.mark(), Mark { read: 2, written: 3 });
     }
 }

@@ -28,10 +28,7 @@ fn requests_count_by_route_and_status() {
         ]
     );
     assert_eq!(
-        samples(
-            &metrics,
-            r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"}"#
-        ),
+        samples(&metrics, r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"}"#),
         [r#"mwl_request_duration_seconds_bucket{route="pay",le="0.005"} 4"#]
     );
 }
@@ -70,9 +67,7 @@ fn codes_that_nothing_names_count_as_other() {
 #[test]
 fn a_reload_continues_the_counters() {
     let metrics = Metrics::new();
-    metrics
-        .route("pay", &["A"])
-        .attempt("up", Some("A"), Duration::ZERO);
+    metrics.route("pay", &["A"]).attempt("up", Some("A"), Duration::ZERO);
     let again = metrics.route("pay", &["0", "A"]);
     again.attempt("up", Some("A"), Duration::ZERO);
     again.exhausted(1);
@@ -82,19 +77,13 @@ fn a_reload_continues_the_counters() {
     let line = r#"mwl_attempts_total{code="A",route="pay",upstream="up"} 2"#;
     assert_eq!(
         samples(&metrics, "mwl_attempts_total"),
-        [
-            line,
-            r#"mwl_attempts_total{code="success",route="pay",upstream="up"} 0"#
-        ]
+        [line, r#"mwl_attempts_total{code="success",route="pay",upstream="up"} 0"#]
     );
     let line = r#"mwl_retries_exhausted_total{policy="1",route="pay"} 1"#;
     assert_eq!(samples(&metrics, "mwl_retries_exhausted"), [line]);
     let line = r#"mwl_retries_suppressed_total{reason="draining",route="pay"} 1"#;
     assert_eq!(samples(&metrics, "mwl_retries_suppressed"), [line]);
-    assert_eq!(
-        samples(&metrics, "mwl_timeouts"),
-        [r#"mwl_timeouts_total{route="pay"} 1"#]
-    );
+    assert_eq!(samples(&metrics, "mwl_timeouts"), [r#"mwl_timeouts_total{route="pay"} 1"#]);
     assert_eq!(
         samples(&metrics, "mwl_finally"),
         [
@@ -152,54 +141,34 @@ fn connections_move_between_states() {
 fn names_pass_the_linter() {
     let metrics = Metrics::new();
     metrics.route("r", &["A"]).request_done(200, Duration::ZERO);
-    metrics
-        .route("r", &["A"])
-        .attempt("u", Some("A"), Duration::ZERO);
+    metrics.route("r", &["A"]).attempt("u", Some("A"), Duration::ZERO);
     metrics.upstream("u").opened();
     metrics.config_loaded("h", 0.0);
     let text = metrics.render();
     let of = |start: &str| -> Vec<(String, String)> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(start));
         let pairs = lines.map(|rest| rest.split_once(' ').unwrap());
-        pairs
-            .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
-            .collect()
+        pairs.map(|(name, rest)| (name.to_owned(), rest.to_owned())).collect()
     };
     let (helps, types) = (of("# HELP "), of("# TYPE "));
     let names = |pairs: &[(String, String)]| -> Vec<String> {
         pairs.iter().map(|(name, _)| name.clone()).collect()
     };
-    assert_eq!(
-        names(&helps),
-        names(&types),
-        "a help for each, at once before it"
-    );
+    assert_eq!(names(&helps), names(&types), "a help for each, at once before it");
     let unique: std::collections::BTreeSet<_> = names(&helps).into_iter().collect();
     assert_eq!(unique.len(), helps.len());
-    assert!(
-        helps.iter().all(|(_, help)| help.ends_with('.')),
-        "{helps:?}"
-    );
+    assert!(helps.iter().all(|(_, help)| help.ends_with('.')), "{helps:?}");
     for (name, kind) in &types {
         lint(name, kind);
     }
 }
 
 fn lint(name: &str, kind: &str) {
-    assert_eq!(
-        kind == "counter",
-        name.ends_with("_total"),
-        "{name}: {kind}"
-    );
+    assert_eq!(kind == "counter", name.ends_with("_total"), "{name}: {kind}");
     assert!(kind != "histogram" || name.ends_with("_seconds"), "{name}");
     let ours = name.starts_with("mwl_") || name.starts_with("process_");
-    assert!(
-        ours && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
-        "{name}"
-    );
-    for wrong in [
-        "_count", "_sum", "_bucket", "milli", "minutes", "kilo", "kibi", "gauge",
-    ] {
+    assert!(ours && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+    for wrong in ["_count", "_sum", "_bucket", "milli", "minutes", "kilo", "kibi", "gauge"] {
         assert!(!name.contains(wrong), "{name}: {wrong}");
     }
 }

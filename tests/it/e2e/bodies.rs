@@ -71,10 +71,7 @@ fn upload(number: usize) -> Upload {
     let bytes = if random.random() {
         request("PUT", &path, &[("x-upload", &label)], &body)
     } else {
-        let fields = [
-            ("x-upload", label.as_str()),
-            ("Transfer-Encoding", "chunked"),
-        ];
+        let fields = [("x-upload", label.as_str()), ("Transfer-Encoding", "chunked")];
         let head = request("DELETE", &path, &fields, b"");
         [head, chunked(&body, &mut random)].concat()
     };
@@ -132,10 +129,8 @@ fn two_hundred_uploads_that_fail_once_arrive_whole() {
         )
         .unwrap();
     }
-    let named: Vec<(&str, SocketAddr)> = upstreams
-        .iter()
-        .map(|(name, address)| (name.as_str(), *address))
-        .collect();
+    let named: Vec<(&str, SocketAddr)> =
+        upstreams.iter().map(|(name, address)| (name.as_str(), *address)).collect();
     let proxy = Arc::new(Proxy::before(&named, &(routes + RETRYING)));
     let stored = |answer: &Answer| assert_eq!((answer.status, answer.text()), (200, "stored"));
 
@@ -149,10 +144,7 @@ fn two_hundred_uploads_that_fail_once_arrive_whole() {
         stored(&client.answer());
         let seen = late.seen();
         assert_eq!(seen.len(), 1);
-        assert!(
-            seen[0].body == uploads[number].body,
-            "upload {number} did not arrive whole"
-        );
+        assert!(seen[0].body == uploads[number].body, "upload {number} did not arrive whole");
     }
     let others: Vec<usize> = (0..200).filter(|n| uploads[*n].first.is_some()).collect();
     thread::scope(|scope| {
@@ -176,14 +168,8 @@ fn two_hundred_uploads_that_fail_once_arrive_whole() {
         let attempts: Vec<_> = seen.iter().filter(ours).collect();
         assert_eq!(attempts.len(), 2, "upload {number} fails once");
         let body = &uploads[number].body;
-        assert!(
-            attempts[1].body == *body,
-            "upload {number} did not arrive whole"
-        );
-        assert!(
-            body.starts_with(&attempts[0].body),
-            "upload {number} began as something else"
-        );
+        assert!(attempts[1].body == *body, "upload {number} did not arrive whole");
+        assert!(body.starts_with(&attempts[0].body), "upload {number} began as something else");
     }
 }
 
@@ -203,22 +189,13 @@ fn a_body_of_the_limit_is_replayed_and_one_byte_more_is_not() {
     assert_eq!((got.status, got.text()), (200, "second"));
     let seen = origin.seen();
     assert!(seen.len() == 2 && seen.iter().all(|seen| seen.body == body));
-    assert_eq!(
-        proxy.metric("mwl_retries_suppressed_total", &[("route", "all")]),
-        0
-    );
+    assert_eq!(proxy.metric("mwl_retries_suppressed_total", &[("route", "all")]), 0);
 
     let body = noise(limit + 1, 2);
     let got = ask(proxy.address, request("PUT", "/", &[], &body));
-    assert_eq!(
-        (got.status, got.text(), got.field("x-own")),
-        (503, "only", Some("1"))
-    );
+    assert_eq!((got.status, got.text(), got.field("x-own")), (503, "only", Some("1")));
     let seen = origin.seen();
-    assert!(
-        seen.len() == 3 && seen[2].body == body,
-        "sent once, and whole"
-    );
+    assert!(seen.len() == 3 && seen[2].body == body, "sent once, and whole");
     let labels = [("route", "all"), ("reason", "bodyNotReplayable")];
     assert_eq!(proxy.metric("mwl_retries_suppressed_total", &labels), 1);
 }
@@ -228,15 +205,9 @@ fn a_route_sets_its_own_replay_limit() {
     let origin = Origin::always(answer(503, &[], "no"));
     let routes = format!("{RETRYING}    buffer: {{ replay: 1KiB }}\n");
     let proxy = Proxy::before(&[("billing", origin.address)], &routes);
-    assert_eq!(
-        ask(proxy.address, request("PUT", "/", &[], &noise(1024, 1))).status,
-        503
-    );
+    assert_eq!(ask(proxy.address, request("PUT", "/", &[], &noise(1024, 1))).status, 503);
     assert_eq!(origin.count(), 3);
-    assert_eq!(
-        ask(proxy.address, request("PUT", "/", &[], &noise(1025, 1))).status,
-        503
-    );
+    assert_eq!(ask(proxy.address, request("PUT", "/", &[], &noise(1025, 1))).status, 503);
     assert_eq!(origin.count(), 4);
 }
 
@@ -253,10 +224,7 @@ fn a_chunked_body_is_replayed_with_one_framing() {
     assert_eq!(seen.len(), 2);
     for attempt in seen {
         assert_eq!(attempt.body, alphabet.as_bytes());
-        assert!(matches!(
-            attempt.framing,
-            Some(Framing::Chunked | Framing::Length(26))
-        ));
+        assert!(matches!(attempt.framing, Some(Framing::Chunked | Framing::Length(26))));
     }
 }
 
@@ -277,33 +245,20 @@ fn an_empty_body_stays_a_valid_empty_body() {
     assert_eq!(seen.len(), 6);
     assert!(seen.iter().all(|seen| seen.length == 0));
     for get in &seen[4..] {
-        assert_eq!(
-            get.framing, None,
-            "no framing is invented for a GET: {:?}",
-            get.head
-        );
+        assert_eq!(get.framing, None, "no framing is invented for a GET: {:?}", get.head);
     }
 }
 
 #[test]
 fn nothing_of_a_discarded_answer_reaches_the_client() {
     let old = "x".repeat(20_000);
-    let origin = Origin::script([
-        answer(429, &[("x-old", "1")], &old),
-        answer(200, &[], "new"),
-    ]);
+    let origin = Origin::script([answer(429, &[("x-old", "1")], &old), answer(200, &[], "new")]);
     let proxy = retrying(&origin);
     let mut client = Client::connect(proxy.address);
     let got = client.ask(request("GET", "/", &[], b""));
-    assert_eq!(
-        (got.status, got.text(), got.field("x-old")),
-        (200, "new", None)
-    );
+    assert_eq!((got.status, got.text(), got.field("x-old")), (200, "new", None));
     let connections: Vec<usize> = origin.seen().iter().map(|seen| seen.connection).collect();
-    assert!(
-        connections == [0, 0] || connections == [0, 1],
-        "{connections:?}"
-    );
+    assert!(connections == [0, 0] || connections == [0, 1], "{connections:?}");
 }
 
 #[test]
@@ -331,9 +286,7 @@ fn a_route_that_runs_nothing_again_keeps_nothing() {
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
     let proxy = Proxy::before(&[("billing", origin.address)], routes);
     let mut client = Client::connect(proxy.address);
-    client.send(format!(
-        "PUT / HTTP/1.1\r\nHost: t\r\nContent-Length: {LENGTH}\r\n\r\n"
-    ));
+    client.send(format!("PUT / HTTP/1.1\r\nHost: t\r\nContent-Length: {LENGTH}\r\n\r\n"));
     let piece = noise(1 << 20, 3);
     for _ in 0..LENGTH >> 20 {
         client.send(&piece);

@@ -43,13 +43,7 @@ fn check_is_silent_about_a_sound_file() {
     let directory = Directory::new();
     let path = directory.write("sound.yaml", &sound());
     let output = run(&["check", path.to_str().unwrap()]);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}{}",
-        stdout(&output),
-        stderr(&output)
-    );
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
 }
 
 #[test]
@@ -69,10 +63,7 @@ fn check_points_at_every_mistake() {
     let output = run(&["check", "--format", "json", path]);
     assert_eq!(output.status.code(), Some(1));
     let told = parsed(&output);
-    assert!(
-        holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)),
-        "{told}"
-    );
+    assert!(holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)), "{told}");
 }
 
 #[test]
@@ -84,10 +75,7 @@ fn check_reads_definitions_too() {
     let output = run(&["check", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let told = format!("{}{}", stdout(&output), stderr(&output));
-    assert!(
-        told.contains("bad.json:1:") && told.contains("nowhere"),
-        "{told}"
-    );
+    assert!(told.contains("bad.json:1:") && told.contains("nowhere"), "{told}");
 }
 
 #[test]
@@ -121,31 +109,16 @@ fn flow_run_prints_the_result_and_exits_by_it() {
     assert_eq!(result["type"], "success");
     assert_eq!(result["value"]["doubled"].as_f64(), Some(42.0));
 
-    let output = run(&[
-        "flow",
-        "run",
-        definition,
-        "--input",
-        input,
-        "--arguments",
-        arguments,
-    ]);
+    let output = run(&["flow", "run", definition, "--input", input, "--arguments", arguments]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let result = parsed(&output);
-    assert_eq!(
-        (&result["type"], &result["code"]),
-        (&json!("error"), &json!("Order.Refused"))
-    );
+    assert_eq!((&result["type"], &result["code"]), (&json!("error"), &json!("Order.Refused")));
 
     let bad = directory.write("bad.json", r#"{ "entrypoint": "x", "steps": {} }"#);
     let output = run(&["flow", "run", bad.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stdout(&output), "");
-    assert!(
-        stderr(&output).contains("bad.json:1:"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("bad.json:1:"), "{}", stderr(&output));
 }
 
 /// A case in `directory` that waits a minute and gives `value`.
@@ -178,10 +151,7 @@ fn write_case(directory: &Directory, name: &str, value: u32) {
             "scenarios/base/expected-result.json",
             format!(r#"{{ "type": "success", "value": {{ "n": [{value}] }} }}"#),
         ),
-        (
-            "scenarios/base/expected.json",
-            r#"{ "took": "PT1M" }"#.to_owned(),
-        ),
+        ("scenarios/base/expected.json", r#"{ "took": "PT1M" }"#.to_owned()),
     ];
     for (file, text) in files {
         directory.write(&format!("{name}/{file}"), &text);
@@ -196,10 +166,7 @@ fn flow_test_judges_a_case_a_folder_and_folders_of_folders() {
     for path in ["all/waiting/right", "all/waiting", "all"] {
         let output = run(&["flow", "test", directory.path(path).to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(
-            (stdout(&output), stderr(&output)),
-            ("1 passed, 0 failed\n", "")
-        );
+        assert_eq!((stdout(&output), stderr(&output)), ("1 passed, 0 failed\n", ""));
     }
     write_case(&directory, "all/wrong", 8);
     let output = run(&["flow", "test", all.to_str().unwrap()]);
@@ -220,10 +187,7 @@ fn flow_test_names_the_file_that_is_no_part_of_a_case() {
     let all = directory.path("all");
     let all = all.to_str().unwrap();
     std::fs::remove_file(directory.path("all/one/scenarios/base/input.json")).unwrap();
-    directory.write(
-        "all/one/scenarios/base/expected.json",
-        r#"{ "took": "1m" }"#,
-    );
+    directory.write("all/one/scenarios/base/expected.json", r#"{ "took": "1m" }"#);
     directory.write("all/one/scenarios/surplus/input.json", "1");
     std::fs::remove_file(directory.path("all/two/case.json")).unwrap();
     write_case(&directory, "all/three", 7);
@@ -239,11 +203,7 @@ fn flow_test_names_the_file_that_is_no_part_of_a_case() {
         "two/case.json cannot be read: ",
         "three/scenarios/base is listed in `scenarios` of case.json; wanted: a folder",
     ] {
-        assert!(
-            stderr(&output).contains(told),
-            "{told}: {}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains(told), "{told}: {}", stderr(&output));
     }
 
     directory.write("none/notes.txt", "");
@@ -290,12 +250,7 @@ fn eval_prints_the_value_and_exits_by_it() {
     let bad = directory.write("bad.json", r#"{ "middlewares": {} }"#);
     let output = run(&["eval", "true", "--bindings", bad.to_str().unwrap()]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
-    for told in [
-        "bad.json:1:3",
-        "`middlewares` is no root",
-        "`vars`",
-        "`middleware`",
-    ] {
+    for told in ["bad.json:1:3", "`middlewares` is no root", "`vars`", "`middleware`"] {
         assert!(stderr(&output).contains(told), "{}", stderr(&output));
     }
     let output = run(&["eval", "true", "--bindings", "/nowhere.json"]);
@@ -307,19 +262,9 @@ fn schema_and_catalog_print_json() {
     let output = run(&["schema"]);
     assert_eq!(output.status.code(), Some(0));
     let schema = parsed(&output);
-    assert_eq!(
-        schema["$schema"],
-        "https://json-schema.org/draft/2020-12/schema"
-    );
-    for key in [
-        "listeners",
-        "admin",
-        "upstreams",
-        "routes",
-        "stacks",
-        "middleware",
-        "environment",
-    ] {
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    for key in ["listeners", "admin", "upstreams", "routes", "stacks", "middleware", "environment"]
+    {
         assert!(schema["properties"][key].is_object(), "{key}");
     }
 
@@ -375,15 +320,8 @@ fn the_proxy_needs_no_file_before_one_upstream() {
         answer(503, &[], "not sent twice"),
     ]);
     let upstream = format!("http://{}", origin.address);
-    let arguments = [
-        "run",
-        "--upstream",
-        &upstream,
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ];
+    let arguments =
+        ["run", "--upstream", &upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let program = Program::spawn(command(&arguments));
     let (address, admin) = program.addresses();
     assert_eq!(get(admin, "/readyz").status, 200);
@@ -391,11 +329,7 @@ fn the_proxy_needs_no_file_before_one_upstream() {
     assert_eq!(origin.seen()[0].head.line, "GET /a?b=c HTTP/1.1");
     assert_eq!(get(address, "/").text(), "up again", "a GET is sent again");
     let got = post(address, "/", "{}");
-    assert_eq!(
-        (got.status, got.text()),
-        (503, "not sent twice"),
-        "a POST is not"
-    );
+    assert_eq!((got.status, got.text()), (503, "not sent twice"), "a POST is not");
     assert_eq!(origin.count(), 4);
 }
 

@@ -26,10 +26,8 @@ fn cases() -> Vec<Case> {
 #[test]
 fn every_scenario_comes_to_its_result_through_flow_run() {
     let cases = cases();
-    let work: VecDeque<_> = cases
-        .iter()
-        .flat_map(|case| case.scenarios.iter().map(move |one| (case, one)))
-        .collect();
+    let work: VecDeque<_> =
+        cases.iter().flat_map(|case| case.scenarios.iter().map(move |one| (case, one))).collect();
     assert!(!work.is_empty());
     let work = Mutex::new(work);
     let failed = Mutex::new(String::new());

@@ -17,11 +17,7 @@ fn refused(cases: &[String]) {
         assert_eq!(origin.count(), 0, "{case:?}: {:?}", origin.seen());
     }
     let mut client = Client::connect(proxy.address);
-    assert_eq!(
-        client.ask(request("GET", "/", &[], b"")).status,
-        200,
-        "it still serves"
-    );
+    assert_eq!(client.ask(request("GET", "/", &[], b"")).status, 200, "it still serves");
 }
 
 #[test]
@@ -34,17 +30,12 @@ fn a_length_beside_a_transfer_encoding() {
     for fields in [format!("{length}{coding}"), format!("{coding}{length}")] {
         let before = origin.count();
         let mut client = Client::connect(proxy.address);
-        client.send(format!(
-            "POST /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n0\r\n\r\n{second}"
-        ));
+        client.send(format!("POST /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n0\r\n\r\n{second}"));
         // Refused, or read by the coding alone (RFC 9112 section 6.3) and the connection's last.
         let got = client.answer();
         assert!(client.ended(), "{fields:?}: what follows is no request");
         let seen = origin.seen();
-        let lines: Vec<_> = seen[before..]
-            .iter()
-            .map(|seen| seen.head.line.as_str())
-            .collect();
+        let lines: Vec<_> = seen[before..].iter().map(|seen| seen.head.line.as_str()).collect();
         match got.status {
             400 => assert_eq!(lines, [""; 0]),
             200 => {
@@ -77,25 +68,17 @@ fn the_same_length_twice_is_refused_or_sent_once() {
     let origin = Origin::always(answer(200, &[], ""));
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
     let proxy = Proxy::before(&[("billing", origin.address)], routes);
-    for length in [
-        "Content-Length: 5, 5",
-        "Content-Length: 5\r\nContent-Length: 5",
-    ] {
+    for length in ["Content-Length: 5, 5", "Content-Length: 5\r\nContent-Length: 5"] {
         let mut client = Client::connect(proxy.address);
         let before = origin.count();
-        let got = client.ask(format!(
-            "POST /a HTTP/1.1\r\nHost: t\r\n{length}\r\n\r\nhello"
-        ));
+        let got = client.ask(format!("POST /a HTTP/1.1\r\nHost: t\r\n{length}\r\n\r\nhello"));
         if got.status == 400 {
             assert!(client.ended());
             assert_eq!(origin.count(), before);
         } else {
             // The origin's reader refuses a field that is there twice.
             assert_eq!(got.status, 200);
-            assert_eq!(
-                origin.seen()[before].head.field("content-length"),
-                Some("5")
-            );
+            assert_eq!(origin.seen()[before].head.field("content-length"), Some("5"));
             assert_eq!(origin.seen()[before].body, b"hello");
         }
     }
@@ -103,14 +86,7 @@ fn the_same_length_twice_is_refused_or_sent_once() {
 
 #[test]
 fn field_names_and_values_that_hide_something() {
-    let lines = [
-        ": x",
-        "Foo : bar",
-        "Fo\0o: bar",
-        "Foo: a\0b",
-        "Foo: a\r\n bar",
-        "Foo\rBar: x",
-    ];
+    let lines = [": x", "Foo : bar", "Fo\0o: bar", "Foo: a\0b", "Foo: a\r\n bar", "Foo\rBar: x"];
     refused(&lines.map(|line| format!("GET /a HTTP/1.1\r\nHost: t\r\n{line}\r\n\r\n")));
 }
 
@@ -141,19 +117,13 @@ fn a_body_that_nobody_read_is_never_taken_for_the_next_request() {
     let hidden = "GET /admin HTTP/1.1\r\nHost: t\r\nX-Y: aaaaaaaa\r\n\r\n";
     let length = hidden.len();
     let mut client = Client::connect(proxy.address);
-    client.send(format!(
-        "POST /own HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{hidden}"
-    ));
+    client
+        .send(format!("POST /own HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{hidden}"));
     client.send("GET /marker HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!(client.answer().json()["answer"], "own");
     if let Some(got) = client.answer_or_end() {
         assert_eq!(got.text(), "reached the upstream");
         assert_eq!(origin.count(), 1);
     }
-    assert!(
-        origin
-            .seen()
-            .iter()
-            .all(|seen| seen.head.line == "GET /marker HTTP/1.1")
-    );
+    assert!(origin.seen().iter().all(|seen| seen.head.line == "GET /marker HTTP/1.1"));
 }

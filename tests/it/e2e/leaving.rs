@@ -35,15 +35,8 @@ fn cancelled_once(mut proxy: Proxy, billing: &Origin, audit: &Origin) {
     let told = told(audit, 0);
     assert_eq!(told["type"], "cancellation");
     assert_eq!(told["code"], "System.Cancelled");
-    proxy.until_metric(
-        "mwl_requests_total",
-        &[("route", "pay"), ("status", "499")],
-        1,
-    );
-    assert_eq!(
-        proxy.metric("mwl_requests_in_flight", &[("route", "pay")]),
-        0
-    );
+    proxy.until_metric("mwl_requests_total", &[("route", "pay"), ("status", "499")], 1);
+    assert_eq!(proxy.metric("mwl_requests_in_flight", &[("route", "pay")]), 0);
     proxy.stop();
     assert_eq!((billing.count(), audit.count()), (1, 1));
 }
@@ -97,17 +90,9 @@ fn while_the_audit_is_being_written() {
     audit.until_state(0, State::Whole);
     drop(client);
     gate.open();
-    assert_eq!(
-        told(&audit, 0)["type"],
-        "success",
-        "what was in flight when the audit began"
-    );
+    assert_eq!(told(&audit, 0)["type"], "success", "what was in flight when the audit began");
     proxy.stop();
-    assert_eq!(
-        (billing.count(), audit.count()),
-        (1, 1),
-        "the audit ran to its end, once"
-    );
+    assert_eq!((billing.count(), audit.count()), (1, 1), "the audit ran to its end, once");
 }
 
 #[test]
@@ -120,9 +105,5 @@ fn before_its_head_was_whole() {
     // Another client is served: the proxy has been through its accept queue.
     assert_eq!(crate::support::client::get(proxy.address, "/").status, 200);
     proxy.stop();
-    assert_eq!(
-        (billing.count(), audit.count()),
-        (1, 1),
-        "the other client's, and no more"
-    );
+    assert_eq!((billing.count(), audit.count()), (1, 1), "the other client's, and no more");
 }

@@ -120,38 +120,20 @@ fn the_admin_address_tells_what_is_served() {
     assert_eq!(get(proxy.admin, "/livez").status, 200);
     assert_eq!(get(proxy.admin, "/readyz").status, 200);
     let routes = get(proxy.admin, "/routes");
-    assert!(
-        routes.status == 200 && routes.text().contains("all"),
-        "{}",
-        routes.text()
-    );
+    assert!(routes.status == 200 && routes.text().contains("all"), "{}", routes.text());
     let config = get(proxy.admin, "/config");
     let upstream = origin.address.to_string();
-    assert!(
-        config.status == 200 && config.text().contains(&upstream),
-        "{}",
-        config.text()
-    );
+    assert!(config.status == 200 && config.text().contains(&upstream), "{}", config.text());
     assert_eq!(get(proxy.admin, "/nothing").status, 404);
     let got = get(proxy.admin, "/reload");
     assert_eq!((got.status, got.field("allow")), (405, Some("POST")));
 
     assert_eq!(get(proxy.address, "/").status, 200);
     let metrics = get(proxy.admin, "/metrics");
-    assert_eq!(
-        metrics.field("content-type"),
-        Some("text/plain; version=0.0.4; charset=utf-8")
-    );
-    for family in [
-        "mwl_requests_total",
-        "mwl_config_info",
-        "mwl_upstream_connections",
-        "process_",
-    ] {
-        assert!(
-            metrics.text().contains(&format!("# TYPE {family}")),
-            "{family}"
-        );
+    assert_eq!(metrics.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for family in ["mwl_requests_total", "mwl_config_info", "mwl_upstream_connections", "process_"]
+    {
+        assert!(metrics.text().contains(&format!("# TYPE {family}")), "{family}");
     }
 }
 

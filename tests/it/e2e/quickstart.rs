@@ -64,11 +64,7 @@ fn curl(line: &str) -> Option<Try> {
     Some(Try {
         method: method.unwrap_or_else(|| default.to_owned()),
         address: address.replace("localhost", "127.0.0.1").parse().unwrap(),
-        path: if path.is_empty() {
-            "/".to_owned()
-        } else {
-            path.to_owned()
-        },
+        path: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
         fields,
         body,
     })
@@ -76,15 +72,9 @@ fn curl(line: &str) -> Option<Try> {
 
 impl Try {
     fn run(&self) -> Answer {
-        let fields: Vec<(&str, &str)> = self
-            .fields
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        ask(
-            self.address,
-            request(&self.method, &self.path, &fields, self.body.as_bytes()),
-        )
+        let fields: Vec<(&str, &str)> =
+            self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        ask(self.address, request(&self.method, &self.path, &fields, self.body.as_bytes()))
     }
 }
 
@@ -114,32 +104,13 @@ fn the_lines_that_the_quick_start_prints_show_what_the_proxy_does() {
     let statuses: Vec<u16> = proxied.map(|line| line.run().status).collect();
     assert!(statuses.contains(&200), "something succeeds: {statuses:?}");
     assert!(statuses.contains(&402), "a decline is caught: {statuses:?}");
-    assert!(
-        statuses.contains(&504),
-        "something takes too long: {statuses:?}"
-    );
+    assert!(statuses.contains(&504), "something takes too long: {statuses:?}");
     for (what, name, part) in [
-        (
-            "a 503 is retried",
-            "mwl_retries_total",
-            "Provider.Call.Http.Unavailable",
-        ),
-        (
-            "a Retry-After is waited for",
-            "mwl_retries_total",
-            "delay=\"override\"",
-        ),
+        ("a 503 is retried", "mwl_retries_total", "Provider.Call.Http.Unavailable"),
+        ("a Retry-After is waited for", "mwl_retries_total", "delay=\"override\""),
         ("a bound fires", "mwl_timeouts_total", ""),
-        (
-            "a decline has its own code",
-            "mwl_attempts_total",
-            "Declined",
-        ),
-        (
-            "an audit is written",
-            "mwl_finally_total",
-            "outcome=\"success\"",
-        ),
+        ("a decline has its own code", "mwl_attempts_total", "Declined"),
+        ("an audit is written", "mwl_finally_total", "outcome=\"success\""),
     ] {
         assert!(metric(admin, name, part) > 0, "{what}: {name} {part}");
     }

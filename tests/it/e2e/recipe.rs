@@ -63,16 +63,8 @@ pub(super) fn told(origin: &Origin, number: usize) -> Value {
 
 /// A charge that names its execution.
 fn charge(proxy: &Proxy) -> Answer {
-    let fields = [
-        ("X-Request-Id", "order-17"),
-        ("Content-Type", "application/json"),
-    ];
-    let request = client::request(
-        "POST",
-        "/billing/charge?now=1",
-        &fields,
-        br#"{"amount":12}"#,
-    );
+    let fields = [("X-Request-Id", "order-17"), ("Content-Type", "application/json")];
+    let request = client::request("POST", "/billing/charge?now=1", &fields, br#"{"amount":12}"#);
     client::ask(proxy.address, request)
 }
 
@@ -84,16 +76,8 @@ struct Scene {
 
 fn scene(billing: std::net::SocketAddr) -> Scene {
     let (audit, notify) = (sink(), sink());
-    let upstreams = [
-        ("billing", billing),
-        ("audit", audit.address),
-        ("notify", notify.address),
-    ];
-    Scene {
-        proxy: Proxy::before(&upstreams, RECIPE),
-        audit,
-        notify,
-    }
+    let upstreams = [("billing", billing), ("audit", audit.address), ("notify", notify.address)];
+    Scene { proxy: Proxy::before(&upstreams, RECIPE), audit, notify }
 }
 
 #[test]
@@ -105,10 +89,7 @@ fn a_throttled_request_waits_as_told_and_is_audited_once() {
     let mut scene = scene(billing.address);
 
     let got = charge(&scene.proxy);
-    assert_eq!(
-        (got.status, got.text(), got.field("x-charge")),
-        (200, "charged", Some("c-1"))
-    );
+    assert_eq!((got.status, got.text(), got.field("x-charge")), (200, "charged", Some("c-1")));
 
     let seen = billing.seen();
     assert_eq!(seen.len(), 3);
@@ -118,16 +99,8 @@ fn a_throttled_request_waits_as_told_and_is_audited_once() {
         assert_eq!(attempt.body, br#"{"amount":12}"#);
     }
     let gap = |n: usize| (seen[n].at - seen[n - 1].at).as_secs_f64();
-    assert!(
-        (1.0..1.6).contains(&gap(1)),
-        "told to wait 1 s, waited {} s",
-        gap(1)
-    );
-    assert!(
-        (0.0..0.6).contains(&gap(2)),
-        "told to wait 0 s, waited {} s",
-        gap(2)
-    );
+    assert!((1.0..1.6).contains(&gap(1)), "told to wait 1 s, waited {} s", gap(1));
+    assert!((0.0..0.6).contains(&gap(2)), "told to wait 0 s, waited {} s", gap(2));
 
     let told = told(&scene.audit, 0);
     assert_eq!(told["execution"], "order-17");
@@ -143,44 +116,25 @@ fn a_throttled_request_waits_as_told_and_is_audited_once() {
 
     let route = ("route", "charge-payment");
     let proxy = &scene.proxy;
-    assert_eq!(
-        proxy.metric("mwl_retries_total", &[route, ("delay", "override")]),
-        2
-    );
-    assert_eq!(
-        proxy.metric("mwl_retries_total", &[route, ("delay", "schedule")]),
-        0
-    );
+    assert_eq!(proxy.metric("mwl_retries_total", &[route, ("delay", "override")]), 2);
+    assert_eq!(proxy.metric("mwl_retries_total", &[route, ("delay", "schedule")]), 0);
     let attempts = |code| {
         let labels = [route, ("upstream", "billing"), ("code", code)];
         proxy.metric("mwl_attempts_total", &labels)
     };
     assert_eq!(attempts("success"), 1);
     assert_eq!(attempts("Provider.Call.Http.Throttled"), 2);
-    assert_eq!(
-        proxy.metric("mwl_requests_total", &[route, ("status", "200")]),
-        1
-    );
-    assert_eq!(
-        proxy.metric("mwl_finally_total", &[route, ("outcome", "success")]),
-        1
-    );
+    assert_eq!(proxy.metric("mwl_requests_total", &[route, ("status", "200")]), 1);
+    assert_eq!(proxy.metric("mwl_finally_total", &[route, ("outcome", "success")]), 1);
 
     scene.proxy.stop();
-    assert_eq!(
-        (billing.count(), scene.audit.count(), scene.notify.count()),
-        (3, 1, 0)
-    );
+    assert_eq!((billing.count(), scene.audit.count(), scene.notify.count()), (3, 1, 0));
 }
 
 #[test]
 #[expect(clippy::cognitive_complexity, reason = "assertions, in order")]
 fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_own_answer() {
-    let fields = [
-        ("Retry-After", "0"),
-        ("x-quota", "7"),
-        ("content-type", "text/x-quota"),
-    ];
+    let fields = [("Retry-After", "0"), ("x-quota", "7"), ("content-type", "text/x-quota")];
     let billing = Origin::always(answer(429, &fields, "the quota is used up"));
     let mut scene = scene(billing.address);
 
@@ -198,9 +152,7 @@ fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_
         ("retry-after", "0"),
         ("x-quota", "7"),
     ];
-    let sent: Vec<_> = sent
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
+    let sent: Vec<_> = sent.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     assert_eq!(names, sent, "the upstream's own fields, and none of ours");
 
     let result = &told(&scene.audit, 0)["result"];
@@ -217,10 +169,7 @@ fn five_throttled_attempts_exhaust_the_policy_and_the_client_gets_the_upstreams_
     assert_eq!(last["details"]["requestSent"], "complete");
 
     let labels = [("route", "charge-payment"), ("policy", "0")];
-    assert_eq!(
-        scene.proxy.metric("mwl_retries_exhausted_total", &labels),
-        1
-    );
+    assert_eq!(scene.proxy.metric("mwl_retries_exhausted_total", &labels), 1);
     scene.proxy.stop();
     assert_eq!((billing.count(), scene.audit.count()), (5, 1));
 }
@@ -234,46 +183,27 @@ fn a_refused_connection_is_tried_three_times_then_the_client_gets_a_problem() {
 
     let got = charge(&scene.proxy);
     let took = begun.elapsed().as_secs_f64();
-    assert!(
-        (1.2..2.2).contains(&took),
-        "gaps of 0.4 s and 0.8 s took {took} s"
-    );
+    assert!((1.2..2.2).contains(&took), "gaps of 0.4 s and 0.8 s took {took} s");
     assert_eq!(got.status, 502);
     assert_eq!(got.field("content-type"), Some("application/problem+json"));
     let proxy_status = got.field("proxy-status").unwrap();
     assert!(proxy_status.starts_with("mwl-proxy"), "{proxy_status}");
-    assert!(
-        proxy_status.contains("error=connection_refused"),
-        "{proxy_status}"
-    );
+    assert!(proxy_status.contains("error=connection_refused"), "{proxy_status}");
     let problem = got.json();
     assert_eq!(problem["status"].as_f64(), Some(502.0));
     assert_eq!(problem["executionId"], "order-17");
     assert_eq!(problem["attempts"].as_f64(), Some(3.0));
-    assert!(
-        problem["title"].is_string() && problem["code"].is_string(),
-        "{problem}"
-    );
-    assert_eq!(
-        problem.get("previous"),
-        None,
-        "the chain is shown only where the route says so"
-    );
+    assert!(problem["title"].is_string() && problem["code"].is_string(), "{problem}");
+    assert_eq!(problem.get("previous"), None, "the chain is shown only where the route says so");
 
     let result = &told(&scene.audit, 0)["result"];
     assert_eq!(result["code"], "Provider.Middleware.Retry.Exhausted");
     assert_eq!(result["details"], json!({ "attempts": 3, "policy": 1 }));
-    assert_eq!(
-        result["previous"]["code"],
-        "Provider.Call.Http.ConnectionFailed"
-    );
+    assert_eq!(result["previous"]["code"], "Provider.Call.Http.ConnectionFailed");
     assert_eq!(result["previous"]["details"]["requestSent"], "none");
     assert_eq!(result["previous"]["retryable"], true);
 
-    let labels = [
-        ("upstream", "billing"),
-        ("code", "Provider.Call.Http.ConnectionFailed"),
-    ];
+    let labels = [("upstream", "billing"), ("code", "Provider.Call.Http.ConnectionFailed")];
     assert_eq!(scene.proxy.metric("mwl_attempts_total", &labels), 3);
     scene.proxy.stop();
     assert_eq!(scene.audit.count(), 1);
@@ -284,15 +214,8 @@ fn an_upstream_that_comes_up_between_attempts_gets_the_request() {
     let port = Port::hold();
     let scene = scene(port.address);
     let mut client = client::Client::connect(scene.proxy.address);
-    client.send(client::request(
-        "POST",
-        "/billing/charge",
-        &[],
-        b"amount=12",
-    ));
-    scene
-        .proxy
-        .until_metric("mwl_retries_total", &[("route", "charge-payment")], 1);
+    client.send(client::request("POST", "/billing/charge", &[], b"amount=12"));
+    scene.proxy.until_metric("mwl_retries_total", &[("route", "charge-payment")], 1);
 
     let billing = port.listen(|_, _| answer(200, &[], "charged"));
     let got = client.answer();
@@ -304,11 +227,7 @@ fn an_upstream_that_comes_up_between_attempts_gets_the_request() {
 
 #[test]
 fn a_declined_card_is_classified_caught_and_answered_by_the_routes_steps() {
-    let declined = answer(
-        402,
-        &[("content-type", "application/json")],
-        r#"{"reason":"funds"}"#,
-    );
+    let declined = answer(402, &[("content-type", "application/json")], r#"{"reason":"funds"}"#);
     let billing = Origin::script([declined]);
     let mut scene = scene(billing.address);
 
@@ -329,10 +248,7 @@ fn a_declined_card_is_classified_caught_and_answered_by_the_routes_steps() {
     assert_eq!(result["code"], "Provider.Call.Payments.CardDeclined");
     assert_eq!(result["retryable"], false);
     scene.proxy.stop();
-    assert_eq!(
-        (billing.count(), scene.audit.count(), scene.notify.count()),
-        (1, 1, 1)
-    );
+    assert_eq!((billing.count(), scene.audit.count(), scene.notify.count()), (1, 1, 1));
 }
 
 #[test]
@@ -345,16 +261,8 @@ fn a_hung_attempt_times_out_and_no_policy_of_the_recipe_matches_that() {
     assert!(got.field("proxy-status").unwrap().starts_with("mwl-proxy"));
     billing.until_state(0, State::Left);
     let result = &told(&scene.audit, 0)["result"];
-    assert_eq!(
-        (&result["type"], &result["code"]),
-        (&json!("timeout"), &got.json()["code"])
-    );
-    assert_eq!(
-        scene
-            .proxy
-            .metric("mwl_timeouts_total", &[("route", "charge-payment")]),
-        1
-    );
+    assert_eq!((&result["type"], &result["code"]), (&json!("timeout"), &got.json()["code"]));
+    assert_eq!(scene.proxy.metric("mwl_timeouts_total", &[("route", "charge-payment")]), 1);
     scene.proxy.stop();
     assert_eq!((billing.count(), scene.audit.count()), (1, 1));
 }
@@ -388,10 +296,7 @@ fn retry_over_timeout_gives_each_attempt_its_own_bound() {
     let took = begun.elapsed().as_secs_f64();
     assert_eq!(got.status, 504);
     assert_eq!(got.json()["attempts"].as_f64(), Some(3.0));
-    assert!(
-        (0.9..1.5).contains(&took),
-        "three bounds of 0.3 s took {took} s"
-    );
+    assert!((0.9..1.5).contains(&took), "three bounds of 0.3 s took {took} s");
     for number in 0..3 {
         billing.until_state(number, State::Left);
     }
@@ -410,18 +315,11 @@ fn timeout_over_retry_bounds_all_attempts_together() {
     let took = begun.elapsed().as_secs_f64();
     assert_eq!(got.status, 504);
     assert_eq!(got.json()["code"], "Provider.Middleware.Timeout.Exceeded");
-    assert!(
-        (0.7..0.88).contains(&took),
-        "a bound of 0.7 s took {took} s"
-    );
+    assert!((0.7..0.88).contains(&took), "a bound of 0.7 s took {took} s");
     let last = billing.until_state(2, State::Left);
     assert_eq!(last.head.line, "GET /slow HTTP/1.1");
     proxy.stop();
-    assert_eq!(
-        billing.count(),
-        3,
-        "the third attempt was cut by the bound over all"
-    );
+    assert_eq!(billing.count(), 3, "the third attempt was cut by the bound over all");
 }
 
 #[test]
@@ -434,10 +332,7 @@ fn a_bound_over_all_fires_in_the_gap_and_nothing_is_sent_again() {
     let routes = stacked(&(bound("PT0.3S") + retry));
     let mut proxy = Proxy::before(&[("billing", billing.address)], &routes);
     let got = client::get(proxy.address, "/slow");
-    assert_eq!(
-        got.status, 504,
-        "the 429 was consumed by a re-run: it is not the client's answer"
-    );
+    assert_eq!(got.status, 504, "the 429 was consumed by a re-run: it is not the client's answer");
     proxy.stop();
     assert_eq!(billing.count(), 1);
 }

@@ -30,11 +30,7 @@ fn generation(billing: SocketAddr, number: usize) -> String {
 /// Answers with the generation that the request carries.
 fn mirror() -> Origin {
     Origin::by(|head, _| {
-        answer(
-            200,
-            &[("x-generation", head.field("x-generation").unwrap_or("none"))],
-            "",
-        )
+        answer(200, &[("x-generation", head.field("x-generation").unwrap_or("none"))], "")
     })
 }
 
@@ -55,10 +51,7 @@ fn reloads(proxy: &Proxy, outcome: &str) -> u64 {
 /// The line that tells which configuration is served.
 fn hash(proxy: &Proxy) -> String {
     let page = get(proxy.admin, "/metrics");
-    let line = page
-        .text()
-        .lines()
-        .find(|line| line.starts_with("mwl_config_info{"));
+    let line = page.text().lines().find(|line| line.starts_with("mwl_config_info{"));
     line.expect("a configuration's hash").to_owned()
 }
 
@@ -84,9 +77,7 @@ fn five_hundred_requests_outlive_nine_reloads() {
             });
         }
         for number in 2..=10 {
-            done.until("requests", |done| {
-                (*done >= (number - 1) * 50).then_some(())
-            });
+            done.until("requests", |done| (*done >= (number - 1) * 50).then_some(()));
             proxy.rewrite(&generation(origin.address, number));
             assert_eq!(reload(&proxy), 200);
             assert_eq!(
@@ -97,10 +88,7 @@ fn five_hundred_requests_outlive_nine_reloads() {
         }
     });
     assert_ne!(hash(&proxy), before);
-    assert_eq!(
-        proxy.metric("mwl_requests_total", &[("status", "200")]),
-        509
-    );
+    assert_eq!(proxy.metric("mwl_requests_total", &[("status", "200")]), 509);
     assert_eq!(origin.count(), 509);
 }
 
@@ -110,11 +98,7 @@ fn a_request_runs_to_its_end_on_the_configuration_it_began_with() {
     let held = gate.clone();
     let origin = Origin::by(move |head, number| match number {
         0 => Turn::Gated(held.clone(), bytes(503, &[], "")),
-        _ => answer(
-            200,
-            &[("x-generation", head.field("x-generation").unwrap())],
-            "",
-        ),
+        _ => answer(200, &[("x-generation", head.field("x-generation").unwrap())], ""),
     });
     let proxy = Proxy::start(&generation(origin.address, 1));
     let mut client = Client::connect(proxy.address);
@@ -126,11 +110,7 @@ fn a_request_runs_to_its_end_on_the_configuration_it_began_with() {
     gate.open();
     assert_eq!(client.answer().field("x-generation"), Some("1"));
     let got = client.ask(request("GET", "/", &[], b""));
-    assert_eq!(
-        got.field("x-generation"),
-        Some("2"),
-        "the same connection, the next request"
-    );
+    assert_eq!(got.field("x-generation"), Some("2"), "the same connection, the next request");
 }
 
 #[test]
@@ -139,11 +119,7 @@ fn a_changed_file_is_loaded_without_being_told() {
     let proxy = Proxy::start(&generation(origin.address, 1));
     let before = reloads(&proxy, "applied");
     proxy.rewrite(&generation(origin.address, 2));
-    proxy.until_metric(
-        "mwl_config_reloads_total",
-        &[("outcome", "applied")],
-        before + 1,
-    );
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1);
     assert_eq!(served(&proxy), "2");
 }
 
@@ -162,11 +138,7 @@ fn a_mounted_directory_that_is_swapped_is_loaded() {
     directory.write("..second/proxy.yaml", &generation(origin.address, 2));
     symlink("..second", directory.path("..data_tmp")).unwrap();
     fs::rename(directory.path("..data_tmp"), directory.path("..data")).unwrap();
-    proxy.until_metric(
-        "mwl_config_reloads_total",
-        &[("outcome", "applied")],
-        before + 1,
-    );
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1);
     assert_eq!(served(&proxy), "2");
     assert_eq!(reloads(&proxy, "refused"), 0);
 }
@@ -177,11 +149,7 @@ fn a_hangup_loads_the_file_anew() {
     let proxy = Proxy::start(&generation(origin.address, 1));
     let before = reloads(&proxy, "applied");
     proxy.program().signal("HUP");
-    proxy.until_metric(
-        "mwl_config_reloads_total",
-        &[("outcome", "applied")],
-        before + 1,
-    );
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1);
     assert_eq!(served(&proxy), "1");
 }
 
@@ -195,15 +163,8 @@ fn a_broken_file_changes_nothing_but_a_metric_and_a_log_line() {
 
     proxy.rewrite(&format!("{good}surprise: true\n"));
     proxy.until_metric("mwl_config_reloads_total", &[("outcome", "refused")], 1);
-    proxy
-        .program()
-        .line("the refusal", |line| line.contains(&at).then_some(()));
-    let named = proxy
-        .program()
-        .lines()
-        .iter()
-        .filter(|line| line.contains(&at))
-        .count();
+    proxy.program().line("the refusal", |line| line.contains(&at).then_some(()));
+    let named = proxy.program().lines().iter().filter(|line| line.contains(&at)).count();
     assert_eq!(named, 1, "one log line with file, line and column");
     assert_eq!(served(&proxy), "1");
     assert_eq!(hash(&proxy), before);
@@ -246,9 +207,5 @@ fn a_listener_may_come_and_go() {
     });
     assert_eq!(get(second, "/").field("x-generation"), Some("2"));
     let got = client.ask(request("GET", "/", &[], b""));
-    assert_eq!(
-        got.field("x-generation"),
-        Some("2"),
-        "a connection that was open stays open"
-    );
+    assert_eq!(got.field("x-generation"), Some("2"), "a connection that was open stays open");
 }

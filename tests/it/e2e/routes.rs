@@ -8,12 +8,7 @@ use crate::support::program::{Directory, Proxy, configuration};
 
 #[test]
 fn a_request_passes_unchanged_and_so_does_its_answer() {
-    let fields = [
-        ("x-one", "1"),
-        ("x-two", "a, b"),
-        ("set-cookie", "a=1"),
-        ("set-cookie", "b=2"),
-    ];
+    let fields = [("x-one", "1"), ("x-two", "a, b"), ("set-cookie", "a=1"), ("set-cookie", "b=2")];
     let origin = Origin::always(answer(203, &fields, "hello"));
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
     let proxy = Proxy::before(&[("billing", origin.address)], routes);
@@ -25,17 +20,11 @@ fn a_request_passes_unchanged_and_so_does_its_answer() {
         ("Keep-Alive", "timeout=5"),
         ("TE", "trailers, gzip"),
     ];
-    let got = ask(
-        proxy.address,
-        request("PATCH", "/a%2Fb//c;d?q=%20&q=2&e", &sent, b"body"),
-    );
+    let got = ask(proxy.address, request("PATCH", "/a%2Fb//c;d?q=%20&q=2&e", &sent, b"body"));
     assert_eq!((got.status, got.text()), (203, "hello"));
     assert_eq!(got.field("x-one"), Some("1"));
     assert_eq!(got.field("x-two"), Some("a, b"));
-    assert_eq!(
-        got.head.fields("set-cookie").collect::<Vec<_>>(),
-        ["a=1", "b=2"]
-    );
+    assert_eq!(got.head.fields("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
 
     let seen = &origin.seen()[0];
     assert_eq!(seen.head.line, "PATCH /a%2Fb//c;d?q=%20&q=2&e HTTP/1.1");
@@ -52,17 +41,11 @@ fn an_execution_has_the_requests_id_or_a_new_one() {
     let origin = Origin::always(answer(200, &[], ""));
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
     let proxy = Proxy::before(&[("billing", origin.address)], routes);
-    ask(
-        proxy.address,
-        request("GET", "/", &[("x-request-id", "abc-123")], b""),
-    );
+    ask(proxy.address, request("GET", "/", &[("x-request-id", "abc-123")], b""));
     get(proxy.address, "/");
     get(proxy.address, "/");
-    let ids: Vec<String> = origin
-        .seen()
-        .iter()
-        .map(|seen| seen.head.field("x-request-id").unwrap().into())
-        .collect();
+    let ids: Vec<String> =
+        origin.seen().iter().map(|seen| seen.head.field("x-request-id").unwrap().into()).collect();
     assert_eq!(ids[0], "abc-123");
     assert_ne!(ids[1], ids[2]);
     for id in &ids[1..] {
@@ -140,15 +123,8 @@ fn the_first_route_that_matches_takes_the_request() {
     let billing = Origin::always(Turn::Hang);
     let proxy = Proxy::before(&[("billing", billing.address)], &routes.concat());
     let route = |method: &str, target: &str, fields: &str| {
-        let host = if fields.contains("Host:") {
-            ""
-        } else {
-            "Host: t\r\n"
-        };
-        let got = ask(
-            proxy.address,
-            format!("{method} {target} HTTP/1.1\r\n{host}{fields}\r\n"),
-        );
+        let host = if fields.contains("Host:") { "" } else { "Host: t\r\n" };
+        let got = ask(proxy.address, format!("{method} {target} HTTP/1.1\r\n{host}{fields}\r\n"));
         assert_eq!(got.status, 200, "{method} {target}: {}", got.text());
         assert_eq!(got.field("content-type"), Some("application/json"));
         got.json()["route"].as_str().unwrap().to_owned()
@@ -183,10 +159,7 @@ fn a_route_may_be_a_call_of_its_own() {
       with: { upstream: billing, method: PUT, path: /elsewhere, headers: { x-kind: call } }
 "#;
     let proxy = Proxy::before(&[("billing", origin.address)], routes);
-    let got = ask(
-        proxy.address,
-        request("GET", "/called", &[("X-User", "u1")], b""),
-    );
+    let got = ask(proxy.address, request("GET", "/called", &[("X-User", "u1")], b""));
     assert_eq!((got.status, got.text()), (201, "made"));
     let seen = &origin.seen()[0];
     assert_eq!(seen.head.line, "PUT /elsewhere HTTP/1.1");
@@ -217,11 +190,7 @@ fn a_flow_reads_a_body_only_where_an_expression_names_it() {
     let got = post(proxy.address, "/read", r#"{"amount":3}"#);
     assert_eq!(got.status, 200, "{}", got.text());
     assert_eq!(got.json(), json!({ "asked": 3, "total": 7 }));
-    assert_eq!(
-        origin.seen()[0].body,
-        br#"{"amount":3}"#,
-        "and it is sent all the same"
-    );
+    assert_eq!(origin.seen()[0].body, br#"{"amount":3}"#, "and it is sent all the same");
 }
 
 #[test]
@@ -250,10 +219,7 @@ fn what_a_flow_returns_is_the_answer() {
     assert_eq!((got.status, got.field("x-kind")), (418, Some("tea")));
     assert_eq!(got.json(), json!({ "short": true }));
     let got = get(proxy.address, "/more");
-    assert_eq!(
-        (got.status, got.json()),
-        (200, json!({ "status": 418, "other": 1 }))
-    );
+    assert_eq!((got.status, got.json()), (200, json!({ "status": 418, "other": 1 })));
     let got = get(proxy.address, "/list");
     assert_eq!((got.status, got.json()), (200, json!([1, 2])));
     let got = get(proxy.address, "/raise");
@@ -281,18 +247,11 @@ fn a_head_request_gets_the_fields_and_no_body() {
     for seen in [1, 3] {
         client.send(request("HEAD", "/", &[], b""));
         let got = client.answer_to_head();
-        assert_eq!(
-            (got.status, got.field("content-length")),
-            (200, Some("1234"))
-        );
+        assert_eq!((got.status, got.field("content-length")), (200, Some("1234")));
         assert_eq!(origin.count(), seen);
     }
     let got = client.ask(request("GET", "/", &[], b""));
-    assert_eq!(
-        got.text(),
-        "body",
-        "the connection is where the answer to HEAD left it"
-    );
+    assert_eq!(got.text(), "body", "the connection is where the answer to HEAD left it");
 }
 
 #[test]
@@ -309,9 +268,6 @@ fn a_problem_in_answer_to_head_has_no_body_either() {
             (status, Some("application/problem+json"))
         );
         client.send(request("GET", path, &[], b""));
-        assert_eq!(
-            client.answer().json()["status"].as_f64(),
-            Some(f64::from(status))
-        );
+        assert_eq!(client.answer().json()["status"].as_f64(), Some(f64::from(status)));
     }
 }

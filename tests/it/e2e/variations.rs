@@ -18,11 +18,7 @@ fn one_route(origin: &Origin, members: &str) -> Proxy {
 
 #[test]
 fn the_count_of_attempts_is_carried_to_a_response_field() {
-    let origin = Origin::script([
-        answer(429, &[], ""),
-        answer(429, &[], ""),
-        answer(200, &[], ""),
-    ]);
+    let origin = Origin::script([answer(429, &[], ""), answer(429, &[], ""), answer(200, &[], "")]);
     let proxy = one_route(
         &origin,
         r#"
@@ -120,16 +116,8 @@ fn a_policy_follows_what_the_provider_says_of_retrying() {
         let origin = Origin::always(answer(status, answered, "no"));
         let proxy = proxy_of(&origin);
         let got = client::ask(proxy.address, request(method, "/", fields, b""));
-        assert_eq!(
-            (got.status, got.text()),
-            (status, "no"),
-            "{method} {status}"
-        );
-        assert_eq!(
-            origin.count(),
-            attempts,
-            "{method} {fields:?} {status} {answered:?}"
-        );
+        assert_eq!((got.status, got.text()), (status, "no"), "{method} {status}");
+        assert_eq!(origin.count(), attempts, "{method} {fields:?} {status} {answered:?}");
     }
 }
 
@@ -183,11 +171,7 @@ fn an_inner_entry_gives_a_failure_the_name_that_a_policy_matches() {
     assert_eq!(origin.count(), 3);
 
     let got = post(proxy.address, "/", "{}");
-    assert_eq!(
-        (got.status, got.text()),
-        (400, "bad"),
-        "the upstream's answer, under its new name"
-    );
+    assert_eq!((got.status, got.text()), (400, "bad"), "the upstream's answer, under its new name");
     assert_eq!(got.field("x-field"), Some("amount"));
     assert_eq!(origin.count(), 4);
 }
@@ -236,25 +220,11 @@ fn a_whole_flow_runs_again_from_the_variables_that_it_began_with() {
 
     let field = |origin: &Origin, name: &str| -> Vec<String> {
         let seen = origin.seen();
-        seen.iter()
-            .map(|seen| seen.head.field(name).unwrap_or("none").to_owned())
-            .collect()
+        seen.iter().map(|seen| seen.head.field(name).unwrap_or("none").to_owned()).collect()
     };
-    assert_eq!(
-        field(&stock, "x-mark"),
-        ["clean"; 3],
-        "restored for each run"
-    );
-    assert_eq!(
-        field(&stock, "x-tries"),
-        ["0", "1", "2"],
-        "carried by the gap"
-    );
-    assert_eq!(
-        field(&billing, "x-mark"),
-        ["dirty"; 3],
-        "assigned anew in each run"
-    );
+    assert_eq!(field(&stock, "x-mark"), ["clean"; 3], "restored for each run");
+    assert_eq!(field(&stock, "x-tries"), ["0", "1", "2"], "carried by the gap");
+    assert_eq!(field(&billing, "x-mark"), ["dirty"; 3], "assigned anew in each run");
     for seen in stock.seen().iter().chain(&billing.seen()) {
         assert_eq!(seen.body, br#"{"amount":12}"#);
     }
@@ -286,9 +256,7 @@ fn audits(entries: [&str; 2]) -> Vec<serde_json::Value> {
     assert_eq!((got.status, got.text()), (200, "up"));
     proxy.stop();
     assert_eq!(billing.count(), 2);
-    (0..audit.count())
-        .map(|number| told(&audit, number))
-        .collect()
+    (0..audit.count()).map(|number| told(&audit, number)).collect()
 }
 
 #[test]
@@ -317,12 +285,6 @@ fn an_audit_that_fails_takes_the_place_of_a_success() {
     let got = get(proxy.address, "/");
     assert_eq!(got.status, 500);
     assert_eq!(got.json()["code"], "Provider.Call.Http.NonSuccessStatus");
-    assert!(
-        !got.text().contains("own words"),
-        "a cleanup's response is never the client's"
-    );
-    assert_eq!(
-        proxy.metric("mwl_finally_total", &[("outcome", "failure")]),
-        1
-    );
+    assert!(!got.text().contains("own words"), "a cleanup's response is never the client's");
+    assert_eq!(proxy.metric("mwl_finally_total", &[("outcome", "failure")]), 1);
 }

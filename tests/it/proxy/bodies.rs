@@ -14,20 +14,13 @@ fn retry(more: &str) -> String {
 }
 
 fn put(size: usize) -> String {
-    format!(
-        "PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n{}",
-        "b".repeat(size)
-    )
+    format!("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n{}", "b".repeat(size))
 }
 
 #[tokio::test]
 async fn a_body_at_the_replay_limit_is_sent_again_and_one_over_it_is_not() {
     let upstream = Upstream::run(|number, _| {
-        if number % 2 == 0 {
-            always(503, "", "busy")
-        } else {
-            always(200, "", "good")
-        }
+        if number % 2 == 0 { always(503, "", "busy") } else { always(200, "", "good") }
     })
     .await;
     let proxy = Proxy::start(&one_route(&upstream, &retry("")));
@@ -60,9 +53,7 @@ async fn an_upload_that_is_answered_early_is_whole_for_the_next_attempt() {
     let upstream = Upstream::play([early, always(200, "", "good")]).await;
     let proxy = Proxy::start(&one_route(&upstream, &retry("")));
     let mut client = proxy.connect().await;
-    client
-        .send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 40000\r\n\r\n")
-        .await;
+    client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 40000\r\n\r\n").await;
     client.send("c".repeat(1000)).await;
     upstream.until(|seen| seen.len() == 2).await;
     client.send("c".repeat(39_000)).await;
@@ -76,20 +67,13 @@ async fn empty_bodies_stay_empty() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut client = proxy.connect().await;
-    for framing in [
-        "Transfer-Encoding: chunked\r\n\r\n0\r\n",
-        "Content-Length: 0\r\n",
-        "",
-    ] {
+    for framing in ["Transfer-Encoding: chunked\r\n\r\n0\r\n", "Content-Length: 0\r\n", ""] {
         let method = if framing.is_empty() { "GET" } else { "POST" };
         let request = format!("{method} /a HTTP/1.1\r\nHost: t\r\n{framing}\r\n");
         assert_eq!(client.ask(&request).await.status, 200);
     }
     let seen = upstream.requests();
-    assert!(
-        seen.iter()
-            .all(|request| request.whole && request.body.is_empty())
-    );
+    assert!(seen.iter().all(|request| request.whole && request.body.is_empty()));
     assert!(seen[2].field("transfer-encoding").is_empty());
 }
 
@@ -119,12 +103,8 @@ async fn a_client_that_dies_in_its_body_aborts_the_upstream_s_request() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&one_route(&upstream, &retry("")));
     let mut client = proxy.connect().await;
-    client
-        .send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello")
-        .await;
-    upstream
-        .until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5))
-        .await;
+    client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5)).await;
     client.stream.set_zero_linger().unwrap();
     drop(client);
     upstream.ended(1).await;
@@ -153,10 +133,7 @@ async fn a_body_that_stalls_breaks_off() {
     let config = config.replace("] } }", "], idleTimeout: PT0.1S } }");
     let proxy = Proxy::start(&config);
     let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
-    assert_eq!(
-        (response.whole, response.body.as_str()),
-        (false, "0123456789")
-    );
+    assert_eq!((response.whole, response.body.as_str()), (false, "0123456789"));
 }
 
 #[tokio::test]
@@ -168,10 +145,7 @@ async fn a_long_answer_streams() {
     let upstream = Upstream::play([Act::Slowly(Duration::from_millis(50), parts)]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
-    assert_eq!(
-        (response.whole, response.body.as_str()),
-        (true, "helloworld")
-    );
+    assert_eq!((response.whole, response.body.as_str()), (true, "helloworld"));
 }
 
 #[tokio::test]
@@ -231,8 +205,5 @@ async fn a_reset_is_a_lost_connection() {
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let response = proxy.ask(&put(10)).await;
     assert_eq!(response.status, 502);
-    assert_eq!(
-        response.json()["code"],
-        "Provider.Call.Http.ConnectionClosed"
-    );
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
 }

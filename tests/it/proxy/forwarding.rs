@@ -25,9 +25,7 @@ async fn a_request_without_an_id_gets_one() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     proxy.ask(GET).await;
-    proxy
-        .ask("GET /a HTTP/1.1\r\nHost: t\r\nX-Request-Id: not good\r\n\r\n")
-        .await;
+    proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\nX-Request-Id: not good\r\n\r\n").await;
     for seen in upstream.requests() {
         let id = seen.field("x-request-id")[0];
         assert_eq!((id.len(), id.as_bytes()[14]), (36, b'7'), "{id}");
@@ -59,10 +57,7 @@ async fn upstream_connections_are_used_again() {
         assert_eq!(client.ask(GET).await.status, 200);
     }
     assert_eq!(upstream.accepted(), 1);
-    assert_eq!(
-        proxy.metric(r#"mwl_requests_total{route="r",status="200"}"#),
-        5
-    );
+    assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="200"}"#), 5);
 }
 
 #[tokio::test]
@@ -86,10 +81,7 @@ async fn no_route_is_a_problem_document() {
     let status = ["mwl-proxy; error=destination_not_found"];
     assert_eq!(response.field("proxy-status"), status);
     let json = response.json();
-    assert_eq!(
-        (&json["status"], &json["code"]),
-        (&404.into(), &"Proxy.NoRoute".into())
-    );
+    assert_eq!((&json["status"], &json["code"]), (&404.into(), &"Proxy.NoRoute".into()));
     assert_eq!(upstream.accepted(), 0);
 }
 
@@ -142,10 +134,7 @@ async fn an_expression_reads_the_request_and_writes_the_answer() {
     let proxy = Proxy::start(&route);
     let request = "POST /x?a=1 HTTP/1.1\r\nHost: t\r\nX-Request-Id: q1\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{\"id\":7}";
     let response = proxy.ask(request).await;
-    assert_eq!(
-        (response.status, response.body.as_str()),
-        (201, r#"{"all":200,"who":"q1"}"#)
-    );
+    assert_eq!((response.status, response.body.as_str()), (201, r#"{"all":200,"who":"q1"}"#));
     let seen = &upstream.requests()[0];
     assert_eq!(seen.line(), "POST /other?a=1&id=7 HTTP/1.1");
     assert_eq!(seen.field("x-route"), ["r"]);

@@ -17,11 +17,7 @@ async fn refused(requests: &[&[u8]]) {
         let said = say(&proxy, request).await;
         let shown = String::from_utf8_lossy(request);
         assert!(said.starts_with("HTTP/1.1 400 "), "{shown:?} got {said:?}");
-        assert_eq!(
-            said.matches("HTTP/1.1").count(),
-            1,
-            "{shown:?} got {said:?}"
-        );
+        assert_eq!(said.matches("HTTP/1.1").count(), 1, "{shown:?} got {said:?}");
     }
     assert_eq!(upstream.accepted(), 0);
 }
@@ -52,14 +48,8 @@ async fn an_old_request_with_chunks_is_refused() {
 
 #[tokio::test]
 async fn a_field_that_is_none_is_refused() {
-    let fields: [&[u8]; 6] = [
-        b": x",
-        b"Foo : bar",
-        b"Fo\0o: bar",
-        b"Foo: a\0b",
-        b"Foo: x\r\n bar",
-        b"Foo\rBar: x",
-    ];
+    let fields: [&[u8]; 6] =
+        [b": x", b"Foo : bar", b"Fo\0o: bar", b"Foo: a\0b", b"Foo: x\r\n bar", b"Foo\rBar: x"];
     let requests: Vec<Vec<u8>> = fields
         .iter()
         .map(|field| [b"GET /a HTTP/1.1\r\nHost: t\r\n", *field, b"\r\n\r\n"].concat())
@@ -70,17 +60,8 @@ async fn a_field_that_is_none_is_refused() {
 
 #[tokio::test]
 async fn a_host_that_is_none_is_refused() {
-    let hosts = [
-        "",
-        "Host: a.test, b.test\r\n",
-        "Host: a@b\r\n",
-        "Host: [::1\r\n",
-    ];
-    let more = [
-        "Host: a.test:99999\r\n",
-        "Host: a/b\r\n",
-        "Host: a\r\nHost: b\r\n",
-    ];
+    let hosts = ["", "Host: a.test, b.test\r\n", "Host: a@b\r\n", "Host: [::1\r\n"];
+    let more = ["Host: a.test:99999\r\n", "Host: a/b\r\n", "Host: a\r\nHost: b\r\n"];
     let requests: Vec<_> = hosts
         .iter()
         .chain(&more)
@@ -94,10 +75,8 @@ async fn a_host_that_is_none_is_refused() {
 #[tokio::test]
 async fn a_path_that_means_another_one_is_refused() {
     let paths = ["/pub/%2e%2e/admin", "/pub/../admin", "/a%00b"];
-    let requests: Vec<_> = paths
-        .iter()
-        .map(|path| format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n"))
-        .collect();
+    let requests: Vec<_> =
+        paths.iter().map(|path| format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n")).collect();
     let requests: Vec<&[u8]> = requests.iter().map(String::as_bytes).collect();
     refused(&requests).await;
 }
@@ -134,10 +113,7 @@ async fn what_follows_an_unread_body_is_no_request() {
     client.send(bytes).await;
     assert_eq!(client.response(false).await.status, 404);
     drop(client);
-    assert_eq!(
-        proxy.ask("GET /b HTTP/1.1\r\nHost: t\r\n\r\n").await.status,
-        404
-    );
+    assert_eq!(proxy.ask("GET /b HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 404);
     assert_eq!(upstream.accepted(), 0);
 }
 
@@ -145,14 +121,8 @@ async fn what_follows_an_unread_body_is_no_request() {
 async fn a_head_that_is_too_large_has_its_own_status() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
-    let field = format!(
-        "GET / HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n",
-        "x".repeat(128 * 1024)
-    );
-    let fields = format!(
-        "GET / HTTP/1.1\r\nHost: t\r\n{}\r\n",
-        "X: y\r\n".repeat(101)
-    );
+    let field = format!("GET / HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(128 * 1024));
+    let fields = format!("GET / HTTP/1.1\r\nHost: t\r\n{}\r\n", "X: y\r\n".repeat(101));
     for bytes in [field, fields] {
         let said = say(&proxy, bytes.as_bytes()).await;
         assert!(said.starts_with("HTTP/1.1 431 "), "{said:?}");
@@ -181,11 +151,7 @@ async fn an_upstream_that_speaks_no_http_is_a_protocol_error() {
 async fn connect_opens_no_tunnel() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
-    let said = say(
-        &proxy,
-        b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n",
-    )
-    .await;
+    let said = say(&proxy, b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n").await;
     assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
     assert_eq!(upstream.accepted(), 0);
 }

@@ -42,10 +42,7 @@ async fn a_cleanup_s_answer_is_never_the_client_s() {
     let proxy = Proxy::start(&one_route(&upstream, AUDIT));
     assert_eq!(proxy.ask(GET).await.body, "mine");
     assert_eq!(audits(&upstream.requests()), [r#"{"type":"success"}"#]);
-    assert_eq!(
-        proxy.metric(r#"mwl_finally_total{outcome="success",route="r"}"#),
-        1
-    );
+    assert_eq!(proxy.metric(r#"mwl_finally_total{outcome="success",route="r"}"#), 1);
 }
 
 #[tokio::test]
@@ -66,10 +63,7 @@ async fn a_client_that_leaves_cancels_and_the_cleanup_still_runs_once() {
     })
     .await;
     assert_eq!(audits(&upstream.requests()).len(), 1);
-    assert_eq!(
-        proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#),
-        1
-    );
+    assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
     assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
 }
 
@@ -103,10 +97,7 @@ async fn a_reload_keeps_the_connections_of_an_upstream_that_stays() {
 #[tokio::test]
 async fn a_drain_lets_requests_end_and_closes_what_idles() {
     let pause = Duration::from_millis(100);
-    let slow = vec![
-        Vec::new(),
-        crate::support::upstream::answer(200, "", "last"),
-    ];
+    let slow = vec![Vec::new(), crate::support::upstream::answer(200, "", "last")];
     let upstream = Upstream::play([always(200, "", "x"), Act::Slowly(pause, slow)]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut idle = proxy.connect().await;
@@ -186,9 +177,7 @@ async fn a_client_that_dies_in_its_body_is_a_cancellation() {
     let mut client = proxy.connect().await;
     let head = "PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello";
     client.send(head).await;
-    upstream
-        .until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5))
-        .await;
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5)).await;
     drop(client);
     let seen = upstream.until(|seen| audits(seen).len() == 1).await;
     assert_eq!(audits(&seen), [r#"{"type":"cancellation"}"#]);

@@ -46,10 +46,7 @@ async fn an_exhausted_retry_passes_the_last_answer_on() {
     let response = proxy.ask(GET).await;
     assert_eq!((response.status, response.body.as_str()), (503, "no 2"));
     assert_eq!(upstream.requests().len(), 3);
-    assert_eq!(
-        proxy.metric(r#"mwl_retries_exhausted_total{policy="0",route="r"}"#),
-        1
-    );
+    assert_eq!(proxy.metric(r#"mwl_retries_exhausted_total{policy="0",route="r"}"#), 1);
 }
 
 #[tokio::test]
@@ -59,10 +56,7 @@ async fn connections_that_die_at_once_are_attempts_and_nothing_more() {
     let proxy = Proxy::start(&one_route(&upstream, &route));
     let response = proxy.ask(GET).await;
     assert_eq!(response.status, 502);
-    assert_eq!(
-        response.json()["code"],
-        "Provider.Middleware.Retry.Exhausted"
-    );
+    assert_eq!(response.json()["code"], "Provider.Middleware.Retry.Exhausted");
     assert_eq!(response.json()["attempts"], 3);
     let terminated = ["mwl-proxy; error=connection_terminated"];
     assert_eq!(response.field("proxy-status"), terminated);
@@ -82,21 +76,13 @@ async fn a_refused_connect_is_tried_on_the_other_endpoint() {
     for _ in 0..4 {
         assert_eq!(proxy.ask(POST).await.body, "good");
     }
-    assert!(
-        upstream
-            .requests()
-            .iter()
-            .all(|request| request.body == b"hi")
-    );
+    assert!(upstream.requests().iter().all(|request| request.body == b"hi"));
 }
 
 #[tokio::test]
 async fn a_refused_connect_is_a_502_that_says_so() {
     let upstream = Upstream::play([always(200, "", "")]).await;
-    let proxy = Proxy::start(&format!(
-        "{}    exposeFailures: true\n",
-        one_route(&upstream, "")
-    ));
+    let proxy = Proxy::start(&format!("{}    exposeFailures: true\n", one_route(&upstream, "")));
     drop(upstream);
     tokio::task::yield_now().await;
     let response = proxy.ask(GET).await;
@@ -105,10 +91,7 @@ async fn a_refused_connect_is_a_502_that_says_so() {
     assert_eq!(response.field("proxy-status"), refused);
     let failure = &response.json()["failures"][0];
     assert_eq!(failure["code"], "Provider.Call.Http.ConnectionFailed");
-    assert_eq!(
-        failure["message"],
-        "r: attempt 1: upstream u refused the connection"
-    );
+    assert_eq!(failure["message"], "r: attempt 1: upstream u refused the connection");
     assert_eq!(failure["details"]["phase"], "connect");
     assert_eq!(failure["details"]["requestSent"], "none");
 }
@@ -143,21 +126,12 @@ async fn a_get_on_a_connection_that_dies_under_it_is_sent_once_more() {
     for _ in 0..3 {
         assert_eq!(client.ask(GET).await.status, 200);
     }
-    assert_eq!(
-        proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#),
-        2
-    );
+    assert_eq!(proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#), 2);
     // A POST may have been acted on: it is not sent again, and the client is told.
     let response = client.ask(POST).await;
     assert_eq!(response.status, 502);
-    assert_eq!(
-        response.json()["code"],
-        "Provider.Call.Http.ConnectionClosed"
-    );
-    assert_eq!(
-        proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#),
-        2
-    );
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
+    assert_eq!(proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#), 2);
 }
 
 #[tokio::test]
@@ -182,20 +156,14 @@ async fn a_timeout_alone_is_a_504() {
     let proxy = Proxy::start(&one_route(&upstream, timeout));
     let response = proxy.ask(GET).await;
     assert_eq!(response.status, 504);
-    assert_eq!(
-        response.json()["code"],
-        "Provider.Middleware.Timeout.Exceeded"
-    );
+    assert_eq!(response.json()["code"], "Provider.Middleware.Timeout.Exceeded");
     let late = ["mwl-proxy; error=http_response_timeout"];
     assert_eq!(response.field("proxy-status"), late);
 }
 
 #[tokio::test]
 async fn a_response_s_own_wait_overrides_the_schedule() {
-    let acts = [
-        always(429, "retry-after: 0\r\n", ""),
-        always(200, "", "good"),
-    ];
+    let acts = [always(429, "retry-after: 0\r\n", ""), always(200, "", "good")];
     let upstream = Upstream::play(acts).await;
     let route = "    middleware:
       - provider: mwl:provider.middleware/mwl/retry/v1

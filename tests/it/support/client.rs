@@ -76,18 +76,12 @@ impl Client {
 
     /// Breaks the connection off with a reset.
     pub(crate) fn reset(self) {
-        SockRef::from(&self.stream)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 
     fn read(&mut self, to_head: bool) -> Answer {
         loop {
-            let head = self
-                .reader
-                .head()
-                .expect("an answer")
-                .expect("an answer, not the end");
+            let head = self.reader.head().expect("an answer").expect("an answer, not the end");
             let answer = self.rest(head, to_head);
             if answer.status >= 200 {
                 return answer;
@@ -98,10 +92,7 @@ impl Client {
     fn rest(&mut self, head: Head, to_head: bool) -> Answer {
         let mut words = head.line.splitn(3, ' ');
         assert_eq!(words.next(), Some("HTTP/1.1"), "{}", head.line);
-        let status = words
-            .next()
-            .and_then(|digits| digits.parse().ok())
-            .expect("a status");
+        let status = words.next().and_then(|digits| digits.parse().ok()).expect("a status");
         let framing = head.framing().unwrap_or(Framing::Close);
         let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
         let framing = if bodiless { Framing::Empty } else { framing };
@@ -155,13 +146,5 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
 
 /// A POST on a connection of its own.
 pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
-    ask(
-        address,
-        request(
-            "POST",
-            path,
-            &[("Content-Type", "application/json")],
-            body.as_bytes(),
-        ),
-    )
+    ask(address, request("POST", path, &[("Content-Type", "application/json")], body.as_bytes()))
 }

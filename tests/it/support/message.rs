@@ -67,9 +67,7 @@ impl Head {
 
 impl<R: Read> Reader<R> {
     pub(crate) fn new(inner: R) -> Self {
-        Self {
-            inner: BufReader::with_capacity(64 << 10, inner),
-        }
+        Self { inner: BufReader::with_capacity(64 << 10, inner) }
     }
 
     /// The next head; `None` where the connection ends before its first byte.
@@ -88,14 +86,8 @@ impl<R: Read> Reader<R> {
         let field = |line: &str| {
             let (name, value) = line.split_once(':').expect("a field");
             let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-            assert!(
-                !name.is_empty() && name.bytes().all(token),
-                "a field name: {line:?}"
-            );
-            assert!(
-                !value.contains(['\r', '\n', '\0']),
-                "a field value: {line:?}"
-            );
+            assert!(!name.is_empty() && name.bytes().all(token), "a field name: {line:?}");
+            assert!(!value.contains(['\r', '\n', '\0']), "a field value: {line:?}");
             (name.to_owned(), value.trim_matches([' ', '\t']).to_owned())
         };
         let fields = lines.map(field).collect();
@@ -151,9 +143,7 @@ impl<R: Read> Reader<R> {
             if buffered.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let most = usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(buffered.len());
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffered.len());
             let more = take(&buffered[..most]);
             self.inner.consume(most);
             left -= most as u64;
@@ -184,8 +174,5 @@ impl<R: Read> Reader<R> {
 /// Whether the error says that the peer has gone (and not that it is late).
 pub(crate) fn broken(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(
-        error.kind(),
-        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
-    )
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }

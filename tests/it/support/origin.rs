@@ -111,11 +111,7 @@ impl Port {
                 thread::spawn(move || peer.serve());
             }
         });
-        Origin {
-            socket: self.socket,
-            address: self.address,
-            seen,
-        }
+        Origin { socket: self.socket, address: self.address, seen }
     }
 }
 
@@ -129,10 +125,7 @@ impl Origin {
     pub(crate) fn script(turns: impl IntoIterator<Item = Turn>) -> Self {
         let turns: Vec<Turn> = turns.into_iter().collect();
         Self::by(move |_, number| {
-            turns
-                .get(number)
-                .cloned()
-                .unwrap_or_else(|| answer(599, &[], "the script is over"))
+            turns.get(number).cloned().unwrap_or_else(|| answer(599, &[], "the script is over"))
         })
     }
 
@@ -154,16 +147,13 @@ impl Origin {
     /// Waits for so many requests (heads).
     pub(crate) fn until_count(&self, count: usize) -> Vec<Seen> {
         let what = format!("{count} requests at the origin");
-        self.seen
-            .until(&what, |seen| (seen.len() >= count).then(|| seen.clone()))
+        self.seen.until(&what, |seen| (seen.len() >= count).then(|| seen.clone()))
     }
 
     /// Waits until the request of that number is in that state.
     pub(crate) fn until_state(&self, number: usize, state: State) -> Seen {
         let what = format!("request {number} at the origin to be {state:?}");
-        self.seen.until(&what, |seen| {
-            seen.get(number).filter(|seen| seen.state == state).cloned()
-        })
+        self.seen.until(&what, |seen| seen.get(number).filter(|seen| seen.state == state).cloned())
     }
 }
 
@@ -205,15 +195,7 @@ impl Peer {
         let (turn, number) = self.seen.update(|seen| {
             let number = seen.len();
             let turn = (self.script)(&head, number);
-            seen.push(Seen {
-                connection,
-                at,
-                head,
-                framing,
-                body: Vec::new(),
-                length: 0,
-                state,
-            });
+            seen.push(Seen { connection, at, head, framing, body: Vec::new(), length: 0, state });
             (turn, number)
         });
         let enough = match turn {
@@ -223,9 +205,7 @@ impl Peer {
         let framing = framing.unwrap_or(Framing::Empty);
         let whole = enough == 0 || {
             let take = |piece: &[u8]| self.take(number, piece, enough);
-            reader
-                .body(framing, take)
-                .inspect_err(|_| self.mark(number, State::Cut))?
+            reader.body(framing, take).inspect_err(|_| self.mark(number, State::Cut))?
         };
         if enough == usize::MAX {
             assert!(whole);
@@ -273,10 +253,7 @@ impl Peer {
                 Ok(false)
             }
             Turn::Hang => {
-                assert!(
-                    reader.ended(),
-                    "more bytes behind a request that is not answered"
-                );
+                assert!(reader.ended(), "more bytes behind a request that is not answered");
                 self.mark(number, State::Left);
                 Ok(false)
             }
@@ -293,9 +270,7 @@ impl Peer {
 
 /// Whether an answer says that it is the connection's last.
 fn closes(bytes: &[u8]) -> bool {
-    bytes
-        .windows(17)
-        .any(|part| part.eq_ignore_ascii_case(b"connection: close"))
+    bytes.windows(17).any(|part| part.eq_ignore_ascii_case(b"connection: close"))
 }
 
 /// A whole answer with these fields and this body.

@@ -88,11 +88,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 
 impl Program {
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Watched::<Log>::default());
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         follow(out, &log);
@@ -104,11 +100,7 @@ impl Program {
     pub(crate) fn line<R>(&self, what: &str, find: impl Fn(&str) -> Option<R>) -> R {
         let looked = |log: &Log| {
             let found = log.lines.iter().find_map(|line| find(line));
-            assert!(
-                found.is_some() || log.ended < 2,
-                "no {what} in all of {:#?}",
-                log.lines
-            );
+            assert!(found.is_some() || log.ended < 2, "no {what} in all of {:#?}", log.lines);
             found
         };
         self.log.until(what, looked)
@@ -119,9 +111,7 @@ impl Program {
         let address = self.line("the address", |line| announced(line, "Listening."));
         (
             address,
-            self.line("the admin address", |line| {
-                announced(line, "The admin address is served.")
-            }),
+            self.line("the admin address", |line| announced(line, "The admin address is served.")),
         )
     }
 
@@ -133,29 +123,19 @@ impl Program {
     /// Sends a signal: `TERM`, `HUP`, `INT`.
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
-        assert!(
-            Command::new("sh")
-                .args(["-c", &kill])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
     /// Waits for it to end.
     pub(crate) fn exit(&mut self) -> ExitStatus {
-        self.log
-            .until("the program to end", |log| (log.ended == 2).then_some(()));
+        self.log.until("the program to end", |log| (log.ended == 2).then_some(()));
         self.child.wait().unwrap()
     }
 
     /// A member of `/proc/PID/status` in KiB.
     pub(crate) fn memory(&self, member: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix(member))
-            .unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(member)).unwrap();
         let digits: String = line.chars().filter(char::is_ascii_digit).collect();
         digits.parse().unwrap()
     }
@@ -206,12 +186,7 @@ impl Proxy {
         let path = directory.path(name);
         let program = Program::spawn(command(&["run", "-c", path.to_str().unwrap()]));
         let (address, admin) = program.addresses();
-        Self {
-            program,
-            directory,
-            address,
-            admin,
-        }
+        Self { program, directory, address, admin }
     }
 
     /// Replaces its file.
@@ -231,9 +206,7 @@ impl Proxy {
     pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let page = client::get(self.admin, "/metrics");
         assert_eq!(page.status, 200);
-        let labels = labels
-            .iter()
-            .map(|(label, value)| format!("{label}=\"{value}\""));
+        let labels = labels.iter().map(|(label, value)| format!("{label}=\"{value}\""));
         let labels: Vec<String> = labels.collect();
         let value = |line: &str| {
             let rest = line.strip_prefix(name)?;
@@ -250,10 +223,7 @@ impl Proxy {
         let begun = Instant::now();
         while self.metric(name, labels) < least {
             let late = begun.elapsed() > PATIENCE;
-            assert!(
-                !late,
-                "waited {PATIENCE:?} for {name} {labels:?} to be {least}"
-            );
+            assert!(!late, "waited {PATIENCE:?} for {name} {labels:?} to be {least}");
             thread::yield_now();
         }
     }

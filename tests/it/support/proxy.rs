@@ -25,10 +25,8 @@ pub(crate) struct Proxy {
 
 /// What serves the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
-    let origin = Origin {
-        read: &|path| panic!("the test reads {}", path.display()),
-        variable: &|_| None,
-    };
+    let origin =
+        Origin { read: &|path| panic!("the test reads {}", path.display()), variable: &|_| None };
     let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
         Ok(loaded) => loaded,
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
@@ -47,11 +45,7 @@ impl Proxy {
         let runtime = runtime(&text(rest), &metrics);
         let server = Server::start(runtime).unwrap();
         let address = server.local_addrs()[0];
-        Self {
-            server,
-            metrics,
-            address,
-        }
+        Self { server, metrics, address }
     }
 
     /// Serves `rest` from now on.
@@ -63,10 +57,7 @@ impl Proxy {
     /// A connection to it.
     pub(crate) async fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        Client {
-            stream,
-            buffer: Vec::new(),
-        }
+        Client { stream, buffer: Vec::new() }
     }
 
     /// One request on a connection of its own.
@@ -181,10 +172,7 @@ impl Client {
             return response;
         }
         let (body, whole) = if response.field("transfer-encoding").is_empty() {
-            let length = response
-                .field("content-length")
-                .first()
-                .map(|text| text.parse().unwrap());
+            let length = response.field("content-length").first().map(|text| text.parse().unwrap());
             self.sized(length).await
         } else {
             self.chunked().await
@@ -233,10 +221,7 @@ impl Client {
     }
 
     async fn more(&mut self) -> bool {
-        self.stream
-            .read_buf(&mut self.buffer)
-            .await
-            .is_ok_and(|size| size > 0)
+        self.stream.read_buf(&mut self.buffer).await.is_ok_and(|size| size > 0)
     }
 }
 

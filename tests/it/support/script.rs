@@ -65,19 +65,12 @@ impl Scripted {
 
     pub(crate) fn catalog(self: &Arc<Self>) -> Catalog {
         let mut catalog = Catalog::spec_defined();
-        catalog
-            .add_call(Arc::clone(self) as Arc<dyn CallProvider>)
-            .unwrap();
+        catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
         catalog
     }
 
     pub(crate) fn tags(&self) -> Vec<String> {
-        self.seen
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|seen| seen.tag.clone())
-            .collect()
+        self.seen.lock().unwrap().iter().map(|seen| seen.tag.clone()).collect()
     }
 }
 
@@ -120,10 +113,7 @@ impl CallProvider for Scripted {
                 None => Outcome::Success(dispatch.input.clone()),
                 Some(code) => Failure::error(code, "scripted").into(),
             };
-            Answer {
-                outcome,
-                metadata: Value::Null,
-            }
+            Answer { outcome, metadata: Value::Null }
         })
     }
 }

@@ -148,8 +148,7 @@ impl Upstream {
 
     /// Waits until `count` connections have ended; fails after ten seconds.
     pub(crate) async fn ended(&self, count: usize) {
-        self.wait(|log| (log.counts.lock().unwrap().ended >= count).then_some(()))
-            .await;
+        self.wait(|log| (log.counts.lock().unwrap().ended >= count).then_some(())).await;
     }
 
     async fn wait<T>(&self, look: impl Fn(&Log) -> Option<T>) -> T {
@@ -210,12 +209,7 @@ async fn serve(
         };
         let (number, act, place) = {
             let mut requests = log.requests.lock().unwrap();
-            let arrived = Arrived {
-                connection,
-                head,
-                body: Vec::new(),
-                whole: false,
-            };
+            let arrived = Arrived { connection, head, body: Vec::new(), whole: false };
             let number = requests.len();
             let act = script(number, &arrived);
             requests.push(arrived);
@@ -289,10 +283,7 @@ async fn read_body(
 ) -> std::io::Result<()> {
     let head = log.requests.lock().unwrap()[place].clone();
     let chunked = !head.field("transfer-encoding").is_empty();
-    let length = head
-        .field("content-length")
-        .first()
-        .map(|text| text.parse::<usize>().unwrap());
+    let length = head.field("content-length").first().map(|text| text.parse::<usize>().unwrap());
     loop {
         let (body, used, whole) = if chunked {
             decode(buffer)

@@ -15,10 +15,7 @@ pub(crate) struct Watched<T> {
 
 impl<T> Watched<T> {
     pub(crate) fn new(state: T) -> Self {
-        Self {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// The value now.
@@ -37,12 +34,10 @@ impl<T> Watched<T> {
     /// Waits until `find` finds something; panics with `what` after [`PATIENCE`].
     pub(crate) fn until<R>(&self, what: &str, mut find: impl FnMut(&T) -> Option<R>) -> R {
         let mut found = None;
-        let waited = self
-            .changed
-            .wait_timeout_while(self.now(), PATIENCE, |state| {
-                found = find(state);
-                found.is_none()
-            });
+        let waited = self.changed.wait_timeout_while(self.now(), PATIENCE, |state| {
+            found = find(state);
+            found.is_none()
+        });
         drop(waited);
         found.unwrap_or_else(|| panic!("waited {PATIENCE:?} for {what}"))
     }

@@ -35,10 +35,7 @@ fn cases() -> Vec<(String, String)> {
     assert!(!all.is_empty(), "tests/cases holds no definition.json");
     if let Some(given) = std::env::var_os("MWL_CONFORMANCE_DIR") {
         let given = definitions(given.into());
-        assert!(
-            !given.is_empty(),
-            "MWL_CONFORMANCE_DIR holds no definition.json"
-        );
+        assert!(!given.is_empty(), "MWL_CONFORMANCE_DIR holds no definition.json");
         all.extend(given);
     }
     all
@@ -48,9 +45,7 @@ fn cases() -> Vec<(String, String)> {
 fn every_definition_at_hand_compiles() {
     let own = GOOD.iter().chain([&plans::EVERYTHING]);
     let own = own.map(|text| ("own".to_owned(), (*text).to_owned()));
-    let good = cases()
-        .into_iter()
-        .filter(|(name, _)| !name.contains("ill-formed"));
+    let good = cases().into_iter().filter(|(name, _)| !name.contains("ill-formed"));
     let mut wrong = Vec::new();
     for (name, text) in own.chain(good) {
         if let Err(rendered) = compiled(&text, Strictness::Runtime) {
@@ -62,16 +57,11 @@ fn every_definition_at_hand_compiles() {
 
 #[test]
 fn every_ill_formed_definition_is_refused() {
-    let bad = cases()
-        .into_iter()
-        .filter(|(name, _)| name.contains("ill-formed"));
+    let bad = cases().into_iter().filter(|(name, _)| name.contains("ill-formed"));
     let bad: Vec<(String, String)> = bad.collect();
     assert!(bad.len() > 40);
     for (name, text) in bad {
-        assert!(
-            compiled(&text, Strictness::Runtime).is_err(),
-            "{name} compiles"
-        );
+        assert!(compiled(&text, Strictness::Runtime).is_err(), "{name} compiles");
     }
 }
 

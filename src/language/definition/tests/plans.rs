@@ -87,22 +87,13 @@ fn every_field_of_every_action_compiles() {
     assert_eq!(names, ["", "Charge"]);
     let root = plan.flow(FlowId::ROOT);
     let actions: Vec<&str> = root.steps.iter().map(|step| step.action.name()).collect();
-    assert_eq!(
-        actions,
-        [
-            "Gather", "Match", "Pass", "Sleep", "Sleep", "Raise", "Return"
-        ]
-    );
+    assert_eq!(actions, ["Gather", "Match", "Pass", "Sleep", "Sleep", "Raise", "Return"]);
     assert_eq!(&*root.step(root.entrypoint).name, "fan");
-    let Action::Gather(gather) = &root.step(root.entrypoint).action else {
-        panic!()
-    };
+    let Action::Gather(gather) = &root.step(root.entrypoint).action else { panic!() };
     assert!(matches!(gather.calls[0].target, Target::Flow(FlowId(1))));
     assert_eq!((gather.concurrency, gather.wait), (Some(2), false));
     let charge = &plan.flow(FlowId(1)).steps[0];
-    let Action::Call(charge) = &charge.action else {
-        panic!()
-    };
+    let Action::Call(charge) = &charge.action else { panic!() };
     let always = charge.stack[0].phase(Phase::Always);
     assert!(always.acts && always.cleanup.is_some());
     assert!(
@@ -113,19 +104,10 @@ fn every_field_of_every_action_compiles() {
 #[test]
 fn what_holds_no_expression_is_constant() {
     let plan = plan(EVERYTHING);
-    let Action::Pass(tail) = &plan.flow(FlowId::ROOT).steps[2].action else {
-        panic!()
-    };
-    let Some(Template::Object(members)) = &tail.output else {
-        panic!()
-    };
-    let [(_, Template::Array(a)), (_, Template::Constant(b))] = &**members else {
-        panic!()
-    };
-    assert!(matches!(
-        a[..],
-        [Template::Constant(_), Template::Expression(_)]
-    ));
+    let Action::Pass(tail) = &plan.flow(FlowId::ROOT).steps[2].action else { panic!() };
+    let Some(Template::Object(members)) = &tail.output else { panic!() };
+    let [(_, Template::Array(a)), (_, Template::Constant(b))] = &**members else { panic!() };
+    assert!(matches!(a[..], [Template::Constant(_), Template::Expression(_)]));
     assert_eq!(*b, Value::object([("c", Value::from("x"))]));
 }
 
@@ -156,20 +138,12 @@ fn every_expression_is_found_where_it_stands() {
     assert_eq!(programs.len(), written);
     let cleanup: Vec<_> = programs.iter().filter(|(site, _)| site.cleanup).collect();
     assert_eq!(cleanup.len(), 2);
-    assert!(
-        cleanup
-            .iter()
-            .all(|(site, _)| site.flow == FlowId(1) && site.step.is_some())
-    );
+    assert!(cleanup.iter().all(|(site, _)| site.flow == FlowId(1) && site.step.is_some()));
     assert_eq!(cleanup[0].0.part, Part::Call);
     assert!(cleanup[0].1.roots().contains(Root::Middleware));
     assert_eq!(cleanup[1].0.part, Part::Arm);
     let stack = programs.iter().filter(|(site, _)| site.step.is_none());
-    assert!(
-        stack
-            .clone()
-            .all(|(site, _)| matches!(site.part, Part::Phase(_)))
-    );
+    assert!(stack.clone().all(|(site, _)| matches!(site.part, Part::Phase(_))));
     assert_eq!(stack.count(), 4);
 }
 
@@ -193,24 +167,13 @@ fn literals_that_fail_are_kept_for_run_time() {
     );
     let (plan, _) = compiled(&text, Strictness::Runtime).unwrap();
     let with = &plan.flow(FlowId::ROOT).stack[0].phase(Phase::Entry).with;
-    let With::Literal {
-        prepared: Err(failure),
-        ..
-    } = with
-    else {
-        panic!("{with:?}")
-    };
-    assert_eq!(
-        failure.code,
-        crate::language::code::system::PARAMETER_VALIDATION_FAILED
-    );
+    let With::Literal { prepared: Err(failure), .. } = with else { panic!("{with:?}") };
+    assert_eq!(failure.code, crate::language::code::system::PARAMETER_VALIDATION_FAILED);
 }
 
 #[test]
 fn asking_whether_something_is_there_is_always_right() {
-    plan(&root(
-        r#"steps: { a: { action: Return, value: "{{ has(step.result) ? 1 : 2 }}" } }"#,
-    ));
+    plan(&root(r#"steps: { a: { action: Return, value: "{{ has(step.result) ? 1 : 2 }}" } }"#));
 }
 
 #[test]
@@ -226,17 +189,9 @@ flows:
 steps: { a: { action: Call, call: { flow: Nest }, next: b }, b: { action: Return } }
 "));
     let target = |flow: &str, step: usize| {
-        let flow = plan
-            .flows()
-            .iter()
-            .find(|plan| &*plan.name == flow)
-            .unwrap();
-        let Action::Call(call) = &flow.steps[step].action else {
-            panic!()
-        };
-        let Target::Flow(id) = call.call.target else {
-            panic!()
-        };
+        let flow = plan.flows().iter().find(|plan| &*plan.name == flow).unwrap();
+        let Action::Call(call) = &flow.steps[step].action else { panic!() };
+        let Target::Flow(id) = call.call.target else { panic!() };
         let Action::Return(Some(Template::Constant(value))) = &plan.flow(id).steps[0].action else {
             return plan.flow(id).name.to_string();
         };

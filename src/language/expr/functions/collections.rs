@@ -8,24 +8,9 @@ use super::super::equality;
 use super::{Args, Outcome, Overload, owned_bool, take, unexpected};
 
 pub(super) const OVERLOADS: &[Overload] = &[
-    (
-        "sets.contains",
-        "sets_contains",
-        &[LIST_TYPE, LIST_TYPE],
-        sets_contains,
-    ),
-    (
-        "sets.equivalent",
-        "sets_equivalent",
-        &[LIST_TYPE, LIST_TYPE],
-        sets_equivalent,
-    ),
-    (
-        "sets.intersects",
-        "sets_intersects",
-        &[LIST_TYPE, LIST_TYPE],
-        sets_intersects,
-    ),
+    ("sets.contains", "sets_contains", &[LIST_TYPE, LIST_TYPE], sets_contains),
+    ("sets.equivalent", "sets_equivalent", &[LIST_TYPE, LIST_TYPE], sets_equivalent),
+    ("sets.intersects", "sets_intersects", &[LIST_TYPE, LIST_TYPE], sets_intersects),
     ("@distinct", "list", &[LIST_TYPE], distinct),
 ];
 
@@ -38,19 +23,14 @@ pub(super) fn declare_members(env: &mut Env) -> Result<(), DeclarationError> {
 /// Whether every element of the second list is in the first.
 fn sets_contains<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [set, subset] = take(args)?;
-    every(subset.as_ref(), &mut |element| {
-        equality::contains(set.as_ref(), element)
-    })
-    .map(owned_bool)
+    every(subset.as_ref(), &mut |element| equality::contains(set.as_ref(), element)).map(owned_bool)
 }
 
 /// Whether each list contains the other.
 fn sets_equivalent<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [a, b] = take(args)?;
     let within = |a: &CowVal<'_, '_>, b: &CowVal<'_, '_>| {
-        every(a.as_ref(), &mut |element| {
-            equality::contains(b.as_ref(), element)
-        })
+        every(a.as_ref(), &mut |element| equality::contains(b.as_ref(), element))
     };
     Ok(owned_bool(within(&a, &b)? && within(&b, &a)?))
 }
@@ -58,9 +38,7 @@ fn sets_equivalent<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// Whether the lists share an element.
 fn sets_intersects<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [a, b] = take(args)?;
-    let disjoint = every(a.as_ref(), &mut |element| {
-        Ok(!equality::contains(b.as_ref(), element)?)
-    })?;
+    let disjoint = every(a.as_ref(), &mut |element| Ok(!equality::contains(b.as_ref(), element)?))?;
     Ok(owned_bool(!disjoint))
 }
 
@@ -82,9 +60,7 @@ fn every(
 /// The elements without repetitions, by CEL's equality, in their order.
 fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
-    let iterable = list
-        .as_iterable()
-        .ok_or_else(|| unexpected(list.as_ref(), "list"))?;
+    let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     let mut items = iterable.iter();
     let mut seen: Vec<&dyn Val> = Vec::new();
     let mut kept: Vec<Box<dyn Val + 'v>> = Vec::new();
@@ -107,9 +83,7 @@ fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The first element as an optional value, `optional.none()` for an empty list.
 fn list_first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
-    let iterable = list
-        .as_iterable()
-        .ok_or_else(|| unexpected(list.as_ref(), "list"))?;
+    let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     Ok(CowVal::owned(match iterable.iter().next() {
         Some(item) => CelOptional::of(item.clone_as_boxed()),
         None => CelOptional::none(),
@@ -119,9 +93,7 @@ fn list_first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The last element as an optional value, `optional.none()` for an empty list.
 fn list_last<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
-    let iterable = list
-        .as_iterable()
-        .ok_or_else(|| unexpected(list.as_ref(), "list"))?;
+    let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     let mut items = iterable.iter();
     let mut end = None;
     while let Some(item) = items.next() {

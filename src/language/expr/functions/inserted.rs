@@ -55,9 +55,7 @@ fn charge<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The second argument, for as many units as the first says.
 fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [units, value] = take(args)?;
-    let units = units
-        .downcast_ref::<CelInt>()
-        .map_or(1, |units| *units.inner());
+    let units = units.downcast_ref::<CelInt>().map_or(1, |units| *units.inner());
     work::spend(u64::try_from(units).unwrap_or(1))?;
     Ok(value)
 }
@@ -65,9 +63,7 @@ fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 /// The argument, a number of elements that are about to be made.
 fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [count] = take(args)?;
-    let elements = count
-        .downcast_ref::<CelInt>()
-        .map_or(0, |count| *count.inner());
+    let elements = count.downcast_ref::<CelInt>().map_or(0, |count| *count.inner());
     work::spend(1 + u64::try_from(elements).unwrap_or(0))?;
     Ok(count)
 }

@@ -30,12 +30,7 @@ type Overload = (&'static str, &'static str, &'static [Type], Function);
 
 /// Declares the functions.
 pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
-    let files = [
-        mwl::OVERLOADS,
-        collections::OVERLOADS,
-        text::OVERLOADS,
-        inserted::OVERLOADS,
-    ];
+    let files = [mwl::OVERLOADS, collections::OVERLOADS, text::OVERLOADS, inserted::OVERLOADS];
     for (name, id, types, function) in files.into_iter().flatten() {
         let types = types.iter().map(ToOwned::to_owned).collect();
         env.add_overload(name, id, types, *function)?;
@@ -55,16 +50,9 @@ fn text<'a>(val: &'a CowVal<'_, '_>) -> Result<&'a str, ExecutionError> {
 }
 
 fn unexpected(val: &dyn Val, want: &str) -> ExecutionError {
-    ExecutionError::UnexpectedType {
-        got: val.get_type().name().to_owned(),
-        want: want.to_owned(),
-    }
+    ExecutionError::UnexpectedType { got: val.get_type().name().to_owned(), want: want.to_owned() }
 }
 
 fn owned_bool<'b, 'v>(bool: bool) -> CowVal<'b, 'v> {
-    CowVal::Borrowed(if bool {
-        &CelBool::TRUE
-    } else {
-        &CelBool::FALSE
-    })
+    CowVal::Borrowed(if bool { &CelBool::TRUE } else { &CelBool::FALSE })
 }

@@ -14,37 +14,12 @@ use crate::language::temporal::Span;
 pub(super) const OVERLOADS: &[Overload] = &[
     ("toJson", "to_json", &[DYN_TYPE], to_json),
     ("fromJson", "from_json", &[STRING_TYPE], from_json),
-    (
-        "durationToIso8601",
-        "duration_to_iso8601",
-        &[DURATION_TYPE],
-        to_iso8601,
-    ),
-    (
-        "durationFromIso8601",
-        "duration_from_iso8601",
-        &[STRING_TYPE],
-        from_iso8601,
-    ),
-    (
-        "@duration",
-        "duration_string",
-        &[STRING_TYPE],
-        duration_of_text,
-    ),
+    ("durationToIso8601", "duration_to_iso8601", &[DURATION_TYPE], to_iso8601),
+    ("durationFromIso8601", "duration_from_iso8601", &[STRING_TYPE], from_iso8601),
+    ("@duration", "duration_string", &[STRING_TYPE], duration_of_text),
     ("@duration", "duration_duration", &[DURATION_TYPE], first),
-    (
-        "@getMilliseconds",
-        "of_duration",
-        &[DURATION_TYPE],
-        milliseconds,
-    ),
-    (
-        "@getMilliseconds",
-        "of_timestamp",
-        &[TIMESTAMP_TYPE],
-        milliseconds,
-    ),
+    ("@getMilliseconds", "of_duration", &[DURATION_TYPE], milliseconds),
+    ("@getMilliseconds", "of_timestamp", &[TIMESTAMP_TYPE], milliseconds),
 ];
 
 fn to_json<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {

@@ -15,49 +15,14 @@ use super::{Args, Outcome, Overload, owned_bool, take, text, unexpected};
 const PATTERN_SIZE: usize = 1 << 20;
 
 pub(super) const OVERLOADS: &[Overload] = &[
-    (
-        "@matches",
-        "text",
-        &[STRING_TYPE, STRING_TYPE],
-        matches_text,
-    ),
-    (
-        "@matches",
-        "compiled",
-        &[STRING_TYPE, PATTERN],
-        matches_compiled,
-    ),
+    ("@matches", "text", &[STRING_TYPE, STRING_TYPE], matches_text),
+    ("@matches", "compiled", &[STRING_TYPE, PATTERN], matches_compiled),
     ("@indexOf", "text", &[STRING_TYPE, STRING_TYPE], index_of),
-    (
-        "@indexOf",
-        "from",
-        &[STRING_TYPE, STRING_TYPE, INT_TYPE],
-        index_of,
-    ),
-    (
-        "@lastIndexOf",
-        "text",
-        &[STRING_TYPE, STRING_TYPE],
-        last_index_of,
-    ),
-    (
-        "@lastIndexOf",
-        "to",
-        &[STRING_TYPE, STRING_TYPE, INT_TYPE],
-        last_index_of,
-    ),
-    (
-        "@replace",
-        "all",
-        &[STRING_TYPE, STRING_TYPE, STRING_TYPE],
-        replace,
-    ),
-    (
-        "@replace",
-        "some",
-        &[STRING_TYPE, STRING_TYPE, STRING_TYPE, INT_TYPE],
-        replace,
-    ),
+    ("@indexOf", "from", &[STRING_TYPE, STRING_TYPE, INT_TYPE], index_of),
+    ("@lastIndexOf", "text", &[STRING_TYPE, STRING_TYPE], last_index_of),
+    ("@lastIndexOf", "to", &[STRING_TYPE, STRING_TYPE, INT_TYPE], last_index_of),
+    ("@replace", "all", &[STRING_TYPE, STRING_TYPE, STRING_TYPE], replace),
+    ("@replace", "some", &[STRING_TYPE, STRING_TYPE, STRING_TYPE, INT_TYPE], replace),
 ];
 
 /// A compiled pattern, as a value that `@matches` takes.
@@ -95,27 +60,20 @@ impl Val for Pattern {
 
 /// The regular expression that `pattern` writes, in RE2's syntax, or why it is none.
 pub(in super::super) fn pattern(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(pattern)
-        .size_limit(PATTERN_SIZE)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => "the pattern is too large".to_owned(),
-            error => {
-                let cause = error.to_string();
-                let cause = cause.lines().last().unwrap_or_default();
-                format!(
-                    "the pattern is no regular expression: {}",
-                    cause.trim_start_matches("error: ")
-                )
-            }
-        })
+    RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "the pattern is too large".to_owned(),
+        error => {
+            let cause = error.to_string();
+            let cause = cause.lines().last().unwrap_or_default();
+            format!("the pattern is no regular expression: {}", cause.trim_start_matches("error: "))
+        }
+    })
 }
 
 fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [subject, pattern] = take(args)?;
-    let pattern = pattern
-        .downcast_ref::<Pattern>()
-        .ok_or_else(|| unexpected(pattern.as_ref(), "pattern"))?;
+    let pattern =
+        pattern.downcast_ref::<Pattern>().ok_or_else(|| unexpected(pattern.as_ref(), "pattern"))?;
     let subject = text(&subject)?;
     work::spend_bytes(subject.len())?;
     Ok(owned_bool(pattern.0.is_match(subject)))
@@ -138,20 +96,13 @@ fn offset(
     length: usize,
     function: &str,
 ) -> Result<Option<usize>, ExecutionError> {
-    let Some(offset) = args
-        .get(2)
-        .and_then(|offset| offset.downcast_ref::<CelInt>())
-    else {
+    let Some(offset) = args.get(2).and_then(|offset| offset.downcast_ref::<CelInt>()) else {
         return Ok(None);
     };
     let offset = *offset.inner();
-    usize::try_from(offset)
-        .ok()
-        .filter(|offset| *offset < length)
-        .map(Some)
-        .ok_or_else(|| {
-            ExecutionError::function_error(function, format!("index out of range: {offset}"))
-        })
+    usize::try_from(offset).ok().filter(|offset| *offset < length).map(Some).ok_or_else(|| {
+        ExecutionError::function_error(function, format!("index out of range: {offset}"))
+    })
 }
 
 /// The code point at which the first occurrence of the second text begins, at or after an offset, or -1.
@@ -163,10 +114,7 @@ fn index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         return empty_needle(&args, length, 0, "indexOf");
     }
     let from = offset(&args, length, "indexOf")?.unwrap_or(0);
-    let start = subject
-        .char_indices()
-        .nth(from)
-        .map_or(subject.len(), |(byte, _)| byte);
+    let start = subject.char_indices().nth(from).map_or(subject.len(), |(byte, _)| byte);
     let found = subject.get(start..).and_then(|rest| rest.find(wanted));
     Ok(int(found.map(|byte| code_points(subject, start + byte))))
 }
@@ -184,16 +132,11 @@ fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         Some(at) => subject
             .char_indices()
             .nth(at)
-            .map_or(subject.len(), |(byte, _)| {
-                (byte + wanted.len()).min(subject.len())
-            }),
+            .map_or(subject.len(), |(byte, _)| (byte + wanted.len()).min(subject.len())),
         None => subject.len(),
     };
     // The cut may fall into a code point of a text that no occurrence can end in.
-    let end = (0..=end)
-        .rev()
-        .find(|byte| subject.is_char_boundary(*byte))
-        .unwrap_or(0);
+    let end = (0..=end).rev().find(|byte| subject.is_char_boundary(*byte)).unwrap_or(0);
     let found = subject.get(..end).and_then(|head| head.rfind(wanted));
     Ok(int(found.map(|byte| code_points(subject, byte))))
 }
@@ -212,18 +155,13 @@ fn empty_needle<'b, 'v>(
     otherwise: usize,
     function: &str,
 ) -> Outcome<'b, 'v> {
-    let Some(offset) = args
-        .get(2)
-        .and_then(|offset| offset.downcast_ref::<CelInt>())
-    else {
+    let Some(offset) = args.get(2).and_then(|offset| offset.downcast_ref::<CelInt>()) else {
         return Ok(int(Some(otherwise)));
     };
-    usize::try_from(*offset.inner())
-        .map(|offset| int(Some(offset.min(length))))
-        .map_err(|_| {
-            let problem = format!("index out of range: {}", offset.inner());
-            ExecutionError::function_error(function, problem)
-        })
+    usize::try_from(*offset.inner()).map(|offset| int(Some(offset.min(length)))).map_err(|_| {
+        let problem = format!("index out of range: {}", offset.inner());
+        ExecutionError::function_error(function, problem)
+    })
 }
 
 fn code_points(subject: &str, byte: usize) -> usize {
@@ -245,15 +183,12 @@ fn replace<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [subject, from] = needles(&args)?;
     let to = args.get(2).map_or(Ok(""), text)?;
     let limit = args.get(3).and_then(|limit| limit.downcast_ref::<CelInt>());
-    let limit = limit.map_or(usize::MAX, |limit| {
-        usize::try_from(*limit.inner()).unwrap_or(usize::MAX)
-    });
+    let limit =
+        limit.map_or(usize::MAX, |limit| usize::try_from(*limit.inner()).unwrap_or(usize::MAX));
     // Each match is paid for by itself, for a short one is found and replaced in no time by its bytes.
     work::spend_bytes(subject.len())?;
     let count = subject.matches(from).take(limit.min(MOST_MATCHES)).count();
     work::spend(u64::try_from(count).unwrap_or(u64::MAX))?;
     work::spend_bytes(subject.len().saturating_add(count.saturating_mul(to.len())))?;
-    Ok(CowVal::owned(CelString::from(
-        subject.replacen(from, to, limit),
-    )))
+    Ok(CowVal::owned(CelString::from(subject.replacen(from, to, limit))))
 }

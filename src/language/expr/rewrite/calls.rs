@@ -13,10 +13,8 @@ use super::{Names, Rewriter};
 impl Rewriter<'_> {
     /// Rewrites a call: of an operator, a function of a namespace, or any other.
     pub(super) fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
-        if let Some(space) = parsed
-            .target
-            .as_deref()
-            .and_then(|target| self.namespace(target, &parsed))
+        if let Some(space) =
+            parsed.target.as_deref().and_then(|target| self.namespace(target, &parsed))
         {
             parsed.func_name = format!("{space}.{}", parsed.func_name);
             parsed.target = None;
@@ -49,11 +47,7 @@ impl Rewriter<'_> {
         let scalar = parsed.args.iter().any(is_scalar);
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
-            args.push(if navigates && index == 0 {
-                self.navigated(arg)
-            } else {
-                self.expr(arg)
-            });
+            args.push(if navigates && index == 0 { self.navigated(arg) } else { self.expr(arg) });
         }
         // Beside a literal scalar the crate's own comparison is right, and as cheap as that scalar.
         match parsed.func_name.as_str() {
@@ -85,11 +79,7 @@ impl Rewriter<'_> {
     }
 
     fn function(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
-        let CallExpr {
-            func_name: name,
-            target,
-            args,
-        } = parsed;
+        let CallExpr { func_name: name, target, args } = parsed;
         if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
             && matches!(self.names, Names::Roots(_))
         {
@@ -103,10 +93,7 @@ impl Rewriter<'_> {
         }
         let walks = !is_constant(&name);
         let target = target.map(|target| self.argument(*target, walks));
-        let args: Vec<IdedExpr> = args
-            .into_iter()
-            .map(|arg| self.argument(arg, walks))
-            .collect();
+        let args: Vec<IdedExpr> = args.into_iter().map(|arg| self.argument(arg, walks)).collect();
         let ours = match (name.as_str(), target.is_some()) {
             ("duration", false) => "@duration",
             ("getMilliseconds", true) if args.is_empty() => "@getMilliseconds",
@@ -128,11 +115,7 @@ impl Rewriter<'_> {
                     }),
                 };
                 // What it gives may be much larger than what it takes.
-                return if split {
-                    call(id, "@charge", vec![made])
-                } else {
-                    made
-                };
+                return if split { call(id, "@charge", vec![made]) } else { made };
             }
         };
         call(id, ours, target.into_iter().chain(args).collect())
@@ -155,11 +138,8 @@ impl Rewriter<'_> {
 
     /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.
     fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
-        let mut operands: Vec<IdedExpr> = target
-            .map(|target| *target)
-            .into_iter()
-            .chain(args)
-            .collect();
+        let mut operands: Vec<IdedExpr> =
+            target.map(|target| *target).into_iter().chain(args).collect();
         let literal = match operands.get(1).map(|pattern| (pattern.id, &pattern.expr)) {
             Some((at, Expr::Literal(LiteralValue::String(pattern)))) => {
                 Some((at, pattern.inner().to_owned()))
@@ -169,17 +149,12 @@ impl Rewriter<'_> {
         let pattern = literal.and_then(|(at, pattern)| self.pattern(at, &pattern));
         if let Some(pattern) = pattern {
             operands.truncate(1);
-            let mut operands: Vec<IdedExpr> = operands
-                .into_iter()
-                .map(|operand| self.kept(operand))
-                .collect();
+            let mut operands: Vec<IdedExpr> =
+                operands.into_iter().map(|operand| self.kept(operand)).collect();
             operands.push(pattern);
             return call(id, "@matches", operands);
         }
-        let operands = operands
-            .into_iter()
-            .map(|operand| self.kept(operand))
-            .collect();
+        let operands = operands.into_iter().map(|operand| self.kept(operand)).collect();
         call(id, "@matches", operands)
     }
 
@@ -218,7 +193,5 @@ fn is_constant(name: &str) -> bool {
             | "orValue"
             | "hasValue"
             | "value"
-    ) || ["math.", "sets.", "optional.", "get"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    ) || ["math.", "sets.", "optional.", "get"].iter().any(|prefix| name.starts_with(prefix))
 }

@@ -70,33 +70,20 @@ impl Rewriter<'_> {
             });
             let then = then.map(|then| self.append(then, 0));
             parsed.args = guard.into_iter().chain(then).chain(otherwise).collect();
-            return IdedExpr {
-                id,
-                expr: Expr::Call(parsed),
-            };
+            return IdedExpr { id, expr: Expr::Call(parsed) };
         }
         for arg in &mut parsed.args {
             if let Expr::List(list) = &mut arg.expr {
                 let items = std::mem::take(&mut list.elements);
-                list.elements = items
-                    .into_iter()
-                    .map(|item| self.turned(item, turn))
-                    .collect();
+                list.elements = items.into_iter().map(|item| self.turned(item, turn)).collect();
             }
         }
-        IdedExpr {
-            id,
-            expr: Expr::Call(parsed),
-        }
+        IdedExpr { id, expr: Expr::Call(parsed) }
     }
 
     fn turned(&mut self, item: IdedExpr, turn: usize) -> IdedExpr {
         let item = self.kept(item);
-        if turn == 0 {
-            item
-        } else {
-            tick(item.id, turn, item)
-        }
+        if turn == 0 { item } else { tick(item.id, turn, item) }
     }
 }
 

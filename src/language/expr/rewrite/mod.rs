@@ -80,11 +80,7 @@ impl<'a> Rewriter<'a> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => return self.call(id, call),
             Expr::List(list) => Expr::List(ListExpr {
-                elements: list
-                    .elements
-                    .into_iter()
-                    .map(|item| self.kept(item))
-                    .collect(),
+                elements: list.elements.into_iter().map(|item| self.kept(item)).collect(),
                 optional_indices: list.optional_indices,
             }),
             Expr::Map(map) => Expr::Map(self.map(map)),
@@ -98,10 +94,7 @@ impl<'a> Rewriter<'a> {
             }
             other @ (Expr::Literal(_) | Expr::Unspecified) => other,
         };
-        IdedExpr {
-            id,
-            expr: rewritten,
-        }
+        IdedExpr { id, expr: rewritten }
     }
 
     /// The variable for the static path that `expr` is, if it is one.
@@ -173,10 +166,9 @@ impl<'a> Rewriter<'a> {
             format!("`{name}` is not in scope; {here}")
         } else {
             match near_miss(name, allowed.iter().map(Root::name)) {
-                Some(near) => format!(
-                    "`{name}` is unknown; did you mean `{near}`? {}",
-                    capital(&here)
-                ),
+                Some(near) => {
+                    format!("`{name}` is unknown; did you mean `{near}`? {}", capital(&here))
+                }
                 None => format!("`{name}` is unknown; {here}"),
             }
         };
@@ -206,11 +198,7 @@ impl<'a> Rewriter<'a> {
         if !select.test && self.is_type(&select) {
             return Expr::Select(select);
         }
-        let read = if select.test {
-            self.static_path(&select.operand)
-        } else {
-            None
-        };
+        let read = if select.test { self.static_path(&select.operand) } else { None };
         // `has(root.a.b)` asks the value `root.a` whether it has a `b`.
         if let Some((root, mut members)) = read {
             let variable = self.note(root, members.clone(), PathEnd::Presence);
@@ -246,7 +234,5 @@ impl<'a> Rewriter<'a> {
 
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -84,29 +84,16 @@ pub(in super::super) fn giving(expr: IdedExpr) -> IdedExpr {
 }
 
 pub(super) fn ident(id: u64, name: String) -> IdedExpr {
-    IdedExpr {
-        id,
-        expr: Expr::Ident(name),
-    }
+    IdedExpr { id, expr: Expr::Ident(name) }
 }
 
 pub(super) fn call(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
-    IdedExpr {
-        id,
-        expr: Expr::Call(CallExpr {
-            func_name: name.to_owned(),
-            target: None,
-            args,
-        }),
-    }
+    IdedExpr { id, expr: Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }) }
 }
 
 /// `@tick(turn, expr)`: `expr`, once its turn is paid for.
 pub(super) fn tick(id: u64, turn: usize, expr: IdedExpr) -> IdedExpr {
     let units = i64::try_from(turn).unwrap_or(i64::MAX);
-    let units = IdedExpr {
-        id,
-        expr: Expr::Literal(LiteralValue::Int(units.into())),
-    };
+    let units = IdedExpr { id, expr: Expr::Literal(LiteralValue::Int(units.into())) };
     call(id, "@tick", vec![units, expr])
 }

@@ -31,9 +31,7 @@ fn deep(n: usize) -> Vec<String> {
 
 /// Runs `test` on a thread with a stack of so many KiB, in which an overflow would abort this process.
 fn on_a_stack_of(kib: usize, test: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new()
-        .stack_size(kib * 1024)
-        .spawn(test);
+    let thread = std::thread::Builder::new().stack_size(kib * 1024).spawn(test);
     thread.unwrap().join().unwrap();
 }
 
@@ -92,14 +90,8 @@ fn work_is_bounded() {
         "sets.equivalent(vars.n, vars.n.reverse())",
         "['%s'.format([vars.n]).size()].map(x, vars.n.map(y, '%s'.format([vars.n])))",
         "vars.n.sortBy(a, vars.n.map(b, b)[0])",
-        &format!(
-            "[[vars.text + 'b']]{}.size()",
-            ".map(x, [x, x, x])".repeat(40)
-        ),
-        &format!(
-            "vars.text.substring(0, 10){}.size()",
-            ".replace('a', 'aaaaaaaaaa')".repeat(40)
-        ),
+        &format!("[[vars.text + 'b']]{}.size()", ".map(x, [x, x, x])".repeat(40)),
+        &format!("vars.text.substring(0, 10){}.size()", ".replace('a', 'aaaaaaaaaa')".repeat(40)),
         &format!("[vars.text + 'b']{}.size()", ".map(x, x + x)".repeat(40)),
     ] {
         match compile(body).evaluate(&fixture) {
@@ -123,11 +115,7 @@ fn useful_work_is_within_the_bound() {
         "vars.n.map(a, string(a)).join(',').split(',').size() == 5000",
         "fromJson(toJson(vars.n)) == vars.n",
     ] {
-        assert_eq!(
-            compile(body).evaluate(&fixture),
-            Ok(Value::Bool(true)),
-            "{body}"
-        );
+        assert_eq!(compile(body).evaluate(&fixture), Ok(Value::Bool(true)), "{body}");
     }
 }
 
@@ -148,12 +136,7 @@ fn a_value_that_would_nest_too_deep_is_a_fault() {
         rounds += 1;
     }
     assert_eq!(rounds, 15);
-    assert_eq!(
-        last,
-        Err(EvalError::Fault(
-            "the result nests deeper than 128 levels".to_owned()
-        ))
-    );
+    assert_eq!(last, Err(EvalError::Fault("the result nests deeper than 128 levels".to_owned())));
 }
 
 #[test]
@@ -215,10 +198,5 @@ fn a_panic_below_is_a_fault() {
     let vars = Value::object([("host", Value::Native(Arc::new(Broken)))]);
     let fixture = Fixture(Value::object([("vars", vars)]));
     let result = compile("vars.host.x == 1").evaluate(&fixture);
-    assert_eq!(
-        result,
-        Err(EvalError::Fault(
-            "the evaluator failed on this expression".to_owned()
-        ))
-    );
+    assert_eq!(result, Err(EvalError::Fault("the evaluator failed on this expression".to_owned())));
 }

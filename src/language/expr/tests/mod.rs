@@ -40,9 +40,7 @@ const DATA: &str = r#"{
 }"#;
 
 fn json(text: &str) -> Value {
-    serde_json::from_str::<serde_json::Value>(text)
-        .unwrap()
-        .into()
+    serde_json::from_str::<serde_json::Value>(text).unwrap().into()
 }
 
 fn compile(body: &str) -> Program {
@@ -55,9 +53,7 @@ fn evaluate(body: &str) -> Result<Value, EvalError> {
 
 /// The value as JSON text.
 fn value(body: &str) -> String {
-    evaluate(body)
-        .unwrap_or_else(|error| panic!("{body}: {error:?}"))
-        .to_string()
+    evaluate(body).unwrap_or_else(|error| panic!("{body}: {error:?}")).to_string()
 }
 
 fn fault(body: &str) -> String {
@@ -76,9 +72,7 @@ fn unrepresentable(body: &str) -> String {
 
 fn refused(body: &str, roots: Roots) -> String {
     let errors = Program::compile(body, roots).expect_err(body);
-    let lines = errors
-        .iter()
-        .map(|error| format!("{}: {}", error.offset, error.message));
+    let lines = errors.iter().map(|error| format!("{}: {}", error.offset, error.message));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -21,10 +21,7 @@ fn names_out_of_scope_are_refused_with_those_in_scope() {
 fn local_variables_are_no_roots_and_hide_them() {
     let program = compile("step.input.features.map(step, step.step)");
     assert_eq!(program.roots(), Roots::of(&[Root::Step]));
-    assert_eq!(
-        program.evaluate(&Fixture(json(DATA))).unwrap().to_string(),
-        "[1,2]"
-    );
+    assert_eq!(program.evaluate(&Fixture(json(DATA))).unwrap().to_string(), "[1,2]");
     let site = Roots::of(&[Root::Vars]);
     assert!(Program::compile("vars.items.all(call, call != '')", site).is_ok());
     assert!(Program::compile("vars.items.all(call, call != '') && call.input", site).is_err());

@@ -9,29 +9,17 @@ use crate::language::value::{Map, Native};
 fn the_paths_of_an_expression_are_known() {
     let paths = |body: &str| {
         let program = compile(body);
-        let shown = program
-            .reads()
-            .iter()
-            .map(|path| format!("{path} {:?}", path.end));
+        let shown = program.reads().iter().map(|path| format!("{path} {:?}", path.end));
         shown.collect::<Vec<_>>().join(", ")
     };
     for (body, expected) in [
         ("step.input.body.x", "step.input.body.x Value"),
         ("step['input'].body", "step.input.body Value"),
-        (
-            "has(step.input.body)",
-            "step.input Presence, step.input.body Presence",
-        ),
+        ("has(step.input.body)", "step.input Presence, step.input.body Presence"),
         ("step.input[vars.key]", "step.input Unknown, vars.key Value"),
         ("step.results[0].body", "step.results Unknown"),
-        (
-            "step.input.?body",
-            "step.input Presence, step.input.body Value",
-        ),
-        (
-            "step.input[?'body']",
-            "step.input Presence, step.input.body Value",
-        ),
+        ("step.input.?body", "step.input Presence, step.input.body Value"),
+        ("step.input[?'body']", "step.input Presence, step.input.body Value"),
         ("step.input.items.map(i, i.body)", "step.input.items Value"),
         ("{'r': middleware.result}", "middleware.result Value"),
         ("vars.a + vars.a", "vars.a Value"),
@@ -79,10 +67,7 @@ fn a_host_object_is_asked_only_for_what_is_named() {
     };
     for (body, expected) in [
         ("vars.host.path", "path"),
-        (
-            "vars.host.path == 'path' && vars.host['method'] != ''",
-            "path,method",
-        ),
+        ("vars.host.path == 'path' && vars.host['method'] != ''", "path,method"),
         ("has(vars.host.absent)", "absent"),
         ("[vars.host].map(h, h.path)", "path"),
         ("'path' in vars.host", "path"),
@@ -97,14 +82,7 @@ fn a_host_object_is_asked_only_for_what_is_named() {
         assert_eq!(asked(body).1, expected, "{body}");
     }
     assert!(asked("vars.host").0.as_native::<Host>().is_some());
-    assert!(
-        asked("{'h': vars.host}")
-            .0
-            .get("h")
-            .unwrap()
-            .as_native::<Host>()
-            .is_some()
-    );
+    assert!(asked("{'h': vars.host}").0.get("h").unwrap().as_native::<Host>().is_some());
 }
 
 /// Bindings that note which roots are asked for.
@@ -128,9 +106,7 @@ impl Bindings for Asked {
 #[test]
 fn only_roots_that_are_named_are_asked_for() {
     let asked = Asked(Mutex::default());
-    compile("has(vars.x) || has(step.y)")
-        .evaluate(&asked)
-        .unwrap();
+    compile("has(vars.x) || has(step.y)").evaluate(&asked).unwrap();
     compile("1 + 1").evaluate(&asked).unwrap();
     assert_eq!(*asked.0.lock().unwrap(), [Root::Vars, Root::Step]);
 }
@@ -143,11 +119,7 @@ fn what_is_passed_on_is_the_same_value() {
     };
     let data = json(DATA);
     let before = items(&data);
-    for body in [
-        "vars.items",
-        "vars.yes ? vars.items : []",
-        "{'a': [vars.items]}.a[0]",
-    ] {
+    for body in ["vars.items", "vars.yes ? vars.items : []", "{'a': [vars.items]}.a[0]"] {
         match compile(body).evaluate(&Fixture(data.clone())) {
             Ok(Value::Array(after)) => assert!(Arc::ptr_eq(&before, &after), "{body}"),
             other => panic!("{body}: {other:?}"),

@@ -22,10 +22,7 @@ pub(in super::super) struct List {
 
 impl List {
     pub(super) const fn of(items: Arc<Vec<Value>>) -> Self {
-        Self {
-            items,
-            lent: OnceLock::new(),
-        }
+        Self { items, lent: OnceLock::new() }
     }
 
     pub(super) const fn shared(&self) -> &Arc<Vec<Value>> {
@@ -37,8 +34,7 @@ impl List {
     }
 
     fn lent(&self) -> &[Box<dyn Val>] {
-        self.lent
-            .get_or_init(|| self.items.iter().cloned().map(wrap).collect())
+        self.lent.get_or_init(|| self.items.iter().cloned().map(wrap).collect())
     }
 }
 
@@ -162,9 +158,7 @@ fn position(index: &dyn Val) -> Result<Option<usize>, ExecutionError> {
     if let Some(uint) = index.downcast_ref::<CelUInt>() {
         return Ok(usize::try_from(*uint.inner()).ok());
     }
-    let double = index
-        .downcast_ref::<CelDouble>()
-        .map(|double| *double.inner());
+    let double = index.downcast_ref::<CelDouble>().map(|double| *double.inner());
     match double {
         Some(double) if double.fract() == 0.0 => {
             #[expect(

@@ -28,11 +28,7 @@ impl Object {
     }
 
     pub(super) const fn of(value: Value) -> Self {
-        Self {
-            value,
-            members: OnceLock::new(),
-            lent: OnceLock::new(),
-        }
+        Self { value, members: OnceLock::new(), lent: OnceLock::new() }
     }
 
     /// The member `name`.
@@ -44,18 +40,13 @@ impl Object {
     pub(in super::super) fn members(&self) -> &Map {
         match &self.value {
             Value::Object(members) => members,
-            value => self
-                .members
-                .get_or_init(|| value.as_object().unwrap_or_default()),
+            value => self.members.get_or_init(|| value.as_object().unwrap_or_default()),
         }
     }
 
     fn lent(&self) -> &[CelString<'static>] {
         self.lent.get_or_init(|| {
-            self.members()
-                .keys()
-                .map(|name| CelString::from(name.as_ref().to_owned()))
-                .collect()
+            self.members().keys().map(|name| CelString::from(name.as_ref().to_owned())).collect()
         })
     }
 }

@@ -19,10 +19,7 @@ pub(in super::super) struct Text {
 
 impl Text {
     pub(super) const fn of(shared: Arc<str>) -> Self {
-        Self {
-            shared,
-            copied: OnceLock::new(),
-        }
+        Self { shared, copied: OnceLock::new() }
     }
 
     pub(super) const fn shared(&self) -> &Arc<str> {
@@ -34,8 +31,7 @@ impl Text {
     }
 
     fn cel(&self) -> &CelString<'static> {
-        self.copied
-            .get_or_init(|| CelString::from(self.shared.as_ref().to_owned()))
+        self.copied.get_or_init(|| CelString::from(self.shared.as_ref().to_owned()))
     }
 }
 

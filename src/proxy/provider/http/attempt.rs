@@ -56,9 +56,7 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
     let Some(params) = dispatch.with.downcast_ref::<Params>() else {
         return Answer::wrong_with(&CONTRACT);
     };
-    let exchange = dispatch
-        .host
-        .and_then(|host| host.downcast_ref::<Exchange>());
+    let exchange = dispatch.host.and_then(|host| host.downcast_ref::<Exchange>());
     let Some(exchange) = exchange else {
         return no_proxy(&dispatch);
     };
@@ -78,14 +76,7 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         upstream,
     };
     let again = || compose(params, &attempt.dispatch, exchange);
-    let sent = send(
-        exchange,
-        params.upstream,
-        upstream,
-        outgoing,
-        again,
-        &attempt.progress,
-    );
+    let sent = send(exchange, params.upstream, upstream, outgoing, again, &attempt.progress);
     let answer = match sent.await {
         Ok(got) => attempt.got(got).await,
         // Boxed, as is all that is rare: what is common need not carry it.
@@ -102,9 +93,7 @@ fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
         dispatch.step_name
     );
     Answer {
-        outcome: Failure::error(code::CONNECTION_FAILED, message)
-            .with_retryable(false)
-            .into(),
+        outcome: Failure::error(code::CONNECTION_FAILED, message).with_retryable(false).into(),
         metadata: Value::Null,
     }
 }
@@ -112,18 +101,10 @@ fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
 impl Attempt<'_> {
     /// A response came.
     async fn got(&self, got: Got) -> Answer {
-        let Got {
-            response,
-            connection,
-            endpoint,
-        } = got;
+        let Got { response, connection, endpoint } = got;
         let (parts, incoming) = response.into_parts();
         let (status, mut fields) = (parts.status, parts.headers);
-        let at = Where {
-            endpoint,
-            reused: connection.reused(),
-            status: Some(status),
-        };
+        let at = Where { endpoint, reused: connection.reused(), status: Some(status) };
         if status.is_informational() {
             return self.unasked_switch(at, status);
         }
@@ -142,12 +123,7 @@ impl Attempt<'_> {
             (Payload::Stream(Box::new(body)), None)
         };
         let now = self.exchange.site.core.clock.now().as_nanos();
-        let seen = Seen {
-            status,
-            headers: &fields,
-            body: value.as_ref(),
-            now,
-        };
+        let seen = Seen { status, headers: &fields, body: value.as_ref(), now };
         let rules = &self.exchange.route.classify;
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
@@ -158,11 +134,7 @@ impl Attempt<'_> {
                 let reply = self.reply(status, fields, payload, value);
                 return self.answer(at, Outcome::Success(Value::Native(reply)));
             }
-            Class::Failure {
-                code,
-                retryable,
-                waits,
-            } => (code, retryable, waits),
+            Class::Failure { code, retryable, waits } => (code, retryable, waits),
         };
         let max = self.upstream.settings.retry_after_max;
         let asked = || retry_after(&fields, system_time(now), max);
@@ -206,11 +178,7 @@ impl Attempt<'_> {
     async fn lost(&self, lost: Lost) -> Answer {
         match lost {
             Lost::Connect(error, endpoint) => {
-                let at = Where {
-                    endpoint,
-                    reused: false,
-                    status: None,
-                };
+                let at = Where { endpoint, reused: false, status: None };
                 let details = Details {
                     phase: Some(error.cause.phase()),
                     ..self.details(at, error.cause.proxy_status())
@@ -220,34 +188,19 @@ impl Attempt<'_> {
                 self.failed(at, code, true, what, details)
             }
             Lost::BodyGone(endpoint) => {
-                let at = Where {
-                    endpoint,
-                    reused: false,
-                    status: None,
-                };
+                let at = Where { endpoint, reused: false, status: None };
                 let details = self.details(at, "proxy_internal_error");
                 let what = format_args!("was not asked: the request's body was read already");
                 let code = Code::Static(code::BODY_NOT_REPLAYABLE);
                 self.failed(at, code, false, what, details)
             }
-            Lost::Send {
-                error,
-                endpoint,
-                reused,
-            } => {
+            Lost::Send { error, endpoint, reused } => {
                 if self.progress.broken() == Some(Broken::Gone) && self.exchange.cancel() {
                     // The Result is the cancellation's, which drops this call; the wait ends where the
                     // call is shielded from it.
                     sleep(CANCELLATION).await;
                 }
-                self.broken(
-                    Where {
-                        endpoint,
-                        reused,
-                        status: None,
-                    },
-                    &error,
-                )
+                self.broken(Where { endpoint, reused, status: None }, &error)
             }
         }
     }
@@ -256,10 +209,7 @@ impl Attempt<'_> {
     fn broken(&self, at: Where, error: &SendError) -> Answer {
         let sent = self.sent(error.wrote && error.unsent.is_none());
         if let Some(broken) = self.progress.broken() {
-            let details = Details {
-                sent,
-                ..self.details(at, "http_request_error")
-            };
+            let details = Details { sent, ..self.details(at, "http_request_error") };
             let what = match broken {
                 Broken::Gone => format_args!("lost its request: the client went away"),
                 Broken::Malformed => {
@@ -271,19 +221,12 @@ impl Attempt<'_> {
             return self.failed(at, code, false, what, details);
         }
         let (code, proxy_status, what) = if error.error.is_parse() {
-            (
-                code::PROTOCOL_ERROR,
-                "http_protocol_error",
-                "sent no valid response",
-            )
+            (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
         } else {
             let what = "closed the connection before it answered";
             (code::CONNECTION_CLOSED, "connection_terminated", what)
         };
-        let details = Details {
-            sent,
-            ..self.details(at, proxy_status)
-        };
+        let details = Details { sent, ..self.details(at, proxy_status) };
         let retryable = sent == Sent::None || self.repeatable.any();
         let what = format_args!("{what}: {}", Causes(&error.error));
         self.failed(at, Code::Static(code), retryable, what, details)
@@ -294,10 +237,7 @@ impl Attempt<'_> {
         let sent = self.sent(true);
         match error {
             CollectError::TooLarge => {
-                let details = Details {
-                    sent,
-                    ..self.details(at, "http_response_body_size")
-                };
+                let details = Details { sent, ..self.details(at, "http_response_body_size") };
                 let limit = self.exchange.route.buffer.response;
                 let what = format_args!(
                     "answered {} with a body over the {limit} bytes that the route reads",
@@ -307,10 +247,7 @@ impl Attempt<'_> {
                 self.failed(at, code, false, what, details)
             }
             CollectError::Broken(error) => {
-                let details = Details {
-                    sent,
-                    ..self.details(at, "http_response_incomplete")
-                };
+                let details = Details { sent, ..self.details(at, "http_response_incomplete") };
                 let what = format_args!("answered {}, but {error}", status.as_u16());
                 let code = Code::Static(code::CONNECTION_CLOSED);
                 let retryable = self.repeatable.any();
@@ -321,10 +258,7 @@ impl Attempt<'_> {
 
     /// 101 to a request that asked for nothing of the kind.
     fn unasked_switch(&self, at: Where, status: StatusCode) -> Answer {
-        let details = Details {
-            sent: self.sent(true),
-            ..self.details(at, "http_upgrade_failed")
-        };
+        let details = Details { sent: self.sent(true), ..self.details(at, "http_upgrade_failed") };
         let what = format_args!("answered {}, which nobody asked for", status.as_u16());
         let code = Code::Static(code::PROTOCOL_ERROR);
         self.failed(at, code, self.repeatable.any(), what, details)

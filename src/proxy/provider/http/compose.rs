@@ -48,10 +48,8 @@ impl Source {
 
 /// The request that `dispatch` stands for.
 pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Exchange) -> Outgoing {
-    let own = dispatch
-        .input
-        .as_native::<Exchange>()
-        .is_some_and(|input| std::ptr::eq(input, exchange));
+    let own =
+        dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange));
     let mut headers = if own {
         exchange.headers.clone()
     } else {
@@ -77,12 +75,7 @@ pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Excha
         None if matches!(body, Source::Empty) => Method::GET,
         None => Method::POST,
     };
-    Outgoing {
-        method,
-        uri: target(params, own.then_some(&exchange.uri)),
-        headers,
-        body,
-    }
+    Outgoing { method, uri: target(params, own.then_some(&exchange.uri)), headers, body }
 }
 
 /// Lays the parameters' fields over the request's; says whether they give the content type.
@@ -110,11 +103,7 @@ fn target(params: &Params, own: Option<&Uri>) -> Uri {
     let path = path.or_else(|| own.map(Uri::path)).unwrap_or("/");
     let asked = own.and_then(Uri::query).unwrap_or_default();
     let query = query::overlay(asked, &params.query);
-    let text = if query.is_empty() {
-        path.to_owned()
-    } else {
-        format!("{path}?{query}")
-    };
+    let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     // Both halves are valid and the query is encoded: only its length can be refused.
     Uri::from(PathAndQuery::try_from(text).unwrap_or(root))
 }

@@ -45,9 +45,7 @@ pub(super) fn read(
 ) -> Result<Params, Failure> {
     let named = with.get("upstream");
     let upstream = match named.as_ref().and_then(Value::as_str) {
-        Some(name) => *upstreams
-            .get(name)
-            .ok_or_else(|| unknown(name, upstreams))?,
+        Some(name) => *upstreams.get(name).ok_or_else(|| unknown(name, upstreams))?,
         None => default.ok_or_else(|| {
             let message = "the call names no `upstream`, and its route has none";
             refuse(message.to_owned(), "upstream", Value::Null)
@@ -88,10 +86,7 @@ fn text<T>(
 fn query(with: &Value) -> Vec<(Box<str>, Vec<String>)> {
     let members = with.get("query").and_then(|query| query.as_object());
     members.map_or_else(Vec::new, |members| {
-        members
-            .iter()
-            .map(|(name, value)| (name.as_ref().into(), scalars(value)))
-            .collect()
+        members.iter().map(|(name, value)| (name.as_ref().into(), scalars(value))).collect()
     })
 }
 
@@ -99,10 +94,7 @@ fn headers(with: &Value) -> Result<Vec<(HeaderName, Vec<HeaderValue>)>, Failure>
     let Some(members) = with.get("headers").and_then(|headers| headers.as_object()) else {
         return Ok(Vec::new());
     };
-    members
-        .iter()
-        .map(|(name, value)| field(name, value))
-        .collect()
+    members.iter().map(|(name, value)| field(name, value)).collect()
 }
 
 fn field(text: &str, value: &Value) -> Result<(HeaderName, Vec<HeaderValue>), Failure> {
@@ -118,11 +110,7 @@ fn field(text: &str, value: &Value) -> Result<(HeaderName, Vec<HeaderValue>), Fa
         .into_iter()
         .map(HeaderValue::try_from)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| {
-            refuse(format!(
-                "the value of `{name}` holds characters that no field may"
-            ))
-        })?;
+        .map_err(|_| refuse(format!("the value of `{name}` holds characters that no field may")))?;
     Ok((name, values))
 }
 
@@ -139,10 +127,8 @@ fn scalars(value: &Value) -> Vec<String> {
 fn unknown(name: &str, upstreams: &HashMap<Arc<str>, usize>) -> Failure {
     let mut names: Vec<&str> = upstreams.keys().map(AsRef::as_ref).collect();
     names.sort_unstable();
-    let message = format!(
-        "there is no upstream `{name}`; the configuration has {}",
-        names.join(", ")
-    );
+    let message =
+        format!("there is no upstream `{name}`; the configuration has {}", names.join(", "));
     refuse(message, "upstream", Value::from(name))
 }
 
@@ -186,14 +172,8 @@ mod tests {
             refused(r#"{"upstream":"biling"}"#),
             "there is no upstream `biling`; the configuration has audit, billing"
         );
-        assert_eq!(
-            refused(r#"{"method":"A B"}"#),
-            r#""A B" is no method of HTTP"#
-        );
-        assert_eq!(
-            refused(r#"{"path":"/a?b"}"#),
-            r#""/a?b" is no path of HTTP"#
-        );
+        assert_eq!(refused(r#"{"method":"A B"}"#), r#""A B" is no method of HTTP"#);
+        assert_eq!(refused(r#"{"path":"/a?b"}"#), r#""/a?b" is no path of HTTP"#);
         assert_eq!(
             refused(r#"{"headers":{"Content-Length":"5"}}"#),
             "`content-length` is the proxy's to write; leave it out"

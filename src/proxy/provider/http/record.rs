@@ -84,12 +84,7 @@ pub(super) struct Count<'a> {
 impl<'a> Count<'a> {
     /// The attempt begins.
     pub(super) fn begin(exchange: &'a Exchange, upstream: &'a Upstream) -> Self {
-        Self {
-            exchange,
-            upstream,
-            begun: Instant::now(),
-            done: false,
-        }
+        Self { exchange, upstream, begun: Instant::now(), done: false }
     }
 
     /// Its Result is `outcome`.

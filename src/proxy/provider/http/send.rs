@@ -33,11 +33,7 @@ pub(super) enum Lost {
     /// No connection came to be.
     Connect(ConnectError, usize),
     /// The connection failed under the request.
-    Send {
-        error: Box<SendError>,
-        endpoint: usize,
-        reused: bool,
-    },
+    Send { error: Box<SendError>, endpoint: usize, reused: bool },
     /// The request's body was read by an earlier attempt and not kept.
     BodyGone(usize),
 }
@@ -70,11 +66,7 @@ pub(super) async fn send(
     progress.begin(request.body());
     let mut error = match connection.send(request).await {
         Ok(response) => {
-            return Ok(Got {
-                response,
-                connection,
-                endpoint,
-            });
+            return Ok(Got { response, connection, endpoint });
         }
         Err(error) => error,
     };
@@ -89,26 +81,14 @@ pub(super) async fn send(
         None
     };
     let Some(request) = again else {
-        return Err(Lost::Send {
-            error: Box::new(error),
-            endpoint,
-            reused,
-        });
+        return Err(Lost::Send { error: Box::new(error), endpoint, reused });
     };
     drop((connection, error));
     report_resend(exchange, upstream, endpoint);
     let mut connection = connect().await?;
     match connection.send(request).await {
-        Ok(response) => Ok(Got {
-            response,
-            connection,
-            endpoint,
-        }),
-        Err(error) => Err(Lost::Send {
-            error: Box::new(error),
-            endpoint,
-            reused: false,
-        }),
+        Ok(response) => Ok(Got { response, connection, endpoint }),
+        Err(error) => Err(Lost::Send { error: Box::new(error), endpoint, reused: false }),
     }
 }
 
@@ -118,12 +98,7 @@ fn request(
     endpoint: usize,
     upstream: &Upstream,
 ) -> Result<Request<RequestBody>, NotReplayable> {
-    let Outgoing {
-        method,
-        uri,
-        mut headers,
-        body,
-    } = outgoing;
+    let Outgoing { method, uri, mut headers, body } = outgoing;
     if !headers.contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
     {

@@ -48,16 +48,9 @@ impl CallProvider for Mock {
                 Failure::validation(message, "/properties/failure", failure)
             })?)),
         };
-        let delay = with
-            .get("delay")
-            .and_then(|delay| Span::parse(delay.as_str()?));
+        let delay = with.get("delay").and_then(|delay| Span::parse(delay.as_str()?));
         let metadata = with.get("metadata").unwrap_or_else(Value::empty_object);
-        Ok(Arc::new(Script {
-            value: with.get("value"),
-            failure,
-            delay,
-            metadata,
-        }))
+        Ok(Arc::new(Script { value: with.get("value"), failure, delay, metadata }))
     }
 
     fn call<'a>(
@@ -68,26 +61,18 @@ impl CallProvider for Mock {
             let Some(script) = dispatch.with.downcast_ref::<Script>() else {
                 return Answer::wrong_with(self.contract());
             };
-            if let Some(delay) = script
-                .delay
-                .map(Span::to_duration)
-                .filter(|delay| !delay.is_zero())
+            if let Some(delay) =
+                script.delay.map(Span::to_duration).filter(|delay| !delay.is_zero())
             {
                 tokio::time::sleep(delay).await;
             }
             let outcome = match &script.failure {
                 Some(failure) => Outcome::Failure(Arc::clone(failure)),
-                None => Outcome::Success(
-                    script
-                        .value
-                        .clone()
-                        .unwrap_or_else(|| dispatch.input.clone()),
-                ),
+                None => {
+                    Outcome::Success(script.value.clone().unwrap_or_else(|| dispatch.input.clone()))
+                }
             };
-            Answer {
-                outcome,
-                metadata: script.metadata.clone(),
-            }
+            Answer { outcome, metadata: script.metadata.clone() }
         })
     }
 }

@@ -54,12 +54,7 @@ impl Backoff {
             Some("decorrelated") => Jitter::Decorrelated,
             _ => return Err(wrong("jitter", "none, full, equal or decorrelated", jitter)),
         };
-        Ok(Self {
-            initial,
-            rate,
-            max: nanos("max")?.unwrap_or(f64::INFINITY),
-            jitter,
-        })
+        Ok(Self { initial, rate, max: nanos("max")?.unwrap_or(f64::INFINITY), jitter })
     }
 
     /// The wait of the `n`-th gap (from 1), and what is drawn from next time. `uniform` is a draw from
@@ -86,21 +81,14 @@ impl Backoff {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a wait of more than 104 days may lose nanoseconds"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a wait of more than 104 days may lose nanoseconds")]
 fn nanos(duration: Duration) -> f64 {
     duration.as_nanos() as f64
 }
 
 /// Saturates where the schedule has grown beyond what a timer can wait.
 fn duration(nanos: f64) -> Duration {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "saturates"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     Duration::from_nanos(nanos.round() as u64)
 }
 
@@ -111,12 +99,7 @@ mod tests {
 
     fn backoff(initial: f64, rate: f64, max: Option<f64>, jitter: Jitter) -> Backoff {
         let max = max.map_or(f64::INFINITY, |max| max * 1e9);
-        Backoff {
-            initial: initial * 1e9,
-            rate,
-            max,
-            jitter,
-        }
+        Backoff { initial: initial * 1e9, rate, max, jitter }
     }
 
     #[test]

@@ -78,11 +78,7 @@ impl Middleware for Retry {
             return Ok(Arc::new(Override(delay)));
         }
         let written = with.get("policies").unwrap_or_default();
-        let policies = written
-            .as_array()
-            .unwrap_or_default()
-            .iter()
-            .map(Policy::read);
+        let policies = written.as_array().unwrap_or_default().iter().map(Policy::read);
         Ok(Arc::new(Policies(policies.collect::<Result<_, _>>()?)))
     }
 
@@ -114,10 +110,7 @@ impl Middleware for Retry {
         let Some(Policies(policies)) = config.downcast_ref() else {
             return Ok(Ascent::Pass);
         };
-        let matching = policies
-            .iter()
-            .enumerate()
-            .find(|(_, policy)| policy.matches(failure));
+        let matching = policies.iter().enumerate().find(|(_, policy)| policy.matches(failure));
         let Some((position, policy)) = matching else {
             return Ok(Ascent::Pass);
         };
@@ -164,15 +157,8 @@ impl Policy {
             .filter(|attempts| *attempts >= 1)
             .ok_or_else(|| wrong("attempts", "an integer of at least 1", attempts))?;
         let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
-        let backoff = written
-            .get("backoff")
-            .map(|backoff| Backoff::read(&backoff))
-            .transpose()?;
-        Ok(Self {
-            matcher,
-            attempts,
-            backoff,
-        })
+        let backoff = written.get("backoff").map(|backoff| Backoff::read(&backoff)).transpose()?;
+        Ok(Self { matcher, attempts, backoff })
     }
 
     fn matches(&self, failure: &Failure) -> bool {
@@ -192,20 +178,14 @@ fn account(entry: &mut EntryState, policies: usize, position: usize) -> &mut Acc
     if accounts.len() < policies {
         accounts.resize(policies, Account::default());
     }
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "as long as the policies, of which this is one"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "as long as the policies, of which this is one")]
     &mut accounts[position]
 }
 
 /// `Provider.Middleware.Retry.Exhausted`; the engine links the last failure beneath it.
 fn exhausted(runs: u32, policy: usize, reason: Option<&'static str>) -> Failure {
     let policy = u32::try_from(policy).unwrap_or(u32::MAX);
-    let mut details = vec![
-        ("attempts", Value::from(runs)),
-        ("policy", Value::from(policy)),
-    ];
+    let mut details = vec![("attempts", Value::from(runs)), ("policy", Value::from(policy))];
     let plural = if runs == 1 { "" } else { "s" };
     let message = match reason {
         None => format!("policy {policy} is exhausted after {runs} run{plural}"),
@@ -222,11 +202,7 @@ fn matcher(written: &Value) -> Result<Matcher, Failure> {
     let list = |name| match written.get(name) {
         None => Ok(None),
         Some(value) => {
-            let texts = value
-                .as_array()
-                .unwrap_or_default()
-                .iter()
-                .map(Value::as_str);
+            let texts = value.as_array().unwrap_or_default().iter().map(Value::as_str);
             let texts: Option<Vec<_>> = texts.map(|text| text.map(str::to_owned)).collect();
             match texts.filter(|texts| !texts.is_empty()) {
                 Some(texts) => Ok(Some(texts)),
@@ -251,11 +227,7 @@ fn matcher(written: &Value) -> Result<Matcher, Failure> {
         parsed.collect::<Result<Vec<_>, _>>()
     });
     let retryable = written.get("retryable").as_ref().and_then(Value::as_bool);
-    Ok(Matcher {
-        codes: codes.transpose()?,
-        types: types.transpose()?,
-        retryable,
-    })
+    Ok(Matcher { codes: codes.transpose()?, types: types.transpose()?, retryable })
 }
 
 fn span(name: &str, written: &Value) -> Result<Span, Failure> {
@@ -264,9 +236,6 @@ fn span(name: &str, written: &Value) -> Result<Span, Failure> {
 }
 
 fn wrong(name: &str, wanted: &str, observed: Value) -> Failure {
-    let message = format!(
-        "`{name}` must be {wanted}; it is {} {observed}",
-        observed.type_name()
-    );
+    let message = format!("`{name}` must be {wanted}; it is {} {observed}", observed.type_name());
     Failure::validation(message, format!("/{name}"), observed)
 }

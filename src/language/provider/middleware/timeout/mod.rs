@@ -58,24 +58,17 @@ impl Middleware for Timeout {
         })?;
         let duration = duration.to_duration();
         let explanation = Arc::new(exceeded(duration, "no Result was accepted in time"));
-        Ok(Arc::new(Bound {
-            duration,
-            explanation,
-        }))
+        Ok(Arc::new(Bound { duration, explanation }))
     }
 
     fn on_entry(&self, _entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
-        Ok(with
-            .downcast_ref::<Bound>()
-            .map_or(Entry::Proceed, |bound| Entry::Race {
-                bound: bound.duration,
-                explanation: Arc::clone(&bound.explanation),
-            }))
+        Ok(with.downcast_ref::<Bound>().map_or(Entry::Proceed, |bound| Entry::Race {
+            bound: bound.duration,
+            explanation: Arc::clone(&bound.explanation),
+        }))
     }
 
     fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
-        (member == "deadline")
-            .then_some(entry.deadline?)
-            .map(|at| Value::string(at.to_string()))
+        (member == "deadline").then_some(entry.deadline?).map(|at| Value::string(at.to_string()))
     }
 }

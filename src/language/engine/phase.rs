@@ -1,0 +1,333 @@
+//! One phase of one entry: `when`, then `with` and the action, then the shaping key, then `assign` (MWL,
+//! "The phase block").
+//!
+//! What a phase that fails does to the Result in flight, and what a re-entry does to the variables, is
+//! here; which phase runs when is `stack`'s.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::call::CallOperation;
+use super::frame::Frame;
+use super::scope::{Flowed, Interrupted};
+use super::stack::{Crossed, EntryRun, Site};
+use super::template::{Captured, Evaluated, bindings_of, construct, evaluate, holds};
+use super::view::{PhaseView, View};
+use crate::language::expr::Bindings;
+use crate::language::observe::Retry;
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::plan::{EntryPlan, PhasePlan, Shape, With};
+use crate::language::provider::{Always, Ascent, Feed, Phase, Prepared, Reentry};
+use crate::language::schema::Schema;
+use crate::language::temporal::Timestamp;
+use crate::language::value::Value;
+
+impl<'e> Frame<'e, '_> {
+    /// `onSuccess` or `onFailure`. A phase that fails emits its failure from here.
+    pub(super) fn cross(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        rising: Outcome,
+    ) -> Crossed {
+        let phase = match &rising {
+            Outcome::Success(_) => Phase::Success,
+            Outcome::Failure(_) => Phase::Failure,
+        };
+        let block = entry.phase(phase);
+        if block.is_idle() {
+            return Crossed::Emit(rising);
+        }
+        let superseded = rising.failure().cloned();
+        let crossed = match rising {
+            Outcome::Success(value) => self.cross_success(site, entry, run, value),
+            Outcome::Failure(failure) => self.cross_failure(site, entry, run, failure),
+        };
+        crossed.unwrap_or_else(|fault| {
+            let failure = Failure::superseding(&Arc::new(fault), superseded.as_ref());
+            Crossed::Emit(Outcome::Failure(failure))
+        })
+    }
+
+    fn cross_success(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        value: Value,
+    ) -> Evaluated<Crossed> {
+        let phase = entry.phase(Phase::Success);
+        let pin = self.execution.stamp();
+        let rising = Outcome::Success(value.clone());
+        let view = self.phase_view(site, entry, run, Some(&rising), pin);
+        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
+            let with = prepared(entry, Phase::Success, &view)?;
+            entry.middleware.on_success(&mut run.state, &with, &value)?
+        } else {
+            Ascent::Pass
+        };
+        let again = match ascent {
+            Ascent::Pass => None,
+            Ascent::Fail(failure) => return Err(failure),
+            Ascent::Reenter(reentry) => Some(reentry),
+        };
+        let view = self.phase_view(site, entry, run, Some(&rising), pin);
+        // The product has no destination where the next run is fed what the first was.
+        let unread = again.as_ref().is_some_and(|reentry| reentry.feed == Feed::Same);
+        let product = if unread { value } else { shaped(&phase.shape, &view, || value)? };
+        let bindings = bindings_of(&phase.assign, &view)?;
+        Ok(match again {
+            None => {
+                self.state.vars.apply(bindings);
+                Crossed::Emit(Outcome::Success(product))
+            }
+            Some(reentry) => self.reenter(run, reentry, bindings, product),
+        })
+    }
+
+    fn cross_failure(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        failure: Arc<Failure>,
+    ) -> Evaluated<Crossed> {
+        let phase = entry.phase(Phase::Failure);
+        let pin = self.execution.stamp();
+        let rising = Outcome::Failure(Arc::clone(&failure));
+        let view = self.phase_view(site, entry, run, Some(&rising), pin);
+        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
+            let with = prepared(entry, Phase::Failure, &view)?;
+            entry.middleware.on_failure(&mut run.state, &with, &failure)?
+        } else {
+            Ascent::Pass
+        };
+        let emitted = match ascent {
+            Ascent::Pass => failure,
+            Ascent::Fail(next) => {
+                let next = Failure::superseding(&Arc::new(next), Some(&failure));
+                self.execution.observer.gave_up(self.place(site), &next);
+                next
+            }
+            Ascent::Reenter(reentry) => {
+                let view = self.phase_view(site, entry, run, Some(&rising), pin);
+                let bindings = bindings_of(&phase.assign, &view)?;
+                self.execution.observer.retry_scheduled(&Retry {
+                    step: self.place(site),
+                    failure: &failure,
+                    policy: reentry.policy,
+                    delay: reentry.after,
+                    source: reentry.source,
+                });
+                let same = run.passed.clone();
+                let crossed = self.reenter(run, reentry, bindings, same);
+                failure.discard();
+                return Ok(crossed);
+            }
+        };
+        let rising = Outcome::Failure(Arc::clone(&emitted));
+        let view = self.phase_view(site, entry, run, Some(&rising), pin);
+        let product = match &phase.shape {
+            Shape::Envelope(envelope) => {
+                Arc::new(construct(envelope, Some(&emitted), Some(&emitted), &view)?)
+            }
+            Shape::Through | Shape::Value(_) => emitted,
+        };
+        let bindings = bindings_of(&phase.assign, &view)?;
+        self.state.vars.apply(bindings);
+        Ok(Crossed::Emit(Outcome::Failure(product)))
+    }
+
+    /// Restores and carries before the gap: the block's values were computed against the attempt's
+    /// aftermath and take effect on the restored variables.
+    fn reenter(
+        &mut self,
+        run: &EntryRun,
+        reentry: Reentry,
+        bindings: Captured,
+        product: Value,
+    ) -> Crossed {
+        if let (true, Some(vars)) = (reentry.restore, &run.restore_to) {
+            self.state.vars = vars.clone();
+        }
+        self.state.vars.apply(bindings);
+        let fed = match reentry.feed {
+            Feed::Same => run.passed.clone(),
+            Feed::Product => product,
+        };
+        Crossed::Again(reentry, fed)
+    }
+
+    /// `onAlways`: outside the data plane, on every exit, once.
+    pub(super) async fn always(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &EntryRun,
+        rising: Flowed,
+    ) -> Flowed {
+        let phase = entry.phase(Phase::Always);
+        let in_flight = match &rising {
+            Ok(outcome) => outcome.clone(),
+            Err(interrupted) => Outcome::Failure(Arc::clone(&interrupted.chain)),
+        };
+        let teardown = rising.is_err();
+        let failed = self.clean_up(site, entry, run, &in_flight, teardown).await.err();
+        let failed = failed.map(|fault| Failure::superseding(&fault, in_flight.failure()));
+        match rising {
+            Err(mut interrupted) => {
+                interrupted.cleaned = true;
+                if let Some(failure) = failed {
+                    interrupted.chain = failure;
+                    interrupted.superseded = true;
+                }
+                Err(interrupted)
+            }
+            // An interruption that arrived during the cleanup has let it finish, and unwinds now.
+            Ok(outcome) => match self.scope.due().filter(|_| phase.cleanup.is_some()) {
+                Some(interrupted) => Err(after_cleanup(interrupted, failed.as_ref())),
+                None => Ok(failed.map_or(outcome, Outcome::Failure)),
+            },
+        }
+    }
+
+    /// The phase itself; an `Err` is its failure.
+    async fn clean_up(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &EntryRun,
+        in_flight: &Outcome,
+        teardown: bool,
+    ) -> Result<(), Arc<Failure>> {
+        let phase = entry.phase(Phase::Always);
+        let pin = self.execution.stamp();
+        let view = self.phase_view(site, entry, run, Some(in_flight), pin);
+        if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
+            let with = prepared(entry, Phase::Always, &view)?;
+            let wanted = entry.middleware.on_always(&run.state, &with, in_flight)?;
+            if let (Always::Dispatch, Some(cleanup)) = (wanted, &phase.cleanup) {
+                let phase = entry_view(entry, run, Some(in_flight), pin);
+                let site = Site { step: site.step, phase: Some(phase) };
+                let operation = CallOperation { site, call: &cleanup.call };
+                let scope = self.scope.for_cleanup(self.execution.cleanup_limit, teardown);
+                let outer = std::mem::replace(self.scope, scope);
+                let input = run.input.clone();
+                let flowed = self.nested_stack(site, &cleanup.stack, input, &operation).await;
+                *self.scope = outer;
+                let outcome = flowed.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
+                self.execution.observer.cleanup_done(self.place(site), &outcome);
+                if let Outcome::Failure(failure) = outcome {
+                    return Err(failure);
+                }
+            }
+        }
+        let view = self.phase_view(site, entry, run, Some(in_flight), pin);
+        let bindings = bindings_of(&phase.assign, &view)?;
+        self.state.vars.apply(bindings);
+        Ok(())
+    }
+
+    /// A stack within a stack: a cleanup's.
+    fn nested_stack<'a>(
+        &'a mut self,
+        site: Site<'a>,
+        stack: &'a [EntryPlan],
+        input: Value,
+        operation: &'a CallOperation<'a>,
+    ) -> Pin<Box<dyn Future<Output = Flowed> + Send + 'a>>
+    where
+        'e: 'a,
+    {
+        Box::pin(self.stack(site, stack, input, operation))
+    }
+
+    pub(super) fn phase_view<'a>(
+        &'a self,
+        site: Site<'a>,
+        entry: &'a EntryPlan,
+        run: &'a EntryRun,
+        result: Option<&'a Outcome>,
+        pin: Timestamp,
+    ) -> View<'a>
+    where
+        'e: 'a,
+    {
+        self.view(pin, site.step, Some(entry_view(entry, run, result, pin)))
+    }
+
+    /// What events and messages call this site: the Step, or the Flow around it.
+    pub(super) fn place<'a>(&'a self, site: Site<'a>) -> &'a str {
+        site.step.map_or(&self.flow.name, |step| step.name)
+    }
+}
+
+/// The `middleware` root at one phase of an entry.
+fn entry_view<'a>(
+    entry: &'a EntryPlan,
+    run: &'a EntryRun,
+    result: Option<&'a Outcome>,
+    entered: Timestamp,
+) -> PhaseView<'a> {
+    let middleware = entry.middleware.as_ref();
+    PhaseView { input: &run.input, result, entered, middleware, state: &run.state }
+}
+
+pub(super) fn after_cleanup(
+    mut interrupted: Interrupted,
+    failed: Option<&Arc<Failure>>,
+) -> Interrupted {
+    interrupted.cleaned = true;
+    if let Some(failure) = failed {
+        interrupted.supersede(failure);
+    }
+    interrupted
+}
+
+/// A phase's `with` in the middleware's own terms. Evaluated and validated wherever the phase's `when`
+/// holds, action or none ("Validation").
+pub(super) fn prepared(
+    entry: &EntryPlan,
+    phase: Phase,
+    bindings: &dyn Bindings,
+) -> Evaluated<Prepared> {
+    match &entry.phase(phase).with {
+        With::Literal { prepared, .. } => {
+            prepared.as_ref().map(Arc::clone).map_err(|failure| failure.as_ref().clone())
+        }
+        With::Dynamic(template) => {
+            let with = evaluate(template, bindings)?;
+            // Where the middleware does not act it declares no schema, and no arguments are taken.
+            let Some(contract) = entry.middleware.contract().phase(phase) else {
+                Schema::nothing().validate(&with)?;
+                return Ok(Arc::new(()));
+            };
+            contract.parameters.validate(&with)?;
+            entry.middleware.prepare(phase, &with)
+        }
+    }
+}
+
+/// The product of a value-shaping key.
+pub(super) fn shaped(
+    shape: &Shape,
+    bindings: &dyn Bindings,
+    through: impl FnOnce() -> Value,
+) -> Evaluated<Value> {
+    match shape {
+        Shape::Value(template) => evaluate(template, bindings),
+        Shape::Through | Shape::Envelope(_) => Ok(through()),
+    }
+}
+
+impl PhasePlan {
+    /// Whether the block holds nothing to evaluate and the middleware nothing to do: then the phase is
+    /// not entered at all.
+    pub(super) fn is_idle(&self) -> bool {
+        let Self { acts, when, with, cleanup: _, shape, assign } = self;
+        let closed = matches!(with, With::Literal { prepared: Ok(_), .. });
+        !acts && closed && when.is_none() && matches!(shape, Shape::Through) && assign.is_empty()
+    }
+}
