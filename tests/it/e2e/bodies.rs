@@ -89,7 +89,6 @@ fn upload(number: usize) -> Upload {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn two_hundred_uploads_that_fail_once_arrive_whole() {
     let uploads: Vec<Upload> = (0..200).map(upload).collect();
     let firsts: Vec<Option<Turn>> = uploads.iter().map(|upload| upload.first.clone()).collect();
