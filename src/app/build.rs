@@ -10,6 +10,7 @@ use crate::admin;
 use crate::config::{self, Loaded, Origin, Read, Refused};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
+use crate::proxy::settings::Settings;
 use crate::source::{Diagnostics, Span};
 use crate::telemetry::metrics::Metrics;
 
@@ -100,6 +101,14 @@ pub fn build(
     catalog: &Catalog,
     metrics: &Arc<Metrics>,
 ) -> Result<Built, Box<Refused>> {
+    build_with(loaded, |settings| Runtime::build(settings, catalog, metrics))
+}
+
+/// The same, where something else than what serves is made of the settings.
+pub(crate) fn build_with(
+    loaded: Loaded,
+    compile: impl FnOnce(Settings) -> Result<(Runtime, Diagnostics), Diagnostics>,
+) -> Result<Built, Box<Refused>> {
     let Loaded { settings, sources, warnings, files, written } = loaded;
     let shown = Shown {
         hash: Arc::clone(&settings.hash),
@@ -108,7 +117,7 @@ pub fn build(
     };
     let (admin, workers) = (settings.admin, settings.limits.workers);
     let mut found = warnings;
-    match Runtime::build(settings, catalog, metrics) {
+    match compile(settings) {
         Ok((runtime, more)) => {
             found.append(more);
             let found = config::distinct(found);

@@ -124,6 +124,7 @@ async fn run(
     };
     let input = Value::Native(Arc::clone(exchange) as _);
     let outcome = engine::run(&route.plan, start, route.arguments.clone(), input).await;
+    route.observer.settled(&outcome);
     if let Some(events) = &events {
         events.done(&outcome);
     }

@@ -26,6 +26,11 @@ impl Ids {
         Self { random: Mutex::new(SmallRng::from_rng(&mut rand::rng())) }
     }
 
+    /// The same ids each time: for rehearsals.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self { random: Mutex::new(SmallRng::seed_from_u64(seed)) }
+    }
+
     /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.
     pub(crate) fn next(&self, nanos: i128) -> HeaderValue {
         let mut bytes = [0; 10];

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::language::observe::{Observer, Retry};
+use super::rehearsal::Stage;
+use crate::language::observe::{Attempt, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::telemetry::metrics::RouteMetrics;
 
@@ -11,21 +12,66 @@ use crate::telemetry::metrics::RouteMetrics;
 #[derive(Debug)]
 pub(crate) struct RouteObserver {
     metrics: Arc<RouteMetrics>,
+    /// Told everything, in a rehearsal.
+    stage: Option<Arc<Stage>>,
 }
 
 impl RouteObserver {
     /// Counts into `metrics`.
-    pub(crate) const fn new(metrics: Arc<RouteMetrics>) -> Self {
-        Self { metrics }
+    pub(crate) const fn new(metrics: Arc<RouteMetrics>, stage: Option<Arc<Stage>>) -> Self {
+        Self { metrics, stage }
+    }
+
+    /// The execution came to its Result.
+    pub(crate) fn settled(&self, outcome: &Outcome) {
+        if let Some(stage) = &self.stage {
+            stage.settled(outcome);
+        }
     }
 }
 
 impl Observer for RouteObserver {
-    fn retry_scheduled(&self, retry: &Retry<'_>) {
-        self.metrics.retry(retry.failure.code.as_str(), retry.source);
+    fn attempt_started(&self, attempt: &Attempt<'_>) {
+        if let Some(stage) = &self.stage {
+            stage.attempt_started(attempt);
+        }
     }
 
-    fn gave_up(&self, _step: &str, failure: &Arc<Failure>) {
+    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
+        if let Some(stage) = &self.stage {
+            stage.attempt_done(attempt, outcome);
+        }
+    }
+
+    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
+        if let Some(stage) = &self.stage {
+            stage.attempt_interrupted(attempt, explanation);
+        }
+    }
+
+    fn retry_scheduled(&self, retry: &Retry<'_>) {
+        self.metrics.retry(retry.failure.code.as_str(), retry.source);
+        if let Some(stage) = &self.stage {
+            stage.retry_scheduled(retry);
+        }
+    }
+
+    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
+        if let Some(stage) = &self.stage {
+            stage.passed_over(step, failure, gated);
+        }
+    }
+
+    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
+        if let Some(stage) = &self.stage {
+            stage.caught(step, failure, next);
+        }
+    }
+
+    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
+        if let Some(stage) = &self.stage {
+            stage.gave_up(step, failure);
+        }
         let details = failure.details.as_ref();
         let policy = details.and_then(|details| details.get("policy")?.as_u64());
         if let Some(policy) = policy.and_then(|policy| usize::try_from(policy).ok()) {
@@ -39,11 +85,17 @@ impl Observer for RouteObserver {
         }
     }
 
-    fn timeout_exceeded(&self, _step: &str, _emitted: &Arc<Failure>) {
+    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
         self.metrics.timeout();
+        if let Some(stage) = &self.stage {
+            stage.timeout_exceeded(step, emitted);
+        }
     }
 
-    fn cleanup_done(&self, _step: &str, outcome: &Outcome) {
+    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
         self.metrics.finally(outcome.is_success());
+        if let Some(stage) = &self.stage {
+            stage.cleanup_done(step, outcome);
+        }
     }
 }

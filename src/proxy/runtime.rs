@@ -9,11 +9,12 @@ use std::sync::Arc;
 use super::facts::Facts;
 use super::observer::RouteObserver;
 use super::provider::http::{CODES, HttpProvider};
+use super::rehearsal::Stage;
 use super::route::Router;
 use super::settings::{self, Buffer, ClassifyRule, Limits, Listener, Settings, Shutdown, Verdict};
 use crate::language::definition::{Strictness, compile};
 use crate::language::plan::Plan;
-use crate::language::provider::Catalog;
+use crate::language::provider::{CallProvider, Catalog};
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::{Metrics, RouteMetrics, UpstreamMetrics};
@@ -29,6 +30,8 @@ pub struct Runtime {
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    /// In a rehearsal, what stands in for the upstreams.
+    pub(crate) stage: Option<Arc<Stage>>,
     hash: Arc<str>,
 }
 
@@ -55,6 +58,16 @@ impl Runtime {
         catalog: &Catalog,
         metrics: &Arc<Metrics>,
     ) -> Result<(Self, Diagnostics), Diagnostics> {
+        Self::build_on(settings, catalog, metrics, None)
+    }
+
+    /// The same, and where there is a `stage`, before its upstreams and with it as an observer.
+    pub(crate) fn build_on(
+        settings: Settings,
+        catalog: &Catalog,
+        metrics: &Arc<Metrics>,
+        stage: Option<Arc<Stage>>,
+    ) -> Result<(Self, Diagnostics), Diagnostics> {
         let Settings {
             environment,
             listeners,
@@ -75,7 +88,7 @@ impl Runtime {
             .enumerate()
             .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
             .collect();
-        let builder = Builder { catalog, metrics, names: Arc::new(names) };
+        let builder = Builder { catalog, metrics, names: Arc::new(names), stage: stage.as_ref() };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
         let mut table = Vec::new();
@@ -100,6 +113,7 @@ impl Runtime {
             router: Router::new(table),
             routes: built,
             upstreams,
+            stage,
             hash,
         };
         Ok((runtime, found))
@@ -121,6 +135,7 @@ struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
+    stage: Option<&'a Arc<Stage>>,
 }
 
 impl Builder<'_> {
@@ -139,7 +154,11 @@ impl Builder<'_> {
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider = HttpProvider::new(Arc::clone(&self.names), default);
         let mut catalog = self.catalog.clone();
-        catalog.add_call(Arc::new(provider)).map_err(|error| refused(span, &error.to_string()))?;
+        let provider: Arc<dyn CallProvider> = match self.stage {
+            Some(_) => Stage::cued(provider),
+            None => Arc::new(provider),
+        };
+        catalog.add_call(provider).map_err(|error| refused(span, &error.to_string()))?;
         catalog.add_codes(classify.iter().filter_map(|rule| match &rule.verdict {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
@@ -153,7 +172,7 @@ impl Builder<'_> {
         let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
         let metrics = self.metrics.route(&name, &codes);
         let route = Route {
-            observer: RouteObserver::new(Arc::clone(&metrics)),
+            observer: RouteObserver::new(Arc::clone(&metrics), self.stage.cloned()),
             name,
             plan,
             with,

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::settings::Endpoint;
+use crate::proxy::rehearsal::{Line, Stage};
+use crate::proxy::settings::{Endpoint, Upstream};
 
 /// How large a response head may be.
 const HEAD_SIZE: usize = 64 * 1024;
@@ -91,16 +93,46 @@ pub(super) struct Opened {
     pub(super) counts: Arc<Counts>,
     /// Closes it.
     pub(super) driver: AbortHandle,
+    /// In a rehearsal, the way to the other end.
+    pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint`, and the counts of its bytes.
-pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opened, ConnectError> {
+/// A connection to `endpoint` of `upstream`, and the counts of its bytes. On a `stage` it leads to what
+/// stands there.
+pub(super) async fn open(
+    endpoint: &Endpoint,
+    upstream: &Arc<Upstream>,
+    stage: Option<&Arc<Stage>>,
+) -> Result<Opened, ConnectError> {
+    let limit = upstream.connect_timeout;
+    let Some(stage) = stage else {
+        return over(within(limit, tcp(endpoint)).await?, None).await;
+    };
+    let staged = async {
+        let connected = stage.connect(upstream, endpoint).await;
+        connected.map_err(|error| ConnectError::from_io(&error))
+    };
+    let (near, line) = within(limit, staged).await?;
+    over(near, Some(line)).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    connecting: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
     #[expect(clippy::disallowed_methods, reason = "a connect is a leaf: it may be dropped")]
-    let connected = tokio::time::timeout(timeout, tcp(endpoint)).await;
-    let stream = connected.map_err(|_elapsed| ConnectError {
+    let connected = tokio::time::timeout(limit, connecting).await;
+    connected.map_err(|_elapsed| ConnectError {
         cause: Cause::Timeout,
-        message: format!("did not accept a connection within {}", Span::from_duration(timeout)),
-    })??;
+        message: format!("did not accept a connection within {}", Span::from_duration(limit)),
+    })?
+}
+
+/// An HTTP connection over `stream`.
+async fn over<T>(stream: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (wire, counts) = Wire::new(stream);
     let handshake =
         http1::Builder::new().max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
@@ -113,7 +145,7 @@ pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opene
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok(Opened { sender, counts, driver: driver.abort_handle() })
+    Ok(Opened { sender, counts, driver: driver.abort_handle(), line })
 }
 
 /// The first address of the name that takes a connection. Resolved anew for each connection, so a
@@ -155,8 +187,7 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let error = open(&endpoint("127.0.0.1", port), Duration::from_secs(5)).await;
-        let error = error.err().unwrap();
+        let error = tcp(&endpoint("127.0.0.1", port)).await.unwrap_err();
         assert_eq!(error.cause, Cause::Refused);
         assert_eq!(error.to_string(), "refused the connection");
     }

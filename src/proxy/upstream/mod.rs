@@ -20,6 +20,7 @@ use self::connect::{ConnectError, Opened};
 use self::pool::{Idle, Pool};
 use self::wire::Counts;
 use super::body::request::RequestBody;
+use super::rehearsal::{Line, Stage};
 use super::settings;
 use crate::telemetry::metrics::UpstreamMetrics;
 
@@ -32,6 +33,8 @@ pub(crate) struct Upstream {
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
     pool: Mutex<Pool<Parked>>,
+    /// In a rehearsal, what stands at the other end.
+    stage: Option<Arc<Stage>>,
     /// The endpoint whose turn it is, counted up without end.
     turn: AtomicUsize,
     /// Whether a task is there that closes old idle connections.
@@ -56,6 +59,8 @@ impl Idle for Parked {
 pub(crate) struct Connection {
     sender: SendRequest<RequestBody>,
     counts: Arc<Counts>,
+    /// In a rehearsal, the way to the other end.
+    line: Option<Arc<Line>>,
     lease: Lease,
     reused: bool,
 }
@@ -84,12 +89,17 @@ pub(crate) struct SendError {
 
 impl Upstream {
     /// An upstream without connections.
-    pub(crate) fn new(settings: Arc<settings::Upstream>, metrics: Arc<UpstreamMetrics>) -> Self {
+    pub(crate) fn new(
+        settings: Arc<settings::Upstream>,
+        metrics: Arc<UpstreamMetrics>,
+        stage: Option<Arc<Stage>>,
+    ) -> Self {
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
         Self {
             settings,
             metrics,
             pool: Mutex::new(pool),
+            stage,
             turn: AtomicUsize::new(0),
             swept: AtomicBool::new(false),
         }
@@ -123,7 +133,9 @@ impl Upstream {
             let parked = found?;
             self.metrics.to_active();
             let mut connection = self.lend(parked, true);
-            if connection.ready().await {
+            // Who refuses connections has closed those that were open.
+            let closed = self.stage.as_ref().is_some_and(|stage| stage.refuses(&self.settings));
+            if !closed && connection.ready().await {
                 return Some(connection);
             }
         }
@@ -137,17 +149,19 @@ impl Upstream {
         let at = self.settings.endpoints.get(endpoint);
         let at = at.ok_or_else(ConnectError::no_endpoint)?;
         // Boxed: most requests find a connection, and carry one word of this.
-        let opened = Box::pin(connect::open(at, self.settings.connect_timeout)).await?;
+        let stage = self.stage.as_ref();
+        let opened = Box::pin(connect::open(at, &self.settings, stage)).await?;
         self.metrics.opened();
         Ok(self.lend(Parked { opened, endpoint }, false))
     }
 
     fn lend(self: &Arc<Self>, parked: Parked, reused: bool) -> Connection {
         let Parked { opened, endpoint } = parked;
-        let Opened { sender, counts, driver } = opened;
+        let Opened { sender, counts, driver, line } = opened;
         Connection {
             sender,
             counts,
+            line,
             lease: Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) },
             reused,
         }
@@ -221,6 +235,9 @@ impl Connection {
         &mut self,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + Send {
+        if let Some(line) = &self.line {
+            line.announce();
+        }
         let mark = self.counts.mark();
         let sent = self.sender.try_send_request(request);
         let counts = &self.counts;
@@ -236,11 +253,11 @@ impl Connection {
 
     /// Puts it back for the next request.
     pub(crate) fn release(self) {
-        let Self { sender, counts, mut lease, reused: _ } = self;
+        let Self { sender, counts, line, mut lease, reused: _ } = self;
         let Some(driver) = lease.driver.take() else {
             return;
         };
-        let opened = Opened { sender, counts, driver };
+        let opened = Opened { sender, counts, driver, line };
         lease.upstream.park(Parked { opened, endpoint: lease.endpoint });
     }
 }
