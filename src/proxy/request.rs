@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use http::header::Entry;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, request};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use super::body::source::{Broken, Source};
 use super::refusal::Refusal;
 use super::route::Target;
 use super::site::{LocalRoute, Site};
-use super::{headers, id, media, query, target};
+use super::{headers, id, media, multiplexed, query, target};
 use crate::language::value::{Map, Native, Value};
 
 /// One request that a route has taken.
@@ -67,6 +67,9 @@ impl Exchange {
         client: SocketAddr,
     ) -> Result<Arc<Self>, Refusal> {
         let (mut parts, body) = request.into_parts();
+        if parts.version == Version::HTTP_2 {
+            as_any_version(&site, &mut parts)?;
+        }
         let route = route(&site, &parts)?;
         if let Some(authority) = parts.uri.authority() {
             let host = HeaderValue::from_str(authority.as_str());
@@ -170,6 +173,17 @@ impl Upload {
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
         Ok(Self::Buffered(bytes, value))
     }
+}
+
+/// Makes an HTTP/2 request's fields those that any version has, and checks what the HTTP/1 side has checked
+/// of its own.
+fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
+    let limit = site.runtime.limits.headers;
+    if parts.headers.len() > limit {
+        return Err(Refusal::too_many_fields(limit));
+    }
+    multiplexed::join_crumbs(&mut parts.headers);
+    Ok(())
 }
 
 /// The first route that takes the request.

@@ -161,6 +161,8 @@ pub struct Limits {
     pub head_size: usize,
     /// How many fields a head may have (default 100).
     pub headers: usize,
+    /// How many requests one HTTP/2 connection may have open at a time (default 100).
+    pub streams: usize,
     /// How many client connections may be open (default 16384).
     pub connections: usize,
     /// Worker threads (default: one a core).

@@ -6,6 +6,8 @@ mod bodies;
 mod forwarding;
 /// Malformed and hostile messages.
 mod framing;
+/// Clients that speak HTTP/2.
+mod h2_clients;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
 /// Retry and Timeout around real connections.
