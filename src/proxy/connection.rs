@@ -22,10 +22,10 @@ use tokio::time::sleep;
 
 use super::body::source::Source;
 use super::preface::Prefaced;
-use super::{execute, multiplexed};
 use super::settings::Limits;
 use super::site::{Core, Worker};
 use super::watched::Watched;
+use super::{execute, multiplexed};
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;

@@ -20,7 +20,7 @@ use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
-use super::{id, render};
+use super::{id, render, request};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
 use crate::language::observe::Observer;
@@ -37,13 +37,14 @@ pub(crate) async fn serve(
 ) -> Response<AnswerBody> {
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
+    let grpc = request::is_grpc(request.version(), request.headers());
     let core = Arc::clone(&site.core);
     let exchange = match Exchange::begin(site, request, client).await {
         Ok(exchange) => exchange,
         Err(refusal) => {
             let id = core.ids.next(core.clock.now().as_nanos());
             let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
-            let mut response = render::refuse(&refusal, id::text(&id), &method);
+            let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
             response.body_mut().frees(busy);
             return response;
         }

@@ -13,6 +13,7 @@ pub(crate) mod connection;
 pub(crate) mod execute;
 pub(crate) mod facts;
 pub(crate) mod flight;
+pub(crate) mod grpc;
 pub(crate) mod headers;
 pub(crate) mod id;
 pub(crate) mod listener;

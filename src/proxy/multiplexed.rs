@@ -23,6 +23,9 @@ use super::site::Worker;
 /// How much one stream may be ahead, in bytes. The same towards upstreams.
 pub(crate) const WINDOW: u32 = 64 * 1024;
 
+/// How many requests one connection to an upstream carries at most, whatever it takes.
+pub(crate) const STREAMS: u32 = 100;
+
 /// How a worker reads HTTP/2 off its connections. The library's guards against clients that open streams
 /// only to reset them are on as they come.
 fn protocol(limits: &Limits) -> http2::Builder<TokioExecutor> {

@@ -93,9 +93,9 @@ async fn uploads_that_stand_still_take_no_window_from_one_that_moves() {
         stream.send_data(Bytes::from(vec![b's'; 16 << 20]), false).unwrap();
         held.push((response, stream));
     }
-    static MIB: [u8; 1 << 20] = [b'q'; 1 << 20];
-    let answer = client.ask(request("POST", "/quick", &[]), &MIB).await;
-    assert_eq!(answer.text(), "quick");
+    let (response, mut stream) = client.begin(request("POST", "/quick", &[]), false).await;
+    stream.send_data(Bytes::from(vec![b'q'; 1 << 20]), true).unwrap();
+    assert_eq!(within(whole(response)).await.unwrap().text(), "quick");
 }
 
 /// A cleanup that tells `/audit` what came of the request.

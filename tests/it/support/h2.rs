@@ -152,7 +152,7 @@ pub(crate) struct Reply {
     pub(crate) chunks: Vec<(Duration, &'static [u8])>,
     /// After another pause.
     pub(crate) trailers: Option<(Duration, HeaderMap)>,
-    /// How the stream is reset in place of its end.
+    /// How the stream is reset in place of its end, once what came before it has left.
     pub(crate) reset: Option<Reason>,
 }
 
@@ -355,6 +355,7 @@ async fn answer(
         stream.send_trailers(trailers).ok();
     }
     if let Some(reason) = reply.reset {
+        tokio::time::sleep(Duration::from_millis(50)).await;
         stream.send_reset(reason);
     }
     if let Ok(reason) = std::future::poll_fn(|cx| stream.poll_reset(cx)).await {
