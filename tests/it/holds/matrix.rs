@@ -222,8 +222,8 @@ impl Cell {
             let _taken = pieces.send(first).await.is_ok();
             match (self.first, self.repeatable()) {
                 (First::BrokenWithin, _) => {
-                    peer.until(|seen| seen.first().is_some_and(|first| first.body.len() == HALF))
-                        .await
+                    let half = |first: &Arrival| first.body.len() == HALF;
+                    peer.until(|seen| seen.first().is_some_and(half)).await;
                 }
                 (First::Early, true) => peer.until(|seen| seen.len() == 2).await,
                 (First::Early, false) => return Some((pieces, second)),
