@@ -101,6 +101,8 @@ const AUDITED: &str = r#"
 /// Requests in each state that a request can be in, and a connection in none.
 struct Busy {
     proxy: Proxy,
+    /// Kept, for it serves as long as it lives.
+    _billing: Origin,
     audit: Origin,
     attempt: Client,
     gap: Client,
@@ -161,7 +163,7 @@ impl Busy {
         proxy.until_metric("mwl_retries_total", &[], 1);
         // Of the stream, which was accepted with its head; of the idle one; and the one that waits.
         audit.until_count(3);
-        Self { proxy, audit, attempt, gap, auditing, stream, head, idle, gate }
+        Self { proxy, _billing: billing, audit, attempt, gap, auditing, stream, head, idle, gate }
     }
 
     /// The ids that were audited, each with the code of its failure.
@@ -184,13 +186,14 @@ fn on_a_term_signal_everything_comes_to_its_own_end() {
     busy.proxy.program().signal("TERM");
     let begun = until_not_ready(busy.proxy.admin);
     // Whoever has not heard of it yet is served.
-    assert_eq!(get(busy.proxy.address, "/").status, 200);
+    assert_eq!(get(busy.proxy.address, "/").text(), "done");
     until_refused(busy.proxy.address);
     assert!(begun.elapsed().as_secs_f64() > 0.4, "the delay is kept");
     assert!(busy.idle.ended());
     // The gap is waited out, and the attempt after it made.
     let got = busy.gap.answer();
-    assert_eq!((got.status, got.field("connection")), (200, Some("close")));
+    assert_eq!((got.status, got.text()), (200, "done"));
+    assert_eq!(got.field("connection"), Some("close"));
     busy.gate.open();
     for client in [&mut busy.attempt, &mut busy.auditing] {
         let got = client.answer();
