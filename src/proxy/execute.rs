@@ -87,7 +87,12 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let guard = cancel.clone().drop_guard();
     exchange.cancelled_by(cancel.clone());
     let exchange = Arc::clone(exchange);
-    let task = tokio::spawn(async move { run(&exchange, Some(cancel)).await });
+    let task = tokio::spawn(async move {
+        let unwinds = Unwinds::begin(exchange);
+        let outcome = run(&unwinds.exchange, Some(cancel)).await;
+        unwinds.done();
+        outcome
+    });
     let joined = task.await;
     // The execution is over: there is nothing left to cancel.
     drop(guard.disarm());
@@ -129,6 +134,37 @@ async fn run(
         events.done(&outcome);
     }
     outcome
+}
+
+/// An execution with something that must run whatever happens. Dropped before it is done, as the end of
+/// the process may do, it says whose cleanups were lost.
+struct Unwinds {
+    exchange: Arc<Exchange>,
+    done: bool,
+}
+
+impl Unwinds {
+    fn begin(exchange: Arc<Exchange>) -> Self {
+        exchange.site.core.unwinds();
+        Self { exchange, done: false }
+    }
+
+    fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Unwinds {
+    fn drop(&mut self) {
+        self.exchange.site.core.unwound();
+        if self.done {
+            return;
+        }
+        let Exchange { route, .. } = &*self.exchange;
+        route.metrics.finally_unfinished();
+        let (execution, route) = (self.exchange.id(), &*route.name);
+        tracing::error!(execution, route, "An execution was dropped before its cleanups had run.");
+    }
 }
 
 /// What a request that had nothing to unwind comes to when the process stops before it ended.
