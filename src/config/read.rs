@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::scalar;
-use super::shape::{Absent, Section};
+use super::shape::{Absent, Section, Shape};
 use super::suggest::did_you_mean;
 use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span};
 
@@ -287,7 +287,7 @@ impl<'a> Object<'a> {
             return default;
         };
         let (least, most) = match self.section.field(key).map(|field| &field.shape) {
-            Some(super::shape::Shape::Count(least, most)) => (*least, *most),
+            Some(Shape::Count(least, most)) => (*least, *most),
             _ => (0, u64::MAX),
         };
         let Some(number) = node.as_number() else {
@@ -302,6 +302,29 @@ impl<'a> Object<'a> {
             return default;
         };
         usize::try_from(whole).ok()
+    }
+
+    /// One of the words of its row, or its default.
+    pub(super) fn word(&self, key: &'static str) -> Option<&'a str> {
+        let Some(node) = self.get(key) else {
+            return Some(self.default(key));
+        };
+        let words = match self.section.field(key).map(|field| &field.shape) {
+            Some(Shape::Word(words)) => *words,
+            _ => &[],
+        };
+        let text = self.report.text(key, node)?;
+        let known = words.iter().any(|word| *word == &**text);
+        if !known {
+            let message = format!("`{key}` is `{text}`; wanted: {}", words.join(", "));
+            let diagnostic = Diagnostic::error("unknown-word", node.span, message);
+            let help = did_you_mean(text, words.iter().copied());
+            self.report.add(match help {
+                Some(help) => diagnostic.with_help(help),
+                None => diagnostic,
+            });
+        }
+        known.then_some(text)
     }
 
     /// An address with its port.

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
-use crate::proxy::settings::{Buffer, Endpoint, Limits, RouteMatch, Shutdown, Upstream, Verdict};
+use crate::proxy::settings::{
+    Buffer, Endpoint, Limits, Protocol, RouteMatch, Shutdown, Upstream, Verdict,
+};
 
 /// The files that a load may read, and the variables.
 #[derive(Default)]
@@ -59,6 +61,7 @@ fn the_smallest_file_gets_the_documented_defaults() {
         idle_timeout: Duration::from_secs(75),
         head_size: 64 * 1024,
         headers: 100,
+        streams: 100,
         connections: 16_384,
         workers: settings.limits.workers,
     };
@@ -75,10 +78,12 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
     let upstream = Upstream {
         name: "app".into(),
         endpoints: vec![endpoint],
+        protocol: Protocol::Http1,
         connect_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_mins(1),
         keep_alive: Duration::from_secs(4),
         max_idle: 256,
+        ping_interval: Duration::from_secs(10),
         retry_after_max: Duration::from_mins(5),
     };
     assert_eq!(settings.upstreams, [upstream]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::facts::Facts;
 use super::observer::RouteObserver;
-use super::provider::http::{CODES, HttpProvider};
+use super::provider::http::{self, HttpProvider};
 use super::rehearsal::Stage;
 use super::route::Router;
 use super::settings::{self, Buffer, ClassifyRule, Limits, Listener, Settings, Shutdown, Verdict};
@@ -190,7 +190,7 @@ impl Builder<'_> {
 fn codes(catalog: &Catalog, classify: &[ClassifyRule], plan: &Plan) -> BTreeSet<Arc<str>> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
-    codes.extend(CODES.iter().map(|code| Arc::from(*code)));
+    codes.extend(http::codes().map(Arc::from));
     codes.extend(crate::language::code::system::ALL.map(Arc::from));
     codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
         Verdict::Failure { code, .. } => Some(Arc::clone(code)),

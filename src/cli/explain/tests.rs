@@ -222,6 +222,27 @@ fn calls_side_by_side_each_get_what_is_theirs() {
 }
 
 #[test]
+fn an_upstream_that_speaks_http_2_is_rehearsed_in_http_2() {
+    let text = r#"
+listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://app], protocol: http2 } }
+routes:
+- name: all
+  upstream: app
+  middleware:
+    - provider: mwl:provider.middleware/mwl/retry/v1
+      onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 5, backoff: { initial: PT1S } }] } }
+"#;
+    let input =
+        Input::Text { name: PathBuf::from("c.yaml"), text: text.to_owned(), variables: Vec::new() };
+    let script = ["503", "refused", "reset", "200,body=at last"];
+    let script: Vec<&str> = script.into_iter().flat_map(|text| ["--respond", text]).collect();
+    let arguments = [&["--request", "POST /a", "--body", "{}"][..], &script].concat();
+    let (_, said) = explained(&typed(&arguments), &input).unwrap();
+    insta::assert_snapshot!(told(&said), @"");
+}
+
+#[test]
 fn machines_are_told_the_same() {
     let script =
         ["--respond", "429,retry-after=2", "--respond", "refused", "--respond", "200,body={}"];

@@ -52,16 +52,12 @@ fn routes(out: &mut String, explained: &Explained<'_>, described: &Json) {
         write(out, format_args!("and {more} routes more do not take it"));
     }
     let Some((name, _)) = tried.iter().find(|(_, why)| why.is_none()) else {
-        write(
-            out,
-            format_args!(
-                "{}\n",
-                match tried.is_empty() {
-                    true => "The request is refused before any route is asked.",
-                    false => "No route takes the request.",
-                }
-            ),
-        );
+        let why = if tried.is_empty() {
+            "The request is refused before any route is asked."
+        } else {
+            "No route takes the request."
+        };
+        write(out, format_args!("{why}\n"));
         return;
     };
     let mut all = described.as_array().into_iter().flatten();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -11,15 +11,17 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::record::{Call, Sent};
 use super::script::{Act, Turn};
 use super::stage::Stage;
+use crate::proxy::settings::{Endpoint, Protocol, Upstream};
 
 /// How much the pipe holds each way.
 const PIPE: usize = 64 * 1024;
@@ -35,8 +37,8 @@ pub(crate) struct Line {
     due: Mutex<VecDeque<(Call, Turn)>>,
     /// How many requests came.
     requests: AtomicU32,
-    /// Whether it was lost: then its end is an error.
-    lost: AtomicBool,
+    /// Pulled when it is lost: then its end is an error.
+    lost: CancellationToken,
 }
 
 /// The proxy's end.
@@ -46,46 +48,57 @@ pub(crate) struct Near {
     line: Arc<Line>,
 }
 
-/// The script says that the connection is lost.
+/// The proxy has gone away with some of its request.
 #[derive(Debug, thiserror::Error)]
-#[error("the connection is lost")]
-struct Lost;
+#[error("the request is not whole")]
+struct Cut;
 
-/// A connection to an endpoint.
-pub(super) fn open(stage: &Arc<Stage>, upstream: Arc<str>, endpoint: Arc<str>) -> Near {
+/// A connection to `endpoint` of `upstream`.
+pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint) -> Near {
     let line = Arc::new(Line {
         stage: Arc::clone(stage),
-        upstream,
-        endpoint,
+        upstream: Arc::clone(&upstream.name),
+        endpoint: Arc::clone(&endpoint.authority),
         due: Mutex::default(),
         requests: AtomicU32::new(0),
-        lost: AtomicBool::new(false),
+        lost: CancellationToken::new(),
     });
     let (pipe, far) = duplex(PIPE);
-    tokio::spawn(serve(far, Arc::clone(&line)));
+    let (served, protocol) = (Arc::clone(&line), upstream.protocol);
+    tokio::spawn(async move {
+        let lost = served.lost.clone();
+        tokio::select! {
+            () = serve(far, served, protocol) => {}
+            () = lost.cancelled() => {}
+        }
+    });
     Near { pipe, line }
 }
 
-/// The upstream's end.
-async fn serve(far: DuplexStream, line: Arc<Line>) {
+/// The upstream's end. No date: it would be the system's, which has nothing to do with the rehearsal's.
+async fn serve(far: DuplexStream, line: Arc<Line>, protocol: Protocol) {
     let service = service_fn(move |request| answer(Arc::clone(&line), request));
-    // A date would be the system's, which has nothing to do with the rehearsal's.
-    let mut protocol = http1::Builder::new();
-    protocol.auto_date_header(false);
-    if let Err(error) = protocol.serve_connection(TokioIo::new(far), service).await {
+    let io = TokioIo::new(far);
+    let served = match protocol {
+        Protocol::Http1 => {
+            http1::Builder::new().auto_date_header(false).serve_connection(io, service).await
+        }
+        Protocol::Http2 => {
+            let mut protocol = http2::Builder::new(TokioExecutor::new());
+            protocol.auto_date_header(false).serve_connection(io, service).await
+        }
+    };
+    if let Err(error) = served {
         tracing::debug!(%error, "A rehearsed connection ended early.");
     }
 }
 
-async fn answer(
-    line: Arc<Line>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Lost> {
+async fn answer(line: Arc<Line>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
     let turn = line.arrived(&request);
     let turn = turn.unwrap_or_default();
     // All of it first: whatever then happens, the request was sent.
     let sent = request.into_body().collect().await;
-    drop(sent.map_err(|_broken| Lost)?);
+    drop(sent.map_err(|_broken| Cut)?);
     let planned = &turn.planned;
     if !planned.after.is_zero() {
         sleep(planned.after).await;
@@ -100,8 +113,8 @@ async fn answer(
         Act::Hang => std::future::pending().await,
         // A refusal is played where the connection is asked for.
         Act::Reset | Act::Refused => {
-            line.lost.store(true, Ordering::Relaxed);
-            Err(Lost)
+            line.lost.cancel();
+            std::future::pending().await
         }
     }
 }
@@ -148,7 +161,7 @@ impl AsyncRead for Near {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.pipe).poll_read(cx, buf);
         let ended = matches!(polled, Poll::Ready(Ok(()))) && buf.filled().len() == before;
-        if ended && self.line.lost.load(Ordering::Relaxed) {
+        if ended && self.line.lost.is_cancelled() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         polled

@@ -5,7 +5,7 @@
 //! sockets are pipes in memory, whose far ends play a [`script`], and the clock stands still between
 //! timers, so that an hour of backoff takes no time. What the engine, the provider and the far ends do
 //! is written down in order ([`record`]). A [`Stage`] is all that, and the rest of the proxy knows it at
-//! four places: where a route's provider and observer are made, where an upstream looks for an idle
+//! four places: where a route's provider and observer are made, where an upstream looks for a
 //! connection, where it opens one, and where a request is put on it.
 //!
 //! [`connection`]: super::connection
@@ -18,6 +18,6 @@ pub(crate) mod script;
 pub(crate) mod stage;
 
 pub(crate) use self::client::{Asked, End, Told, rehearse};
-pub(crate) use self::line::Line;
+pub(crate) use self::line::{Line, Near};
 pub(crate) use self::script::{Act, Planned};
 pub(crate) use self::stage::Stage;

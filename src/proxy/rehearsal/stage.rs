@@ -115,7 +115,7 @@ impl Stage {
             self.refused(&call, upstream, endpoint, &turn);
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let near = line::open(self, Arc::clone(&upstream.name), Arc::clone(&endpoint.authority));
+        let near = line::open(self, upstream, endpoint);
         let line = near.line();
         Ok((near, line))
     }

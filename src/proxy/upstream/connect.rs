@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
@@ -14,14 +17,17 @@ use tokio::task::AbortHandle;
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::rehearsal::{Line, Stage};
+use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
+use crate::proxy::rehearsal::{Line, Near, Stage};
 use crate::proxy::settings::{Endpoint, Upstream};
 
 /// How large a response head may be.
 const HEAD_SIZE: usize = 64 * 1024;
+/// The same, as HTTP/2 counts it.
+const HEAD_LIST: u32 = 64 * 1024;
 
 /// Why no connection came to be. Nothing of the request was sent.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ConnectError {
     /// What went wrong.
@@ -72,6 +78,10 @@ impl ConnectError {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
     }
 
+    fn handshake(error: &hyper::Error) -> Self {
+        Self { cause: Cause::Other, message: format!("gave no connection: {error}") }
+    }
+
     fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         let (cause, message) = match error.kind() {
@@ -97,23 +107,122 @@ pub(super) struct Opened {
     pub(super) line: Option<Arc<Line>>,
 }
 
+/// A new connection that is shared.
+#[derive(Debug)]
+pub(super) struct OpenedShared {
+    pub(super) sender: http2::SendRequest<RequestBody>,
+    pub(super) counts: Arc<Counts>,
+    /// How many requests the other side takes at a time, as far as it has said.
+    pub(super) limit: Arc<AtomicU32>,
+    /// In a rehearsal, the way to the other end.
+    pub(super) line: Option<Arc<Line>>,
+}
+
 /// A connection to `endpoint` of `upstream`, and the counts of its bytes. On a `stage` it leads to what
 /// stands there.
 pub(super) async fn open(
     endpoint: &Endpoint,
-    upstream: &Arc<Upstream>,
+    upstream: &Upstream,
     stage: Option<&Arc<Stage>>,
 ) -> Result<Opened, ConnectError> {
-    let limit = upstream.connect_timeout;
-    let Some(stage) = stage else {
-        return over(within(limit, tcp(endpoint)).await?, None).await;
-    };
-    let staged = async {
+    match stage {
+        None => alone(socket(endpoint, upstream).await?, None).await,
+        Some(stage) => {
+            let (near, line) = staged(endpoint, upstream, stage).await?;
+            alone(near, Some(line)).await
+        }
+    }
+}
+
+/// The same with HTTP/2.
+pub(super) async fn open_shared(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    stage: Option<&Arc<Stage>>,
+) -> Result<OpenedShared, ConnectError> {
+    let ping = upstream.ping_interval;
+    match stage {
+        None => shared(socket(endpoint, upstream).await?, ping, None).await,
+        Some(stage) => {
+            let (near, line) = staged(endpoint, upstream, stage).await?;
+            shared(near, ping, Some(line)).await
+        }
+    }
+}
+
+/// HTTP/1.1 over `io`.
+async fn alone<T>(io: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (wire, counts) = Wire::new(io);
+    let mut protocol = http1::Builder::new();
+    let handshake = protocol.max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
+    let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
+    let driver = tokio::spawn(async move {
+        if let Err(error) = driver.await {
+            tracing::debug!(error = %error, "An upstream connection ended with an error.");
+        }
+    });
+    Ok(Opened { sender, counts, driver: driver.abort_handle(), line })
+}
+
+/// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is
+/// still there, and closed when it does not answer for as long again: requests on it would be lost one by
+/// one, and the next would be put on it, too.
+async fn shared<T>(
+    io: T,
+    ping: Duration,
+    line: Option<Arc<Line>>,
+) -> Result<OpenedShared, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (wire, counts) = Wire::new(io);
+    let mut protocol = http2::Builder::new(TokioExecutor::new());
+    protocol
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(connection_window(STREAMS))
+        .max_send_buf_size(WINDOW as usize)
+        .max_header_list_size(HEAD_LIST);
+    if !ping.is_zero() {
+        protocol.keep_alive_interval(ping).keep_alive_timeout(ping);
+    }
+    let handshake = protocol.handshake(TokioIo::new(wire)).await;
+    let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
+    let limit = Arc::new(AtomicU32::new(STREAMS));
+    let known = Arc::clone(&limit);
+    tokio::spawn(async move {
+        let watched = std::future::poll_fn(|cx| {
+            let polled = Pin::new(&mut driver).poll(cx);
+            let streams = u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX);
+            known.store(streams, Ordering::Relaxed);
+            polled
+        });
+        if let Err(error) = watched.await {
+            tracing::debug!(error = %error, "An upstream connection ended with an error.");
+        }
+    });
+    Ok(OpenedShared { sender, counts, limit, line })
+}
+
+/// A socket to `endpoint`.
+async fn socket(endpoint: &Endpoint, upstream: &Upstream) -> Result<TcpStream, ConnectError> {
+    within(upstream.connect_timeout, tcp(endpoint)).await
+}
+
+/// A pipe to what stands on `stage` in place of `endpoint`.
+async fn staged(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    stage: &Arc<Stage>,
+) -> Result<(Near, Arc<Line>), ConnectError> {
+    let connecting = async {
         let connected = stage.connect(upstream, endpoint).await;
         connected.map_err(|error| ConnectError::from_io(&error))
     };
-    let (near, line) = within(limit, staged).await?;
-    over(near, Some(line)).await
+    within(upstream.connect_timeout, connecting).await
 }
 
 async fn within<T>(
@@ -126,26 +235,6 @@ async fn within<T>(
         cause: Cause::Timeout,
         message: format!("did not accept a connection within {}", Span::from_duration(limit)),
     })?
-}
-
-/// An HTTP connection over `stream`.
-async fn over<T>(stream: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (wire, counts) = Wire::new(stream);
-    let handshake =
-        http1::Builder::new().max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
-    let (sender, driver) = handshake.map_err(|error| ConnectError {
-        cause: Cause::Other,
-        message: format!("gave no connection: {error}"),
-    })?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = driver.await {
-            tracing::debug!(error = %error, "An upstream connection ended with an error.");
-        }
-    });
-    Ok(Opened { sender, counts, driver: driver.abort_handle(), line })
 }
 
 /// The first address of the name that takes a connection. Resolved anew for each connection, so a
@@ -187,7 +276,8 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let error = tcp(&endpoint("127.0.0.1", port)).await.unwrap_err();
+        let error = tcp(&endpoint("127.0.0.1", port)).await;
+        let error = error.err().unwrap();
         assert_eq!(error.cause, Cause::Refused);
         assert_eq!(error.to_string(), "refused the connection");
     }

@@ -2,10 +2,14 @@
 
 /// A client on a raw socket.
 pub(crate) mod client;
+/// HTTP/2 on both ends.
+pub(crate) mod h2;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
 /// A scripted upstream of threads, for the program as a process.
 pub(crate) mod origin;
+/// A scripted upstream of either protocol.
+pub(crate) mod peer;
 /// The program as a process.
 pub(crate) mod program;
 /// The whole proxy, on loopback, in this process.
@@ -14,5 +18,7 @@ pub(crate) mod proxy;
 pub(crate) mod script;
 /// A scripted upstream on a runtime, for the proxy in this process.
 pub(crate) mod upstream;
+/// A client of either protocol.
+pub(crate) mod user;
 /// Waiting for what another thread does.
 pub(crate) mod watched;

@@ -74,9 +74,11 @@ impl Drop for Directory {
     }
 }
 
-/// The program, to be started.
+/// The program, to be started: the one that was built with the tests, or the one that `MWL_PROXY_BIN` names
+/// (an optimised build, whose memory is measured).
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mwl-proxy"));
+    let built = || env!("CARGO_BIN_EXE_mwl-proxy").into();
+    let mut command = Command::new(std::env::var_os("MWL_PROXY_BIN").unwrap_or_else(built));
     command.args(arguments).stdin(Stdio::null());
     command
 }
@@ -130,6 +132,11 @@ impl Program {
     pub(crate) fn exit(&mut self) -> ExitStatus {
         self.log.until("the program to end", |log| (log.ended == 2).then_some(()));
         self.child.wait().unwrap()
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> u64 {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
     }
 
     /// A member of `/proc/PID/status` in KiB.

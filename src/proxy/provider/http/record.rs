@@ -2,12 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
 use tokio::time::Instant;
 
-use crate::language::code::system;
+use crate::language::code::{Code, system};
 use crate::language::outcome::Outcome;
 use crate::language::provider::Dispatch;
 use crate::language::value::{Map, Native, Value};
@@ -73,18 +73,23 @@ impl fmt::Display for Causes<'_> {
     }
 }
 
-/// Counts the attempt, as `System.Cancelled` where it is interrupted.
+/// Counts the attempt; one that is interrupted, as what interrupted it.
 pub(super) struct Count<'a> {
     exchange: &'a Exchange,
     upstream: &'a Upstream,
+    interrupted: &'a OnceLock<Code>,
     begun: Instant,
     done: bool,
 }
 
 impl<'a> Count<'a> {
     /// The attempt begins.
-    pub(super) fn begin(exchange: &'a Exchange, upstream: &'a Upstream) -> Self {
-        Self { exchange, upstream, begun: Instant::now(), done: false }
+    pub(super) fn begin(
+        exchange: &'a Exchange,
+        upstream: &'a Upstream,
+        interrupted: &'a OnceLock<Code>,
+    ) -> Self {
+        Self { exchange, upstream, interrupted, begun: Instant::now(), done: false }
     }
 
     /// Its Result is `outcome`.
@@ -103,7 +108,7 @@ impl<'a> Count<'a> {
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.count(Some(system::CANCELLED));
+            self.count(Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)));
         }
     }
 }
