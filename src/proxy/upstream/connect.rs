@@ -126,10 +126,10 @@ pub(super) async fn open(
     stage: Option<&Arc<Stage>>,
 ) -> Result<Opened, ConnectError> {
     match stage {
-        None => alone(socket(endpoint, upstream).await?, None).await,
+        None => over(socket(endpoint, upstream).await?, None).await,
         Some(stage) => {
             let (near, line) = staged(endpoint, upstream, stage).await?;
-            alone(near, Some(line)).await
+            over(near, Some(line)).await
         }
     }
 }
@@ -151,7 +151,7 @@ pub(super) async fn open_shared(
 }
 
 /// HTTP/1.1 over `io`.
-async fn alone<T>(io: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
+pub(super) async fn over<T>(io: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -160,7 +160,7 @@ where
     let handshake = protocol.max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
     let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
     let driver = tokio::spawn(async move {
-        if let Err(error) = driver.await {
+        if let Err(error) = driver.with_upgrades().await {
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
