@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, header, request};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -18,11 +18,11 @@ use super::record::{Event, Length};
 use super::stage::Stage;
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
+use crate::proxy::connection;
 use crate::proxy::id::Ids;
-use crate::proxy::route::Target;
+use crate::proxy::request::matched;
 use crate::proxy::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
-use crate::proxy::{connection, target};
 
 /// When a rehearsal begins: a moment of no meaning, the same each time (2026-01-01T00:00:00Z).
 const BEGINS: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
@@ -184,18 +184,7 @@ fn request(asked: &Asked) -> (request::Parts, Request<Full<Bytes>>) {
 /// Why each route before the one that takes the request does not. None of them, where the request is
 /// refused before they are asked.
 fn routes(runtime: &Runtime, parts: &request::Parts) -> Vec<(Arc<str>, Option<String>)> {
-    debug_assert!(parts.headers.contains_key(header::HOST), "a client names a host");
-    let authority = target::authority(&parts.uri, parts.version, &parts.headers);
-    let (Ok(authority), Ok(())) = (authority, target::check_path(parts.uri.path())) else {
-        return Vec::new();
-    };
-    let misses = runtime.router.misses(Target {
-        host: target::host(authority),
-        path: parts.uri.path(),
-        query: parts.uri.query().unwrap_or_default(),
-        method: &parts.method,
-        headers: &parts.headers,
-    });
+    let misses = matched(runtime, parts, |target| runtime.router.misses(target));
     let names = runtime.routes.iter().map(|route| Arc::clone(&route.name));
-    names.zip(misses).collect()
+    names.zip(misses.unwrap_or_default()).collect()
 }
