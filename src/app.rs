@@ -21,7 +21,10 @@ use crate::proxy::Server;
 use crate::reload::{self, Cause};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Span};
+use crate::telemetry::executions::{Executions, Filter};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::sinks::{Sinks, Telemetry};
+use crate::telemetry::trace;
 
 /// The running process.
 #[derive(Debug)]
@@ -29,6 +32,9 @@ pub struct App {
     input: Input,
     catalog: Catalog,
     metrics: Arc<Metrics>,
+    telemetry: Telemetry,
+    /// Of the histograms; fixed at start.
+    buckets: Vec<f64>,
     server: Server,
     readiness: Readiness,
     shown: ArcSwap<Shown>,
@@ -62,6 +68,9 @@ pub enum StartError {
         /// Whether another process has it.
         taken: bool,
     },
+    /// Spans cannot be exported.
+    #[error("{0}")]
+    Tracing(#[from] trace::Refused),
     /// The system gives no threads, signals or runtime.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
@@ -74,10 +83,16 @@ impl App {
     /// Where the configuration is refused or an address cannot be had.
     pub fn start(input: Input) -> Result<(Arc<Self>, Addresses), StartError> {
         let catalog = Catalog::spec_defined();
-        let metrics = Metrics::new();
-        let built = build(input.load()?, &catalog, &metrics)?;
+        let loaded = input.load()?;
+        let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
+        let telemetry = Telemetry::new(Arc::clone(&metrics));
+        let built = build(loaded, &catalog, &metrics)?;
         warn(&built.warnings);
-        let admin = built.admin.map(listen).transpose()?;
+        let kept = built.shown.executions();
+        built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
+        telemetry.executions().resize(kept);
+        let address = built.shown.admin.as_ref().map(|admin| admin.address);
+        let admin = address.map(listen).transpose()?;
         let server =
             Server::start(Arc::clone(&built.runtime)).map_err(|error| StartError::Address {
                 taken: error.kind() == io::ErrorKind::AddrInUse,
@@ -92,10 +107,12 @@ impl App {
             input,
             catalog,
             metrics,
+            telemetry,
+            buckets: built.observed.buckets,
             server,
             readiness: Readiness::default(),
             shown: ArcSwap::from_pointee(built.shown),
-            admin: built.admin,
+            admin: address,
             workers: built.workers,
             files: Mutex::new(built.files),
         });
@@ -151,7 +168,9 @@ impl App {
                 while signals.next().await != reload::Signal::Stop {}
             }
         };
-        stop(&self.server, runtime.shutdown(), &self.readiness, again).await
+        let stopped = stop(&self.server, runtime.shutdown(), &self.readiness, again).await;
+        self.telemetry.flush();
+        stopped
     }
 
     /// Whether the files hold something else than what is served: between the loading and the watching
@@ -199,7 +218,12 @@ impl App {
     async fn apply(&self, files: &mut Vec<Read>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(self.input.load()?, &self.catalog, &self.metrics)?;
         warn(&built.warnings);
-        let Built { runtime, admin, workers, files: read, shown, .. } = built;
+        let Built { runtime, workers, files: read, shown, observed, .. } = built;
+        let sinks = self.telemetry.sinks(&observed, shown.executions());
+        runtime.tell(sinks.unwrap_or_else(|error| {
+            tracing::error!(%error, "Nobody is told of requests.");
+            Sinks::default()
+        }));
         let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
@@ -212,9 +236,13 @@ impl App {
             }));
         }
         announce(&self.server.local_addrs(), &before);
-        if admin != self.admin || workers != self.workers {
+        self.telemetry.executions().resize(shown.executions());
+        let admin = shown.admin.as_ref().map(|admin| admin.address);
+        let fixed =
+            (admin, workers, observed.buckets) == (self.admin, self.workers, self.buckets.clone());
+        if !fixed {
             tracing::warn!(
-                "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
+                "`admin.address`, `limits.workers` and `metrics.buckets` are fixed at start: a restart changes them."
             );
         }
         *files = read;
@@ -241,14 +269,30 @@ impl admin::Operated for App {
         self.readiness.is_ready()
     }
 
+    fn token(&self) -> Option<Arc<str>> {
+        self.shown.load().admin.as_ref()?.token.clone()
+    }
+
     fn routes(&self) -> Json {
-        self.shown.load().routes.clone()
+        admin::routes::counted(&self.shown.load().routes, &self.metrics.routes())
+    }
+
+    fn executions(&self, filter: &Filter) -> Json {
+        let executions: &Executions = self.telemetry.executions();
+        let shown = executions.read(filter);
+        let shown: Vec<Json> = shown.iter().map(|execution| execution.to_json()).collect();
+        json!({ "kept": executions.keep(), "executions": shown })
     }
 
     fn config(&self) -> Json {
         let shown = self.shown.load();
         let file = self.input.file().map(|path| path.display().to_string());
-        json!({ "hash": *shown.hash, "file": file, "config": shown.config })
+        let version = env!("CARGO_PKG_VERSION");
+        json!({ "version": version, "hash": *shown.hash, "file": file, "config": shown.config })
+    }
+
+    fn missed(&self, events: u64) {
+        self.metrics.events_missed(events);
     }
 
     fn reload(&self) -> admin::Reloading<'_> {

@@ -12,6 +12,7 @@ mod classify;
 mod document;
 mod env;
 mod matching;
+mod observed;
 mod read;
 mod root;
 mod route;
@@ -222,7 +223,8 @@ impl Load<'_> {
         Some(Settings {
             environment: root.text("environment").cloned().unwrap_or_default(),
             listeners: root::listeners(report, &root),
-            admin: root::admin(report, &root),
+            admin: observed::admin(report, &root),
+            observed: observed::observed(report, &root),
             upstreams,
             routes: routes.read(&root),
             limits: root::limits(report, &root),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::scalar;
-use super::shape::{Absent, Section};
+use super::shape::{Absent, Section, Shape};
 use super::suggest::did_you_mean;
 use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span};
 
@@ -287,7 +287,7 @@ impl<'a> Object<'a> {
             return default;
         };
         let (least, most) = match self.section.field(key).map(|field| &field.shape) {
-            Some(super::shape::Shape::Count(least, most)) => (*least, *most),
+            Some(Shape::Count(least, most)) => (*least, *most),
             _ => (0, u64::MAX),
         };
         let Some(number) = node.as_number() else {
@@ -302,6 +302,57 @@ impl<'a> Object<'a> {
             return default;
         };
         usize::try_from(whole).ok()
+    }
+
+    /// A number within the bounds of its row, or its default.
+    pub(super) fn number(&self, key: &'static str) -> f64 {
+        let default = || self.default(key).parse().unwrap_or_default();
+        let number = self.get(key).map(|node| self.number_within(key, node));
+        number.flatten().unwrap_or_else(default)
+    }
+
+    /// The number that `node` is, within the bounds of the row of `key`, or of its elements'.
+    pub(super) fn number_within(&self, key: &'static str, node: &Node) -> Option<f64> {
+        let (least, most) = match self.section.field(key).map(|field| &field.shape) {
+            Some(Shape::Number(least, most) | Shape::List(Shape::Number(least, most))) => {
+                (*least, *most)
+            }
+            _ => (f64::MIN, f64::MAX),
+        };
+        let Some(number) = node.as_number() else {
+            self.report.wrong_type(key, node, "a number");
+            return None;
+        };
+        let number = number.to_string().parse::<f64>().ok();
+        let within = number.filter(|number| (least..=most).contains(number));
+        if within.is_none() {
+            let message = format!("`{key}` is {node}; wanted: a number from {least} to {most}");
+            self.report.error("out-of-range", node.span, message);
+        }
+        within
+    }
+
+    /// One of the words of its row, or its default.
+    pub(super) fn word(&self, key: &'static str) -> Option<&'a str> {
+        let Some(node) = self.get(key) else {
+            return Some(self.default(key));
+        };
+        let words = match self.section.field(key).map(|field| &field.shape) {
+            Some(Shape::Word(words)) => *words,
+            _ => &[],
+        };
+        let text = self.report.text(key, node)?;
+        let known = words.iter().any(|word| *word == &**text);
+        if !known {
+            let message = format!("`{key}` is `{text}`; wanted: {}", words.join(", "));
+            let diagnostic = Diagnostic::error("unknown-word", node.span, message);
+            let help = did_you_mean(text, words.iter().copied());
+            self.report.add(match help {
+                Some(help) => diagnostic.with_help(help),
+                None => diagnostic,
+            });
+        }
+        known.then_some(text)
     }
 
     /// An address with its port.

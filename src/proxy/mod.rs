@@ -20,6 +20,7 @@ pub(crate) mod media;
 pub(crate) mod observer;
 pub(crate) mod provider;
 pub(crate) mod query;
+pub(crate) mod recording;
 pub(crate) mod refusal;
 pub(crate) mod render;
 pub(crate) mod reply;

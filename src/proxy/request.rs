@@ -23,8 +23,10 @@ use super::body::source::{Broken, Source};
 use super::refusal::Refusal;
 use super::route::Target;
 use super::site::{LocalRoute, Site};
-use super::{headers, id, media, query, target};
+use super::{headers, id, media, query, recording, target};
 use crate::language::value::{Map, Native, Value};
+use crate::telemetry::record::Recorder;
+use crate::telemetry::trace::Context;
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -46,6 +48,10 @@ pub(crate) struct Exchange {
     avoid: Mutex<Option<(usize, usize)>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<Context>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// The request's body.
@@ -77,6 +83,7 @@ impl Exchange {
         headers::strip_hop_by_hop(&mut parts.headers);
         parts.headers.remove(header::TRAILER);
         let id = request_id(&site, &mut parts.headers);
+        let trace = recording::trace(&site, &mut parts.headers);
         let upload = Upload::new(&route, &parts.headers, body).await?;
         site.core.begin();
         Ok(Arc::new(Self {
@@ -91,7 +98,14 @@ impl Exchange {
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
         }))
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> SocketAddr {
+        self.client
     }
 
     /// `execution.id`.
@@ -145,6 +159,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deliver();
         self.site.core.end();
     }
 }

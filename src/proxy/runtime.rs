@@ -4,10 +4,9 @@
 //! began with. What lives longer than a configuration (connections, counters) lives elsewhere.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::facts::Facts;
-use super::observer::RouteObserver;
 use super::provider::http::{CODES, HttpProvider};
 use super::route::Router;
 use super::settings::{self, Buffer, ClassifyRule, Limits, Listener, Settings, Shutdown, Verdict};
@@ -17,6 +16,7 @@ use crate::language::provider::Catalog;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::{Metrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::sinks::Sinks;
 
 /// What serves requests.
 #[derive(Debug)]
@@ -30,7 +30,12 @@ pub struct Runtime {
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
     hash: Arc<str>,
+    /// Who is told of requests; set before it serves.
+    sinks: OnceLock<Sinks>,
 }
+
+/// Where nobody is told of anything.
+static NOBODY: LazyLock<Sinks> = LazyLock::new(Sinks::default);
 
 /// One route, ready to run.
 #[derive(Debug)]
@@ -44,7 +49,6 @@ pub(crate) struct Route {
     pub(crate) expose_failures: bool,
     pub(crate) facts: Facts,
     pub(crate) metrics: Arc<RouteMetrics>,
-    pub(crate) observer: RouteObserver,
 }
 
 impl Runtime {
@@ -59,6 +63,7 @@ impl Runtime {
             environment,
             listeners,
             admin: _,
+            observed: _,
             upstreams,
             routes,
             limits,
@@ -101,6 +106,7 @@ impl Runtime {
             routes: built,
             upstreams,
             hash,
+            sinks: OnceLock::new(),
         };
         Ok((runtime, found))
     }
@@ -108,6 +114,18 @@ impl Runtime {
     /// `mwl_config_info{hash}`.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// Tells `sinks` of its requests: said once, before it serves.
+    pub fn tell(&self, sinks: Sinks) {
+        if self.sinks.set(sinks).is_err() {
+            tracing::error!("A configuration tells those of its requests whom it told before.");
+        }
+    }
+
+    /// Who is told of requests.
+    pub(crate) fn sinks(&self) -> &Sinks {
+        self.sinks.get().unwrap_or_else(|| &NOBODY)
     }
 
     /// How the process stops.
@@ -152,17 +170,7 @@ impl Builder<'_> {
         let codes = codes(&catalog, &classify, &plan);
         let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
         let metrics = self.metrics.route(&name, &codes);
-        let route = Route {
-            observer: RouteObserver::new(Arc::clone(&metrics)),
-            name,
-            plan,
-            with,
-            classify,
-            buffer,
-            expose_failures,
-            facts,
-            metrics,
-        };
+        let route = Route { name, plan, with, classify, buffer, expose_failures, facts, metrics };
         Ok((route, warnings))
     }
 }

@@ -7,11 +7,6 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
-/// Upper bounds of duration buckets, in seconds: from a loopback answer to the longest patience.
-const BUCKETS: [f64; 16] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
-];
-
 /// Every family, in the order of the documentation.
 #[derive(Debug)]
 pub(super) struct Families {
@@ -30,11 +25,16 @@ pub(super) struct Families {
     pub(super) reloads: IntCounterVec,
     pub(super) last_reload: Gauge,
     pub(super) config_info: GaugeVec,
+    pub(super) lost_records: IntCounterVec,
+    pub(super) lost_events: IntCounter,
+    pub(super) spans: IntCounterVec,
+    build_info: GaugeVec,
 }
 
 impl Families {
-    /// Makes all families and registers them with `registry`.
-    pub(super) fn register(registry: &Registry) -> Self {
+    /// Makes all families and registers them with `registry`. `buckets`: upper bounds of durations, in
+    /// seconds.
+    pub(super) fn register(registry: &Registry, buckets: &[f64]) -> Self {
         let reloads = counters(
             "config_reloads_total",
             "Reloads of the configuration, by outcome: applied or refused.",
@@ -49,14 +49,21 @@ impl Families {
         ));
         let config_info =
             GaugeVec::new(opts("config_info", "The configuration that is served."), &["hash"]);
-        let families = Self::of(reloads, fixed(last_reload), fixed(config_info));
+        let families = Self::of(buckets, reloads, fixed(last_reload), fixed(config_info));
+        fixed(families.build_info.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")]))
+            .set(1.0);
         for collector in families.collectors() {
             fixed(registry.register(collector));
         }
         families
     }
 
-    fn of(reloads: IntCounterVec, last_reload: Gauge, config_info: GaugeVec) -> Self {
+    fn of(
+        buckets: &[f64],
+        reloads: IntCounterVec,
+        last_reload: Gauge,
+        config_info: GaugeVec,
+    ) -> Self {
         Self {
             requests: counters(
                 "requests_total",
@@ -65,8 +72,9 @@ impl Families {
             ),
             request_duration: histograms(
                 "request_duration_seconds",
-                "From a request's head to the end of its execution.",
+                "From a request's head to the last byte of its answer.",
                 &["route"],
+                buckets,
             ),
             in_flight: gauges("requests_in_flight", "Requests that are being served.", &["route"]),
             attempts: counters(
@@ -78,6 +86,7 @@ impl Families {
                 "attempt_duration_seconds",
                 "From an attempt's start to its Result.",
                 &["route", "upstream"],
+                buckets,
             ),
             retries: counters(
                 "retries_total",
@@ -113,6 +122,21 @@ impl Families {
             reloads,
             last_reload,
             config_info,
+            lost_records: counters(
+                "log_records_dropped_total",
+                "Records that found their log's queue full or its writer broken, by log.",
+                &["log"],
+            ),
+            lost_events: fixed(IntCounter::with_opts(opts(
+                "tap_events_missed_total",
+                "Execution events that a listener of /tap was too slow for.",
+            ))),
+            spans: counters(
+                "trace_spans_total",
+                "Spans, by outcome: exported, dropped for want of room, or failed to be exported.",
+                &["outcome"],
+            ),
+            build_info: fixed(GaugeVec::new(opts("build_info", "The program."), &["version"])),
         }
     }
 
@@ -134,6 +158,10 @@ impl Families {
             reloads,
             last_reload,
             config_info,
+            lost_records,
+            lost_events,
+            spans,
+            build_info,
         } = self;
         vec![
             Box::new(requests.clone()),
@@ -151,6 +179,10 @@ impl Families {
             Box::new(reloads.clone()),
             Box::new(last_reload.clone()),
             Box::new(config_info.clone()),
+            Box::new(lost_records.clone()),
+            Box::new(lost_events.clone()),
+            Box::new(spans.clone()),
+            Box::new(build_info.clone()),
         ]
     }
 }
@@ -173,8 +205,8 @@ fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     fixed(IntGaugeVec::new(opts(name, help), labels))
 }
 
-fn histograms(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-    let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(BUCKETS.to_vec());
+fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+    let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(buckets.to_vec());
     fixed(HistogramVec::new(opts, labels))
 }
 

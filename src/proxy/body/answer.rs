@@ -15,6 +15,8 @@ use crate::proxy::flight::Flight;
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     kind: Kind,
+    /// How many bytes were handed over.
+    sent: u64,
     flight: Option<Flight>,
     /// Keeps the client's connection busy.
     busy: Option<Busy>,
@@ -30,17 +32,21 @@ enum Kind {
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
-        Self { kind: Kind::Empty, flight: None, busy: None }
+        Self::of(Kind::Empty)
     }
 
     /// What is in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
-        Self { kind: Kind::Full(bytes), flight: None, busy: None }
+        Self::of(Kind::Full(bytes))
     }
 
     /// What an upstream sends.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
-        Self { kind: Kind::Upstream(body), flight: None, busy: None }
+        Self::of(Kind::Upstream(body))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, sent: 0, flight: None, busy: None }
     }
 
     /// Ends `flight` when it ends.
@@ -63,7 +69,7 @@ impl AnswerBody {
 
     fn finish(&mut self) {
         if let Some(flight) = self.flight.take() {
-            flight.finish();
+            flight.finish(self.sent);
         }
     }
 }
@@ -92,7 +98,11 @@ impl Body for AnswerBody {
                 answer.finish();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                answer.sent = answer.sent.saturating_add(bytes);
+                Poll::Ready(Some(Ok(frame)))
+            }
             Poll::Ready(Some(Err(error))) => {
                 report(&error);
                 Poll::Ready(Some(Err(error.into())))
@@ -127,6 +137,8 @@ impl Drop for AnswerBody {
     fn drop(&mut self) {
         if self.is_end_stream() {
             self.finish();
+        } else if let Some(flight) = self.flight.take() {
+            flight.abandon(self.sent);
         }
     }
 }

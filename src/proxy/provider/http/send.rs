@@ -18,6 +18,7 @@ use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::Exchange;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::telemetry::events;
 
 /// A response head, and the connection that its body comes over.
 #[derive(Debug)]
@@ -125,13 +126,6 @@ fn request(
 
 fn report_resend(exchange: &Exchange, upstream: &Upstream, endpoint: usize) {
     upstream.metrics.stale_resend();
-    tracing::info!(
-        target: "mwl::execution",
-        event = "attempt.resent",
-        execution = exchange.id(),
-        route = &*exchange.route.name,
-        upstream = &*upstream.settings.name,
-        endpoint = &**upstream.authority(endpoint),
-        reason = "staleConnection",
-    );
+    let authority = upstream.authority(endpoint);
+    events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
 }
