@@ -141,7 +141,7 @@ impl Families {
     }
 
     /// Every family once. Taken apart without `..`: a family that is not registered does not compile.
-    fn collectors(&self) -> Vec<Box<dyn Collector>> {
+    pub(super) fn collectors(&self) -> Vec<Box<dyn Collector>> {
         let Self {
             requests,
             request_duration,
