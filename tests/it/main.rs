@@ -14,6 +14,8 @@ mod cases;
 mod cel;
 /// The program from outside, on real sockets.
 mod e2e;
+/// HTTP that holds: matrices, properties, endurance, real clients.
+mod holds;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
 /// Laws of the middlewares, a property each.

@@ -6,6 +6,8 @@ pub(crate) mod client;
 pub(crate) mod message;
 /// A scripted upstream of threads, for the program as a process.
 pub(crate) mod origin;
+/// A scripted upstream of either protocol.
+pub(crate) mod peer;
 /// The program as a process.
 pub(crate) mod program;
 /// The whole proxy, on loopback, in this process.
@@ -14,5 +16,7 @@ pub(crate) mod proxy;
 pub(crate) mod script;
 /// A scripted upstream on a runtime, for the proxy in this process.
 pub(crate) mod upstream;
+/// A client of either protocol.
+pub(crate) mod user;
 /// Waiting for what another thread does.
 pub(crate) mod watched;

@@ -74,9 +74,11 @@ impl Drop for Directory {
     }
 }
 
-/// The program, to be started.
+/// The program, to be started: the one that was built with the tests, or the one that `MWL_PROXY_BIN` names
+/// (an optimised build, whose memory is measured).
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mwl-proxy"));
+    let built = || env!("CARGO_BIN_EXE_mwl-proxy").into();
+    let mut command = Command::new(std::env::var_os("MWL_PROXY_BIN").unwrap_or_else(built));
     command.args(arguments).stdin(Stdio::null());
     command
 }

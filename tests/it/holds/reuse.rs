@@ -1,0 +1,100 @@
+//! Connections to upstreams, and the moment at which a bound ends.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::retrying;
+use crate::support::proxy::Proxy;
+use crate::support::upstream::{Act, Upstream, always};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+
+#[tokio::test]
+async fn connections_to_a_thousand_upstreams_that_nobody_calls_again_are_closed() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let mut file = String::from("upstreams:\n");
+    let mut routes = String::from("routes:\n");
+    for number in 0..1000 {
+        let address = upstream.address;
+        writeln!(file, "  u{number}: {{ endpoints: ['http://{address}'], keepAlive: PT0.2S }}")
+            .unwrap();
+        let path = format!("{{ path: /{number} }}");
+        writeln!(routes, "  - {{ name: r{number}, match: {path}, upstream: u{number} }}").unwrap();
+    }
+    let proxy = Proxy::start(&(file + &routes));
+    let mut client = proxy.connect().await;
+    for number in 0..1000 {
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: t\r\n\r\n");
+        assert_eq!(client.ask(&request).await.status, 200);
+    }
+    assert_eq!(upstream.accepted(), 1000);
+    upstream.ended(1000).await;
+    let idle = |text: &str| {
+        let ours = |line: &&str| line.starts_with("mwl_upstream_connections{");
+        text.lines().filter(ours).all(|line| line.ends_with(" 0"))
+    };
+    assert!(idle(&proxy.metrics.render()), "the gauges forgot them");
+}
+
+#[tokio::test]
+async fn a_bound_ends_where_the_head_is_accepted() {
+    let parts =
+        vec![b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello".to_vec(), b"world".to_vec()];
+    let upstream = Upstream::play([Act::Slowly(Duration::from_millis(150), parts)]).await;
+    let bound = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } } ]\n";
+    let config = format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{bound}",
+        upstream.address
+    );
+    let proxy = Proxy::start(&config);
+    let response = proxy.ask(GET).await;
+    assert_eq!((response.status, response.whole, &*response.body), (200, true, "helloworld"));
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 0);
+}
+
+#[tokio::test]
+async fn a_bound_for_each_attempt_holds_for_the_last_too() {
+    let upstream = Upstream::play([Act::Hang]).await;
+    let retry = retrying(2).replace("Provider.Call.Http.*", "'*'").replace(", retryable: true", "");
+    let config = format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{retry}      - {{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: {{ with: {{ duration: PT0.1S }} }} }}\n",
+        upstream.address
+    );
+    let proxy = Proxy::start(&config);
+    let begun = tokio::time::Instant::now();
+    let response = proxy.ask(GET).await;
+    let took = begun.elapsed();
+    assert_eq!((response.status, &response.json()["attempts"]), (504, &2.into()));
+    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(upstream.requests().len(), 2);
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
+}
+
+#[tokio::test]
+async fn what_an_attempt_left_unread_is_no_part_of_the_next_answer() {
+    // Within what is read away, with and without a length, and beyond it.
+    let large = "x".repeat(60_000);
+    let endless = "y".repeat(200_000);
+    let chunked =
+        format!("HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\nea60\r\n{large}\r\n0\r\n\r\n");
+    for (old, most) in [
+        (crate::support::upstream::answer(503, "x-old: 1\r\n", &large), 2),
+        (chunked.into_bytes(), 2),
+        (crate::support::upstream::answer(503, "x-old: 1\r\n", &endless), 2),
+    ] {
+        let upstream = Upstream::play([Act::Answer(old), always(200, "", "new")]).await;
+        let config = format!(
+            "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{}",
+            upstream.address,
+            retrying(3)
+        );
+        let proxy = Proxy::start(&config);
+        let mut client = proxy.connect().await;
+        for _ in 0..3 {
+            let response = client.ask(GET).await;
+            assert_eq!((response.status, &*response.body), (200, "new"));
+            assert!(response.field("x-old").is_empty());
+        }
+        assert!(upstream.accepted() <= most, "{} connections", upstream.accepted());
+    }
+}
