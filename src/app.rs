@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value as Json, json};
@@ -14,13 +15,13 @@ use tokio::sync::Mutex;
 
 pub use self::build::{Built, Input, Shown, build, check, complete};
 use crate::admin;
-use crate::config::{Read, Refused};
+use crate::config::{Loaded, Read, Refused};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
 use crate::proxy::Server;
-use crate::reload::{self, Cause};
+use crate::reload::{self, Asks, Cause, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostic, Diagnostics, Span};
+use crate::source::{Diagnostic, Format, Sources, Span};
 use crate::telemetry::executions::{Executions, Filter};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
@@ -41,9 +42,11 @@ pub struct App {
     /// Fixed at start.
     admin: Option<SocketAddr>,
     workers: usize,
-    /// What was last read. Held through a reload: there is one at a time.
-    files: Mutex<Vec<Read>>,
+    asks: Asks<Applied>,
 }
+
+/// What came of a reload: the hash of what is served now, or what was wrong, for machines.
+type Applied = Result<Arc<str>, Json>;
 
 /// Where the process listens, with the ports that the system chose.
 #[derive(Clone, Debug)]
@@ -77,11 +80,11 @@ pub enum StartError {
 }
 
 impl App {
-    /// Reads the configuration and listens.
+    /// Reads the configuration and listens. Must be called within the runtime that will run the reloader.
     ///
     /// # Errors
     /// Where the configuration is refused or an address cannot be had.
-    pub fn start(input: Input) -> Result<(Arc<Self>, Addresses), StartError> {
+    fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
         let catalog = Catalog::spec_defined();
         let loaded = input.load()?;
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
@@ -103,6 +106,7 @@ impl App {
             listeners: server.local_addrs(),
             admin: admin.as_ref().map(TcpListener::local_addr).transpose()?,
         };
+        let (asks, reloader) = reload::reloader(input.watched(built.files));
         let app = Arc::new(Self {
             input,
             catalog,
@@ -114,7 +118,7 @@ impl App {
             shown: ArcSwap::from_pointee(built.shown),
             admin: address,
             workers: built.workers,
-            files: Mutex::new(built.files),
+            asks,
         });
         if let Some(listener) = admin {
             let operated: Arc<dyn admin::Operated> = Arc::clone(&app) as _;
@@ -125,39 +129,24 @@ impl App {
         if let Some(address) = addresses.admin {
             tracing::info!(%address, "The admin address is served.");
         }
-        Ok((app, addresses))
+        Ok((app, reloader, addresses))
     }
 
     /// Serves until a signal says to stop.
-    pub async fn run(self: Arc<Self>, mut signals: reload::Signals) -> Stopped {
-        let files = self.watch().await;
-        if files.is_some() && self.is_stale() {
-            // The log says how it went.
-            self.reload(Cause::File).await.ok();
-        }
+    async fn run(
+        self: Arc<Self>,
+        mut signals: reload::Signals,
+        reloader: Reloader<Applied>,
+    ) -> Stopped {
         let first = async {
-            loop {
-                match signals.next().await {
-                    reload::Signal::Stop => return,
-                    reload::Signal::Reload => {
-                        // The log says how it went.
-                        self.reload(Cause::Signal).await.ok();
-                    }
-                }
+            while signals.next().await == reload::Signal::Reload {
+                // The log says how it went.
+                self.asks.tell(Cause::Signal);
             }
-        };
-        let changes = async {
-            if let Some(watcher) = files {
-                watcher.run(&*self).await;
-                tracing::warn!(
-                    "The configuration is not watched any more; SIGHUP and POST /reload remain."
-                );
-            }
-            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = first => {}
-            () = changes => {}
+            () = reloader.run(&*self) => {}
         }
         let runtime = self.server.runtime();
         let signals = Arc::new(Mutex::new(signals));
@@ -169,56 +158,17 @@ impl App {
             }
         };
         let stopped = stop(&self.server, runtime.shutdown(), &self.readiness, again).await;
+        // What is left says so as it goes.
+        self.server.end().await;
         self.telemetry.flush();
         stopped
     }
 
-    /// Whether the files hold something else than what is served: between the loading and the watching
-    /// nobody looked.
-    fn is_stale(&self) -> bool {
-        let loaded = self.input.load();
-        loaded.map_or(true, |loaded| loaded.settings.hash != self.shown.load().hash)
-    }
-
-    async fn watch(&self) -> Option<reload::Watcher> {
-        self.input.file()?;
-        let files = self.files.lock().await.clone();
-        match reload::Watcher::new(files) {
-            Ok(watcher) => Some(watcher),
-            Err(error) => {
-                tracing::warn!(%error, "The configuration is not watched; SIGHUP and POST /reload remain.");
-                None
-            }
-        }
-    }
-
-    /// Loads the configuration anew and serves it. What is refused changes nothing; the log says it once.
-    ///
-    /// # Errors
-    /// What is wrong with the configuration.
-    pub async fn reload(&self, cause: Cause) -> Result<Arc<str>, Box<Refused>> {
-        let mut files = self.files.lock().await;
-        let applied = self.apply(&mut files).await;
-        self.metrics.config_reload(applied.is_ok());
-        match &applied {
-            Ok(hash) => {
-                self.metrics.config_loaded(hash, now());
-                tracing::info!(%cause, hash = &**hash, "The configuration was loaded anew.");
-            }
-            Err(refused) => {
-                files.clone_from(&refused.files);
-                let error = refused.to_string();
-                let error = error.trim_end();
-                tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
-            }
-        }
-        applied
-    }
-
-    async fn apply(&self, files: &mut Vec<Read>) -> Result<Arc<str>, Box<Refused>> {
-        let built = build(self.input.load()?, &self.catalog, &self.metrics)?;
+    /// Serves what was read. What is refused changes nothing.
+    async fn serve(&self, loaded: Result<Loaded, Box<Refused>>) -> Result<Arc<str>, Box<Refused>> {
+        let built = build(loaded?, &self.catalog, &self.metrics)?;
         warn(&built.warnings);
-        let Built { runtime, workers, files: read, shown, observed, .. } = built;
+        let Built { runtime, workers, shown, observed, .. } = built;
         let sinks = self.telemetry.sinks(&observed, shown.executions());
         runtime.tell(sinks.unwrap_or_else(|error| {
             tracing::error!(%error, "Nobody is told of requests.");
@@ -227,13 +177,7 @@ impl App {
         let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
-            let diagnostic = Diagnostic::error("address", Span::default(), message);
-            return Err(Box::new(Refused {
-                sources: self.input.load()?.sources,
-                diagnostics: Diagnostics::from(diagnostic),
-                readable: None,
-                files: read,
-            }));
+            return Err(Box::new(refused("address", &message)));
         }
         announce(&self.server.local_addrs(), &before);
         self.telemetry.executions().resize(shown.executions());
@@ -245,23 +189,59 @@ impl App {
                 "`admin.address`, `limits.workers` and `metrics.buckets` are fixed at start: a restart changes them."
             );
         }
-        *files = read;
         let hash = Arc::clone(&shown.hash);
         self.shown.store(Arc::new(shown));
         Ok(hash)
     }
+
+    /// Counts what came of a reload, and says it once.
+    fn told(&self, cause: Cause, applied: Result<Arc<str>, Box<Refused>>) -> Applied {
+        self.metrics.config_reload(applied.is_ok());
+        match applied {
+            Ok(hash) => {
+                self.metrics.config_loaded(&hash, now());
+                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
+                Ok(hash)
+            }
+            Err(refused) => {
+                let error = refused.to_string();
+                let error = error.trim_end();
+                tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+                Err(refused.sources.to_json(&refused.diagnostics))
+            }
+        }
+    }
 }
 
 impl reload::Reload for App {
-    async fn reload(&self) -> Vec<Read> {
-        // The log says how it went.
-        Self::reload(self, Cause::File).await.ok();
-        self.files.lock().await.clone()
+    type Loaded = Result<Loaded, Box<Refused>>;
+    type Applied = Applied;
+
+    fn load(&self) -> (Vec<Read>, Self::Loaded) {
+        let loaded = self.input.load();
+        let files = match &loaded {
+            Ok(loaded) => &loaded.files,
+            Err(refused) => &refused.files,
+        };
+        (self.input.watched(files.clone()), loaded)
+    }
+
+    async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
+        let applied = self.serve(loaded).await;
+        self.told(cause, applied)
+    }
+
+    fn unfinished(&self, cause: Cause, waited: Duration) -> Applied {
+        let message = format!(
+            "a program has been writing the configuration for {waited:?} and still has it open; reload when it is done"
+        );
+        self.told(cause, Err(Box::new(refused("unfinished", &message))))
     }
 }
 
 impl admin::Operated for App {
     fn metrics(&self) -> String {
+        self.metrics.tasks(self.server.tasks());
         self.metrics.render()
     }
 
@@ -297,10 +277,23 @@ impl admin::Operated for App {
 
     fn reload(&self) -> admin::Reloading<'_> {
         Box::pin(async {
-            let applied = Self::reload(self, Cause::Admin).await;
-            applied.map_err(|refused| refused.sources.to_json(&refused.diagnostics))
+            let applied = self.asks.ask(Cause::Admin).await;
+            applied.unwrap_or_else(|| {
+                let refused =
+                    refused("stopping", "the process is stopping: nothing is loaded any more");
+                Err(refused.sources.to_json(&refused.diagnostics))
+            })
         })
     }
+}
+
+/// Why nothing was loaded, where that is at no place in a file.
+fn refused(code: &'static str, message: &str) -> Refused {
+    let mut sources = Sources::default();
+    // An empty text gives the place to speak of; that it is empty is not what is wrong.
+    sources.parse("the configuration", "", Format::Json).err();
+    let diagnostic = Diagnostic::error(code, Span::default(), message);
+    Refused { sources, diagnostics: diagnostic.into(), readable: None, files: Vec::new() }
 }
 
 /// Says which addresses are listened on now and were not `before`, and the other way about.
@@ -347,7 +340,10 @@ pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, S
         let _inside = driver.enter();
         reload::Signals::new()?
     };
-    let (app, addresses) = App::start(input)?;
+    let (app, reloader, addresses) = {
+        let _inside = driver.enter();
+        App::start(input)?
+    };
     started(&addresses);
-    Ok(driver.block_on(app.run(signals)).into())
+    Ok(driver.block_on(app.run(signals, reloader)).into())
 }

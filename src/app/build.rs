@@ -91,6 +91,14 @@ impl Input {
         }
     }
 
+    /// Of the files that were read, those to watch: a text of the program's own does not change.
+    pub fn watched(&self, files: Vec<Read>) -> Vec<Read> {
+        match self {
+            Self::File(_) => files,
+            Self::Text { .. } => Vec::new(),
+        }
+    }
+
     /// The file, where it is one.
     pub fn file(&self) -> Option<&Path> {
         match self {

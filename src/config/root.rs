@@ -103,6 +103,12 @@ pub(super) const LIMITS: Section = Section {
         or("headSize", Shape::Size, r#""64KiB""#, "How large the head of a request may be."),
         or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
         or(
+            "streams",
+            Shape::Count(1, 10_000),
+            "100",
+            "How many requests one HTTP/2 connection may have open at a time.",
+        ),
+        or(
             "connections",
             Shape::Count(1, 1_000_000),
             "16384",
@@ -190,6 +196,7 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
         head_size: object.size("headSize", ("8KiB", "16MiB")),
         headers: object.count("headers").unwrap_or_default(),
+        streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
         workers: object.count("workers").unwrap_or_else(processors),
     })

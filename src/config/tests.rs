@@ -9,8 +9,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Access, BUCKETS, Buffer, Endpoint, Limits, Observed, RouteMatch, Shutdown, Upstream, Verdict,
-    When,
+    Access, BUCKETS, Buffer, Endpoint, Limits, Observed, Protocol, RouteMatch, Shutdown, Upstream,
+    Verdict, When,
 };
 
 /// The files that a load may read, and the variables.
@@ -62,6 +62,7 @@ fn the_smallest_file_gets_the_documented_defaults() {
         idle_timeout: Duration::from_secs(75),
         head_size: 64 * 1024,
         headers: 100,
+        streams: 100,
         connections: 16_384,
         workers: settings.limits.workers,
     };
@@ -84,10 +85,12 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
     let upstream = Upstream {
         name: "app".into(),
         endpoints: vec![endpoint],
+        protocol: Protocol::Http1,
         connect_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_mins(1),
         keep_alive: Duration::from_secs(4),
         max_idle: 256,
+        ping_interval: Duration::from_secs(10),
         retry_after_max: Duration::from_mins(5),
     };
     assert_eq!(settings.upstreams, [upstream]);

@@ -4,7 +4,7 @@ use super::read::{Object, Report};
 use super::root::LONGEST;
 use super::scalar;
 use super::shape::{Section, Shape, or, required};
-use crate::proxy::settings::Upstream;
+use crate::proxy::settings::{Protocol, Upstream};
 use crate::source::Member;
 
 /// One upstream.
@@ -16,6 +16,12 @@ pub(super) const UPSTREAM: Section = Section {
             "endpoints",
             Shape::List(&Shape::Url),
             "Where it answers: `http://host:port`. At least one.",
+        ),
+        or(
+            "protocol",
+            Shape::Word(&["http1", "http2"]),
+            r#""http1""#,
+            "What is spoken there: HTTP/1.1, or HTTP/2 with prior knowledge, which gRPC needs.",
         ),
         or(
             "connectTimeout",
@@ -40,6 +46,12 @@ pub(super) const UPSTREAM: Section = Section {
             Shape::Count(0, 65_536),
             "256",
             "How many idle connections each worker keeps.",
+        ),
+        or(
+            "pingInterval",
+            Shape::Duration,
+            r#""PT10S""#,
+            "How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is still there, and how long it has to answer. `PT0S` asks never.",
         ),
         or(
             "retryAfterMax",
@@ -71,12 +83,22 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
         Some(Upstream {
             name: member.key.clone(),
             endpoints: urls.iter().filter_map(endpoint).collect(),
+            protocol: protocol(&object),
             connect_timeout: object.duration("connectTimeout", ("PT0.001S", LONGEST)),
             idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
             keep_alive: object.duration("keepAlive", ("PT0S", LONGEST)),
             max_idle: object.count("maxIdle").unwrap_or_default(),
+            ping_interval: object.duration("pingInterval", ("PT0S", LONGEST)),
             retry_after_max: object.duration("retryAfterMax", ("PT0S", LONGEST)),
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()
+}
+
+/// The protocol, or the default with a note where it is no known one.
+fn protocol(object: &Object<'_>) -> Protocol {
+    match object.word("protocol") {
+        Some("http2") => Protocol::Http2,
+        _ => Protocol::Http1,
+    }
 }

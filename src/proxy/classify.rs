@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, Method, StatusCode, header};
 
-use super::headers;
 use super::settings::{ClassifyRule, Verdict};
+use super::{grpc, headers};
 use crate::language::code::Code;
 use crate::language::expr::{Bindings, EvalError, Root};
 use crate::language::value::Value;
@@ -38,7 +38,7 @@ pub(crate) mod code {
     pub(crate) const BODY_NOT_REPLAYABLE: &str = "Provider.Call.Http.BodyNotReplayable";
     /// The client's request body broke off while it was sent on.
     pub(crate) const REQUEST_ABORTED: &str = "Provider.Call.Http.RequestAborted";
-    /// All of them.
+    /// All of them; those of gRPC's statuses besides ([`CODES`](crate::proxy::grpc::CODES)).
     pub(crate) const ALL: [&str; 11] = [
         CONNECTION_FAILED,
         CONNECTION_CLOSED,
@@ -105,6 +105,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// Where the route buffers it.
     pub(crate) body: Option<&'a Value>,
+    /// How a gRPC call ended that sent no message.
+    pub(crate) grpc: Option<grpc::Ended>,
     /// The wall time, in nanoseconds since the Unix epoch, for rules that read a clock.
     pub(crate) now: i128,
 }
@@ -116,7 +118,14 @@ pub(crate) fn classify(
     repeatable: Repeatable,
     seen: Seen<'_>,
 ) -> Result<Class, EvalError> {
-    let table = by_status(seen.status, seen.headers, repeatable);
+    let table = match seen.grpc {
+        Some(ended) => Class::Failure {
+            code: Code::Static(ended.status.code()),
+            retryable: ended.retryable(),
+            waits: false,
+        },
+        None => by_status(seen.status, seen.headers, repeatable),
+    };
     for rule in rules {
         if !matches(rule, seen)? {
             continue;
@@ -224,6 +233,7 @@ mod tests {
             status: StatusCode::from_u16(status).unwrap(),
             headers: &headers,
             body: None,
+            grpc: None,
             now: 0,
         };
         let repeatable = Repeatable {

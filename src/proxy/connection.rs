@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -21,10 +21,11 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::body::source::Source;
-use super::execute;
+use super::preface::Prefaced;
 use super::settings::Limits;
-use super::site::Worker;
+use super::site::{Core, Worker};
 use super::watched::Watched;
+use super::{execute, multiplexed};
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -42,6 +43,10 @@ pub(crate) struct State {
     draining: AtomicBool,
     /// Whether the client may still be sending what nobody will read.
     unread: AtomicBool,
+    /// How many requests are being answered: with HTTP/2 there may be several.
+    streams: AtomicU32,
+    /// What it is doing when there is none.
+    rest: AtomicU8,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
@@ -52,6 +57,8 @@ const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 /// Answering.
 const BUSY: u8 = 2;
+/// Without a request, and speaking HTTP/2: bytes that come may be of no request.
+const QUIET: u8 = 3;
 
 /// All connections of one worker.
 #[derive(Debug, Default)]
@@ -100,6 +107,8 @@ impl State {
             tick,
             draining: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            streams: AtomicU32::new(0),
+            rest: AtomicU8::new(IDLE),
             waker: Mutex::new(None),
         }
     }
@@ -108,6 +117,38 @@ impl State {
         self.doing.store(doing, Ordering::Relaxed);
         let tick = self.tick.load(Ordering::Relaxed);
         self.since.store(tick, Ordering::Relaxed);
+    }
+
+    /// The connection speaks HTTP/2.
+    pub(crate) fn multiplexed(&self) {
+        self.rest.store(QUIET, Ordering::Relaxed);
+        self.set(QUIET);
+    }
+
+    /// One more request is being answered. The connection and all its streams are on one thread.
+    fn begin(&self) {
+        let streams = self.streams.load(Ordering::Relaxed);
+        self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
+        self.set(BUSY);
+    }
+
+    /// One was answered; `read`: and all of it was read.
+    fn end(&self, read: bool) {
+        let rest = self.rest.load(Ordering::Relaxed);
+        if !read && rest == IDLE {
+            self.unread.store(true, Ordering::Relaxed);
+        }
+        let streams = self.streams.load(Ordering::Relaxed).saturating_sub(1);
+        self.streams.store(streams, Ordering::Relaxed);
+        if streams == 0 {
+            self.set(rest);
+        }
+    }
+
+    /// Has the connection end as soon as no request is left.
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.wake();
     }
 
     fn wake(&self) {
@@ -137,8 +178,9 @@ impl State {
 }
 
 impl Busy {
-    fn new(state: &Arc<State>) -> Self {
-        state.set(BUSY);
+    /// A request on the connection of `state` is being answered.
+    pub(super) fn new(state: &Arc<State>) -> Self {
+        state.begin();
         Self { state: Arc::clone(state), body: ClientBody::Read }
     }
 
@@ -156,10 +198,7 @@ impl Drop for Busy {
             ClientBody::Unread => false,
             ClientBody::Stream(source) => source.finished(),
         };
-        if !read {
-            self.state.unread.store(true, Ordering::Relaxed);
-        }
-        self.state.set(IDLE);
+        self.state.end(read);
     }
 }
 
@@ -167,8 +206,7 @@ impl Connections {
     /// Idle connections close now, the others after the answer that they are giving.
     pub(crate) fn drain(&self) {
         for open in lock(&self.open).values() {
-            open.state.draining.store(true, Ordering::Relaxed);
-            open.state.wake();
+            open.state.drain();
         }
     }
 
@@ -199,7 +237,11 @@ impl Connections {
     fn sweep(&self, head: u32, idle: u32) {
         for open in lock(&self.open).values() {
             let over = |doing, limit| open.state.ticks(doing).is_some_and(|ticks| ticks > limit);
-            if (over(HEAD, head) || over(IDLE, idle))
+            if over(QUIET, idle) {
+                // HTTP/2 has a farewell; a client that does not answer it is gone.
+                open.state.drain();
+            }
+            if (over(HEAD, head) || over(IDLE, idle) || over(QUIET, idle.saturating_add(head)))
                 && let Some(task) = &open.task
             {
                 task.abort();
@@ -275,23 +317,44 @@ pub(crate) async fn serve<T>(
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    let io = TokioIo::new(Watched::new(io, Arc::clone(&state)));
-    let mut connection = pin!(protocol.serve_connection(io, service));
+    let io = Watched::new(Prefaced::new(io), Arc::clone(&state));
+    let mut connection = protocol.serve_connection(TokioIo::new(io), service);
+    let served = drive(&mut connection, &state, &core, http1::Connection::graceful_shutdown).await;
+    let served = match served {
+        Err(error) if error.is_parse_version_h2() => {
+            let parts = connection.into_parts();
+            let mut io = parts.io.into_inner();
+            io.get_mut().put_back(parts.read_buf);
+            // Boxed: the connections that speak HTTP/1 need not carry it.
+            Box::pin(multiplexed::serve(io, client, &worker, &state)).await
+        }
+        served => served,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
+    }
+    drop(registered);
+}
+
+/// Polls a connection to its end, and has it say `goodbye` when the process stops or the watch says so.
+pub(super) async fn drive<C: Future + Unpin>(
+    connection: &mut C,
+    state: &State,
+    core: &Core,
+    goodbye: fn(Pin<&mut C>),
+) -> C::Output {
     let mut told = false;
     let mut known = false;
-    let served = std::future::poll_fn(|cx| {
+    std::future::poll_fn(|cx| {
         if !known {
             *lock(&state.waker) = Some(cx.waker().clone());
             known = true;
         }
         if !told && (state.draining.load(Ordering::Relaxed) || core.draining()) {
             told = true;
-            connection.as_mut().graceful_shutdown();
+            goodbye(Pin::new(connection));
         }
-        connection.as_mut().poll(cx)
-    });
-    if let Err(error) = served.await {
-        tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
-    }
-    drop(registered);
+        Pin::new(&mut *connection).poll(cx)
+    })
+    .await
 }

@@ -22,7 +22,7 @@ use super::observer::RequestObserver;
 use super::recording::Refused;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
-use super::{id, render};
+use super::{id, render, request};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
 use crate::language::observe::Observer;
@@ -39,6 +39,7 @@ pub(crate) async fn serve(
 ) -> Response<AnswerBody> {
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
+    let grpc = request::is_grpc(request.version(), request.headers());
     let core = Arc::clone(&site.core);
     let refused = Refused::of(&site, &request, client);
     let exchange = match Exchange::begin(site, request, client).await {
@@ -46,7 +47,7 @@ pub(crate) async fn serve(
         Err(refusal) => {
             let id = core.ids.next(core.clock.now().as_nanos());
             let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
-            let mut response = render::refuse(&refusal, id::text(&id), &method);
+            let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
             if let Some(refused) = refused {
                 let why = (refusal.code, refusal.detail.as_str());
                 refused.deliver(id::text(&id), response.status().as_u16(), why);
@@ -95,7 +96,12 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let guard = cancel.clone().drop_guard();
     exchange.cancelled_by(cancel.clone());
     let exchange = Arc::clone(exchange);
-    let task = tokio::spawn(async move { run(&exchange, Some(cancel)).await });
+    let task = tokio::spawn(async move {
+        let unwinds = Unwinds::begin(exchange);
+        let outcome = run(&unwinds.exchange, Some(cancel)).await;
+        unwinds.done();
+        outcome
+    });
     let joined = task.await;
     // The execution is over: there is nothing left to cancel.
     drop(guard.disarm());
@@ -139,6 +145,37 @@ async fn run(
     }
     exchange.ended(&outcome);
     outcome
+}
+
+/// An execution with something that must run whatever happens. Dropped before it is done, as the end of
+/// the process may do, it says whose cleanups were lost.
+struct Unwinds {
+    exchange: Arc<Exchange>,
+    done: bool,
+}
+
+impl Unwinds {
+    fn begin(exchange: Arc<Exchange>) -> Self {
+        exchange.site.core.unwinds();
+        Self { exchange, done: false }
+    }
+
+    fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Unwinds {
+    fn drop(&mut self) {
+        self.exchange.site.core.unwound();
+        if self.done {
+            return;
+        }
+        let Exchange { route, .. } = &*self.exchange;
+        route.metrics.finally_unfinished();
+        let (execution, route) = (self.exchange.id(), &*route.name);
+        tracing::error!(execution, route, "An execution was dropped before its cleanups had run.");
+    }
 }
 
 /// What a request that had nothing to unwind comes to when the process stops before it ended.

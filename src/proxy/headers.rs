@@ -33,6 +33,13 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether `TE` says that its sender takes trailers.
+pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(header::TE).iter();
+    let mut codings = all.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(name.as_str().len(), 2 | 7 | 10 | 16 | 17) && HOP_BY_HOP.contains(name)
 }

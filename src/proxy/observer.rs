@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::request::Exchange;
-use crate::language::observe::{Attempt, Observer, Retry};
+use crate::language::observe::{Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::telemetry::record::Wait;
 
@@ -13,14 +13,6 @@ use crate::telemetry::record::Wait;
 pub(crate) struct RequestObserver<'a>(pub(crate) &'a Exchange);
 
 impl Observer for RequestObserver<'_> {
-    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
-        if let Some(explanation) = explanation
-            && let Some(recorder) = self.0.recorder(true)
-        {
-            recorder.interrupted(attempt.step, attempt.number, explanation.code.as_str());
-        }
-    }
-
     fn retry_scheduled(&self, retry: &Retry<'_>) {
         self.0.route.metrics.retry(retry.failure.code.as_str(), retry.source);
         if let Some(recorder) = self.0.recorder(true) {

@@ -6,8 +6,9 @@
 //! failure at the latest, and where successes may come before it (an execution of several calls) with
 //! the request.
 
-use http::HeaderMap;
-use http::header::{self, HeaderValue};
+use http::Version;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
 use tokio::time::Instant;
 
 use super::request::{Exchange, Upload};
@@ -16,11 +17,20 @@ use crate::language::outcome::Outcome;
 use crate::telemetry::record::{Answer, Execution, Recorder, Request, Traced};
 use crate::telemetry::trace::{Context, Parent, SpanId, TRACEPARENT, TRACESTATE};
 
-/// The place in a trace of a request that came with `headers`; `None` where nothing is traced, and the
-/// caller's fields are left as they are. A `tracestate` without a well-formed `traceparent` is taken out
-/// (W3C Trace Context §3.3).
-pub(crate) fn trace(site: &Site, headers: &mut HeaderMap) -> Option<Box<Context>> {
+/// A request's place in a trace.
+#[derive(Debug)]
+pub(crate) struct Place {
+    context: Context,
+    /// Of HTTP, as the client speaks it.
+    version: Version,
+}
+
+/// The place in a trace of a request with this head; `None` where nothing is traced, and the caller's
+/// fields are left as they are. A `tracestate` without a well-formed `traceparent` is taken out (W3C
+/// Trace Context §3.3).
+pub(crate) fn trace(site: &Site, head: &mut Parts) -> Option<Box<Place>> {
     let tracer = site.runtime.sinks().tracer()?;
+    let headers = &mut head.headers;
     let mut given = headers.get_all(TRACEPARENT).iter();
     let parent = match (given.next(), given.next()) {
         (Some(one), None) => Parent::parse(one.as_bytes()),
@@ -29,12 +39,13 @@ pub(crate) fn trace(site: &Site, headers: &mut HeaderMap) -> Option<Box<Context>
     if parent.is_none() {
         headers.remove(TRACESTATE);
     }
-    Some(Box::new(tracer.context(parent, site.core.ids.random())))
+    let context = tracer.context(parent, site.core.ids.random());
+    Some(Box::new(Place { context, version: head.version }))
 }
 
 /// The span of an attempt, where its request is traced.
 pub(crate) fn span(exchange: &Exchange) -> Option<SpanId> {
-    let context = exchange.trace.as_deref()?;
+    let context = &exchange.trace.as_deref()?.context;
     // What is not sampled has no spans: its caller, to the upstream, is the request.
     let own = || SpanId(exchange.site.core.ids.random());
     Some(if context.sampled() { own() } else { context.span() })
@@ -42,8 +53,8 @@ pub(crate) fn span(exchange: &Exchange) -> Option<SpanId> {
 
 /// Tells the upstream of the trace.
 pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, headers: &mut HeaderMap) {
-    if let (Some(context), Some(span)) = (exchange.trace.as_deref(), span)
-        && let Ok(value) = HeaderValue::try_from(context.header(span))
+    if let (Some(place), Some(span)) = (exchange.trace.as_deref(), span)
+        && let Ok(value) = HeaderValue::try_from(place.context.header(span))
     {
         headers.insert(TRACEPARENT, value);
     }
@@ -56,11 +67,16 @@ impl Exchange {
         if !sinks.listen() {
             return;
         }
-        let traced = self.trace.as_ref().is_some_and(|context| context.sampled());
+        let traced = self.traced().is_some();
         let kept = sinks.keeps() && self.site.core.pace.admits(begun);
         if traced || kept || self.route.facts.several_calls || sinks.wants(self.id()) {
             self.recording();
         }
+    }
+
+    /// Its place in a trace, where spans are made of it.
+    pub(crate) fn traced(&self) -> Option<&Place> {
+        self.trace.as_deref().filter(|place| place.context.sampled())
     }
 
     /// The request's record, where it has one; with `eventful`, what must not be missed has happened, and
@@ -95,7 +111,6 @@ impl Exchange {
     }
 
     fn described(&self, answer: &Answer) -> Request {
-        let context = self.trace.as_deref().filter(|context| context.sampled());
         let host = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         Request {
             id: self.id().into(),
@@ -109,12 +124,16 @@ impl Exchange {
                 Upload::Buffered(bytes, _) => bytes.len() as u64,
             },
             at: self.site.core.clock.at(answer.began),
-            trace: context.map(|context| {
+            trace: self.traced().map(|place| {
                 Box::new(Traced {
-                    context: *context,
+                    context: place.context,
                     host: host.unwrap_or_default().into(),
                     scheme: "http",
-                    version: "1.1",
+                    version: match place.version {
+                        Version::HTTP_10 => "1.0",
+                        Version::HTTP_2 => "2",
+                        _ => "1.1",
+                    },
                 })
             }),
         }

@@ -39,6 +39,14 @@ impl Refusal {
         }
     }
 
+    /// More than `limit` header fields (RFC 6585 §5).
+    pub(crate) fn too_many_fields(limit: usize) -> Self {
+        Self {
+            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ..Self::bad(format!("the request has more than {limit} header fields"))
+        }
+    }
+
     /// A body that a route reads is larger than `limit` bytes.
     pub(crate) fn too_large(limit: usize) -> Self {
         Self {

@@ -3,6 +3,8 @@
 //! A failure's status comes from the first cause that says more than "gave up": `Retry.Exhausted` is
 //! answered as what it was exhausted by.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
@@ -10,6 +12,7 @@ use serde_json::json;
 
 use super::body::answer::AnswerBody;
 use super::classify::code;
+use super::grpc::answer;
 use super::refusal::Refusal;
 use super::reply::{Details, Reply};
 use super::request::Exchange;
@@ -37,7 +40,17 @@ pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerB
 }
 
 /// The answer to a request that no Flow ran for.
-pub(crate) fn refuse(refusal: &Refusal, id: &str, method: &Method) -> Response<AnswerBody> {
+pub(crate) fn refuse(
+    refusal: &Refusal,
+    id: &str,
+    method: &Method,
+    grpc: bool,
+) -> Response<AnswerBody> {
+    if grpc {
+        let status = answer::status_of(refusal.code, refusal.status);
+        let response = answer::trailers_only(status, &refusal.detail);
+        return with_proxy_status(response, refusal.proxy_status);
+    }
     let mut body = document(refusal.status, refusal.code, id);
     insert(&mut body, "detail", json!(refusal.detail));
     let mut response = problem(refusal.status, &body, refusal.proxy_status);
@@ -133,13 +146,44 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
         system::CANCELLED => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_internal_error"),
     };
+    if exchange.grpc {
+        let status = answer::status_of(cause.code.as_str(), status);
+        return with_proxy_status(
+            answer::trailers_only(status, &told(exchange, failure)),
+            proxy_status,
+        );
+    }
     let mut body = document(status, failure.code.as_str(), exchange.id());
     insert(&mut body, "attempts", json!(exchange.attempts()));
     if exchange.route.expose_failures {
         let failures: Vec<_> = failure.chain().map(link).collect();
         insert(&mut body, "failures", json!(failures));
     }
-    problem(status, &body, proxy_status)
+    let mut response = problem(status, &body, proxy_status);
+    if let Some(wait) = asked_to_wait(failure) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
+    }
+    response
+}
+
+/// What a gRPC client is told of a failure: what a problem document says of it.
+fn told(exchange: &Exchange, failure: &Failure) -> String {
+    match &failure.message {
+        Some(message) if exchange.route.expose_failures => format!("{}: {message}", failure.code),
+        _ => format!("{} (execution {})", failure.code, exchange.id()),
+    }
+}
+
+/// How long an upstream has asked to wait, where the client gets an answer of ours in place of the one that
+/// said so: it should wait, too.
+fn asked_to_wait(failure: &Failure) -> Option<Duration> {
+    let details = |link: &Failure| link.details.as_ref()?.as_native::<Details>()?.retry_after;
+    failure.chain().find_map(details)
+}
+
+/// Whole seconds, as `Retry-After` has them; a part of one counts as one.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
 /// What a Retry gave up on, where it gave up.
@@ -178,14 +222,21 @@ fn insert(document: &mut serde_json::Value, name: &str, value: serde_json::Value
     }
 }
 
-/// RFC 9457, with RFC 9209's field.
+/// RFC 9457.
 fn problem(
     status: StatusCode,
     body: &serde_json::Value,
     proxy_status: &'static str,
 ) -> Response<AnswerBody> {
     let media_type = HeaderValue::from_static("application/problem+json");
-    let mut response = full(status, media_type, body.to_string().into());
+    with_proxy_status(full(status, media_type, body.to_string().into()), proxy_status)
+}
+
+/// RFC 9209.
+fn with_proxy_status(
+    mut response: Response<AnswerBody>,
+    proxy_status: &'static str,
+) -> Response<AnswerBody> {
     if let Ok(value) = HeaderValue::try_from(format!("mwl-proxy; error={proxy_status}")) {
         response.headers_mut().insert(&PROXY_STATUS, value);
     }

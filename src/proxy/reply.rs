@@ -10,6 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::body::answer::AnswerBody;
 use super::body::response::ResponseBody;
+use super::grpc::Status;
 use super::headers;
 use crate::language::provider::Role;
 use crate::language::temporal::Span;
@@ -43,8 +44,8 @@ enum Held {
 pub(crate) enum Payload {
     /// Still coming.
     Stream(Box<ResponseBody>),
-    /// Read, because an expression of the route reads it.
-    Buffered(Bytes),
+    /// Read, because an expression of the route reads it, with its trailers.
+    Buffered(Bytes, Option<Box<HeaderMap>>),
 }
 
 /// What is known of a failed attempt: the object `details`.
@@ -60,6 +61,8 @@ pub(crate) struct Details {
     pub(crate) phase: Option<&'static str>,
     /// How long the upstream asks to wait.
     pub(crate) retry_after: Option<std::time::Duration>,
+    /// gRPC's status, where the response is a gRPC call's and it failed.
+    pub(crate) grpc_status: Option<Status>,
     /// Why the attempt cannot be made again, where it cannot.
     pub(crate) refusal: Option<&'static str>,
     /// The error type of RFC 9209 that says it.
@@ -113,7 +116,7 @@ impl Reply {
         };
         let body = match payload {
             Payload::Stream(body) => AnswerBody::upstream(body),
-            Payload::Buffered(bytes) => AnswerBody::full(bytes),
+            Payload::Buffered(bytes, trailers) => AnswerBody::trailed(bytes, trailers),
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
@@ -187,6 +190,7 @@ impl Native for Details {
             "requestSent" => Some(Value::from(self.sent.as_str())),
             "connectionReused" => Some(Value::Bool(self.reused)),
             "phase" => self.phase.map(Value::from),
+            "grpcStatus" => self.grpc_status.map(|status| Value::from(status.number())),
             "retryAfter" => {
                 let wait = Span::from_duration(self.retry_after?);
                 Some(Value::string(wait.to_string()))
@@ -204,6 +208,7 @@ impl Native for Details {
             "requestSent",
             "connectionReused",
             "phase",
+            "grpcStatus",
             "retryAfter",
         ];
         members(self, &names)

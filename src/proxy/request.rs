@@ -13,20 +13,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use http::header::Entry;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, request};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use super::body::collect::{CollectError, collect};
 use super::body::source::{Broken, Source};
+use super::body::trailers;
 use super::refusal::Refusal;
 use super::route::Target;
 use super::site::{LocalRoute, Site};
-use super::{headers, id, media, query, recording, target};
+use super::{grpc, headers, id, media, multiplexed, query, recording, target};
 use crate::language::value::{Map, Native, Value};
 use crate::telemetry::record::Recorder;
-use crate::telemetry::trace::Context;
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -41,6 +41,10 @@ pub(crate) struct Exchange {
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
+    /// Whether the client takes trailers (RFC 9110 §10.1.4).
+    pub(crate) takes_trailers: bool,
+    /// Whether it is a gRPC call, to be answered as one.
+    pub(crate) grpc: bool,
     client: SocketAddr,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
@@ -49,7 +53,7 @@ pub(crate) struct Exchange {
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
     /// Its place in a trace, where requests are traced.
-    pub(crate) trace: Option<Box<Context>>,
+    pub(crate) trace: Option<Box<recording::Place>>,
     /// What is remembered of it, where anybody wants that.
     pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
@@ -73,6 +77,10 @@ impl Exchange {
         client: SocketAddr,
     ) -> Result<Arc<Self>, Refusal> {
         let (mut parts, body) = request.into_parts();
+        let grpc = is_grpc(parts.version, &parts.headers);
+        if parts.version == Version::HTTP_2 {
+            as_any_version(&site, &mut parts)?;
+        }
         let route = route(&site, &parts)?;
         if let Some(authority) = parts.uri.authority() {
             let host = HeaderValue::from_str(authority.as_str());
@@ -80,10 +88,13 @@ impl Exchange {
             parts.headers.insert(header::HOST, host);
             parts.uri = origin_form(&parts.uri);
         }
+        let takes_trailers = headers::takes_trailers(&parts.headers);
         headers::strip_hop_by_hop(&mut parts.headers);
-        parts.headers.remove(header::TRAILER);
+        if parts.headers.contains_key(header::TRAILER) {
+            trailers::announce_permitted(&mut parts.headers);
+        }
         let id = request_id(&site, &mut parts.headers);
-        let trace = recording::trace(&site, &mut parts.headers);
+        let trace = recording::trace(&site, &mut parts);
         let upload = Upload::new(&route, &parts.headers, body).await?;
         site.core.begin();
         Ok(Arc::new(Self {
@@ -94,6 +105,8 @@ impl Exchange {
             uri: parts.uri,
             headers: parts.headers,
             upload,
+            takes_trailers,
+            grpc,
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
@@ -185,6 +198,22 @@ impl Upload {
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
         Ok(Self::Buffered(bytes, value))
     }
+}
+
+/// Whether the request is a gRPC call: only HTTP/2 carries them.
+pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_2 && grpc::is_grpc(headers.get(header::CONTENT_TYPE))
+}
+
+/// Makes an HTTP/2 request's fields those that any version has, and checks what the HTTP/1 side has checked
+/// of its own.
+fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
+    let limit = site.runtime.limits.headers;
+    if parts.headers.len() > limit {
+        return Err(Refusal::too_many_fields(limit));
+    }
+    multiplexed::join_crumbs(&mut parts.headers);
+    Ok(())
 }
 
 /// The first route that takes the request.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::facts::Facts;
-use super::provider::http::{CODES, HttpProvider};
+use super::provider::http::{self, HttpProvider};
 use super::route::Router;
 use super::settings::{self, Buffer, ClassifyRule, Limits, Listener, Settings, Shutdown, Verdict};
 use crate::language::definition::{Strictness, compile};
@@ -179,7 +179,7 @@ impl Builder<'_> {
 fn codes(catalog: &Catalog, classify: &[ClassifyRule], plan: &Plan) -> BTreeSet<Arc<str>> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
-    codes.extend(CODES.iter().map(|code| Arc::from(*code)));
+    codes.extend(http::codes().map(Arc::from));
     codes.extend(crate::language::code::system::ALL.map(Arc::from));
     codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
         Verdict::Failure { code, .. } => Some(Arc::clone(code)),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
+use tokio::runtime::RuntimeMetrics;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,7 @@ pub struct Server {
 struct WorkerHandle {
     core: Arc<Core>,
     commands: mpsc::Sender<Command>,
+    tasks: RuntimeMetrics,
     /// Taken when it is joined.
     thread: Option<JoinHandle<()>>,
 }
@@ -49,6 +51,8 @@ enum Command {
     Replace(Replacement),
     /// Stop listening; close connections as they fall idle.
     Drain(oneshot::Sender<()>),
+    /// Drop everything.
+    End(oneshot::Sender<()>),
 }
 
 /// A configuration, and the sockets in which it differs from the last.
@@ -100,6 +104,16 @@ impl Server {
     /// How many requests run.
     pub fn in_flight(&self) -> usize {
         self.workers.iter().map(|worker| worker.core.in_flight()).sum()
+    }
+
+    /// How many executions have cleanups to run.
+    fn unwinding(&self) -> usize {
+        self.workers.iter().map(|worker| worker.core.unwinding()).sum()
+    }
+
+    /// How many tasks the workers have under way.
+    pub fn tasks(&self) -> usize {
+        self.workers.iter().map(|worker| worker.tasks.num_alive_tasks()).sum()
     }
 
     /// How many client connections are open.
@@ -164,11 +178,22 @@ impl Server {
         }
         let cut = self.in_flight();
         self.cut();
+        // A cleanup is bounded by itself; a stream whose client does not read never ends.
         let cleanup = self.runtime().limits.cleanup.saturating_add(LAST_BYTES);
-        let last = Instant::now().checked_add(cleanup);
+        let unwound = |server: &Self| server.unwinding() == 0;
+        self.wait(Instant::now().checked_add(cleanup), unwound).await;
         let closed = |server: &Self| server.in_flight() == 0 && server.connections() == 0;
-        self.wait(last, closed).await;
+        self.wait(Instant::now().checked_add(LAST_BYTES), closed).await;
         cut
+    }
+
+    /// Ends the workers: what still runs is dropped, and an execution that is dropped before its cleanups
+    /// have run says so. Nothing is served any more.
+    pub async fn end(&self) {
+        for worker in &self.workers {
+            let (done, wait) = oneshot::channel();
+            worker.ask(Command::End(done), wait).await;
+        }
     }
 
     /// Cancels every request that runs.
@@ -232,10 +257,17 @@ impl WorkerHandle {
         };
         let (commands, asked) = mpsc::channel(4);
         let worker = Arc::new(Worker::new(Arc::clone(&core), Arc::clone(runtime)));
-        let thread = std::thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(move || driver.block_on(work(&worker, sockets, asked)))?;
-        Ok(Self { core, commands, thread: Some(thread) })
+        let tasks = driver.metrics();
+        let thread =
+            std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+                let ended = driver.block_on(work(&worker, sockets, asked));
+                // A look-up of a name may be under way on a thread of its own: nobody waits for it.
+                driver.shutdown_background();
+                if let Some(done) = ended {
+                    answered(done);
+                }
+            })?;
+        Ok(Self { core, commands, tasks, thread: Some(thread) })
     }
 
     async fn ask(&self, command: Command, done: oneshot::Receiver<()>) {
@@ -246,12 +278,13 @@ impl WorkerHandle {
     }
 }
 
-/// A worker's life: what it is asked, until nobody can ask any more.
+/// A worker's life: what it is asked, until nobody can ask any more or it is asked to end; then who asked
+/// wants to know when it has.
 async fn work(
     worker: &Arc<Worker>,
     sockets: Vec<(SocketAddr, StdListener)>,
     mut asked: mpsc::Receiver<Command>,
-) {
+) -> Option<oneshot::Sender<()>> {
     let limits = &worker.site().runtime.limits;
     let share = limits.connections.div_ceil(limits.workers.max(1)).max(1);
     let room = Arc::new(Semaphore::new(share.min(Semaphore::MAX_PERMITS)));
@@ -283,12 +316,14 @@ async fn work(
                     worker.core.drain();
                     answered(done);
                 }
+                Command::End(done) => return Some(done),
             }
         }
+        None
     };
     tokio::select! {
-        () = commands => {}
-        () = watch => {}
+        ended = commands => ended,
+        () = watch => None,
     }
 }
 

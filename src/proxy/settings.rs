@@ -61,6 +61,8 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// At least one.
     pub endpoints: Vec<Endpoint>,
+    /// What is spoken there (default HTTP/1.1).
+    pub protocol: Protocol,
     /// How long a connect may take (default PT1S).
     pub connect_timeout: Duration,
     /// How long a body may stall (default PT60S).
@@ -70,8 +72,21 @@ pub struct Upstream {
     pub keep_alive: Duration,
     /// How many idle connections each worker keeps (default 256).
     pub max_idle: usize,
+    /// How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is
+    /// still there, and how long it has to answer (default PT10S); zero: it is not asked.
+    pub ping_interval: Duration,
     /// What a longer Retry-After is clamped to (default PT5M).
     pub retry_after_max: Duration,
+}
+
+/// What is spoken to an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1: a connection carries one request at a time.
+    #[default]
+    Http1,
+    /// HTTP/2 with prior knowledge: a connection carries many.
+    Http2,
 }
 
 /// Where an upstream answers, in clear text.
@@ -176,6 +191,8 @@ pub struct Limits {
     pub head_size: usize,
     /// How many fields a head may have (default 100).
     pub headers: usize,
+    /// How many requests one HTTP/2 connection may have open at a time (default 100).
+    pub streams: usize,
     /// How many client connections may be open (default 16384).
     pub connections: usize,
     /// Worker threads (default: one a core).

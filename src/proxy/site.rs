@@ -30,6 +30,8 @@ pub(crate) struct Core {
     /// Of the plain requests that `/executions` shows.
     pub(crate) pace: Pace,
     in_flight: AtomicUsize,
+    /// Of those, executions on tasks of their own, whose cleanups must run.
+    unwinding: AtomicUsize,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -70,6 +72,7 @@ impl Core {
             cancel: CancellationToken::new(),
             pace: Pace::default(),
             in_flight: AtomicUsize::new(0),
+            unwinding: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         }
@@ -88,6 +91,21 @@ impl Core {
     /// How many requests run, cleanups of requests whose client has left included.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Counts an execution whose cleanups must run; [`Core::unwound`] takes it off again.
+    pub(crate) fn unwinds(&self) {
+        self.unwinding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its cleanups have run.
+    pub(crate) fn unwound(&self) {
+        self.unwinding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many executions have cleanups to run.
+    pub(crate) fn unwinding(&self) -> usize {
+        self.unwinding.load(Ordering::Relaxed)
     }
 
     /// Idle connections close, the others after their answer.

@@ -27,6 +27,9 @@ pub(crate) enum TargetError {
     /// Not `host` or `host:port`.
     #[error("the Host field or the target's authority is not `host` or `host:port`")]
     BadHost,
+    /// `Host` and `:authority` differ (RFC 9113 §8.3.1).
+    #[error("the Host field names another host than :authority")]
+    TwoAuthorities,
     /// `user@host`.
     #[error("the target carries user information, which a request must not")]
     UserInfo,
@@ -80,6 +83,11 @@ pub(crate) fn authority<'a>(
             return Err(TargetError::UserInfo);
         }
         check_authority(authority.as_str())?;
+        if version == Version::HTTP_2
+            && host.is_some_and(|host| !same(host.as_bytes(), authority.as_str()))
+        {
+            return Err(TargetError::TwoAuthorities);
+        }
         return Ok(authority.as_str());
     }
     let Some(host) = host else {
@@ -89,6 +97,10 @@ pub(crate) fn authority<'a>(
     let host = host.to_str().map_err(|_| TargetError::BadHost)?;
     check_authority(host)?;
     Ok(host)
+}
+
+fn same(host: &[u8], authority: &str) -> bool {
+    host.eq_ignore_ascii_case(authority.as_bytes())
 }
 
 fn check_authority(authority: &str) -> Result<(), TargetError> {

@@ -40,6 +40,11 @@ impl<T> Watched<T> {
     pub(crate) const fn new(io: T, state: Arc<State>) -> Self {
         Self { io, state, linger: None }
     }
+
+    /// What is watched.
+    pub(crate) const fn get_mut(&mut self) -> &mut T {
+        &mut self.io
+    }
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {

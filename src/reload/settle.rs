@@ -10,18 +10,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long it must be quiet after a change.
-pub(super) const QUIET: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_millis(100);
 
-/// How long a file may be there without being written before it is taken for a link.
-pub(super) const CREATED: Duration = Duration::from_secs(1);
+/// How long a file may be missing before it is taken for gone, or there without being written before it
+/// is taken for a link.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What happened to a path that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// It is another file now, or a writer has closed it: complete.
     Settled,
-    /// It came into being; a writer may be about to fill it.
-    Created,
+    /// It came into being, and a writer may be about to fill it; or it went, and another may be about
+    /// to take its place.
+    Incomplete,
     /// A writer has it open, and wrote.
     Writing,
 }
@@ -30,14 +32,16 @@ pub(super) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Settle {
     due: Option<Instant>,
+    writing: bool,
 }
 
 impl Settle {
     /// Something happened.
     pub(super) fn on(&mut self, change: Change, now: Instant) {
+        self.writing = change == Change::Writing;
         self.due = match change {
             Change::Settled => Some(now + QUIET),
-            Change::Created => Some(now + CREATED),
+            Change::Incomplete => Some(now + PATIENCE),
             Change::Writing => None,
         };
     }
@@ -45,6 +49,11 @@ impl Settle {
     /// When to load, where nothing more happens.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// Whether a writer is in the middle of it.
+    pub(super) const fn is_writing(&self) -> bool {
+        self.writing
     }
 
     /// It is loaded now.
@@ -85,20 +94,30 @@ mod tests {
 
     #[test]
     fn the_steps_of_one_change_make_one_load() {
-        use Change::{Created, Settled, Writing};
+        use Change::{Incomplete, Settled, Writing};
         // An editor's rename: the old away, the new in place.
-        assert_eq!(loads(&[(0, Settled), (1, Settled)]), [101]);
+        assert_eq!(loads(&[(0, Incomplete), (1, Settled)]), [101]);
         // Deleted, and written anew.
-        let anew = [(0, Settled), (20, Created), (20, Writing), (30, Settled)];
+        let anew = [(0, Incomplete), (20, Incomplete), (20, Writing), (30, Settled)];
         assert_eq!(loads(&anew), [130]);
         // A ConfigMap: the link swapped, the old directory removed.
         assert_eq!(loads(&[(0, Settled), (50, Settled), (1000, Settled)]), [150, 1100]);
     }
 
     #[test]
-    fn a_link_that_nobody_writes_is_taken_after_a_while() {
-        use Change::{Created, Writing};
-        assert_eq!(loads(&[(0, Created)]), [1000]);
-        assert_eq!(loads(&[(0, Created), (500, Writing)]), [0; 0]);
+    fn a_link_that_nobody_writes_and_a_file_that_stays_away_are_taken_after_a_while() {
+        use Change::{Incomplete, Writing};
+        assert_eq!(loads(&[(0, Incomplete)]), [1000]);
+        assert_eq!(loads(&[(0, Incomplete), (500, Writing)]), [0; 0]);
+    }
+
+    #[test]
+    fn a_writer_is_known_until_it_closes() {
+        let mut settle = Settle::default();
+        assert!(!settle.is_writing());
+        settle.on(Change::Writing, Instant::now());
+        assert!(settle.is_writing());
+        settle.on(Change::Settled, Instant::now());
+        assert!(!settle.is_writing());
     }
 }

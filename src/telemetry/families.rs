@@ -22,8 +22,10 @@ pub(super) struct Families {
     pub(super) finally: IntCounterVec,
     pub(super) connections: IntGaugeVec,
     pub(super) resends: IntCounterVec,
+    pub(super) tasks: IntGauge,
     pub(super) reloads: IntCounterVec,
     pub(super) last_reload: Gauge,
+    pub(super) last_successful: IntGauge,
     pub(super) config_info: GaugeVec,
     pub(super) lost_records: IntCounterVec,
     pub(super) lost_events: IntCounter,
@@ -49,7 +51,19 @@ impl Families {
         ));
         let config_info =
             GaugeVec::new(opts("config_info", "The configuration that is served."), &["hash"]);
-        let families = Self::of(buckets, reloads, fixed(last_reload), fixed(config_info));
+        let tasks = IntGauge::with_opts(opts(
+            "worker_tasks",
+            "Connections and executions that the workers have under way, as tasks.",
+        ));
+        let last_successful = IntGauge::with_opts(opts(
+            "config_last_reload_successful",
+            "Whether the configuration that was last loaded is the one that is served: 1 or 0.",
+        ));
+        let families = Self::of(
+            buckets,
+            (reloads, fixed(last_reload), fixed(last_successful), fixed(config_info)),
+            fixed(tasks),
+        );
         fixed(families.build_info.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")]))
             .set(1.0);
         for collector in families.collectors() {
@@ -60,9 +74,13 @@ impl Families {
 
     fn of(
         buckets: &[f64],
-        reloads: IntCounterVec,
-        last_reload: Gauge,
-        config_info: GaugeVec,
+        (reloads, last_reload, last_successful, config_info): (
+            IntCounterVec,
+            Gauge,
+            IntGauge,
+            GaugeVec,
+        ),
+        tasks: IntGauge,
     ) -> Self {
         Self {
             requests: counters(
@@ -106,7 +124,7 @@ impl Families {
             timeouts: counters("timeouts_total", "Timeout bounds that fired.", &["route"]),
             finally: counters(
                 "finally_total",
-                "Cleanups that ran, by outcome: success or failure.",
+                "Cleanups that ran, by outcome: success, failure, or unfinished when the process ended.",
                 &["route", "outcome"],
             ),
             connections: gauges(
@@ -119,8 +137,10 @@ impl Families {
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
             ),
+            tasks,
             reloads,
             last_reload,
+            last_successful,
             config_info,
             lost_records: counters(
                 "log_records_dropped_total",
@@ -155,8 +175,10 @@ impl Families {
             finally,
             connections,
             resends,
+            tasks,
             reloads,
             last_reload,
+            last_successful,
             config_info,
             lost_records,
             lost_events,
@@ -176,8 +198,10 @@ impl Families {
             Box::new(finally.clone()),
             Box::new(connections.clone()),
             Box::new(resends.clone()),
+            Box::new(tasks.clone()),
             Box::new(reloads.clone()),
             Box::new(last_reload.clone()),
+            Box::new(last_successful.clone()),
             Box::new(config_info.clone()),
             Box::new(lost_records.clone()),
             Box::new(lost_events.clone()),

@@ -170,6 +170,7 @@ impl Metrics {
     pub fn config_loaded(&self, hash: &str, at: f64) {
         let families = &self.families;
         families.last_reload.set(at);
+        families.last_successful.set(1);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = shown.replace(hash.into()) {
             // Gone already where the registry was asked for the same hash twice: nothing to report.
@@ -178,10 +179,16 @@ impl Metrics {
         fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
     }
 
-    /// `mwl_config_reloads_total{outcome}`: `applied` or `refused`.
+    /// `mwl_config_reloads_total{outcome}`: `applied` or `refused`; `mwl_config_last_reload_successful`.
     pub fn config_reload(&self, applied: bool) {
         let outcome = if applied { "applied" } else { "refused" };
+        self.families.last_successful.set(i64::from(applied));
         counter(&self.families.reloads, &[outcome]).inc();
+    }
+
+    /// `mwl_worker_tasks`: how many there are now.
+    pub fn tasks(&self, count: usize) {
+        self.families.tasks.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The text exposition, format 0.0.4, with the process's own figures read now.
@@ -265,6 +272,11 @@ impl RouteMetrics {
     pub fn finally(&self, ok: bool) {
         let [failure, success] = &self.finally;
         if ok { success.inc() } else { failure.inc() }
+    }
+
+    /// `mwl_finally_total`: an execution was dropped, for the process ended, before its cleanups had run.
+    pub fn finally_unfinished(&self) {
+        counter(&self.metrics.families.finally, &[&self.name, "unfinished"]).inc();
     }
 
     /// `mwl_retries_suppressed_total`.

@@ -194,17 +194,6 @@ impl Recorder {
         trail.attempts.push(attempt);
     }
 
-    /// What interrupted the attempt, where that is known better than by the attempt itself.
-    pub fn interrupted(&self, step: &str, number: u32, code: &str) {
-        let mut trail = self.lock();
-        let ours = |attempt: &&mut Attempt| {
-            attempt.interrupted && attempt.number == number && *attempt.step == *step
-        };
-        if let Some(attempt) = trail.attempts.iter_mut().rev().find(ours) {
-            attempt.code = Some(code.into());
-        }
-    }
-
     /// The execution came to its Result. The first counts.
     pub fn result(&self, outcome: &Outcome) {
         let mut trail = self.lock();
@@ -480,10 +469,9 @@ pub(super) mod tests {
             interrupted: true,
             endpoint: None,
             status: None,
-            ..attempt(1, begun, Some(system::CANCELLED))
+            ..attempt(1, begun, Some("Provider.Middleware.Timeout.Exceeded"))
         };
         recorder.attempt(stopped);
-        recorder.interrupted("pay", 1, "Provider.Middleware.Timeout.Exceeded");
         let lost = Arc::new(Failure::error("A.Lost", "x").with_retryable(true));
         let gone = Failure::superseding(&Arc::new(Failure::error("B.Gone", "secret")), Some(&lost));
         recorder.result(&Outcome::Failure(gone));

@@ -14,6 +14,8 @@ mod cases;
 mod cel;
 /// The program from outside, on real sockets.
 mod e2e;
+/// What holds for long and for many.
+mod endurance;
 /// HTTP that holds: matrices, properties, endurance, real clients.
 mod holds;
 /// Random stacks of the four middlewares against a model of the specification.

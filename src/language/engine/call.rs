@@ -1,6 +1,6 @@
 //! One execution of a call: its fields, its target, its arms (MWL, "The Call interface and Result").
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::execution::Execution;
 use super::frame::{Frame, run_nested};
@@ -122,6 +122,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Result<(Outcome, Value), Interrupted> {
         let attempt = Attempt { step: self.place, number: scope.attempt, role: scope.role };
         self.execution.observer.attempt_started(&attempt);
+        let why = OnceLock::new();
         let dispatch = Dispatch {
             with,
             input,
@@ -132,9 +133,15 @@ impl<'a> Dispatcher<'a> {
             attempts: scope.attempts,
             role: scope.role,
             host: self.execution.host,
+            interrupted: &why,
         };
-        let answer = scope.leaf(provider.call(dispatch)).await.inspect_err(|interrupted| {
-            self.execution.observer.attempt_interrupted(&attempt, interrupted.explanation());
+        let mut call = provider.call(dispatch);
+        let answer = scope.leaf(&mut call).await.inspect_err(|interrupted| {
+            let explanation = interrupted.explanation();
+            if let Some(failure) = explanation {
+                why.get_or_init(|| failure.code.clone());
+            }
+            self.execution.observer.attempt_interrupted(&attempt, explanation);
         })?;
         self.execution.observer.attempt_done(&attempt, &answer.outcome);
         Ok((answer.outcome, answer.metadata))

@@ -15,12 +15,13 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use catalog::Catalog;
 pub use contract::Contract;
 
+use super::code::Code;
 use super::outcome::{Failure, Outcome};
 use super::value::Value;
 
@@ -65,6 +66,9 @@ pub struct Dispatch<'a> {
     pub role: Role,
     /// What the host gave the execution to carry.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// The code of the failure that explains why the call is dropped: set before it is, where a bound of the
+    /// Flow's own does it.
+    pub interrupted: &'a OnceLock<Code>,
 }
 
 /// Whose call a dispatch is.

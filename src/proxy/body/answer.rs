@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
@@ -26,6 +27,8 @@ pub(crate) struct AnswerBody {
 enum Kind {
     Empty,
     Full(Bytes),
+    /// The second: trailers behind the bytes.
+    Trailed(Bytes, Box<HeaderMap>),
     Upstream(Box<ResponseBody>),
 }
 
@@ -38,6 +41,14 @@ impl AnswerBody {
     /// What is in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
         Self::of(Kind::Full(bytes))
+    }
+
+    /// What is in memory, and its trailers.
+    pub(crate) fn trailed(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
+        let Some(trailers) = trailers else {
+            return Self::full(bytes);
+        };
+        Self::of(Kind::Trailed(bytes, trailers))
     }
 
     /// What an upstream sends.
@@ -61,7 +72,7 @@ impl AnswerBody {
 
     /// The same answer to a HEAD: nothing of the body is sent, and an upstream's has none.
     pub(crate) fn for_head(mut self) -> Self {
-        if matches!(self.kind, Kind::Full(_)) {
+        if matches!(self.kind, Kind::Full(_) | Kind::Trailed(..)) {
             self.kind = Kind::Empty;
         }
         self
@@ -90,6 +101,14 @@ impl Body for AnswerBody {
                 answer.kind = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
+            Kind::Trailed(bytes, _) if !bytes.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
+            }
+            Kind::Trailed(_, trailers) => {
+                let trailers = std::mem::take(trailers.as_mut());
+                answer.kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
             Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
         };
         match polled {
@@ -114,6 +133,7 @@ impl Body for AnswerBody {
         match &self.kind {
             Kind::Empty => true,
             Kind::Full(bytes) => bytes.is_empty(),
+            Kind::Trailed(..) => false,
             Kind::Upstream(body) => body.is_end_stream(),
         }
     }
@@ -121,7 +141,7 @@ impl Body for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Full(bytes) | Kind::Trailed(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Upstream(body) => body.size_hint(),
         }
     }

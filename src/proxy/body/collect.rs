@@ -1,6 +1,7 @@
 //! Reading a body into memory, within a bound.
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -14,7 +15,19 @@ pub(crate) enum CollectError<E> {
 }
 
 /// All of `body`, at most `limit` bytes. A declared length over the limit fails before anything is read.
+/// Trailers are dropped.
 pub(crate) async fn collect<B>(body: &mut B, limit: usize) -> Result<Bytes, CollectError<B::Error>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    Ok(collect_all(body, limit).await?.0)
+}
+
+/// The same, and the trailers.
+pub(crate) async fn collect_all<B>(
+    body: &mut B,
+    limit: usize,
+) -> Result<(Bytes, Option<HeaderMap>), CollectError<B::Error>>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -23,9 +36,14 @@ where
     }
     let mut first: Option<Bytes> = None;
     let mut joined = BytesMut::new();
+    let mut trailers = None;
     while let Some(frame) = body.frame().await {
-        let Ok(chunk) = frame.map_err(CollectError::Broken)?.into_data() else {
-            continue;
+        let chunk = match frame.map_err(CollectError::Broken)?.into_data() {
+            Ok(chunk) => chunk,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                continue;
+            }
         };
         let size = first.as_ref().map_or(0, Bytes::len) + joined.len();
         if size.saturating_add(chunk.len()) > limit {
@@ -40,7 +58,7 @@ where
             }
         }
     }
-    Ok(first.unwrap_or_else(|| joined.freeze()))
+    Ok((first.unwrap_or_else(|| joined.freeze()), trailers))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;
 pub(crate) mod stall;
+pub(crate) mod trailers;
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub(crate) enum BodyError {
     /// No byte came for the upstream's `idleTimeout`.
     #[error("no byte of the body came for {}", crate::language::temporal::Span::from_duration(*.0))]
     Stalled(Duration),
-    /// A later attempt has taken the request body over.
-    #[error("a later attempt sends this body now")]
-    Superseded,
+    /// A later attempt has taken the request body over, or nobody wants the answer any more. The source is
+    /// what an HTTP/2 upstream is told.
+    #[error("this attempt's request is abandoned")]
+    Abandoned(#[source] h2::Error),
 }

@@ -49,6 +49,13 @@ impl Progress {
         }
     }
 
+    /// What is still to be sent is not sent: the request fails, as seen from the upstream.
+    pub(crate) fn abandon(&self) {
+        if let Self::Stream(source, turn) = self {
+            source.abandon(turn.load(Ordering::Relaxed));
+        }
+    }
+
     /// How the client's body broke off, where it did.
     pub(crate) fn broken(&self) -> Option<Broken> {
         match self {

@@ -5,13 +5,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::BodyError;
 use super::request::Progress;
 use super::stall::Stall;
+use super::trailers::permitted;
 use crate::proxy::upstream::Connection;
 
 /// How much of a response that nobody wants is read so that its connection can be used again.
@@ -23,6 +25,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     incoming: Incoming,
+    /// What was looked at before anybody read: it comes once more.
+    peeked: Option<Box<Peeked>>,
     /// Held until the end of the body. `None` where it went back already.
     connection: Option<Connection>,
     /// Of the request that this answers: a connection over which a request is still being sent is
@@ -30,6 +34,9 @@ pub(crate) struct ResponseBody {
     request: Progress,
     stall: Stall,
 }
+
+/// What a read gives.
+type Peeked = Option<Result<Frame<Bytes>, BodyError>>;
 
 impl ResponseBody {
     /// `incoming` over `connection`, at most `idle` between two chunks.
@@ -39,7 +46,30 @@ impl ResponseBody {
         request: Progress,
         idle: Duration,
     ) -> Self {
-        Self { incoming, connection: Some(connection), request, stall: Stall::new(idle) }
+        Self {
+            incoming,
+            peeked: None,
+            connection: Some(connection),
+            request,
+            stall: Stall::new(idle),
+        }
+    }
+
+    /// The trailers, where they come before any data and within `bound`; whatever comes is still read after.
+    pub(crate) async fn peek_trailers(&mut self, bound: Duration) -> Option<&HeaderMap> {
+        if self.peeked.is_none() {
+            let read = std::future::poll_fn(|cx| self.poll_read(cx));
+            let read = tokio::select! {
+                biased;
+                read = read => Some(read),
+                () = sleep(bound) => None,
+            };
+            self.peeked = read.map(Box::new);
+        }
+        match self.peeked.as_deref() {
+            Some(Some(Ok(frame))) => frame.trailers_ref(),
+            _ => None,
+        }
     }
 
     /// Reads on in the background, within bounds, so that the connection serves again; beyond them it
@@ -81,11 +111,46 @@ impl ResponseBody {
         }
     }
 
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        match Pin::new(&mut self.incoming).poll_frame(cx) {
+            Poll::Pending => {
+                self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled(self.stall.bound()))))
+            }
+            Poll::Ready(None) => {
+                self.release();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.connection = None;
+                self.request.abandon();
+                Poll::Ready(Some(Err(BodyError::Upstream(error))))
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                self.stall.progress();
+                match frame.into_trailers() {
+                    Ok(trailers) => self.poll_trailers(trailers, cx),
+                    Err(frame) => Poll::Ready(Some(Ok(frame))),
+                }
+            }
+        }
+    }
+
+    /// Those trailers that may pass; what comes behind them is the end.
+    fn poll_trailers(&mut self, trailers: HeaderMap, cx: &mut Context<'_>) -> Poll<Peeked> {
+        match permitted(trailers) {
+            Some(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            None => self.poll_read(cx),
+        }
+    }
+
     fn release(&mut self) {
-        if let Some(connection) = self.connection.take()
-            && self.request.finished()
-        {
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        if self.request.finished() {
             connection.release();
+        } else {
+            self.request.abandon();
         }
     }
 }
@@ -99,31 +164,29 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let body = self.get_mut();
-        match Pin::new(&mut body.incoming).poll_frame(cx) {
-            Poll::Pending => {
-                body.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled(body.stall.bound()))))
-            }
-            Poll::Ready(None) => {
-                body.release();
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => {
-                body.connection = None;
-                Poll::Ready(Some(Err(BodyError::Upstream(error))))
-            }
-            Poll::Ready(Some(Ok(frame))) => {
-                body.stall.progress();
-                Poll::Ready(Some(Ok(frame)))
-            }
+        match body.peeked.take() {
+            Some(peeked) => Poll::Ready(*peeked),
+            None => body.poll_read(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match self.peeked.as_deref() {
+            Some(peeked) => peeked.is_none(),
+            None => self.incoming.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let hint = self.incoming.size_hint();
+        match self.peeked.as_deref() {
+            Some(Some(Ok(frame))) => {
+                let before = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let exact = hint.exact().map(|rest| rest.saturating_add(before));
+                exact.map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
+            _ => hint,
+        }
     }
 }
 
@@ -131,6 +194,9 @@ impl Drop for ResponseBody {
     fn drop(&mut self) {
         if self.incoming.is_end_stream() {
             self.release();
+        } else if self.connection.is_some() {
+            // A connection of its own closes; on a shared one the request must end by itself.
+            self.request.abandon();
         }
     }
 }

@@ -16,10 +16,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
 use super::stall::Stall;
+use super::trailers::permitted;
 
 /// A request body that comes from a client.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Source<B> {
 struct State<B> {
     /// What is still to be read. `None` once it ended, well or badly.
     stream: Option<B>,
+    /// The trailers, once they were read: few, and kept for every attempt.
+    trailers: Option<Box<HeaderMap>>,
     /// What was read and may be replayed. `None` where nothing is kept, or no longer.
     kept: Option<Kept>,
     /// How much was read.
@@ -99,6 +103,8 @@ pub(crate) struct Attempt<B> {
     next: usize,
     /// How much this attempt has sent.
     sent: u64,
+    /// Whether it has sent the trailers, where there are any.
+    trailed: bool,
     stall: Stall,
 }
 
@@ -114,6 +120,7 @@ where
         Self {
             state: Mutex::new(State {
                 stream: Some(stream),
+                trailers: None,
                 kept,
                 read: 0,
                 turn: 0,
@@ -143,8 +150,20 @@ where
             turn: state.turn,
             next: 0,
             sent: 0,
+            trailed: false,
             stall: Stall::new(stall),
         })
+    }
+
+    /// The attempt of this turn, where it still has it, can read no more and fails.
+    pub(crate) fn abandon(&self, turn: u32) {
+        let mut state = self.lock();
+        if state.turn == turn {
+            state.turn = turn.wrapping_add(1);
+            if let Some(waker) = state.waker.take() {
+                waker.wake();
+            }
+        }
     }
 
     /// Whether all that was read so far could be sent once more.
@@ -187,6 +206,12 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    /// Whether trailers may come behind the last byte. Of a body with a length, only HTTP/2's may have some.
+    fn may_trail(&self) -> bool {
+        let more = self.stream.as_ref().is_some_and(|stream| !stream.is_end_stream());
+        more || self.trailers.is_some()
+    }
+
     fn replayable(&self) -> bool {
         self.broken.is_none() && (self.read == 0 || self.kept.is_some())
     }
@@ -216,9 +241,9 @@ where
                     self.keep(&chunk);
                     Poll::Ready(Some(Ok(chunk)))
                 }
-                // Trailer fields are dropped: none of them may become a header field of a later
-                // attempt, and few servers read them (RFC 9110 §6.5.1 lets an intermediary).
-                Err(_trailers) => {
+                Err(frame) => {
+                    let trailers = frame.into_trailers().ok().and_then(permitted);
+                    self.trailers = trailers.map(Box::new);
                     self.stream = None;
                     Poll::Ready(None)
                 }
@@ -248,10 +273,17 @@ where
         self.turn
     }
 
+    /// The trailers, once.
+    fn take_trailers(&mut self) -> Option<HeaderMap> {
+        let first = !std::mem::replace(&mut self.trailed, true);
+        let state = self.source.lock();
+        state.trailers.as_deref().filter(|_| first).cloned()
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut state = self.source.lock();
         if state.turn != self.turn {
-            return Poll::Ready(Some(Err(BodyError::Superseded)));
+            return Poll::Ready(Some(Err(BodyError::Abandoned(h2::Reason::CANCEL.into()))));
         }
         let replayed = state.kept.as_ref().and_then(|kept| kept.chunks.get(self.next)).cloned();
         self.next = self.next.saturating_add(1);
@@ -291,7 +323,9 @@ where
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
-            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(None) => {
+                Poll::Ready(attempt.take_trailers().map(|trailers| Ok(Frame::trailers(trailers))))
+            }
             Poll::Pending => attempt.stall.poll(cx).map(|()| {
                 attempt.source.lock().broken = Some(Broken::Stalled);
                 Some(Err(BodyError::Stalled(attempt.stall.bound())))
@@ -300,7 +334,7 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.length == Some(self.sent)
+        self.source.length == Some(self.sent) && !self.source.lock().may_trail()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -376,7 +410,7 @@ mod tests {
         assert_eq!(take(&mut first, 1).await, b"ab");
         let _second = source.attempt(IDLE).unwrap();
         let error = first.frame().await.unwrap().unwrap_err();
-        assert!(matches!(error, BodyError::Superseded));
+        assert!(matches!(error, BodyError::Abandoned(_)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -416,6 +450,22 @@ mod tests {
         let error = source.attempt(IDLE).unwrap().frame().await.unwrap();
         assert!(matches!(error, Err(BodyError::Stalled(IDLE))));
         assert_eq!(begun.elapsed(), IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trailers_come_behind_every_attempt_and_only_those_that_may_pass() {
+        let fields = [("x-sum", "1"), ("authorization", "z")];
+        let fields = fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let frames: [Result<_, std::io::Error>; 2] =
+            [Ok(Frame::data("ab".into())), Ok(Frame::trailers(HeaderMap::from_iter(fields)))];
+        let stream = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+        let source = Arc::new(Source::new(stream, Some(64)));
+        for _ in 0..2 {
+            let whole = source.attempt(IDLE).unwrap().collect().await.unwrap();
+            let trailers = whole.trailers().unwrap();
+            assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &"1".parse().unwrap()));
+            assert_eq!(whole.to_bytes(), "ab");
+        }
     }
 
     proptest! {

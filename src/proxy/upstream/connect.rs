@@ -2,24 +2,30 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
 use crate::proxy::settings::Endpoint;
 
 /// How large a response head may be.
 const HEAD_SIZE: usize = 64 * 1024;
+/// The same, as HTTP/2 counts it.
+const HEAD_LIST: u32 = 64 * 1024;
 
 /// Why no connection came to be. Nothing of the request was sent.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ConnectError {
     /// What went wrong.
@@ -70,6 +76,10 @@ impl ConnectError {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
     }
 
+    fn handshake(error: &hyper::Error) -> Self {
+        Self { cause: Cause::Other, message: format!("gave no connection: {error}") }
+    }
+
     fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         let (cause, message) = match error.kind() {
@@ -93,8 +103,69 @@ pub(super) struct Opened {
     pub(super) driver: AbortHandle,
 }
 
+/// A new connection that is shared.
+#[derive(Debug)]
+pub(super) struct OpenedShared {
+    pub(super) sender: http2::SendRequest<RequestBody>,
+    pub(super) counts: Arc<Counts>,
+    /// How many requests the other side takes at a time, as far as it has said.
+    pub(super) limit: Arc<AtomicU32>,
+}
+
 /// A connection to `endpoint`, and the counts of its bytes.
 pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opened, ConnectError> {
+    let (wire, counts) = wire(endpoint, timeout).await?;
+    let handshake = http1::Builder::new().max_header_size(HEAD_SIZE).handshake(wire).await;
+    let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
+    let driver = tokio::spawn(async move {
+        if let Err(error) = driver.await {
+            tracing::debug!(error = %error, "An upstream connection ended with an error.");
+        }
+    });
+    Ok(Opened { sender, counts, driver: driver.abort_handle() })
+}
+
+/// The same with HTTP/2. A connection that is silent for `ping` with requests on it is asked whether it is
+/// still there, and closed when it does not answer for as long again: requests on it would be lost one by
+/// one, and the next would be put on it, too.
+pub(super) async fn open_shared(
+    endpoint: &Endpoint,
+    timeout: Duration,
+    ping: Duration,
+) -> Result<OpenedShared, ConnectError> {
+    let (wire, counts) = wire(endpoint, timeout).await?;
+    let mut protocol = http2::Builder::new(TokioExecutor::new());
+    protocol
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(connection_window(STREAMS))
+        .max_send_buf_size(WINDOW as usize)
+        .max_header_list_size(HEAD_LIST);
+    if !ping.is_zero() {
+        protocol.keep_alive_interval(ping).keep_alive_timeout(ping);
+    }
+    let handshake = protocol.handshake(wire).await;
+    let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
+    let limit = Arc::new(AtomicU32::new(STREAMS));
+    let known = Arc::clone(&limit);
+    tokio::spawn(async move {
+        let watched = std::future::poll_fn(|cx| {
+            let polled = Pin::new(&mut driver).poll(cx);
+            let streams = u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX);
+            known.store(streams, Ordering::Relaxed);
+            polled
+        });
+        if let Err(error) = watched.await {
+            tracing::debug!(error = %error, "An upstream connection ended with an error.");
+        }
+    });
+    Ok(OpenedShared { sender, counts, limit })
+}
+
+type CountedWire = (TokioIo<Wire<TcpStream>>, Arc<Counts>);
+
+/// A socket to `endpoint`, counted.
+async fn wire(endpoint: &Endpoint, timeout: Duration) -> Result<CountedWire, ConnectError> {
     #[expect(clippy::disallowed_methods, reason = "a connect is a leaf: it may be dropped")]
     let connected = tokio::time::timeout(timeout, tcp(endpoint)).await;
     let stream = connected.map_err(|_elapsed| ConnectError {
@@ -102,18 +173,7 @@ pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opene
         message: format!("did not accept a connection within {}", Span::from_duration(timeout)),
     })??;
     let (wire, counts) = Wire::new(stream);
-    let handshake =
-        http1::Builder::new().max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
-    let (sender, driver) = handshake.map_err(|error| ConnectError {
-        cause: Cause::Other,
-        message: format!("gave no connection: {error}"),
-    })?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = driver.await {
-            tracing::debug!(error = %error, "An upstream connection ended with an error.");
-        }
-    });
-    Ok(Opened { sender, counts, driver: driver.abort_handle() })
+    Ok((TokioIo::new(wire), counts))
 }
 
 /// The first address of the name that takes a connection. Resolved anew for each connection, so a

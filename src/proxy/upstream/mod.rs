@@ -4,23 +4,28 @@
 //! futures are `Send`, and nobody ever waits for one.
 
 pub(crate) mod connect;
+pub(crate) mod ending;
 pub(crate) mod pool;
+mod shared;
 pub(crate) mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures_util::future::{BoxFuture, Either};
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
+use hyper::client::conn::{http1, http2};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use self::connect::{ConnectError, Opened};
+use self::connect::{ConnectError, Opened, OpenedShared};
+use self::ending::Ending;
 use self::pool::{Idle, Pool};
+use self::shared::{Connections, Dialed, Place, Shared};
 use self::wire::Counts;
 use super::body::request::RequestBody;
-use super::settings;
+use super::settings::{self, Protocol};
 use crate::telemetry::metrics::UpstreamMetrics;
 
 /// One upstream of one worker.
@@ -32,6 +37,8 @@ pub(crate) struct Upstream {
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
     pool: Mutex<Pool<Parked>>,
+    /// Those that speak HTTP/2.
+    shared: Mutex<Connections>,
     /// The endpoint whose turn it is, counted up without end.
     turn: AtomicUsize,
     /// Whether a task is there that closes old idle connections.
@@ -51,13 +58,22 @@ impl Idle for Parked {
     }
 }
 
-/// A connection lent to one request. Dropped, it closes; [`Connection::release`] puts it back.
+/// A connection lent to one request: all of it, or a place on it. Dropped, it closes, or the place is free;
+/// [`Connection::release`] puts it back.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    sender: SendRequest<RequestBody>,
+    sender: Sender,
     counts: Arc<Counts>,
-    lease: Lease,
     reused: bool,
+}
+
+/// Where a request is handed over.
+#[derive(Debug)]
+enum Sender {
+    /// The connection is this request's.
+    Alone(http1::SendRequest<RequestBody>, Lease),
+    /// It is one request of several.
+    Shared(http2::SendRequest<RequestBody>, Place),
 }
 
 /// Which connection of which upstream is lent; dropped, it counts as closed.
@@ -78,8 +94,10 @@ pub(crate) struct SendError {
     pub(crate) unsent: Option<Request<RequestBody>>,
     /// Whether a byte was written.
     pub(crate) wrote: bool,
-    /// Whether a byte of a response was read.
+    /// Whether a byte was read.
     pub(crate) read: bool,
+    /// What the error says of the request.
+    pub(crate) ending: Ending,
 }
 
 impl Upstream {
@@ -90,6 +108,7 @@ impl Upstream {
             settings,
             metrics,
             pool: Mutex::new(pool),
+            shared: Mutex::default(),
             turn: AtomicUsize::new(0),
             swept: AtomicBool::new(false),
         }
@@ -112,8 +131,35 @@ impl Upstream {
         self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
     }
 
+    /// A connection to `endpoint` for one request: one that is there, or else a new one.
+    pub(crate) async fn connection(
+        self: &Arc<Self>,
+        endpoint: usize,
+    ) -> Result<Connection, ConnectError> {
+        if self.settings.protocol == Protocol::Http2 {
+            // Boxed, as a connect is: what is awaited most carries neither.
+            return Box::pin(self.place(endpoint)).await;
+        }
+        match self.idle(endpoint).await {
+            Some(connection) => Ok(connection),
+            None => self.connect(endpoint).await,
+        }
+    }
+
+    /// The same, but none that has lain idle.
+    pub(crate) async fn fresh(
+        self: &Arc<Self>,
+        endpoint: usize,
+    ) -> Result<Connection, ConnectError> {
+        match self.settings.protocol {
+            Protocol::Http1 => self.connect(endpoint).await,
+            // One that is known to be dead is retired by now.
+            Protocol::Http2 => self.place(endpoint).await,
+        }
+    }
+
     /// An idle connection to `endpoint` that is ready for a request.
-    pub(crate) async fn idle(self: &Arc<Self>, endpoint: usize) -> Option<Connection> {
+    async fn idle(self: &Arc<Self>, endpoint: usize) -> Option<Connection> {
         loop {
             let wanted = |parked: &Parked| parked.endpoint == endpoint;
             let (found, dropped) = self.lock().take(Instant::now(), wanted);
@@ -130,27 +176,50 @@ impl Upstream {
     }
 
     /// A new connection to `endpoint`.
-    pub(crate) async fn connect(
-        self: &Arc<Self>,
-        endpoint: usize,
-    ) -> Result<Connection, ConnectError> {
-        let at = self.settings.endpoints.get(endpoint);
-        let at = at.ok_or_else(ConnectError::no_endpoint)?;
+    async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
+        let at = self.endpoint(endpoint)?;
         // Boxed: most requests find a connection, and carry one word of this.
         let opened = Box::pin(connect::open(at, self.settings.connect_timeout)).await?;
         self.metrics.opened();
         Ok(self.lend(Parked { opened, endpoint }, false))
     }
 
+    /// A place on a connection to `endpoint`.
+    async fn place(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
+        loop {
+            if let Some(place) = self.shared().place(endpoint) {
+                return Ok(Connection::of(place, true));
+            }
+            let dial =
+                || -> BoxFuture<'static, Dialed> { Box::pin(Arc::clone(self).dial(endpoint)) };
+            let dialing = self.shared().dial(endpoint, dial);
+            if let Some(place) = dialing.await?.take() {
+                return Ok(Connection::of(place, false));
+            }
+        }
+    }
+
+    async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
+        let settings = &self.settings;
+        let at = self.endpoint(endpoint)?;
+        let opened = connect::open_shared(at, settings.connect_timeout, settings.ping_interval);
+        let OpenedShared { sender, counts, limit } = opened.await?;
+        let shared = Shared::new(sender, counts, endpoint, limit, Arc::clone(&self.metrics));
+        let shared = Arc::new(shared);
+        self.shared().add(Arc::clone(&shared));
+        self.keep_swept();
+        Ok(shared)
+    }
+
+    fn endpoint(&self, endpoint: usize) -> Result<&settings::Endpoint, ConnectError> {
+        self.settings.endpoints.get(endpoint).ok_or_else(ConnectError::no_endpoint)
+    }
+
     fn lend(self: &Arc<Self>, parked: Parked, reused: bool) -> Connection {
         let Parked { opened, endpoint } = parked;
         let Opened { sender, counts, driver } = opened;
-        Connection {
-            sender,
-            counts,
-            lease: Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) },
-            reused,
-        }
+        let lease = Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) };
+        Connection { sender: Sender::Alone(sender, lease), counts, reused }
     }
 
     fn park(self: &Arc<Self>, parked: Parked) {
@@ -163,9 +232,18 @@ impl Upstream {
             return;
         }
         self.metrics.to_idle();
+        self.keep_swept();
+    }
+
+    /// Has old idle connections closed from now on.
+    fn keep_swept(self: &Arc<Self>) {
         if !self.swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Connections> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool<Parked>> {
@@ -174,10 +252,13 @@ impl Upstream {
 
     /// Closes old idle connections; says when to come again. `None` once there are none.
     fn sweep(&self) -> Option<Instant> {
-        let (closed, next) = self.lock().sweep(Instant::now());
+        let now = Instant::now();
+        let (closed, next) = self.lock().sweep(now);
         for _ in 0..closed {
             self.metrics.closed_idle();
         }
+        let next_shared = self.shared().sweep(now, self.settings.keep_alive);
+        let next = next.into_iter().chain(next_shared).min();
         if next.is_none() {
             self.swept.store(false, Ordering::Relaxed);
         }
@@ -205,14 +286,23 @@ impl Drop for Upstream {
 }
 
 impl Connection {
-    /// Whether it has carried a request before.
+    fn of(place: Place, reused: bool) -> Self {
+        let sender = place.shared().sender.clone();
+        let counts = Arc::clone(&place.shared().counts);
+        Self { sender: Sender::Shared(sender, place), counts, reused }
+    }
+
+    /// Whether it was there before the request that it was lent to.
     pub(crate) const fn reused(&self) -> bool {
         self.reused
     }
 
     /// Whether it takes a request; waits for the driver to see the end of the last exchange.
     async fn ready(&mut self) -> bool {
-        self.sender.is_ready() || self.sender.ready().await.is_ok()
+        match &mut self.sender {
+            Sender::Alone(sender, _) => sender.is_ready() || sender.ready().await.is_ok(),
+            Sender::Shared(sender, _) => sender.is_ready(),
+        }
     }
 
     /// Sends one request and waits for the head of its response. The request is handed over before the
@@ -222,26 +312,42 @@ impl Connection {
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + Send {
         let mark = self.counts.mark();
-        let sent = self.sender.try_send_request(request);
+        let (sent, place) = match &mut self.sender {
+            Sender::Alone(sender, _) => (Either::Left(sender.try_send_request(request)), None),
+            Sender::Shared(sender, place) => {
+                (Either::Right(sender.try_send_request(request)), Some(place))
+            }
+        };
         let counts = &self.counts;
         async move {
-            sent.await.map_err(|mut failed| SendError {
-                unsent: failed.take_message(),
-                error: failed.into_error(),
-                wrote: counts.wrote_since(mark),
-                read: counts.read_since(mark),
+            sent.await.map_err(|mut failed| {
+                let unsent = failed.take_message();
+                let error = failed.into_error();
+                let ending = Ending::of(&error);
+                if let Some(place) = place
+                    && !ending.spares_connection()
+                {
+                    place.retire();
+                }
+                let (wrote, read) = (counts.wrote_since(mark), counts.read_since(mark));
+                SendError { error, unsent, wrote, read, ending }
             })
         }
     }
 
     /// Puts it back for the next request.
     pub(crate) fn release(self) {
-        let Self { sender, counts, mut lease, reused: _ } = self;
-        let Some(driver) = lease.driver.take() else {
-            return;
-        };
-        let opened = Opened { sender, counts, driver };
-        lease.upstream.park(Parked { opened, endpoint: lease.endpoint });
+        let Self { sender, counts, reused: _ } = self;
+        match sender {
+            Sender::Alone(sender, mut lease) => {
+                let Some(driver) = lease.driver.take() else {
+                    return;
+                };
+                let opened = Opened { sender, counts, driver };
+                lease.upstream.park(Parked { opened, endpoint: lease.endpoint });
+            }
+            Sender::Shared(..) => {}
+        }
     }
 }
 

@@ -44,7 +44,9 @@ fn statuses_that_are_not_registered_count_together() {
     let series = samples(&metrics, "mwl_requests_total");
     assert_eq!(series.len(), 64, "{series:#?}");
     let other = 65_536 - (series.len() as u64 - 1);
-    assert!(series.contains(&format!(r#"mwl_requests_total{{route="pay",status="other"}} {other}"#)));
+    assert!(
+        series.contains(&format!(r#"mwl_requests_total{{route="pay",status="other"}} {other}"#))
+    );
 }
 
 #[test]
@@ -88,6 +90,7 @@ fn a_reload_continues_the_counters() {
     again.suppressed("draining");
     again.timeout();
     again.finally(true);
+    again.finally_unfinished();
     let line = r#"mwl_attempts_total{code="A",route="pay",upstream="up"} 2"#;
     assert_eq!(
         samples(&metrics, "mwl_attempts_total"),
@@ -103,6 +106,7 @@ fn a_reload_continues_the_counters() {
         [
             r#"mwl_finally_total{outcome="failure",route="pay"} 0"#,
             r#"mwl_finally_total{outcome="success",route="pay"} 1"#,
+            r#"mwl_finally_total{outcome="unfinished",route="pay"} 1"#,
         ]
     );
 }
@@ -120,10 +124,19 @@ fn the_config_that_is_served_is_the_only_one_shown() {
         [
             r#"mwl_config_info{hash="bbbb"} 1"#,
             "mwl_config_last_reload_success_timestamp_seconds 3.5",
+            "mwl_config_last_reload_successful 0",
             r#"mwl_config_reloads_total{outcome="applied"} 1"#,
             r#"mwl_config_reloads_total{outcome="refused"} 1"#,
         ]
     );
+}
+
+#[test]
+fn tasks_are_counted_when_somebody_asks() {
+    let metrics = Metrics::new();
+    metrics.tasks(7);
+    metrics.tasks(3);
+    assert_eq!(samples(&metrics, "mwl_worker_tasks"), ["mwl_worker_tasks 3"]);
 }
 
 #[test]

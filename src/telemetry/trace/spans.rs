@@ -269,8 +269,8 @@ mod tests {
         }
     }
 
-    fn sent(id: u8) -> Option<Sent> {
-        Some(Sent { id: SpanId([id; 8]), method: "POST".into(), path: "/pay".into() })
+    fn sent(id: u8) -> Sent {
+        Sent { id: SpanId([id; 8]), method: "POST".into(), path: "/pay".into() }
     }
 
     fn show(span: &SpanData) -> String {
@@ -299,11 +299,11 @@ mod tests {
         let begun = Instant::now();
         let recorder = Recorder::default();
         let code = Some("Provider.Call.Http.Unavailable");
-        recorder.attempt(Attempt { span: sent(2), ..attempt(1, begun, code) });
+        recorder.attempt(Attempt { span: Some(sent(2)), ..attempt(1, begun, code) });
         tokio::time::advance(Duration::from_millis(120)).await;
         let wait = Wait { delay: Duration::from_millis(100), source: DelaySource::Schedule };
         let second = attempt(2, Instant::now(), None);
-        recorder.attempt(Attempt { span: sent(3), wait: Some(wait), ..second });
+        recorder.attempt(Attempt { span: Some(sent(3)), wait: Some(wait), ..second });
         recorder.result(&Outcome::Success(crate::language::value::Value::Null));
         recorder.answered(answer(200, begun, 150));
         let execution = recorder.finish(|_| traced("POST")).unwrap();

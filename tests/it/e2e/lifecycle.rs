@@ -1,14 +1,17 @@
 //! Starting, being looked at, and stopping.
 
+use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::thread;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::support::client::{Client, get, request};
+use crate::support::client::{Client, ask, get, request};
+use crate::support::message::Head;
 use crate::support::origin::{Origin, State, Turn, answer, bytes};
 use crate::support::program::{Program, Proxy, command, configuration};
-use crate::support::watched::{Gate, PATIENCE};
+use crate::support::watched::{Gate, PATIENCE, Watched};
 
 const ROUTES: &str = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
 
@@ -19,6 +22,15 @@ fn until_refused(address: std::net::SocketAddr) {
         assert!(begun.elapsed() < PATIENCE, "{address} still accepts");
         thread::yield_now();
     }
+}
+
+/// Waits until `/readyz` says so; since when it was asked.
+fn until_not_ready(admin: std::net::SocketAddr) -> Instant {
+    let begun = Instant::now();
+    while get(admin, "/readyz").status != 503 {
+        assert!(begun.elapsed() < PATIENCE, "still ready");
+    }
+    begun
 }
 
 #[test]
@@ -58,10 +70,7 @@ fn while_the_listeners_stay_for_the_delay_the_proxy_says_it_is_not_ready() {
     let mut proxy = Proxy::start(&format!("shutdown: {{ delay: PT1S }}\n{file}"));
     assert_eq!(get(proxy.admin, "/readyz").status, 200);
     proxy.program().signal("TERM");
-    let begun = Instant::now();
-    while get(proxy.admin, "/readyz").status != 503 {
-        assert!(begun.elapsed() < PATIENCE, "still ready");
-    }
+    let begun = until_not_ready(proxy.admin);
     assert_eq!(get(proxy.address, "/").status, 200, "it still accepts");
     assert_eq!(get(proxy.admin, "/livez").status, 200);
     until_refused(proxy.address);
@@ -69,12 +78,9 @@ fn while_the_listeners_stay_for_the_delay_the_proxy_says_it_is_not_ready() {
     assert_eq!(proxy.exit().code(), Some(0));
 }
 
-#[test]
-fn what_does_not_end_within_the_grace_is_cancelled_and_audited() {
-    let origin = Origin::always(Turn::Hang);
-    let audit = super::recipe::sink();
-    let routes = r#"
-  - name: all
+/// A Retry under an audit: what can be met in an attempt, in a gap, in an audit and in a stream.
+const AUDITED: &str = r#"
+  - name: pay
     match: { pathPrefix: / }
     upstream: billing
     middleware:
@@ -83,34 +89,187 @@ fn what_does_not_end_within_the_grace_is_cancelled_and_audited() {
           with:
             call:
               provider: mwl:provider.call/mwl-proxy/http/v1
-              input: "{{ middleware.result }}"
-              with: { upstream: audit, method: POST, path: /audit }
+              input: "{{ {'id': execution.id, 'result': middleware.result} }}"
+              with: { upstream: audit, method: POST, path: "{{ '/' + execution.id }}" }
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*] }, attempts: 3 }] } }
+        onFailure:
+          with:
+            delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
 "#;
-    let upstreams = [("billing", origin.address), ("audit", audit.address)];
-    let file = configuration(&upstreams, routes);
-    let mut proxy = Proxy::start(&format!("shutdown: {{ grace: PT0.3S }}\n{file}"));
-    let mut client = Client::connect(proxy.address);
-    client.send(request("GET", "/", &[], b""));
-    origin.until_state(0, State::Whole);
-    proxy.program().signal("TERM");
-    assert_eq!(client.answer().status, 503);
-    origin.until_state(0, State::Left);
-    assert_eq!(super::recipe::told(&audit, 0)["code"], "System.Cancelled");
-    assert_ne!(proxy.exit().code(), Some(0), "something was cut");
-    assert_eq!(audit.count(), 1);
+
+/// Requests in each state that a request can be in, and a connection in none.
+struct Busy {
+    proxy: Proxy,
+    /// Kept, for it serves as long as it lives.
+    _billing: Origin,
+    audit: Origin,
+    attempt: Client,
+    gap: Client,
+    auditing: Client,
+    stream: Client,
+    /// The stream's head.
+    head: Head,
+    idle: Client,
+    /// Opened, everybody goes on.
+    gate: Gate,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // Nobody waits there any more.
+        self.gate.open();
+    }
+}
+
+impl Busy {
+    /// The gap is as long as `wait` says, in seconds.
+    fn new(settings: &str, wait: &'static str) -> Self {
+        let gate = Gate::default();
+        let opens = gate.clone();
+        let tried = Watched::new(false);
+        let billing = Origin::by(move |head, _| match head.field("x-request-id") {
+            Some("in-an-attempt") => Turn::Gated(opens.clone(), bytes(200, &[], "done")),
+            Some("in-a-gap") if !tried.update(|tried| std::mem::replace(tried, true)) => {
+                answer(503, &[("Retry-After", wait)], "later")
+            }
+            Some("in-a-stream") => {
+                let (first, second) = ("2\r\nab\r\n", "2\r\ncd\r\n0\r\n\r\n");
+                let first = format!("HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n{first}");
+                Turn::Halves(first.into_bytes(), opens.clone(), second.as_bytes().to_vec())
+            }
+            _ => answer(200, &[], "done"),
+        });
+        let opens = gate.clone();
+        let audit = Origin::by(move |head, _| {
+            let accepted = b"HTTP/1.1 204 No Content\r\n\r\n".to_vec();
+            if head.line.contains("/in-an-audit") {
+                return Turn::Gated(opens.clone(), accepted);
+            }
+            Turn::Say(accepted)
+        });
+        let upstreams = [("billing", billing.address), ("audit", audit.address)];
+        let proxy = Proxy::start(&format!("{settings}\n{}", configuration(&upstreams, AUDITED)));
+        let ask = |id: &str| {
+            let mut client = Client::connect(proxy.address);
+            client.send(request("GET", "/", &[("X-Request-Id", id)], b""));
+            client
+        };
+        let [attempt, gap, auditing, mut stream, mut idle] =
+            ["in-an-attempt", "in-a-gap", "in-an-audit", "in-a-stream", "idle"].map(ask);
+        let head = stream.head();
+        assert_eq!(idle.answer().status, 200);
+        billing.until_count(5);
+        proxy.until_metric("mwl_retries_total", &[], 1);
+        // Of the stream, which was accepted with its head; of the idle one; and the one that waits.
+        audit.until_count(3);
+        Self { proxy, _billing: billing, audit, attempt, gap, auditing, stream, head, idle, gate }
+    }
+
+    /// The ids that were audited, each with the code of its failure.
+    fn audited(&self) -> BTreeMap<String, String> {
+        let audits = self.audit.seen();
+        let told = audits.iter().map(|seen| {
+            let told: Value = serde_json::from_slice(&seen.body).unwrap();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            (text(&told["id"]), text(&told["result"]["code"]))
+        });
+        let all: BTreeMap<String, String> = told.collect();
+        assert_eq!(all.len(), audits.len(), "each once");
+        all
+    }
 }
 
 #[test]
-fn a_second_signal_stops_at_once() {
-    let origin = Origin::always(Turn::Hang);
-    let mut proxy = Proxy::before(&[("billing", origin.address)], ROUTES);
-    let mut client = Client::connect(proxy.address);
-    client.send(request("GET", "/", &[], b""));
-    origin.until_state(0, State::Whole);
-    proxy.program().signal("TERM");
-    until_refused(proxy.address);
-    proxy.program().signal("TERM");
-    assert!(!proxy.exit().success());
+fn on_a_term_signal_everything_comes_to_its_own_end() {
+    let mut busy = Busy::new("shutdown: { delay: PT0.5S, grace: PT10S }", "1");
+    busy.proxy.program().signal("TERM");
+    let begun = until_not_ready(busy.proxy.admin);
+    // Whoever has not heard of it yet is served.
+    assert_eq!(get(busy.proxy.address, "/").text(), "done");
+    until_refused(busy.proxy.address);
+    assert!(begun.elapsed().as_secs_f64() > 0.4, "the delay is kept");
+    assert!(busy.idle.ended());
+    // The gap is waited out, and the attempt after it made.
+    let got = busy.gap.answer();
+    assert_eq!((got.status, got.text()), (200, "done"));
+    assert_eq!(got.field("connection"), Some("close"));
+    busy.gate.open();
+    for client in [&mut busy.attempt, &mut busy.auditing] {
+        let got = client.answer();
+        assert_eq!((got.status, got.text()), (200, "done"));
+        assert_eq!(got.field("connection"), Some("close"));
+        assert!(client.ended());
+    }
+    assert_eq!(busy.stream.body(busy.head.clone()).expect("all of it").text(), "abcd");
+    assert_eq!(busy.proxy.exit().code(), Some(0));
+    let audited = busy.audited();
+    assert_eq!(audited.len(), 6, "{audited:?}");
+    assert!(audited.values().all(String::is_empty), "{audited:?}");
+    let lines = busy.proxy.program().lines();
+    let stopping = lines.iter().skip_while(|line| !line.contains("Stopping."));
+    let complaints = |line: &&String| line.contains("ERROR") || line.contains("WARN");
+    assert_eq!(stopping.into_iter().find(complaints), None, "an orderly stop");
+}
+
+#[test]
+fn what_does_not_end_within_the_grace_is_cancelled_and_audited() {
+    let settings = "shutdown: { grace: PT0.5S }\nlimits: { cleanup: PT1S }";
+    let mut busy = Busy::new(settings, "60");
+    busy.proxy.program().signal("TERM");
+    let begun = Instant::now();
+    for client in [&mut busy.attempt, &mut busy.gap] {
+        let got = client.answer();
+        assert_eq!((got.status, got.json()["code"].as_str()), (503, Some("System.Cancelled")));
+    }
+    // What was on its way to the client breaks off where everybody sees it.
+    assert!(busy.stream.body(busy.head.clone()).is_none());
+    assert_eq!(busy.proxy.exit().code(), Some(1), "something was cut");
+    let took = begun.elapsed().as_secs_f64();
+    assert!((0.5..8.0).contains(&took), "grace, cleanup and a last second, not {took}");
+    let audited = busy.audited();
+    for id in ["in-an-attempt", "in-a-gap"] {
+        assert_eq!(audited[id], "System.Cancelled");
+    }
+}
+
+#[test]
+fn a_second_signal_stops_at_once_and_says_what_it_lost() {
+    let mut busy = Busy::new("shutdown: { grace: PT60S }", "60");
+    busy.proxy.program().signal("TERM");
+    until_refused(busy.proxy.address);
+    let begun = Instant::now();
+    busy.proxy.program().signal("TERM");
+    assert_eq!(busy.proxy.exit().code(), Some(1));
+    let took = begun.elapsed().as_secs_f64();
+    assert!(took < 5.0, "a last second for audits, not {took}");
+    // Audits that are accepted at once get through.
+    let audited = busy.audited();
+    for id in ["in-an-attempt", "in-a-gap"] {
+        assert_eq!(audited[id], "System.Cancelled");
+    }
+    let lines = busy.proxy.program().lines();
+    let lost = |line: &&String| line.contains("dropped before its cleanups had run");
+    let lost: Vec<&String> = lines.iter().filter(lost).collect();
+    assert!(lost.len() == 1 && lost[0].contains("in-an-audit"), "{lost:?}");
+}
+
+#[test]
+fn a_kill_loses_what_was_in_flight_and_nothing_else() {
+    let mut busy = Busy::new("", "60");
+    for number in 0..20 {
+        let fields = [("X-Request-Id", &*format!("before-{number}"))];
+        let got = ask(busy.proxy.address, request("POST", "/", &fields, b"some body"));
+        assert_eq!(got.status, 200);
+    }
+    busy.proxy.program().signal("KILL");
+    assert_eq!(busy.proxy.exit().code(), None);
+    assert!(busy.attempt.ended() && busy.gap.ended());
+    // Every request that was answered had been audited before its answer.
+    let audited = busy.audited();
+    assert!((0..20).all(|number| audited.contains_key(&format!("before-{number}"))));
+    // Of what was in flight: the stream, the idle one's last, and the audit under way.
+    assert_eq!(audited.len(), 23, "{audited:?}");
 }
 
 #[test]

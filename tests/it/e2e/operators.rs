@@ -66,7 +66,10 @@ fn the_access_log_has_a_record_of_each_request_and_its_attempts() {
     let file = configuration(&[("billing", origin.address)], RETRIED);
     let proxy = Proxy::start(&format!("log: {{ access: {{ }} }}\n{file}"));
     let fields = [("X-Request-Id", "r-1"), ("Idempotency-Key", "k")];
-    assert_eq!(ask(proxy.address, request("POST", "/pay?card=4242", &fields, b"12345")).status, 200);
+    assert_eq!(
+        ask(proxy.address, request("POST", "/pay?card=4242", &fields, b"12345")).status,
+        200
+    );
     let mut found = record(&proxy, "r-1");
     assert!(found["duration"].as_f64().unwrap() >= 0.1, "{found}");
     assert!(found["time"].as_str().unwrap().ends_with('Z'), "{found}");
@@ -188,7 +191,10 @@ fn an_execution_that_its_client_left_shows_what_its_cleanup_did() {
             (&json!("audit"), &json!(200), &Value::Null),
         ]
     );
-    assert_eq!((&attempts[0]["interrupted"], &attempts[1]["cleanup"]), (&json!(true), &json!(true)));
+    assert_eq!(
+        (&attempts[0]["interrupted"], &attempts[1]["cleanup"]),
+        (&json!(true), &json!(true))
+    );
     proxy.stop();
 }
 
@@ -277,8 +283,10 @@ fn a_tap_hears_what_it_asks_for() {
 fn a_token_is_asked_for_and_a_reload_changes_it() {
     let origin = Origin::always(answer(200, &[], ""));
     let file = |token: &str| {
-        configuration(&[("billing", origin.address)], RETRIED)
-            .replace("admin: { address: 127.0.0.1:0 }", &format!("admin: {{ address: 127.0.0.1:0, token: {token} }}"))
+        configuration(&[("billing", origin.address)], RETRIED).replace(
+            "admin: { address: 127.0.0.1:0 }",
+            &format!("admin: {{ address: 127.0.0.1:0, token: {token} }}"),
+        )
     };
     let proxy = Proxy::start(&file("first"));
     let status = |path: &str, token: &str| {
@@ -308,10 +316,7 @@ fn routes_show_what_they_counted() {
     let routes = get(proxy.admin, "/routes").json();
     let counters = &routes[0]["counters"];
     assert_eq!(counters["requests"], json!({ "200": 1 }));
-    assert_eq!(
-        counters["attempts"],
-        json!({ "success": 1, "Provider.Call.Http.Unavailable": 1 })
-    );
+    assert_eq!(counters["attempts"], json!({ "success": 1, "Provider.Call.Http.Unavailable": 1 }));
     assert_eq!(counters["retries"], json!({ "Provider.Call.Http.Unavailable": 1 }));
     assert!(counters["duration"]["p50"].as_f64().unwrap() >= 0.1, "{counters}");
 }
@@ -356,7 +361,9 @@ fn ten_thousand_hostile_requests_add_less_than_a_hundred_series() {
             0 => format!("GET /lost/{number} HTTP/1.1\r\nHost: h{number}.test\r\n\r\n"),
             1 => format!("GET /pay/../{number} HTTP/1.1\r\nHost: a\r\n\r\n"),
             2 => format!("X{number} /pay/{status}/ HTTP/1.1\r\nHost: h{number}.test\r\n\r\n"),
-            _ => format!("GET /pay/{status}/{number}?q={number} HTTP/1.1\r\nHost: h{number}.test\r\nX-Request-Id: {number}\r\n\r\n"),
+            _ => format!(
+                "GET /pay/{status}/{number}?q={number} HTTP/1.1\r\nHost: h{number}.test\r\nX-Request-Id: {number}\r\n\r\n"
+            ),
         };
         client.send(bytes);
         if client.answer_or_end().is_none_or(|answer| answer.field("connection") == Some("close")) {
@@ -391,7 +398,9 @@ fn promtool_finds_nothing_to_say() {
 fn an_admin_address_for_everybody_needs_a_token() {
     let directory = crate::support::program::Directory::new();
     let file = |admin: &str| {
-        format!("listeners: [{{ address: 127.0.0.1:0 }}]\nadmin: {admin}\nupstreams: {{ a: {{ endpoints: [http://127.0.0.1:1] }} }}\nroutes: [{{ name: r, upstream: a }}]\n")
+        format!(
+            "listeners: [{{ address: 127.0.0.1:0 }}]\nadmin: {admin}\nupstreams: {{ a: {{ endpoints: [http://127.0.0.1:1] }} }}\nroutes: [{{ name: r, upstream: a }}]\n"
+        )
     };
     let check = |admin: &str| {
         let path = directory.write("proxy.yaml", &file(admin));

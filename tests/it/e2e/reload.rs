@@ -1,14 +1,18 @@
 //! Another configuration while requests run: none is lost, none changes its rules on the way, and a file
 //! that does not check changes nothing.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 use std::{fs, thread};
+
+use tokio::time::Instant;
 
 use crate::support::client::{Client, ask, get, request};
 use crate::support::origin::{Origin, State, Turn, answer, bytes};
 use crate::support::program::{Directory, Proxy, configuration};
-use crate::support::watched::{Gate, Watched};
+use crate::support::watched::{Gate, PATIENCE, Watched, pause};
 
 /// A configuration whose requests carry the generation.
 fn generation(billing: SocketAddr, number: usize) -> String {
@@ -46,6 +50,25 @@ fn reload(proxy: &Proxy) -> u16 {
 
 fn reloads(proxy: &Proxy, outcome: &str) -> u64 {
     proxy.metric("mwl_config_reloads_total", &[("outcome", outcome)])
+}
+
+/// Waits until the generation is served; how long that took.
+fn until_served(proxy: &Proxy, number: &str) -> Duration {
+    let begun = Instant::now();
+    while served(proxy) != number {
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for generation {number}");
+        pause(5);
+    }
+    begun.elapsed()
+}
+
+/// So many reloads have been applied and refused, and no more.
+fn assert_reloads(proxy: &Proxy, applied: u64, refused: u64) {
+    // A configuration is served a moment before that is counted.
+    for (outcome, least) in [("applied", applied), ("refused", refused)] {
+        proxy.until_metric("mwl_config_reloads_total", &[("outcome", outcome)], least);
+    }
+    assert_eq!((reloads(proxy, "applied"), reloads(proxy, "refused")), (applied, refused));
 }
 
 /// The line that tells which configuration is served.
@@ -151,6 +174,160 @@ fn a_hangup_loads_the_file_anew() {
     proxy.program().signal("HUP");
     proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1);
     assert_eq!(served(&proxy), "1");
+}
+
+#[test]
+fn each_content_is_applied_once_whoever_asked_for_it() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    for number in 2..=4 {
+        proxy.rewrite(&generation(origin.address, number));
+        assert_eq!(reload(&proxy), 200);
+        assert_eq!(served(&proxy), number.to_string());
+    }
+    // The watcher has seen all of these changes when it has loaded the next one, unasked.
+    proxy.rewrite(&generation(origin.address, 5));
+    until_served(&proxy, "5");
+    proxy.rewrite("broken: true");
+    assert_eq!(reload(&proxy), 422);
+    proxy.rewrite(&generation(origin.address, 6));
+    until_served(&proxy, "6");
+    assert_reloads(&proxy, 5, 1);
+}
+
+/// The steps that a kubelet takes, twenty times.
+#[test]
+fn a_config_map_that_is_swapped_is_applied_once_and_within_two_seconds() {
+    let origin = mirror();
+    let directory = Directory::new();
+    directory.write("..t1/proxy.yaml", &generation(origin.address, 1));
+    symlink("..t1", directory.path("..data")).unwrap();
+    symlink("..data/proxy.yaml", directory.path("proxy.yaml")).unwrap();
+    let proxy = Proxy::start_at(directory, "proxy.yaml");
+    let directory = proxy.directory();
+    for number in 2..=21 {
+        let (old, new) = (format!("..t{}", number - 1), format!("..t{number}"));
+        directory.write(&format!("{new}/proxy.yaml"), &generation(origin.address, number));
+        symlink(&new, directory.path("..data_tmp")).unwrap();
+        fs::rename(directory.path("..data_tmp"), directory.path("..data")).unwrap();
+        fs::remove_dir_all(directory.path(&old)).unwrap();
+        let took = until_served(&proxy, &number.to_string());
+        assert!(took.as_secs_f64() < 2.0, "swap {number} was seen after {took:?}");
+    }
+    assert_reloads(&proxy, 20, 0);
+}
+
+#[test]
+fn a_file_is_not_loaded_before_it_is_whole() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let text = generation(origin.address, 2);
+    // Its first half is a configuration, too: every route but the last is there.
+    let half = text.find("    middleware:").unwrap();
+    let mut writer = fs::File::create(proxy.directory().path("proxy.yaml")).unwrap();
+    pause(300);
+    assert_eq!(served(&proxy), "1", "truncated");
+    writer.write_all(&text.as_bytes()[..half]).unwrap();
+    pause(300);
+    assert_eq!(served(&proxy), "1", "half of it");
+    // Who asks now waits until the writer is done.
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| reload(&proxy));
+        pause(300);
+        assert_eq!(served(&proxy), "1", "half of it, and somebody asks");
+        writer.write_all(&text.as_bytes()[half..]).unwrap();
+        drop(writer);
+        assert_eq!(asked.join().unwrap(), 200);
+    });
+    assert_eq!(served(&proxy), "2");
+    // Empty, and left so: an error, not a configuration without routes.
+    fs::write(proxy.directory().path("proxy.yaml"), "").unwrap();
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "refused")], 1);
+    assert_eq!(served(&proxy), "2");
+    assert_reloads(&proxy, 1, 1);
+}
+
+#[test]
+fn an_editor_may_write_as_it_likes() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let at = |name: &str| proxy.directory().path(name);
+    // Moved away as a backup, then written anew.
+    fs::rename(at("proxy.yaml"), at("proxy.yaml~")).unwrap();
+    fs::write(at("proxy.yaml"), generation(origin.address, 2)).unwrap();
+    until_served(&proxy, "2");
+    // Deleted; after a while there again.
+    fs::remove_file(at("proxy.yaml")).unwrap();
+    pause(300);
+    fs::write(at("proxy.yaml"), generation(origin.address, 3)).unwrap();
+    until_served(&proxy, "3");
+    // Written beside, and renamed over it.
+    proxy.rewrite(&generation(origin.address, 4));
+    until_served(&proxy, "4");
+    // Written in place.
+    fs::write(at("proxy.yaml"), generation(origin.address, 5)).unwrap();
+    until_served(&proxy, "5");
+    // Its backup is nobody's business.
+    fs::write(at("proxy.yaml~"), "broken").unwrap();
+    assert_reloads(&proxy, 4, 0);
+}
+
+#[test]
+fn a_flow_that_the_configuration_names_is_watched_too() {
+    let origin = mirror();
+    let flow = |number: usize| {
+        format!(
+            r#"{{ "$schema": "https://mwl.dev/v0.1/flow/schema.json", "entrypoint": "ask", "steps": {{ "ask": {{ "action": "Call", "call": {{
+                "provider": "mwl:provider.call/mwl-proxy/http/v1",
+                "with": {{ "upstream": "billing", "headers": {{ "x-generation": "{number}" }} }} }},
+                "next": "done" }}, "done": {{ "action": "Return", "value": "{{{{ step.input }}}}" }} }} }}"#
+        )
+    };
+    let directory = Directory::new();
+    directory.write("flows/ask.json", &flow(1));
+    let route = "  - { name: all, match: { pathPrefix: / }, flow: flows/ask.json }\n";
+    let file = configuration(&[("billing", origin.address)], route);
+    let proxy = Proxy::start_in(directory, &file);
+    assert_eq!(served(&proxy), "1");
+    proxy.directory().write("flows/ask.json", &flow(2));
+    until_served(&proxy, "2");
+    fs::write(proxy.directory().path("flows/ask.json"), flow(3)).unwrap();
+    until_served(&proxy, "3");
+    assert_reloads(&proxy, 2, 0);
+}
+
+#[test]
+fn upstream_connections_and_counters_outlive_a_reload() {
+    let origin = mirror();
+    let proxy =
+        Proxy::start(&format!("limits: {{ workers: 1 }}\n{}", generation(origin.address, 1)));
+    for number in 1..=5 {
+        proxy.rewrite(&format!("limits: {{ workers: 1 }}\n{}", generation(origin.address, number)));
+        assert_eq!(reload(&proxy), 200);
+        assert_eq!(served(&proxy), number.to_string());
+    }
+    let connections: Vec<usize> = origin.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [0; 5], "one connection to the upstream serves them all");
+    assert_eq!(proxy.metric("mwl_requests_total", &[("status", "200")]), 5);
+}
+
+#[test]
+fn an_address_that_is_taken_leaves_everything_as_it_was() {
+    let origin = mirror();
+    let proxy = Proxy::start(&generation(origin.address, 1));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let with = |address: &str| generation(origin.address, 2).replacen("127.0.0.1:0", address, 1);
+    proxy.rewrite(&with(&address));
+    let got = ask(proxy.admin, request("POST", "/reload", &[], b""));
+    assert_eq!(got.status, 422);
+    assert!(got.text().contains(&address), "{}", got.text());
+    assert_eq!(served(&proxy), "1");
+    // Free again, it is had: the old address is let go.
+    drop(taken);
+    assert_eq!(reload(&proxy), 200);
+    assert_eq!(get(address.parse().unwrap(), "/").field("x-generation"), Some("2"));
+    assert!(std::net::TcpStream::connect(proxy.address).is_err(), "the old address");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Distributed tracing: what upstreams are told, and what a collector gets.
 
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -32,7 +35,8 @@ fn collector() -> Origin {
 
 fn start(origin: &Origin, collector: &Origin, tracing: &str) -> Proxy {
     let file = configuration(&[("billing", origin.address)], ROUTES);
-    let otlp = format!("otlp: {{ endpoint: 'http://{}', headers: {{ x-key: k }} }}", collector.address);
+    let otlp =
+        format!("otlp: {{ endpoint: 'http://{}', headers: {{ x-key: k }} }}", collector.address);
     Proxy::start(&format!("tracing: {{ {otlp}, service: shop{tracing} }}\n{file}"))
 }
 
@@ -67,7 +71,10 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
 }
 
 fn told(seen: &Seen) -> Vec<String> {
@@ -94,19 +101,7 @@ fn a_collector_gets_one_trace_with_the_client_s_id_and_a_span_for_each_attempt()
     assert_eq!((server.kind, first.kind), (SpanKind::Server as i32, SpanKind::Client as i32));
     assert_eq!((server.name.as_str(), first.name.as_str()), ("GET pay", "GET"));
     assert_eq!(hex(&server.parent_span_id), CALLER);
-    let of = |span: &Span, keys: &[&str]| -> Vec<Option<String>> {
-        keys.iter().map(|key| attribute(span, key)).collect()
-    };
-    let some = |text: &str| Some(text.to_owned());
-    let keys = ["http.request.method", "http.response.status_code", "url.path", "mwl.route", "error.type"];
-    assert_eq!(of(server, &keys), [some("GET"), some("200"), some("/pay"), some("pay"), None]);
-    let keys = ["http.response.status_code", "http.request.resend_count", "error.type", "mwl.retry.wait"];
-    assert_eq!(of(first, &keys), [some("503"), None, some("503"), None]);
-    assert_eq!(of(second, &keys), [some("200"), some("1"), None, some("0.05")]);
-    let url = format!("http://{}/pay", origin.address);
-    assert_eq!(attribute(second, "url.full"), Some(url), "no query");
-    assert!(server.start_time_unix_nano <= first.start_time_unix_nano);
-    assert!(second.end_time_unix_nano <= server.end_time_unix_nano);
+    says_what_happened(server, first, second, origin.address);
 
     let seen = origin.seen();
     for (span, seen) in [(first, &seen[0]), (second, &seen[1])] {
@@ -114,6 +109,25 @@ fn a_collector_gets_one_trace_with_the_client_s_id_and_a_span_for_each_attempt()
         assert_eq!(told(seen), ["00", TRACE, &hex(&span.span_id), "01"]);
         assert_eq!(seen.head.field("tracestate"), Some("vendor=1,other=2"));
     }
+}
+
+/// The attributes of a request that was answered at its second attempt.
+fn says_what_happened(server: &Span, first: &Span, second: &Span, upstream: SocketAddr) {
+    let of = |span: &Span, keys: &[&str]| -> Vec<Option<String>> {
+        keys.iter().map(|key| attribute(span, key)).collect()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let keys =
+        ["http.request.method", "http.response.status_code", "url.path", "mwl.route", "error.type"];
+    assert_eq!(of(server, &keys), [some("GET"), some("200"), some("/pay"), some("pay"), None]);
+    let keys =
+        ["http.response.status_code", "http.request.resend_count", "error.type", "mwl.retry.wait"];
+    assert_eq!(of(first, &keys), [some("503"), None, some("503"), None]);
+    assert_eq!(of(second, &keys), [some("200"), some("1"), None, some("0.05")]);
+    let url = format!("http://{}/pay", upstream);
+    assert_eq!(attribute(second, "url.full"), Some(url), "no query");
+    assert!(server.start_time_unix_nano <= first.start_time_unix_nano);
+    assert!(second.end_time_unix_nano <= server.end_time_unix_nano);
 }
 
 #[test]

@@ -6,6 +6,12 @@ mod bodies;
 mod forwarding;
 /// Malformed and hostile messages.
 mod framing;
+/// gRPC calls.
+mod grpc;
+/// Clients that speak HTTP/2.
+mod h2_clients;
+/// Upstreams that speak HTTP/2.
+mod h2_upstreams;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
 /// Retry and Timeout around real connections.

@@ -145,8 +145,9 @@ async fn a_timeout_inside_a_retry_bounds_each_attempt() {
     assert!(begun.elapsed() >= Duration::from_millis(200));
     upstream.ended(2).await;
     assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
-    let series = r#"mwl_attempts_total{code="System.Cancelled",route="r",upstream="u"}"#;
-    assert_eq!(proxy.metric(series), 2);
+    let code = "Provider.Middleware.Timeout.Exceeded";
+    let series = format!(r#"mwl_attempts_total{{code="{code}",route="r",upstream="u"}}"#);
+    assert_eq!(proxy.metric(&series), 2);
 }
 
 #[tokio::test]

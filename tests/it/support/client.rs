@@ -59,6 +59,28 @@ impl Client {
         self.answer()
     }
 
+    /// The head of the next response, whose body is still to be read.
+    pub(crate) fn head(&mut self) -> Head {
+        self.reader.head().expect("an answer").expect("an answer, not the end")
+    }
+
+    /// The rest of the response whose head was read; `None` where it breaks off.
+    pub(crate) fn body(&mut self, head: Head) -> Option<Answer> {
+        let framing = head.framing().unwrap_or(Framing::Close);
+        let mut body = Vec::new();
+        let take = |piece: &[u8]| {
+            body.extend_from_slice(piece);
+            true
+        };
+        match self.reader.body(framing, take) {
+            Ok(_) => Some(Answer { status: 200, head, body }),
+            Err(error) => {
+                assert!(super::message::broken(&error), "no body: {error}");
+                None
+            }
+        }
+    }
+
     /// Whether the proxy closes the connection without another byte.
     pub(crate) fn ended(&mut self) -> bool {
         self.reader.ended()
@@ -72,6 +94,19 @@ impl Client {
             Err(error) if super::message::broken(&error) => None,
             Err(error) => panic!("no answer: {error}"),
         }
+    }
+
+    /// Whether the next response is whole; `None` where the connection ends before its last byte or within
+    /// it, and can carry no other.
+    pub(crate) fn whole_answer_or_end(&mut self) -> Option<bool> {
+        let gone = |error: std::io::Error| {
+            assert!(super::message::broken(&error), "no answer: {error}");
+        };
+        let head = self.reader.head().map_err(gone).ok()??;
+        let last = head.field("connection").is_some_and(|value| value == "close");
+        let framing = head.framing().unwrap_or(Framing::Close);
+        let whole = self.reader.body(framing, |_| true).map_err(gone).ok()?;
+        (!last).then_some(whole)
     }
 
     /// Breaks the connection off with a reset.

@@ -2,6 +2,8 @@
 
 /// A client on a raw socket.
 pub(crate) mod client;
+/// HTTP/2 on both ends.
+pub(crate) mod h2;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
 /// A scripted upstream of threads, for the program as a process.

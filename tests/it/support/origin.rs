@@ -31,6 +31,8 @@ pub(crate) enum Turn {
     Hang,
     /// These bytes, once the request is whole and the gate is open.
     Gated(Gate, Vec<u8>),
+    /// The first bytes, once the request is whole; the others, once the gate is open.
+    Halves(Vec<u8>, Gate, Vec<u8>),
 }
 
 /// How far a request has come.
@@ -234,6 +236,11 @@ impl Peer {
             Turn::Gated(gate, bytes) => {
                 gate.pass();
                 self.say(number, &bytes)
+            }
+            Turn::Halves(first, gate, second) => {
+                (&self.stream).write_all(&first)?;
+                gate.pass();
+                self.say(number, &second)
             }
             Turn::Early(_, bytes) => {
                 self.say(number, &bytes)?;

@@ -134,6 +134,11 @@ impl Program {
         self.child.wait().unwrap()
     }
 
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> u64 {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
+    }
+
     /// A member of `/proc/PID/status` in KiB.
     pub(crate) fn memory(&self, member: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

@@ -41,8 +41,13 @@ pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
 impl Proxy {
     /// Serves `rest`, a configuration without its listeners, on a port that the system chooses.
     pub(crate) fn start(rest: &str) -> Self {
+        Self::limited("", rest)
+    }
+
+    /// The same, with these further members of `limits`: `headTimeout: PT1S, `.
+    pub(crate) fn limited(limits: &str, rest: &str) -> Self {
         let metrics = Metrics::new();
-        let runtime = runtime(&text(rest), &metrics);
+        let runtime = runtime(&text(limits, rest), &metrics);
         let server = Server::start(runtime).unwrap();
         let address = server.local_addrs()[0];
         Self { server, metrics, address }
@@ -50,7 +55,7 @@ impl Proxy {
 
     /// Serves `rest` from now on.
     pub(crate) async fn replace(&self, rest: &str) {
-        let runtime = runtime(&text(rest), &self.metrics);
+        let runtime = runtime(&text("", rest), &self.metrics);
         self.server.replace(runtime).await.unwrap();
     }
 
@@ -73,8 +78,8 @@ impl Proxy {
     }
 }
 
-fn text(rest: &str) -> String {
-    format!("listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ workers: 1 }}\n{rest}")
+fn text(limits: &str, rest: &str) -> String {
+    format!("listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ {limits}workers: 1 }}\n{rest}")
 }
 
 /// A client's connection.

@@ -51,6 +51,8 @@ pub(crate) struct Arrived {
     pub(crate) head: String,
     /// The body, decoded.
     pub(crate) body: Vec<u8>,
+    /// The lines behind a chunked body.
+    pub(crate) trailers: Vec<String>,
     /// Whether all of it arrived.
     pub(crate) whole: bool,
 }
@@ -209,7 +211,8 @@ async fn serve(
         };
         let (number, act, place) = {
             let mut requests = log.requests.lock().unwrap();
-            let arrived = Arrived { connection, head, body: Vec::new(), whole: false };
+            let arrived =
+                Arrived { connection, head, body: Vec::new(), trailers: Vec::new(), whole: false };
             let number = requests.len();
             let act = script(number, &arrived);
             requests.push(arrived);
@@ -285,17 +288,18 @@ async fn read_body(
     let chunked = !head.field("transfer-encoding").is_empty();
     let length = head.field("content-length").first().map(|text| text.parse::<usize>().unwrap());
     loop {
-        let (body, used, whole) = if chunked {
+        let (body, trailers, used, whole) = if chunked {
             decode(buffer)
         } else {
             let wanted = length.unwrap_or(0);
             let used = buffer.len().min(wanted);
-            (buffer[..used].to_vec(), used, used == wanted)
+            (buffer[..used].to_vec(), Vec::new(), used, used == wanted)
         };
         let size = body.len();
         {
             let mut requests = log.requests.lock().unwrap();
             requests[place].body = body;
+            requests[place].trailers = trailers;
             requests[place].whole = whole;
         }
         log.changed.notify_waiters();
@@ -312,26 +316,39 @@ async fn read_body(
     }
 }
 
-/// A chunked body as far as it is there: its data, the bytes that it took, whether it ended.
-fn decode(buffer: &[u8]) -> (Vec<u8>, usize, bool) {
+/// The lines behind the last chunk, and the bytes that they took; `None` where they are not all there.
+fn trailers(buffer: &[u8]) -> Option<(Vec<String>, usize)> {
+    let mut lines = Vec::new();
+    let mut at = 0;
+    loop {
+        let end = at + buffer[at..].windows(2).position(|two| two == b"\r\n")?;
+        if end == at {
+            return Some((lines, at + 2));
+        }
+        lines.push(String::from_utf8_lossy(&buffer[at..end]).into_owned());
+        at = end + 2;
+    }
+}
+
+/// A chunked body as far as it is there: its data, its trailers, the bytes that it took, whether it ended.
+fn decode(buffer: &[u8]) -> (Vec<u8>, Vec<String>, usize, bool) {
     let mut body = Vec::new();
     let mut at = 0;
     loop {
         let Some(line) = buffer[at..].windows(2).position(|two| two == b"\r\n") else {
-            return (body, at, false);
+            return (body, Vec::new(), at, false);
         };
         let size = std::str::from_utf8(&buffer[at..at + line]).unwrap();
         let size = usize::from_str_radix(size.trim(), 16).expect("a chunk's size");
         let data = at + line + 2;
         if size == 0 {
-            let end = buffer[data..].windows(2).position(|two| two == b"\r\n");
-            return match end {
-                Some(end) => (body, data + end + 2, true),
-                None => (body, at, false),
+            return match trailers(&buffer[data..]) {
+                Some((trailers, used)) => (body, trailers, data + used, true),
+                None => (body, Vec::new(), at, false),
             };
         }
         if buffer.len() < data + size + 2 {
-            return (body, at, false);
+            return (body, Vec::new(), at, false);
         }
         body.extend_from_slice(&buffer[data..data + size]);
         at = data + size + 2;

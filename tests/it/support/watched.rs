@@ -6,6 +6,12 @@ use std::time::Duration;
 /// How long anything may take before the test that waits for it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Lets real time pass, where that is what is tested.
+#[expect(clippy::disallowed_methods, reason = "a test's own thread, on which nothing else runs")]
+pub(crate) fn pause(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
 /// A value and the news that it has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T> {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use http_body::Body as _;
 use tokio::time::sleep;
 
 use super::CONTRACT;
@@ -19,14 +19,17 @@ use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::body::BodyError;
-use crate::proxy::body::collect::{CollectError, collect};
+use crate::proxy::body::collect::{CollectError, collect_all};
 use crate::proxy::body::request::Progress;
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::body::source::Broken;
 use crate::proxy::classify::{Class, Repeatable, Seen, classify, code, system_time};
+use crate::proxy::grpc::{self, Ended, Pushback};
 use crate::proxy::reply::{Details, Payload, Reply, Sent};
 use crate::proxy::request::Exchange;
 use crate::proxy::retry_after::retry_after;
+use crate::proxy::settings::Protocol;
+use crate::proxy::upstream::ending::Ending;
 use crate::proxy::upstream::{SendError, Upstream};
 use crate::proxy::{headers, media};
 
@@ -94,6 +97,14 @@ fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
     }
 }
 
+/// How a gRPC call ended, where it has ended before its first message.
+async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
+    if body.is_end_stream() {
+        return Ended::of(fields);
+    }
+    Ended::of(body.peek_trailers(grpc::PEEK).await?)
+}
+
 impl Attempt<'_> {
     /// A response came.
     async fn got(&self, got: Got) -> Answer {
@@ -109,17 +120,21 @@ impl Attempt<'_> {
             fields.remove(header::CONTENT_LENGTH);
         }
         let idle = self.upstream.settings.idle_timeout;
-        let body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
+        let mut body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
+        let mut ended = None;
+        if self.is_grpc(status, &fields) {
+            ended = Box::pin(peek(&mut body, &fields)).await;
+        }
         let (payload, value) = if self.exchange.route.facts.reads_response {
             match Box::pin(self.read(body, &fields)).await {
-                Ok((bytes, value)) => (Payload::Buffered(bytes), Some(value)),
+                Ok((payload, value)) => (payload, Some(value)),
                 Err(error) => return self.unread(at, status, &error),
             }
         } else {
             (Payload::Stream(Box::new(body)), None)
         };
         let now = self.exchange.site.core.clock.now().as_nanos();
-        let seen = Seen { status, headers: &fields, body: value.as_ref(), now };
+        let seen = Seen { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
         let rules = &self.exchange.route.classify;
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
@@ -134,15 +149,40 @@ impl Attempt<'_> {
         };
         let max = self.upstream.settings.retry_after_max;
         let asked = || retry_after(&fields, system_time(now), max);
-        let retry_after = waits.then(asked).flatten();
+        let retry_after = match ended.map(|ended| ended.pushback) {
+            Some(Pushback::After(wait)) => Some(wait.min(max)),
+            _ => waits.then(asked).flatten(),
+        };
+        let never = ended.is_some_and(|ended| ended.pushback == Pushback::Never);
         let details = Details {
             retry_after,
             sent: self.sent(true),
             reply: Some(self.reply(status, fields, payload, value)),
+            grpc_status: ended.map(|ended| ended.status),
+            refusal: self.refusal().or_else(|| never.then_some(grpc::REFUSED_BY_SERVER)),
             ..self.details(at, "http_request_error")
         };
-        let what = format_args!("answered {}", status.as_u16());
-        self.failed(at, code, retryable, what, details)
+        match ended.map(|ended| ended.status) {
+            Some(status) => {
+                let (number, name) = (status.number(), status.name());
+                let what = format_args!("answered grpc-status {number} ({name})");
+                self.failed(at, code, retryable, what, details)
+            }
+            None => self.failed(
+                at,
+                code,
+                retryable,
+                format_args!("answered {}", status.as_u16()),
+                details,
+            ),
+        }
+    }
+
+    /// Whether the response is a gRPC call's.
+    fn is_grpc(&self, status: StatusCode, fields: &HeaderMap) -> bool {
+        self.upstream.settings.protocol == Protocol::Http2
+            && status == StatusCode::OK
+            && grpc::is_grpc(fields.get(header::CONTENT_TYPE))
     }
 
     /// The body, and what expressions read of it.
@@ -150,10 +190,11 @@ impl Attempt<'_> {
         &self,
         mut body: ResponseBody,
         fields: &HeaderMap,
-    ) -> Result<(Bytes, Value), CollectError<BodyError>> {
-        let bytes = collect(&mut body, self.exchange.route.buffer.response).await?;
+    ) -> Result<(Payload, Value), CollectError<BodyError>> {
+        let limit = self.exchange.route.buffer.response;
+        let (bytes, trailers) = collect_all(&mut body, limit).await?;
         let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
-        Ok((bytes, value))
+        Ok((Payload::Buffered(bytes, trailers.map(Box::new)), value))
     }
 
     fn reply(
@@ -216,16 +257,38 @@ impl Attempt<'_> {
             let code = Code::Static(code::REQUEST_ABORTED);
             return self.failed(at, code, false, what, details);
         }
-        let (code, proxy_status, what) = if error.error.is_parse() {
-            (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
-        } else {
-            let what = "closed the connection before it answered";
-            (code::CONNECTION_CLOSED, "connection_terminated", what)
+        let (code, proxy_status, what) = match error.ending {
+            Ending::Refused | Ending::Leaving => return self.unprocessed(at, error),
+            Ending::Invalid => {
+                (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
+            }
+            Ending::Reset(_) => {
+                let what = "reset the stream before it answered";
+                (code::CONNECTION_CLOSED, "connection_terminated", what)
+            }
+            Ending::Lost => {
+                let what = "closed the connection before it answered";
+                (code::CONNECTION_CLOSED, "connection_terminated", what)
+            }
         };
         let details = Details { sent, ..self.details(at, proxy_status) };
         let retryable = sent == Sent::None || self.repeatable.any();
         let what = format_args!("{what}: {}", Causes(&error.error));
         self.failed(at, Code::Static(code), retryable, what, details)
+    }
+
+    /// The upstream says that it has not looked at the request: as good as no connection at all, whatever
+    /// of the request was written.
+    fn unprocessed(&self, at: Where, error: &SendError) -> Answer {
+        let details =
+            Details { phase: Some("stream"), ..self.details(at, "destination_unavailable") };
+        let what = match error.ending {
+            Ending::Leaving => "took leave of the connection before the request",
+            _ => "refused the request unread",
+        };
+        let code = Code::Static(code::CONNECTION_FAILED);
+        let what = format_args!("{what}: {}", Causes(&error.error));
+        self.failed(at, code, true, what, details)
     }
 
     /// A response's body that the route reads could not be read.
@@ -297,6 +360,7 @@ impl Attempt<'_> {
             reused: at.reused,
             phase: None,
             retry_after: None,
+            grpc_status: None,
             refusal: self.refusal(),
             proxy_status,
             reply: None,

@@ -24,6 +24,8 @@ pub(super) struct Outgoing {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Source,
+    /// Whether its client takes trailers.
+    pub(super) trailers: bool,
 }
 
 /// Where the body comes from.
@@ -82,7 +84,8 @@ pub(super) fn compose(
         None if matches!(body, Source::Empty) => Method::GET,
         None => Method::POST,
     };
-    Outgoing { method, uri: target(params, own.then_some(&exchange.uri)), headers, body }
+    let uri = target(params, own.then_some(&exchange.uri));
+    Outgoing { method, uri, headers, body, trailers: own && exchange.takes_trailers }
 }
 
 /// Lays the parameters' fields over the request's; says whether they give the content type.

@@ -2,12 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::{Method, StatusCode, Uri};
 use tokio::time::Instant;
 
-use crate::language::code::system;
+use crate::language::code::{Code, system};
 use crate::language::outcome::Outcome;
 use crate::language::provider::{Dispatch, Role};
 use crate::language::value::{Map, Native, Value};
@@ -76,13 +76,14 @@ impl fmt::Display for Causes<'_> {
     }
 }
 
-/// Counts and records the attempt, as `System.Cancelled` where it is interrupted.
+/// Counts and records the attempt; one that is interrupted, as what interrupted it.
 pub(super) struct Count<'a> {
     exchange: &'a Exchange,
     upstream: &'a Upstream,
     step: &'a str,
     number: u32,
     role: Role,
+    interrupted: &'a OnceLock<Code>,
     begun: Instant,
     /// What the upstream is told that it is called by.
     pub(super) span: Option<SpanId>,
@@ -115,6 +116,7 @@ impl<'a> Count<'a> {
             step,
             number: dispatch.attempt,
             role: dispatch.role,
+            interrupted: dispatch.interrupted,
             begun: Instant::now(),
             span: recording::span(exchange),
             target: None,
@@ -125,7 +127,7 @@ impl<'a> Count<'a> {
 
     /// It sends this.
     pub(super) fn sends(&mut self, method: &Method, uri: &Uri) {
-        if self.exchange.trace.as_ref().is_some_and(|context| context.sampled()) {
+        if self.exchange.traced().is_some() {
             self.target = Some(Box::new((method.clone(), uri.clone())));
         }
     }
@@ -169,7 +171,7 @@ impl<'a> Count<'a> {
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.count(Some(system::CANCELLED), None);
+            self.count(Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)), None);
         }
     }
 }

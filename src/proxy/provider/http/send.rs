@@ -3,12 +3,14 @@
 //! A connection that lay idle may have been closed by the other side in the moment in which it is used.
 //! A request that fails so, before a byte of a response, is sent once more on a fresh connection, where
 //! that cannot do harm: nothing of it was written, or its method is idempotent (RFC 9112 §9.3.1). That is
-//! counted and logged, and is no attempt of a Retry.
+//! counted and logged, and is no attempt of a Retry. With HTTP/2 the other side says of some requests that
+//! it has not looked at them: of those nothing was written, in the sense of the rule.
 
 use std::sync::Arc;
 
-use http::header::{self, HeaderValue};
-use http::{Request, Response};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Response, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -16,6 +18,7 @@ use super::compose::{Outgoing, Source};
 use crate::proxy::body::request::{Progress, RequestBody};
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::Exchange;
+use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
 use crate::telemetry::events;
@@ -49,17 +52,11 @@ pub(super) async fn send(
     progress: &Progress,
 ) -> Result<Got, Lost> {
     let endpoint = upstream.pick(exchange.avoided(position));
-    let connect = async || {
-        let connected = upstream.connect(endpoint).await;
-        connected.map_err(|error| {
-            exchange.avoid(position, endpoint);
-            Lost::Connect(error, endpoint)
-        })
+    let unreached = |error| {
+        exchange.avoid(position, endpoint);
+        Lost::Connect(error, endpoint)
     };
-    let mut connection = match upstream.idle(endpoint).await {
-        Some(connection) => connection,
-        None => connect().await?,
-    };
+    let mut connection = upstream.connection(endpoint).await.map_err(unreached)?;
     let reused = connection.reused();
     let harmless = outgoing.method.is_idempotent();
     let request = request(outgoing, endpoint, upstream);
@@ -71,11 +68,12 @@ pub(super) async fn send(
         }
         Err(error) => error,
     };
-    let again = if !reused || error.read {
+    let unprocessed = error.ending.is_unprocessed();
+    let again = if !reused || (error.read && !unprocessed) {
         None
     } else if let Some(unsent) = error.unsent.take() {
         Some(unsent)
-    } else if harmless && progress.broken().is_none() && progress.replayable() {
+    } else if (harmless || unprocessed) && progress.broken().is_none() && progress.replayable() {
         let request = self::request(compose(), endpoint, upstream).ok();
         request.inspect(|request| progress.begin(request.body()))
     } else {
@@ -86,7 +84,7 @@ pub(super) async fn send(
     };
     drop((connection, error));
     report_resend(exchange, upstream, endpoint);
-    let mut connection = connect().await?;
+    let mut connection = upstream.fresh(endpoint).await.map_err(unreached)?;
     match connection.send(request).await {
         Ok(response) => Ok(Got { response, connection, endpoint }),
         Err(error) => Err(Lost::Send { error: Box::new(error), endpoint, reused: false }),
@@ -99,7 +97,8 @@ fn request(
     endpoint: usize,
     upstream: &Upstream,
 ) -> Result<Request<RequestBody>, NotReplayable> {
-    let Outgoing { method, uri, mut headers, body } = outgoing;
+    let Outgoing { method, mut uri, mut headers, body, trailers } = outgoing;
+    let multiplexed = upstream.settings.protocol == Protocol::Http2;
     if !headers.contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
     {
@@ -110,13 +109,19 @@ fn request(
         Source::Full(bytes) => RequestBody::Full(bytes),
         Source::Client(source) => {
             let attempt = source.attempt(upstream.settings.idle_timeout)?;
-            if attempt.size_hint().exact().is_none() {
+            if attempt.size_hint().exact().is_none() && !multiplexed {
                 let chunked = HeaderValue::from_static("chunked");
                 headers.insert(header::TRANSFER_ENCODING, chunked);
             }
             RequestBody::Stream(attempt)
         }
     };
+    if multiplexed {
+        uri = with_authority(uri, &mut headers, upstream.authority(endpoint));
+        if trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+    }
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = uri;
@@ -124,8 +129,42 @@ fn request(
     Ok(request)
 }
 
+/// The target as HTTP/2 carries it: what `Host` says is its authority (RFC 9113 §8.3.1).
+fn with_authority(uri: Uri, headers: &mut HeaderMap, endpoint: &str) -> Uri {
+    let host = headers.remove(header::HOST);
+    let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let authority = host.or_else(|| endpoint.parse().ok());
+    let mut parts = uri.into_parts();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = authority;
+    parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
+    // All three parts are there, which is all that is asked of them.
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
 fn report_resend(exchange: &Exchange, upstream: &Upstream, endpoint: usize) {
     upstream.metrics.stale_resend();
     let authority = upstream.authority(endpoint);
     events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_becomes_the_authority() {
+        let told = |target: &'static str, host: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(host) = host {
+                headers.insert(header::HOST, HeaderValue::from_static(host));
+            }
+            let uri = with_authority(Uri::from_static(target), &mut headers, "10.0.0.1:80");
+            assert!(headers.is_empty());
+            uri.to_string()
+        };
+        assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), "http://T.test:81/a%2Fb?q=%20");
+        assert_eq!(told("/", None), "http://10.0.0.1:80/");
+        assert_eq!(told("/", Some("")), "http://10.0.0.1:80/");
+    }
 }

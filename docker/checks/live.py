@@ -1,0 +1,198 @@
+"""A busy proxy, scraped by a real Prometheus: every query of the dashboard and of the alerts finds data."""
+
+import http.client
+import http.server
+import json
+import pathlib
+import random
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+from check import HERE, Failed, documents, tool
+from image import free_port
+
+TOKEN = "live-token"
+# How long the proxy is busy before it is asked; the windows of the queries are filled as far.
+BUSY = 40
+
+CONFIG = """
+listeners: [{{ address: "127.0.0.1:{listen}" }}]
+admin: {{ address: "127.0.0.1:{admin}" }}
+upstreams:
+  billing: {{ endpoints: ["http://127.0.0.1:{upstream}"], keepAlive: PT0.5S }}
+  audit: {{ endpoints: ["http://127.0.0.1:{upstream}"] }}
+routes:
+  - name: pay
+    upstream: billing
+    buffer: {{ replay: 1KiB }}
+    middleware:
+      - provider: mwl:provider.middleware/mwl/finally/v1
+        onAlways:
+          with:
+            call:
+              provider: mwl:provider.call/mwl-proxy/http/v1
+              input: "{{{{ middleware.result }}}}"
+              with: {{ upstream: audit, method: POST, path: /audit }}
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry:
+          with:
+            policies:
+              - match: {{ codes: ["*"] }}
+                attempts: 3
+                backoff: {{ initial: PT0.01S }}
+        onFailure:
+          with:
+            delay: "{{{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}}}"
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+        onEntry: {{ with: {{ duration: PT0.2S }} }}
+"""
+
+
+class Upstream(http.server.BaseHTTPRequestHandler):
+    """Answers, fails, asks for patience and takes too long; a few audits fail."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.do_GET()
+
+    def do_GET(self):
+        turn = random.random()
+        if self.path == "/audit":
+            return self.answer(500 if turn < 0.05 else 204)
+        if turn < 0.1:
+            time.sleep(0.4)
+        if turn < 0.3:
+            return self.answer(503)
+        if turn < 0.35:
+            return self.answer(429, ("Retry-After", "0"))
+        return self.answer(200)
+
+    def answer(self, status, *fields):
+        try:
+            self.send_response(status)
+            for name, value in fields:
+                self.send_header(name, value)
+            if status != 204:
+                self.send_header("Content-Length", "0")
+            self.end_headers()
+        except ConnectionError:
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def checks_of(binary, queries):
+    folder = tempfile.TemporaryDirectory()
+    scene = Scene(binary, pathlib.Path(folder.name))
+
+    def promtool_finds_nothing_to_say():
+        done = subprocess.run(
+            [tool("promtool"), "check", "metrics"], input=scene.exposition(), capture_output=True, text=True
+        )
+        if done.returncode != 0 or done.stdout.strip() or done.stderr.strip():
+            raise Failed(f"exit {done.returncode}: {done.stdout}{done.stderr}")
+        return f"{len(scene.exposition().splitlines())} lines of metrics"
+
+    def every_query_finds_data():
+        scene.until_scraped()
+        empty = [query for query in queries if not scene.query(query)]
+        if empty:
+            raise Failed(f"{len(empty)} of {len(queries)} find nothing:\n" + "\n".join(empty))
+        return f"{len(queries)} queries"
+
+    def rules_are_evaluated():
+        groups = scene.prometheus("rules", {})["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        bad = [rule["name"] for rule in rules if rule["health"] != "ok"]
+        if bad:
+            raise Failed(", ".join(bad))
+        firing = sorted(rule["name"] for rule in rules if rule.get("state") in ("firing", "pending"))
+        scene.end()
+        folder.cleanup()
+        return f"{len(rules)} rules; pending or firing on such an upstream: {', '.join(firing)}"
+
+    return [promtool_finds_nothing_to_say, every_query_finds_data, rules_are_evaluated]
+
+
+class Scene:
+    """The upstream, the proxy, its load, and Prometheus."""
+
+    def __init__(self, binary, folder):
+        self.listen, self.admin, upstream, self.port = (free_port() for _ in range(4))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", upstream), Upstream)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ports = {"listen": self.listen, "admin": self.admin, "upstream": upstream}
+        config = folder / "proxy.yaml"
+        config.write_text(CONFIG.format(**ports))
+        self.proxy = subprocess.Popen([binary, "run", "-c", config], stderr=subprocess.DEVNULL)
+        # The project's own file, with another target.
+        [settings] = documents(HERE / "prometheus/prometheus.yml")
+        settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        settings["rule_files"] = [str(HERE / "prometheus/rules.yml")]
+        settings["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{self.admin}"]}]
+        (folder / "prometheus.yml").write_text(json.dumps(settings))
+        self.scraper = subprocess.Popen(
+            [
+                tool("prometheus"),
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        self.until = time.monotonic() + BUSY
+        self.clients = [threading.Thread(target=self.load, daemon=True) for _ in range(4)]
+        time.sleep(1)
+        for client in self.clients:
+            client.start()
+        # A refused file, then a good one: both outcomes are counted.
+        time.sleep(3)
+        config.write_text("broken: true\n")
+        time.sleep(2)
+        config.write_text(CONFIG.format(**ports) + "# anew\n")
+        time.sleep(5)
+
+    def load(self):
+        """Requests, small and too large to be kept for another attempt, until it is time."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.listen, timeout=10)
+        while time.monotonic() < self.until + 10:
+            size = 4096 if random.random() < 0.2 else 16
+            try:
+                connection.request("POST", "/pay", body=b"x" * size)
+                connection.getresponse().read()
+                # Now and then longer than the upstream's connections are kept.
+                time.sleep(0.7 if random.random() < 0.05 else 0.01)
+            except (http.client.HTTPException, OSError):
+                connection.close()
+
+    def exposition(self):
+        return urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5).read().decode()
+
+    def until_scraped(self):
+        """Waits until the windows hold enough."""
+        time.sleep(max(0, self.until - time.monotonic()))
+
+    def prometheus(self, page, query):
+        address = f"http://127.0.0.1:{self.port}/api/v1/{page}?{urllib.parse.urlencode(query)}"
+        answer = json.load(urllib.request.urlopen(address, timeout=10))
+        if answer["status"] != "success":
+            raise Failed(f"{query}: {answer}")
+        return answer["data"]
+
+    def query(self, query):
+        """The samples that are numbers: 0/0 is none."""
+        found = self.prometheus("query", {"query": query})["result"]
+        return [sample for sample in found if sample["value"][1] != "NaN"]
+
+    def end(self):
+        for process in (self.scraper, self.proxy):
+            process.terminate()
+        for process in (self.scraper, self.proxy):
+            process.wait(10)

@@ -1,0 +1,76 @@
+//! What an error of the HTTP library says of a request that got no response.
+
+use std::error::Error as StdError;
+
+use h2::Reason;
+
+/// How a request ended that got no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The connection was lost.
+    Lost,
+    /// The other side refused the stream: it has not looked at the request (RFC 9113 §8.7).
+    Refused,
+    /// It took leave of the connection before the request: it has not looked at it (RFC 9113 §6.8).
+    Leaving,
+    /// The other side reset the stream.
+    Reset(Reason),
+    /// What came is no HTTP.
+    Invalid,
+}
+
+impl Ending {
+    /// What `error` says.
+    pub(crate) fn of(error: &hyper::Error) -> Self {
+        match h2_error(error) {
+            Some(error) => Self::of_h2(error),
+            None if error.is_parse() => Self::Invalid,
+            None => Self::Lost,
+        }
+    }
+
+    /// Whether the other side says that it has not looked at the request.
+    pub(crate) const fn is_unprocessed(self) -> bool {
+        matches!(self, Self::Refused | Self::Leaving)
+    }
+
+    /// Whether the connection carries further requests all the same.
+    pub(crate) const fn spares_connection(self) -> bool {
+        matches!(self, Self::Refused | Self::Reset(_))
+    }
+
+    fn of_h2(error: &h2::Error) -> Self {
+        let reason = error.reason().unwrap_or(Reason::NO_ERROR);
+        match (error.is_remote(), error.is_go_away(), error.is_reset()) {
+            // The library ends with a GOAWAY's own error those streams that its last stream id leaves out,
+            // and the others with the loss of the connection.
+            (true, true, _) => Self::Leaving,
+            (true, _, true) if reason == Reason::REFUSED_STREAM => Self::Refused,
+            (true, _, true) => Self::Reset(reason),
+            (false, true, _) | (false, _, true) => Self::Invalid,
+            _ => Self::Lost,
+        }
+    }
+}
+
+/// The error of HTTP/2 within `error`.
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    let mut at = error.source();
+    while let Some(error) = at {
+        if let Some(found) = error.downcast_ref::<h2::Error>() {
+            return Some(found);
+        }
+        at = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_our_own_making_is_no_statement_of_the_other_side_s() {
+        assert_eq!(Ending::of_h2(&Reason::REFUSED_STREAM.into()), Ending::Lost);
+    }
+}

@@ -1,0 +1,27 @@
+//! What the tests of this room share.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// A folder of the test's own, gone with it.
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    pub(super) fn new(name: &str) -> Self {
+        let name = format!("mwl-proxy-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::remove_dir_all(&path).ok();
+        fs::create_dir_all(&path).unwrap();
+        Self(path.canonicalize().unwrap())
+    }
+
+    pub(super) fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}

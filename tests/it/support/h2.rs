@@ -1,0 +1,383 @@
+//! HTTP/2 on both ends: a client that speaks it with prior knowledge, and a scripted server.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, SendStream, client, server};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::proxy::within;
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Sends requests.
+    pub(crate) sender: client::SendRequest<Bytes>,
+    /// Ends with the connection.
+    pub(crate) driver: JoinHandle<Result<(), h2::Error>>,
+}
+
+/// An answer, whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) fields: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Answer {
+    /// The values of a field, in order.
+    pub(crate) fn field(&self, name: &str) -> Vec<&str> {
+        self.fields.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    }
+
+    /// The first value of a trailer field.
+    pub(crate) fn trailer(&self, name: &str) -> Option<&str> {
+        self.trailers.as_ref()?.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The body as text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// A request to the authority `t`.
+pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Request<()> {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let mut request = Request::builder().method(method).uri(format!("http://t{path}"));
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap()
+}
+
+/// Fields of these names and values.
+pub(crate) fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in all {
+        map.append(*name, value.parse().unwrap());
+    }
+    map
+}
+
+impl Client {
+    /// Connects and greets.
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (sender, connection) = within(client::handshake(stream)).await.unwrap();
+        Self { sender, driver: tokio::spawn(connection) }
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) async fn ask(&mut self, request: Request<()>, body: &'static [u8]) -> Answer {
+        self.try_ask(request, body).await.unwrap()
+    }
+
+    /// Sends a request and reads its answer, or what ended the stream.
+    pub(crate) async fn try_ask(
+        &mut self,
+        request: Request<()>,
+        body: &'static [u8],
+    ) -> Result<Answer, h2::Error> {
+        let (response, mut stream) = self.begin(request, body.is_empty()).await;
+        if !body.is_empty() {
+            stream.send_data(Bytes::from_static(body), true)?;
+        }
+        within(whole(response)).await
+    }
+
+    /// Sends a head; `end`: and nothing else.
+    pub(crate) async fn begin(
+        &mut self,
+        request: Request<()>,
+        end: bool,
+    ) -> (client::ResponseFuture, SendStream<Bytes>) {
+        std::future::poll_fn(|cx| self.sender.poll_ready(cx)).await.unwrap();
+        self.sender.send_request(request, end).unwrap()
+    }
+}
+
+/// All of an answer.
+pub(crate) async fn whole(response: client::ResponseFuture) -> Result<Answer, h2::Error> {
+    let (head, body) = response.await?.into_parts();
+    let (body, trailers) = drain(body).await?;
+    Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })
+}
+
+/// All of a body, and its trailers.
+async fn drain(mut body: RecvStream) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
+    let mut all = Vec::new();
+    while let Some(chunk) = body.data().await {
+        let chunk = chunk?;
+        body.flow_control().release_capacity(chunk.len())?;
+        all.extend_from_slice(&chunk);
+    }
+    Ok((all, body.trailers().await?))
+}
+
+/// What to do with one request.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Read the request, then answer.
+    Answer(Reply),
+    /// Answer without reading the body.
+    Early(Reply),
+    /// Reset the stream at once, unread.
+    Reset(Reason),
+    /// Read the request, then reset the stream.
+    ReadAndReset(Reason),
+    /// Read the request, and answer nothing.
+    Hang,
+}
+
+/// A response to give.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) fields: HeaderMap,
+    /// Each after a pause.
+    pub(crate) chunks: Vec<(Duration, &'static [u8])>,
+    /// After another pause.
+    pub(crate) trailers: Option<(Duration, HeaderMap)>,
+    /// How the stream is reset in place of its end, once what came before it has left.
+    pub(crate) reset: Option<Reason>,
+}
+
+/// A response with a body.
+pub(crate) fn reply(status: u16, body: &'static str) -> Reply {
+    let chunks = if body.is_empty() { vec![] } else { vec![(Duration::ZERO, body.as_bytes())] };
+    Reply { status, chunks, ..Reply::default() }
+}
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrived {
+    /// Which connection, from 0.
+    pub(crate) connection: usize,
+    pub(crate) method: String,
+    pub(crate) uri: String,
+    pub(crate) fields: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Option<HeaderMap>,
+    /// Whether all of it arrived.
+    pub(crate) whole: bool,
+    /// With which code the other side reset the stream.
+    pub(crate) reset: Option<Reason>,
+}
+
+impl Arrived {
+    /// The values of a field, in order.
+    pub(crate) fn field(&self, name: &str) -> Vec<&str> {
+        self.fields.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+    }
+}
+
+type Script = Arc<dyn Fn(usize, &Arrived) -> Act + Send + Sync>;
+
+/// The running server; dropped, it stops.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    log: Arc<Log>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    requests: Mutex<Vec<Arrived>>,
+    accepted: Mutex<usize>,
+    changed: Notify,
+}
+
+impl Upstream {
+    /// Plays `acts` in order, the last one for all further requests.
+    pub(crate) async fn play(acts: impl IntoIterator<Item = Act>) -> Self {
+        let acts: Vec<Act> = acts.into_iter().collect();
+        Self::run(100, move |number, _| acts[number.min(acts.len() - 1)].clone()).await
+    }
+
+    /// Asks `script` for each request; takes `streams` at a time on one connection.
+    pub(crate) async fn run(
+        streams: u32,
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let log = Arc::new(Log::default());
+        let script: Script = Arc::new(script);
+        let task = {
+            let log = Arc::clone(&log);
+            tokio::spawn(async move {
+                let mut serving = tokio::task::JoinSet::new();
+                for connection in 0.. {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    stream.set_nodelay(true).unwrap();
+                    *log.accepted.lock().unwrap() += 1;
+                    log.changed.notify_waiters();
+                    serving.spawn(serve(stream, connection, streams, log.clone(), script.clone()));
+                }
+            })
+        };
+        Self { address, log, task }
+    }
+
+    /// The requests so far, in the order of their heads.
+    pub(crate) fn requests(&self) -> Vec<Arrived> {
+        self.log.requests.lock().unwrap().clone()
+    }
+
+    /// How many connections there were.
+    pub(crate) fn accepted(&self) -> usize {
+        *self.log.accepted.lock().unwrap()
+    }
+
+    /// The requests, once `enough` holds of them.
+    pub(crate) async fn until(&self, enough: impl Fn(&[Arrived]) -> bool) -> Vec<Arrived> {
+        within(async {
+            loop {
+                let changed = self.log.changed.notified();
+                let seen = self.requests();
+                if enough(&seen) {
+                    return seen;
+                }
+                changed.await;
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Log {
+    fn change(&self, number: usize, change: impl FnOnce(&mut Arrived)) {
+        change(&mut self.requests.lock().unwrap()[number]);
+        self.changed.notify_waiters();
+    }
+}
+
+async fn serve(stream: TcpStream, connection: usize, streams: u32, log: Arc<Log>, script: Script) {
+    let mut builder = server::Builder::new();
+    builder.max_concurrent_streams(streams);
+    let Ok(mut server) = builder.handshake::<_, Bytes>(stream).await else {
+        return;
+    };
+    let mut answering = tokio::task::JoinSet::new();
+    while let Some(Ok((request, respond))) = server.accept().await {
+        let (head, body) = request.into_parts();
+        let arrived = Arrived {
+            connection,
+            method: head.method.to_string(),
+            uri: head.uri.to_string(),
+            fields: head.headers,
+            body: Vec::new(),
+            trailers: None,
+            whole: false,
+            reset: None,
+        };
+        let number = {
+            let mut requests = log.requests.lock().unwrap();
+            requests.push(arrived.clone());
+            requests.len() - 1
+        };
+        log.changed.notify_waiters();
+        let act = script(number, &arrived);
+        answering.spawn(answer(act, body, respond, number, log.clone()));
+    }
+}
+
+async fn answer(
+    act: Act,
+    body: RecvStream,
+    mut respond: server::SendResponse<Bytes>,
+    number: usize,
+    log: Arc<Log>,
+) {
+    let reply = match act {
+        Act::Reset(reason) => return respond.send_reset(reason),
+        Act::Early(reply) => reply,
+        Act::Answer(reply) => {
+            if !read(body, number, &log).await {
+                return;
+            }
+            reply
+        }
+        Act::ReadAndReset(reason) => {
+            read(body, number, &log).await;
+            return respond.send_reset(reason);
+        }
+        Act::Hang => {
+            read(body, number, &log).await;
+            if let Ok(reason) = std::future::poll_fn(|cx| respond.poll_reset(cx)).await {
+                log.change(number, |arrived| arrived.reset = Some(reason));
+            }
+            return;
+        }
+    };
+    let mut head = Response::new(());
+    *head.status_mut() = StatusCode::from_u16(reply.status).unwrap();
+    *head.headers_mut() = reply.fields;
+    let end = reply.chunks.is_empty() && reply.trailers.is_none() && reply.reset.is_none();
+    let Ok(mut stream) = respond.send_response(head, end) else {
+        return;
+    };
+    if end {
+        return;
+    }
+    let last = reply.chunks.len();
+    for (at, (pause, chunk)) in reply.chunks.into_iter().enumerate() {
+        tokio::time::sleep(pause).await;
+        let end = at + 1 == last && reply.trailers.is_none() && reply.reset.is_none();
+        if stream.send_data(Bytes::from_static(chunk), end).is_err() {
+            break;
+        }
+    }
+    if let Some((pause, trailers)) = reply.trailers {
+        tokio::time::sleep(pause).await;
+        // A stream that was reset takes none.
+        stream.send_trailers(trailers).ok();
+    }
+    if let Some(reason) = reply.reset {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.send_reset(reason);
+    }
+    if let Ok(reason) = std::future::poll_fn(|cx| stream.poll_reset(cx)).await {
+        log.change(number, |arrived| arrived.reset = Some(reason));
+    }
+}
+
+/// Reads a request's body; false where it broke off.
+async fn read(mut body: RecvStream, number: usize, log: &Log) -> bool {
+    while let Some(chunk) = body.data().await {
+        let Ok(chunk) = chunk else {
+            return false;
+        };
+        body.flow_control().release_capacity(chunk.len()).unwrap();
+        log.change(number, |arrived| arrived.body.extend_from_slice(&chunk));
+    }
+    let Ok(trailers) = body.trailers().await else {
+        return false;
+    };
+    log.change(number, |arrived| {
+        arrived.trailers = trailers;
+        arrived.whole = true;
+    });
+    true
+}
