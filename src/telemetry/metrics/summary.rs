@@ -164,7 +164,7 @@ mod tests {
         route.finally(false);
         metrics.route("idle", &[]);
         let routes = metrics.routes();
-        insta::assert_snapshot!(serde_json::to_string(&routes["pay"]).unwrap(), @"");
+        insta::assert_snapshot!(serde_json::to_string(&routes["pay"]).unwrap(), @r#"{"requests":{"200":2,"503":1},"inFlight":1,"duration":{"mean":0.015333333333333332,"p50":0.00375,"p90":0.04250000000000001,"p99":0.049249999999999995},"attempts":{"A":1,"success":2},"retries":{"A":2},"retriesExhausted":2,"retriesSuppressed":{"draining":1},"timeouts":1,"finally":{"failure":1}}"#);
         assert_eq!(routes["idle"], RouteSummary::default());
     }
 

@@ -312,7 +312,42 @@ mod tests {
         let trace = "0af7651916cd43dd8448eb211c80319c";
         assert!(spans.iter().all(|span| span.span_context.trace_id().to_string() == trace));
         let shown: Vec<String> = spans.iter().map(show).collect();
-        insta::assert_snapshot!(shown.join("\n"), @"");
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        POST pay Server 0101010101010101 beneath b7ad6b7169203331 0..150 Unset
+          client.address=10.0.0.9
+          http.request.method=POST
+          http.response.status_code=200
+          mwl.execution.id=r-1
+          mwl.route=pay
+          network.protocol.version=1.1
+          server.address=shop.example
+          server.port=8443
+          url.path=/pay
+          url.scheme=http
+        POST Client 0202020202020202 beneath 0101010101010101 0..20 Error { description: "" }
+          error.type=503
+          http.request.method=POST
+          http.response.status_code=503
+          mwl.attempt=1
+          mwl.code=Provider.Call.Http.Unavailable
+          mwl.step=pay
+          mwl.upstream=billing
+          server.address=127.0.0.1
+          server.port=3000
+          url.full=http://127.0.0.1:3000/pay
+        POST Client 0303030303030303 beneath 0101010101010101 120..140 Unset
+          http.request.method=POST
+          http.request.resend_count=1
+          http.response.status_code=200
+          mwl.attempt=2
+          mwl.retry.source=schedule
+          mwl.retry.wait=0.1
+          mwl.step=pay
+          mwl.upstream=billing
+          server.address=127.0.0.1
+          server.port=3000
+          url.full=http://127.0.0.1:3000/pay
+        "#);
     }
 
     #[tokio::test(start_paused = true)]
