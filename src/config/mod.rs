@@ -19,6 +19,7 @@ mod route;
 mod scalar;
 pub mod schema;
 mod shape;
+mod shaping;
 mod stacks;
 mod suggest;
 mod upstream;
@@ -226,6 +227,7 @@ impl Load<'_> {
             admin: observed::admin(report, &root),
             observed: observed::observed(report, &root),
             upstreams,
+            forwarded: shaping::forwarded(report, &root),
             routes: routes.read(&root),
             limits: root::limits(report, &root),
             shutdown: root::shutdown(report, &root),

@@ -9,8 +9,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Access, BUCKETS, Buffer, Endpoint, Limits, Observed, Protocol, RouteMatch, Shutdown, Upstream,
-    Verdict, When,
+    Access, BUCKETS, Buffer, Endpoint, HostPolicy, Limits, Observed, Protocol, RouteMatch,
+    Shutdown, Upstream, Verdict, When,
 };
 
 /// The files that a load may read, and the variables.
@@ -60,10 +60,14 @@ fn the_smallest_file_gets_the_documented_defaults() {
         cleanup: Duration::from_secs(10),
         head_timeout: Duration::from_secs(30),
         idle_timeout: Duration::from_secs(75),
+        body_timeout: Duration::from_mins(1),
+        tunnel_timeout: Duration::from_hours(1),
         head_size: 64 * 1024,
+        target_size: 16 * 1024,
         headers: 100,
         streams: 100,
         connections: 16_384,
+        requests: 16_384,
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);
@@ -92,6 +96,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         max_idle: 256,
         ping_interval: Duration::from_secs(10),
         retry_after_max: Duration::from_mins(5),
+        host: HostPolicy::Preserve,
     };
     assert_eq!(settings.upstreams, [upstream]);
     let route = &settings.routes[0];
@@ -207,6 +212,7 @@ fn the_reference_shows_the_defaults() {
         ("`otlp`", "/tracing/otlp"),
         ("`shutdown`", "/shutdown"),
         ("`buffer`", "/routes/0/buffer"),
+        ("`forwarded`", "/forwarded"),
     ];
     for (name, pointer) in places {
         let section = all_sections().into_iter().find(|section| section.name == name).unwrap();

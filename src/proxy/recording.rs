@@ -115,9 +115,9 @@ impl Exchange {
         Request {
             id: self.id().into(),
             route: Some(self.route.name.clone()),
-            client: self.client().ip().to_string().into(),
+            client: self.client().to_string().into(),
             method: self.method.as_str().into(),
-            path: self.uri.path().into(),
+            path: self.path().into(),
             received: match &self.upload {
                 Upload::None => 0,
                 Upload::Stream(source) => source.read(),

@@ -20,6 +20,7 @@ pub(super) struct Families {
     pub(super) suppressed: IntCounterVec,
     pub(super) timeouts: IntCounterVec,
     pub(super) finally: IntCounterVec,
+    pub(super) refused: IntCounterVec,
     pub(super) connections: IntGaugeVec,
     pub(super) resends: IntCounterVec,
     pub(super) tasks: IntGauge,
@@ -127,6 +128,11 @@ impl Families {
                 "Cleanups that ran, by outcome: success, failure, or unfinished when the process ended.",
                 &["route", "outcome"],
             ),
+            refused: counters(
+                "requests_refused_total",
+                "Requests that no route's Flow ran for, by reason.",
+                &["reason"],
+            ),
             connections: gauges(
                 "upstream_connections",
                 "Open upstream connections, by state: active or idle.",
@@ -147,10 +153,10 @@ impl Families {
                 "Records that found their log's queue full or its writer broken, by log.",
                 &["log"],
             ),
-            lost_events: fixed(IntCounter::with_opts(opts(
+            lost_events: single(
                 "tap_events_missed_total",
-                "Execution events that a listener of /tap was too slow for.",
-            ))),
+                "Events that a listener of /tap missed.",
+            ),
             spans: counters(
                 "trace_spans_total",
                 "Spans, by outcome: exported, dropped for want of room, or failed to be exported.",
@@ -173,6 +179,7 @@ impl Families {
             suppressed,
             timeouts,
             finally,
+            refused,
             connections,
             resends,
             tasks,
@@ -196,6 +203,7 @@ impl Families {
             Box::new(suppressed.clone()),
             Box::new(timeouts.clone()),
             Box::new(finally.clone()),
+            Box::new(refused.clone()),
             Box::new(connections.clone()),
             Box::new(resends.clone()),
             Box::new(tasks.clone()),
@@ -223,6 +231,10 @@ fn opts(name: &str, help: &str) -> Opts {
 
 fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     fixed(IntCounterVec::new(opts(name, help), labels))
+}
+
+fn single(name: &str, help: &str) -> IntCounter {
+    fixed(IntCounter::with_opts(opts(name, help)))
 }
 
 fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {

@@ -124,7 +124,7 @@ fn says_what_happened(server: &Span, first: &Span, second: &Span, upstream: Sock
         ["http.response.status_code", "http.request.resend_count", "error.type", "mwl.retry.wait"];
     assert_eq!(of(first, &keys), [some("503"), None, some("503"), None]);
     assert_eq!(of(second, &keys), [some("200"), some("1"), None, some("0.05")]);
-    let url = format!("http://{}/pay", upstream);
+    let url = format!("http://{upstream}/pay");
     assert_eq!(attribute(second, "url.full"), Some(url), "no query");
     assert!(server.start_time_unix_nano <= first.start_time_unix_nano);
     assert!(second.end_time_unix_nano <= server.end_time_unix_nano);
