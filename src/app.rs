@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -37,6 +38,8 @@ pub struct App {
     admin: Option<SocketAddr>,
     workers: usize,
     asks: Asks<Applied>,
+    /// Whether what was last loaded is what is served.
+    current: AtomicBool,
 }
 
 /// What came of a reload: the hash of what is served now, or what was wrong, for machines.
@@ -102,6 +105,7 @@ impl App {
             admin: built.admin,
             workers: built.workers,
             asks,
+            current: AtomicBool::new(true),
         });
         if let Some(listener) = admin {
             let operated: Arc<dyn admin::Operated> = Arc::clone(&app) as _;
@@ -169,7 +173,8 @@ impl App {
 
     /// Counts what came of a reload, and says it once.
     fn told(&self, cause: Cause, applied: Result<Arc<str>, Box<Refused>>) -> Applied {
-        self.metrics.config_reload(applied.is_ok());
+        self.current.store(applied.is_ok(), Ordering::Relaxed);
+        self.metrics.config_reload(if applied.is_ok() { "applied" } else { "refused" });
         match applied {
             Ok(hash) => {
                 self.metrics.config_loaded(&hash, now());
@@ -197,6 +202,16 @@ impl reload::Reload for App {
             Err(refused) => &refused.files,
         };
         (self.input.watched(files.clone()), loaded)
+    }
+
+    fn unchanged(&self, cause: Cause) -> Option<Applied> {
+        if !self.current.load(Ordering::Relaxed) {
+            return None;
+        }
+        let hash = Arc::clone(&self.shown.load().hash);
+        self.metrics.config_reload("unchanged");
+        tracing::info!(%cause, hash = &*hash, "The configuration is the one that is served.");
+        Some(Ok(hash))
     }
 
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
