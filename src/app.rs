@@ -174,18 +174,16 @@ impl App {
     /// Counts what came of a reload, and says it once.
     fn told(&self, cause: Cause, applied: Result<Arc<str>, Box<Refused>>) -> Applied {
         self.current.store(applied.is_ok(), Ordering::Relaxed);
-        self.metrics.config_reload(if applied.is_ok() { "applied" } else { "refused" });
         match applied {
             Ok(hash) => {
+                self.metrics.config_reload("applied");
                 self.metrics.config_loaded(&hash, now());
                 tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
                 Ok(hash)
             }
             Err(refused) => {
-                let error = refused.to_string();
-                let error = error.trim_end();
-                tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
-                Err(refused.sources.to_json(&refused.diagnostics))
+                self.metrics.config_reload("refused");
+                Err(complain(cause, &refused))
             }
         }
     }
@@ -223,7 +221,9 @@ impl reload::Reload for App {
         let message = format!(
             "a program has been writing the configuration for {waited:?} and still has it open; reload when it is done"
         );
-        self.told(cause, Err(Box::new(refused("unfinished", &message))))
+        // Whether the file is one to serve is not known yet: its last load stands.
+        self.metrics.config_reload("unfinished");
+        Err(complain(cause, &refused("unfinished", &message)))
     }
 }
 
@@ -257,6 +257,14 @@ impl admin::Operated for App {
             })
         })
     }
+}
+
+/// Says in the log why nothing was loaded; the same for machines.
+fn complain(cause: Cause, refused: &Refused) -> Json {
+    let error = refused.to_string();
+    let error = error.trim_end();
+    tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+    refused.sources.to_json(&refused.diagnostics)
 }
 
 /// Why nothing was loaded, where that is at no place in a file.

@@ -119,7 +119,8 @@ impl<A: Clone> Reloader<A> {
     async fn next(&mut self) -> Next<A> {
         let (mut due, mut late) = (self.settle.due(), None);
         if let Some(ask) = self.waiting.first() {
-            due = (!self.settle.is_writing()).then_some(ask.at);
+            // Nobody is loaded for in the middle of a change.
+            due = due.or((!self.settle.is_writing()).then_some(ask.at));
             late = ask.at.checked_add(PATIENCE);
         }
         let Self { asked, watcher, look, .. } = self;

@@ -39,10 +39,10 @@ impl Families {
     pub(super) fn register(registry: &Registry) -> Self {
         let reloads = counters(
             "config_reloads_total",
-            "Reloads of the configuration, by outcome: applied, unchanged (who asked was told so) or refused.",
+            "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
             &["outcome"],
         );
-        for outcome in ["applied", "unchanged", "refused"] {
+        for outcome in ["applied", "unchanged", "refused", "unfinished"] {
             counter(&reloads, &[outcome]);
         }
         let last_reload = Gauge::with_opts(opts(

@@ -141,10 +141,12 @@ impl Metrics {
         fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
     }
 
-    /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged` or `refused`;
-    /// `mwl_config_last_reload_successful`.
+    /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged`, `refused`, or `unfinished`, which alone
+    /// leaves `mwl_config_last_reload_successful` as it is.
     pub fn config_reload(&self, outcome: &'static str) {
-        self.families.last_successful.set(i64::from(outcome != "refused"));
+        if outcome != "unfinished" {
+            self.families.last_successful.set(i64::from(outcome != "refused"));
+        }
         counter(&self.families.reloads, &[outcome]).inc();
     }
 

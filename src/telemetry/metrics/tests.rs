@@ -104,6 +104,7 @@ fn the_config_that_is_served_is_the_only_one_shown() {
     metrics.config_reload("applied");
     metrics.config_reload("unchanged");
     metrics.config_reload("refused");
+    metrics.config_reload("unfinished");
     assert_eq!(
         samples(&metrics, "mwl_config_"),
         [
@@ -113,6 +114,7 @@ fn the_config_that_is_served_is_the_only_one_shown() {
             r#"mwl_config_reloads_total{outcome="applied"} 1"#,
             r#"mwl_config_reloads_total{outcome="refused"} 1"#,
             r#"mwl_config_reloads_total{outcome="unchanged"} 1"#,
+            r#"mwl_config_reloads_total{outcome="unfinished"} 1"#,
         ]
     );
 }
