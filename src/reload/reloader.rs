@@ -120,7 +120,7 @@ impl<A: Clone> Reloader<A> {
         let (mut due, mut late) = (self.settle.due(), None);
         if let Some(ask) = self.waiting.first() {
             // Nobody is loaded for in the middle of a change.
-            due = due.or((!self.settle.is_writing()).then_some(ask.at));
+            due = due.or_else(|| (!self.settle.is_writing()).then_some(ask.at));
             late = ask.at.checked_add(PATIENCE);
         }
         let Self { asked, watcher, look, .. } = self;
