@@ -148,20 +148,12 @@ impl Families {
             last_reload,
             last_successful,
             config_info,
-            lost_records: counters(
-                "log_records_dropped_total",
-                "Records that found their log's queue full or its writer broken, by log.",
-                &["log"],
-            ),
+            lost_records: lost_records(),
             lost_events: single(
                 "tap_events_missed_total",
                 "Events that a listener of /tap missed.",
             ),
-            spans: counters(
-                "trace_spans_total",
-                "Spans, by outcome: exported, dropped for want of room, or failed to be exported.",
-                &["outcome"],
-            ),
+            spans: spans(),
             build_info: fixed(GaugeVec::new(opts("build_info", "The program."), &["version"])),
         }
     }
@@ -231,6 +223,16 @@ fn opts(name: &str, help: &str) -> Opts {
 
 fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     fixed(IntCounterVec::new(opts(name, help), labels))
+}
+
+fn lost_records() -> IntCounterVec {
+    let help = "Records that found their log's queue full or its writer broken, by log.";
+    counters("log_records_dropped_total", help, &["log"])
+}
+
+fn spans() -> IntCounterVec {
+    let help = "Spans, by outcome: exported, dropped for want of room, or failed to be exported.";
+    counters("trace_spans_total", help, &["outcome"])
 }
 
 fn single(name: &str, help: &str) -> IntCounter {
