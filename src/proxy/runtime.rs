@@ -6,12 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use ::http::HeaderValue;
 
 use super::facts::Facts;
-use super::observer::RouteObserver;
 use super::provider::http::{self, HttpProvider};
 use super::refusal::Reason;
 use super::rehearsal::Stage;
@@ -26,6 +25,7 @@ use crate::language::provider::{CallProvider, Catalog};
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::{Metrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::sinks::Sinks;
 
 /// What serves requests.
 #[derive(Debug)]
@@ -45,7 +45,12 @@ pub struct Runtime {
     pub(crate) forwarded: Option<Forwarded>,
     refusals: RefusalMetrics,
     hash: Arc<str>,
+    /// Who is told of requests; set before it serves.
+    sinks: OnceLock<Sinks>,
 }
+
+/// Where nobody is told of anything.
+static NOBODY: LazyLock<Sinks> = LazyLock::new(Sinks::default);
 
 /// One route, ready to run.
 #[derive(Debug)]
@@ -61,7 +66,6 @@ pub(crate) struct Route {
     pub(crate) expose_failures: bool,
     pub(crate) facts: Facts,
     pub(crate) metrics: Arc<RouteMetrics>,
-    pub(crate) observer: RouteObserver,
 }
 
 /// What a route changes of its messages. At least one thing.
@@ -107,6 +111,7 @@ impl Runtime {
             environment,
             listeners,
             admin: _,
+            observed: _,
             upstreams,
             forwarded,
             routes,
@@ -154,6 +159,7 @@ impl Runtime {
             upstreams,
             stage,
             hash,
+            sinks: OnceLock::new(),
         };
         Ok((runtime, found))
     }
@@ -161,6 +167,18 @@ impl Runtime {
     /// `mwl_config_info{hash}`.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// Tells `sinks` of its requests: said once, before it serves.
+    pub fn tell(&self, sinks: Sinks) {
+        if self.sinks.set(sinks).is_err() {
+            tracing::error!("A configuration tells those of its requests whom it told before.");
+        }
+    }
+
+    /// Who is told of requests.
+    pub(crate) fn sinks(&self) -> &Sinks {
+        self.sinks.get().unwrap_or_else(|| &NOBODY)
     }
 
     /// Counts a request that no Flow ran for, and says why in the log.
@@ -221,7 +239,6 @@ impl Builder<'_> {
         let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
         let metrics = self.metrics.route(&name, &codes);
         let route = Route {
-            observer: RouteObserver::new(Arc::clone(&metrics), self.stage.cloned()),
             name,
             plan,
             with,
