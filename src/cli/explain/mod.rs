@@ -64,7 +64,8 @@ pub(super) fn explain(explain: &Explain) -> ExitCode {
     match input(explain).and_then(|input| explained(explain, &input)) {
         Ok((warnings, told)) => {
             if warnings > 0 {
-                complain(&format!("`mwl-proxy check` has {warnings} to say about this file."));
+                let plural = if warnings == 1 { "" } else { "s" };
+                complain(&format!("{warnings} warning{plural}: `mwl-proxy check` shows them."));
             }
             say(&told);
             ExitCode::SUCCESS
