@@ -22,7 +22,7 @@ use super::flight::Flight;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
 use super::tunnel::Tunnel;
-use super::{id, render, request};
+use super::{head, id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
 use crate::language::observe::Observer;
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     }
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
-    let grpc = request::is_grpc(request.version(), request.headers());
+    let grpc = head::is_grpc(request.version(), request.headers());
     let exchange = match Exchange::begin(Arc::clone(&site), request, client).await {
         Ok(exchange) => exchange,
         Err(refusal) => {
