@@ -18,7 +18,7 @@ use super::route::Target;
 use super::runtime::Shaping;
 use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
-use super::{grpc, headers, id, multiplexed, shape, target, tunnel};
+use super::{grpc, headers, id, multiplexed, recording, shape, target, tunnel};
 
 /// Listeners speak clear text: TLS brings the other one with it.
 pub(super) const SCHEME: &str = "http";
@@ -32,6 +32,10 @@ pub(super) struct Accepted {
     pub(super) client: IpAddr,
     /// `execution.id`.
     pub(super) id: HeaderValue,
+    /// The target as the client wrote it, where the route rewrites it.
+    pub(super) written: Option<Box<Uri>>,
+    /// Its place in a trace, where requests are traced.
+    pub(super) trace: Option<Box<recording::Place>>,
 }
 
 /// What the fields about this hop ask for.
@@ -70,11 +74,14 @@ pub(super) fn accept(
         parts.headers.insert(header::HOST, host);
         parts.uri = origin_form(&parts.uri);
     }
+    let mut written = None;
     if let Some(shaping) = &route.shaping {
+        written = shaping.prefix.is_some().then(|| Box::new(parts.uri.clone()));
         shape(shaping, parts);
     }
     let id = request_id(site, &mut parts.headers);
-    Ok(Accepted { route, asked, client, id })
+    let trace = recording::trace(site, parts);
+    Ok(Accepted { route, asked, client, id, written, trace })
 }
 
 /// Brings the fields in order that say who the client is; says who it is.

@@ -23,8 +23,9 @@ use super::body::source::{Broken, NotReplayable, Source};
 use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
 use super::site::{LocalRoute, Site};
-use super::{headers, id, media, query};
+use super::{headers, id, media, query, recording};
 use crate::language::value::{Map, Native, Value};
+use crate::telemetry::record::Recorder;
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
+    /// As the client wrote it, where the route rewrites it.
+    written: Option<Box<Uri>>,
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
@@ -50,6 +53,10 @@ pub(crate) struct Exchange {
     avoid: Mutex<Option<(usize, usize)>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<recording::Place>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// The request's body.
@@ -72,7 +79,7 @@ impl Exchange {
     ) -> Result<Arc<Self>, Refusal> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
-        let Accepted { route, mut asked, client, id } =
+        let Accepted { route, mut asked, client, id, written, trace } =
             head::accept(&site, &mut parts, client.ip())?;
         let admitted = Admitted::admit(&site)?;
         let timeout = site.runtime.limits.body_timeout;
@@ -90,6 +97,7 @@ impl Exchange {
             id,
             method: parts.method,
             uri: parts.uri,
+            written,
             headers: parts.headers,
             upload,
             asked,
@@ -98,7 +106,19 @@ impl Exchange {
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
         }))
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The path as the client wrote it.
+    pub(crate) fn path(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.uri).path()
     }
 
     /// `execution.id`.
@@ -149,6 +169,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deliver();
         self.site.core.end();
     }
 }
