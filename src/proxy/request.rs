@@ -9,6 +9,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::Entry;
@@ -49,6 +50,8 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// How long the upstream of the last failed attempt asks to wait.
+    wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
 }
@@ -104,6 +107,7 @@ impl Exchange {
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            wait: Mutex::new(None),
             cancel: OnceLock::new(),
         }))
     }
@@ -143,6 +147,16 @@ impl Exchange {
             Upload::Stream(source) => source.broken() == Some(Broken::Gone),
             Upload::None | Upload::Buffered(..) => false,
         }
+    }
+
+    /// An attempt failed, and its upstream asks to wait so long.
+    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
+        *lock(&self.wait) = wait;
+    }
+
+    /// How long the upstream of the last failed attempt asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        *lock(&self.wait)
     }
 
     /// The endpoint of `upstream` that the next attempt should pass over.
@@ -197,6 +211,9 @@ fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal
     let limit = site.runtime.limits.headers;
     if parts.headers.len() > limit {
         return Err(Refusal::too_many_fields(limit));
+    }
+    if !headers::is_length_sound(&parts.headers) {
+        return Err(Refusal::bad_length());
     }
     multiplexed::join_crumbs(&mut parts.headers);
     Ok(())

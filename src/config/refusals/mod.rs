@@ -6,6 +6,7 @@ mod matches;
 mod scalars;
 mod stacks;
 mod targets;
+mod upstreams;
 mod variables;
 
 use super::tests::World;
