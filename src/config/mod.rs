@@ -18,6 +18,7 @@ mod route;
 mod scalar;
 pub mod schema;
 mod shape;
+mod shaping;
 mod stacks;
 mod suggest;
 mod upstream;
@@ -224,6 +225,7 @@ impl Load<'_> {
             listeners: root::listeners(report, &root),
             admin: root::admin(report, &root),
             upstreams,
+            forwarded: shaping::forwarded(report, &root),
             routes: routes.read(&root),
             limits: root::limits(report, &root),
             shutdown: root::shutdown(report, &root),

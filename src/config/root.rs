@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::read::{Object, Report};
 use super::route::ROUTE;
 use super::shape::{Field, Piece, Section, Shape, optional, or, required};
+use super::shaping::FORWARDED;
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, Shutdown};
 use crate::source::{Diagnostic, Node};
@@ -38,6 +39,11 @@ pub(super) const ROOT: Section = Section {
             Shape::Map(&Shape::Section(&UPSTREAM)),
             "{}",
             "Where requests go, by name.",
+        ),
+        optional(
+            "forwarded",
+            Shape::Section(&FORWARDED),
+            "Who the client is, and what upstreams are told of it. Without it the fields pass as they came.",
         ),
         or(
             "stacks",
@@ -104,7 +110,25 @@ pub(super) const LIMITS: Section = Section {
             r#""PT75S""#,
             "How long a client's connection may be kept without a request.",
         ),
-        or("headSize", Shape::Size, r#""64KiB""#, "How large the head of a request may be."),
+        or(
+            "bodyTimeout",
+            Shape::Duration,
+            r#""PT60S""#,
+            "How long a client may neither send nor take a byte of a body that is under way.",
+        ),
+        or(
+            "tunnelTimeout",
+            Shape::Duration,
+            r#""PT1H""#,
+            "How long a connection that has changed its protocol, to WebSocket say, may be silent both ways.",
+        ),
+        or(
+            "headSize",
+            Shape::Size,
+            r#""64KiB""#,
+            "How large the head of a request may be, its target aside.",
+        ),
+        or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
         or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
         or(
             "streams",
@@ -117,6 +141,12 @@ pub(super) const LIMITS: Section = Section {
             Shape::Count(1, 1_000_000),
             "16384",
             "How many client connections may be open.",
+        ),
+        or(
+            "requests",
+            Shape::Count(1, 1_000_000),
+            "16384",
+            "How many requests may run at once; one more is answered 503.",
         ),
         optional(
             "workers",
@@ -203,10 +233,14 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         cleanup: object.duration("cleanup", ("PT0.001S", LONGEST)),
         head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
+        body_timeout: object.duration("bodyTimeout", ("PT0.001S", LONGEST)),
+        tunnel_timeout: object.duration("tunnelTimeout", ("PT0.001S", LONGEST)),
         head_size: object.size("headSize", ("8KiB", "16MiB")),
+        target_size: object.size("targetSize", ("1KiB", "63KiB")),
         headers: object.count("headers").unwrap_or_default(),
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
+        requests: object.count("requests").unwrap_or_default(),
         workers: object.count("workers").unwrap_or_else(processors),
     })
 }

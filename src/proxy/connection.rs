@@ -3,6 +3,8 @@
 //! How long a head may take to arrive and how long a kept-alive connection may idle are watched for all
 //! connections together, once a tick: a timer for each request would cost every request, and these bounds
 //! are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its own.
+//! A client that does not finish its head is told so (408) by the connection's own bytes, see
+//! [`Watched`]; one that takes nothing of its answer can be told nothing, and is cut off.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
@@ -22,8 +25,10 @@ use tokio::time::sleep;
 
 use super::body::source::Source;
 use super::preface::Prefaced;
+use super::refusal::Reason;
 use super::settings::Limits;
 use super::site::{Core, Worker};
+use super::tunnel::{Switch, Tunnel};
 use super::watched::Watched;
 use super::{execute, multiplexed};
 
@@ -43,22 +48,43 @@ pub(crate) struct State {
     draining: AtomicBool,
     /// Whether the client may still be sending what nobody will read.
     unread: AtomicBool,
+    /// Since which tick the client takes no bytes, plus one; 0 where it does.
+    blocked: AtomicU32,
+    /// Whether the head that is being read has taken too long.
+    late: AtomicBool,
     /// How many requests are being answered: with HTTP/2 there may be several.
     streams: AtomicU32,
     /// What it is doing when there is none.
     rest: AtomicU8,
+    /// What it may change its protocol to.
+    switch: Mutex<Option<Switch>>,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
 
 /// Between two requests.
 const IDLE: u8 = 0;
+/// Before the first byte.
+const NEW: u8 = 1;
 /// Reading a head.
-const HEAD: u8 = 1;
+const HEAD: u8 = 2;
 /// Answering.
-const BUSY: u8 = 2;
+const BUSY: u8 = 3;
 /// Without a request, and speaking HTTP/2: bytes that come may be of no request.
-const QUIET: u8 = 3;
+const QUIET: u8 = 4;
+/// Speaking another protocol.
+const TUNNEL: u8 = 5;
+
+/// How long clients may take over what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Over a head.
+    pub(crate) head: Duration,
+    /// Over the next request.
+    pub(crate) idle: Duration,
+    /// Over the next bytes of an answer.
+    pub(crate) body: Duration,
+}
 
 /// All connections of one worker.
 #[derive(Debug, Default)]
@@ -99,16 +125,26 @@ pub(crate) enum ClientBody {
     Stream(Arc<Source<Incoming>>),
 }
 
+impl Patience {
+    /// What the configuration allows.
+    pub(crate) const fn of(limits: &Limits) -> Self {
+        Self { head: limits.head_timeout, idle: limits.idle_timeout, body: limits.body_timeout }
+    }
+}
+
 impl State {
     fn new(tick: Arc<AtomicU32>) -> Self {
         Self {
-            doing: AtomicU8::new(HEAD),
+            doing: AtomicU8::new(NEW),
             since: AtomicU32::new(tick.load(Ordering::Relaxed)),
             tick,
             draining: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            blocked: AtomicU32::new(0),
+            late: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
+            switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
     }
@@ -159,14 +195,32 @@ impl State {
 
     /// Bytes came: of a head, where none was being read and nothing is being answered.
     pub(crate) fn heard(&self) {
-        if self.doing.load(Ordering::Relaxed) == IDLE {
+        if matches!(self.doing.load(Ordering::Relaxed), IDLE | NEW) {
             self.set(HEAD);
         }
     }
 
-    /// Whether the client may still be sending what nobody will read.
+    /// Whether the client may still be sending what nobody will read: the rest of a body, or of a head
+    /// that was refused half-way.
     pub(crate) fn leaves_unread(&self) -> bool {
-        self.unread.load(Ordering::Relaxed)
+        self.unread.load(Ordering::Relaxed) || self.doing.load(Ordering::Relaxed) == HEAD
+    }
+
+    /// Whether the head that is being read has taken too long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client takes no bytes now.
+    pub(crate) fn set_blocked(&self, blocked: bool) {
+        let since = self.tick.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// For how many ticks the client has taken no bytes; `None` where it does.
+    fn blocked_ticks(&self) -> Option<u32> {
+        let since = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.tick.load(Ordering::Relaxed).wrapping_sub(since))
     }
 
     /// For how many ticks it has been doing `doing`; `None` where it does something else.
@@ -182,6 +236,18 @@ impl Busy {
     pub(super) fn new(state: &Arc<State>) -> Self {
         state.begin();
         Self { state: Arc::clone(state), body: ClientBody::Read }
+    }
+
+    /// The client asks for another protocol on this connection, which `near` then gives.
+    pub(crate) fn may_switch(&self, near: OnUpgrade) {
+        *lock(&self.state.switch) = Some(Switch::new(near));
+    }
+
+    /// The upstream agreed to another protocol: the answer says so, and nothing comes after it.
+    pub(crate) fn switches(self, tunnel: Tunnel) {
+        if let Some(switch) = lock(&self.state.switch).as_mut() {
+            switch.agreed(tunnel);
+        }
     }
 
     /// The answer is given to a request with this body.
@@ -223,25 +289,40 @@ impl Connections {
     }
 
     /// Closes what has overstayed, every tick, for as long as it is polled.
-    pub(crate) async fn watch(&self, limits: impl Fn() -> (Duration, Duration)) {
+    pub(crate) async fn watch(&self, patience: impl Fn() -> Patience) {
         loop {
-            let (head, idle) = limits();
-            let shortest = head.min(idle) / 4;
+            let patience = patience();
+            let shortest = patience.head.min(patience.idle).min(patience.body) / 4;
             let length = shortest.clamp(Duration::from_millis(10), Duration::from_secs(1));
             sleep(length).await;
             self.tick.fetch_add(1, Ordering::Relaxed);
-            self.sweep(ticks(head, length), ticks(idle, length));
+            self.sweep(patience, length);
         }
     }
 
-    fn sweep(&self, head: u32, idle: u32) {
+    fn sweep(&self, patience: Patience, length: Duration) {
+        let [head, idle, body] =
+            [patience.head, patience.idle, patience.body].map(|bound| ticks(bound, length));
         for open in lock(&self.open).values() {
-            let over = |doing, limit| open.state.ticks(doing).is_some_and(|ticks| ticks > limit);
+            let state = &open.state;
+            if state.doing.load(Ordering::Relaxed) == TUNNEL {
+                // It has a bound of its own.
+                continue;
+            }
+            let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
+            if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {
+                // It closes itself, with a last word.
+                state.wake();
+                continue;
+            }
             if over(QUIET, idle) {
                 // HTTP/2 has a farewell; a client that does not answer it is gone.
-                open.state.drain();
+                state.drain();
             }
-            if (over(HEAD, head) || over(IDLE, idle) || over(QUIET, idle.saturating_add(head)))
+            if (over(NEW, head)
+                || over(IDLE, idle)
+                || over(QUIET, idle.saturating_add(head))
+                || state.blocked_ticks().is_some_and(|ticks| ticks > body))
                 && let Some(task) = &open.task
             {
                 task.abort();
@@ -283,11 +364,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// How a worker reads requests off its connections.
+///
+/// The library has one bound for a head, its target included, so it is given the sum; the target has its own
+/// bound besides, with its own status.
 pub(crate) fn protocol(limits: &Limits) -> http1::Builder {
     let mut protocol = http1::Builder::new();
-    protocol
-        .max_header_size(limits.head_size)
-        .max_buf_size(limits.head_size.saturating_mul(2).max(SMALLEST_HEAD));
+    let head = limits.head_size.saturating_add(limits.target_size);
+    protocol.max_header_size(head).max_buf_size(head.saturating_mul(2).max(SMALLEST_HEAD));
     if limits.headers != USUAL_FIELDS {
         protocol.max_headers(limits.headers);
     }
@@ -318,20 +401,28 @@ pub(crate) async fn serve<T>(
         }
     });
     let io = Watched::new(Prefaced::new(io), Arc::clone(&state));
-    let mut connection = protocol.serve_connection(TokioIo::new(io), service);
-    let served = drive(&mut connection, &state, &core, http1::Connection::graceful_shutdown).await;
-    let served = match served {
-        Err(error) if error.is_parse_version_h2() => {
-            let parts = connection.into_parts();
-            let mut io = parts.io.into_inner();
-            io.get_mut().put_back(parts.read_buf);
-            // Boxed: the connections that speak HTTP/1 need not carry it.
-            Box::pin(multiplexed::serve(io, client, &worker, &state)).await
-        }
+    let mut connection = protocol.serve_connection(TokioIo::new(io), service).with_upgrades();
+    let goodbye = http1::UpgradeableConnection::graceful_shutdown;
+    // Boxed: what most connections never do, they need not carry.
+    let served = match drive(&mut connection, &state, &core, goodbye).await {
+        Err(error) if error.is_parse_version_h2() => match connection.into_parts() {
+            Some(parts) => {
+                let mut io = parts.io.into_inner();
+                io.get_mut().put_back(parts.read_buf);
+                Box::pin(multiplexed::serve(io, client, &worker, &state)).await
+            }
+            None => Ok(()),
+        },
         served => served,
     };
+    let switch = lock(&state.switch).take();
+    if let (Ok(()), Some(switch)) = (&served, switch) {
+        state.set(TUNNEL);
+        let idle = worker.site().runtime.limits.tunnel_timeout;
+        Box::pin(switch.run(idle, &core.cancel)).await;
+    }
     if let Err(error) = served {
-        tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
+        ended_badly(&worker, &state, client, &error);
     }
     drop(registered);
 }
@@ -357,4 +448,20 @@ pub(super) async fn drive<C: Future + Unpin>(
         Pin::new(&mut *connection).poll(cx)
     })
     .await
+}
+
+/// Says and counts what ended a connection: a head that was none, was too large or did not come, which
+/// nobody else has heard of, or the client's leaving.
+fn ended_badly(worker: &Worker, state: &State, client: SocketAddr, error: &hyper::Error) {
+    let reason = if state.is_late() {
+        Reason::HeadTimeout
+    } else if error.is_parse_too_large() {
+        Reason::HeadTooLarge
+    } else if error.is_parse() {
+        Reason::MalformedHead
+    } else {
+        tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
+        return;
+    };
+    worker.site().runtime.refused(reason, client, error);
 }

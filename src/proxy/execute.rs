@@ -11,15 +11,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 
 use super::body::answer::AnswerBody;
 use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
+use super::tunnel::Tunnel;
 use super::{id, render, request};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
@@ -31,17 +33,23 @@ use crate::telemetry::events::{Both, Events};
 /// Answers `request`.
 pub(crate) async fn serve(
     site: Arc<Site>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     client: SocketAddr,
     busy: Busy,
 ) -> Response<AnswerBody> {
+    if request.version() == Version::HTTP_11
+        && let Some(near) = request.extensions_mut().remove::<OnUpgrade>()
+    {
+        busy.may_switch(near);
+    }
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
     let grpc = request::is_grpc(request.version(), request.headers());
-    let core = Arc::clone(&site.core);
-    let exchange = match Exchange::begin(site, request, client).await {
+    let exchange = match Exchange::begin(Arc::clone(&site), request, client).await {
         Ok(exchange) => exchange,
         Err(refusal) => {
+            site.runtime.refused(refusal.reason, client, &refusal.detail);
+            let core = &site.core;
             let id = core.ids.next(core.clock.now().as_nanos());
             let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
             let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
@@ -62,6 +70,10 @@ pub(crate) async fn serve(
     let mut response = render::render(&exchange, &outcome);
     if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
+    }
+    if let Some(far) = response.body_mut().take_tunnel() {
+        busy.switches(Tunnel::new(far, flight));
+        return response;
     }
     response.body_mut().ends(flight);
     response.body_mut().frees(busy);

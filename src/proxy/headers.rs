@@ -14,14 +14,33 @@ static HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
+/// Whether a request has a field that is about this hop, so that more must be done than pass it on: what
+/// [`strip_hop_by_hop`] removes, an expectation, or the names of trailers. Most requests have none, and a look at each name costs
+/// less than a look-up for each of these.
+pub(crate) fn concerns_this_hop(headers: &HeaderMap) -> bool {
+    let ours = |name: &HeaderName| *name == header::EXPECT || *name == header::TRAILER;
+    headers.keys().any(|name| is_hop_by_hop(name) || ours(name))
+}
+
+/// Whether the body's coding is one that is known here: `chunked`, once, or none. Any other coding would
+/// have to be taken off before the body can go on under a framing of our own (RFC 9112 §6.1).
+fn is_coding_known(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let chunked =
+        |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(chunked) && codings.next().is_none()
+}
+
 /// Removes what concerns one connection only: the known fields and those that `Connection` names.
 /// What frames the message (`Content-Length`, `Host`) stays even where `Connection` names it: a client
-/// must not be able to take it away from the next hop.
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// must not be able to take it away from the next hop. False where the body is in a transfer coding
+/// that is not known here: see [`is_coding_known`].
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     // Most messages hold none of them, and a look at each name costs less than six look-ups.
     if !headers.keys().any(is_hop_by_hop) {
-        return;
+        return true;
     }
+    let known = is_coding_known(headers);
     let mut connection = headers.get_all(header::CONNECTION).iter();
     if !connection.all(is_plain) {
         for name in named_by_connection(headers) {
@@ -31,6 +50,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     for name in &HOP_BY_HOP {
         headers.remove(name);
     }
+    known
 }
 
 /// Whether `Content-Length` is there at most once, and a number. HTTP/1 is held to that by the library;
@@ -151,6 +171,30 @@ mod tests {
             strip_hop_by_hop(&mut headers);
             assert!(headers.is_empty(), "{headers:?}");
         }
+    }
+
+    #[test]
+    fn only_chunks_are_a_known_coding() {
+        let known = |codings: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for coding in codings {
+                headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(coding));
+            }
+            is_coding_known(&headers)
+        };
+        assert!(known(&[]) && known(&["chunked"]) && known(&["Chunked "]));
+        for unknown in [&["gzip, chunked"][..], &["chunked, chunked"], &["gzip", "chunked"], &[""]]
+        {
+            assert!(!known(unknown), "{unknown:?}");
+        }
+        assert!(known(&["chunked"]) && !known(&["chunked", "chunked"]));
+    }
+
+    #[test]
+    fn an_expectation_is_about_this_hop_and_common_fields_are_not() {
+        assert!(concerns_this_hop(&map(&[("expect", "100-continue")])));
+        assert!(concerns_this_hop(&map(&[("connection", "close")])));
+        assert!(!concerns_this_hop(&map(&[("accept", "*/*"), ("content-length", "1")])));
     }
 
     #[test]

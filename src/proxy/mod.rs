@@ -7,12 +7,14 @@
 //! into a [`reply`]; [`render`] answers. [`runtime`] is the configuration that all this reads, [`site`]
 //! what one worker holds of it, [`server`] the workers.
 
+pub mod alone;
 pub(crate) mod body;
 pub(crate) mod classify;
 pub(crate) mod connection;
 pub(crate) mod execute;
 pub(crate) mod facts;
 pub(crate) mod flight;
+pub(crate) mod forwarded;
 pub(crate) mod grpc;
 pub(crate) mod headers;
 pub(crate) mod id;
@@ -33,8 +35,10 @@ pub(crate) mod route;
 pub mod runtime;
 pub mod server;
 pub mod settings;
+pub(crate) mod shape;
 pub(crate) mod site;
 pub(crate) mod target;
+pub(crate) mod tunnel;
 pub(crate) mod upstream;
 pub(crate) mod watched;
 

@@ -6,7 +6,7 @@
 //! next can be made from here.
 
 use std::any::Any;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,14 +19,21 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
+use super::body::BodyError;
 use super::body::collect::{CollectError, collect};
-use super::body::source::{Broken, Source};
+use super::body::source::{Broken, NotReplayable, Source};
 use super::body::trailers;
+use super::forwarded::{self, Hop};
 use super::refusal::Refusal;
 use super::route::Target;
+use super::runtime::Shaping;
+use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
-use super::{grpc, headers, id, media, multiplexed, query, target};
+use super::{grpc, headers, id, media, multiplexed, query, shape, target, tunnel};
 use crate::language::value::{Map, Native, Value};
+
+/// Listeners speak clear text: TLS brings the other one with it.
+const SCHEME: &str = "http";
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -41,11 +48,11 @@ pub(crate) struct Exchange {
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
-    /// Whether the client takes trailers (RFC 9110 §10.1.4).
-    pub(crate) takes_trailers: bool,
+    /// What the client asks of this hop.
+    pub(crate) asked: Asked,
     /// Whether it is a gRPC call, to be answered as one.
     pub(crate) grpc: bool,
-    client: SocketAddr,
+    client: IpAddr,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
@@ -54,6 +61,17 @@ pub(crate) struct Exchange {
     wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
+}
+
+/// What the fields about this hop ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The protocols that the client offers to change to.
+    pub(crate) upgrade: Option<HeaderValue>,
+    /// Whether the client takes trailers (RFC 9110 §10.1.4).
+    pub(crate) trailers: bool,
+    /// Whether it waits to be asked for its body (RFC 9110 §10.1.1).
+    pub(crate) body_unasked: bool,
 }
 
 /// The request's body.
@@ -80,20 +98,35 @@ impl Exchange {
             as_any_version(&site, &mut parts)?;
         }
         let route = route(&site, &parts)?;
+        let admitted = Admitted::admit(&site)?;
+        let client = match &site.runtime.forwarded {
+            Some(forwarded) => forward(forwarded, &mut parts, client.ip()),
+            None => client.ip(),
+        };
         if let Some(authority) = parts.uri.authority() {
             let host = HeaderValue::from_str(authority.as_str());
             let host = host.map_err(|_| Refusal::from(target::TargetError::BadHost))?;
             parts.headers.insert(header::HOST, host);
             parts.uri = origin_form(&parts.uri);
         }
-        let takes_trailers = headers::takes_trailers(&parts.headers);
-        headers::strip_hop_by_hop(&mut parts.headers);
-        if parts.headers.contains_key(header::TRAILER) {
-            trailers::announce_permitted(&mut parts.headers);
+        let mut asked = if headers::concerns_this_hop(&parts.headers) {
+            this_hop(&mut parts)?
+        } else {
+            Asked::default()
+        };
+        if let Some(shaping) = &route.shaping {
+            shape(shaping, &mut parts);
         }
         let id = request_id(&site, &mut parts.headers);
-        let upload = Upload::new(&route, &parts.headers, body).await?;
-        site.core.begin();
+        let timeout = site.runtime.limits.body_timeout;
+        let upload = Upload::new(&route, &parts.headers, body, timeout).await?;
+        if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
+            // A body that is in memory, or none, is not asked for.
+            asked.body_unasked = false;
+            parts.headers.remove(header::EXPECT);
+        }
+        // From here on it is the exchange that takes the request off the count.
+        std::mem::forget(admitted);
         Ok(Arc::new(Self {
             site,
             route,
@@ -102,7 +135,7 @@ impl Exchange {
             uri: parts.uri,
             headers: parts.headers,
             upload,
-            takes_trailers,
+            asked,
             grpc,
             client,
             attempts: AtomicU32::new(0),
@@ -143,10 +176,7 @@ impl Exchange {
 
     /// Whether the client went away before its request was whole.
     pub(crate) fn client_gone(&self) -> bool {
-        match &self.upload {
-            Upload::Stream(source) => source.broken() == Some(Broken::Gone),
-            Upload::None | Upload::Buffered(..) => false,
-        }
+        self.upload.broken() == Some(Broken::Gone)
     }
 
     /// An attempt failed, and its upstream asks to wait so long.
@@ -177,11 +207,38 @@ impl Drop for Exchange {
     }
 }
 
+/// A request that counts as running until this is dropped.
+struct Admitted<'a>(&'a Site);
+
+impl<'a> Admitted<'a> {
+    /// Counts a request, where one more may run.
+    fn admit(site: &'a Site) -> Result<Self, Refusal> {
+        let admitted = Self(site);
+        let share = site.runtime.share;
+        if site.core.begin() < share { Ok(admitted) } else { Err(Refusal::overloaded(share)) }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.0.core.end();
+    }
+}
+
 impl Upload {
+    /// How the client's body broke off, where it did.
+    pub(crate) fn broken(&self) -> Option<Broken> {
+        match self {
+            Self::Stream(source) => source.broken(),
+            Self::None | Self::Buffered(..) => None,
+        }
+    }
+
     async fn new(
         route: &LocalRoute,
         headers: &HeaderMap,
-        mut body: Incoming,
+        body: Incoming,
+        timeout: Duration,
     ) -> Result<Self, Refusal> {
         if !route.facts.reads_request {
             if body.is_end_stream() {
@@ -190,14 +247,72 @@ impl Upload {
             let keep = route.facts.resends.then_some(route.buffer.replay);
             return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
         }
-        let limit = route.buffer.request;
-        let bytes = collect(&mut body, limit).await.map_err(|error| match error {
-            CollectError::TooLarge => Refusal::too_large(limit),
-            CollectError::Broken(error) => Refusal::broken_body(&error),
-        })?;
+        let bytes = read(body, route.buffer.request, timeout).await?;
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
         Ok(Self::Buffered(bytes, value))
     }
+}
+
+/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart.
+async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
+    let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
+    collect(&mut attempt, limit).await.map_err(|error| match error {
+        CollectError::TooLarge => Refusal::too_large(limit),
+        CollectError::Broken(BodyError::Stalled(_)) => Refusal::body_timeout(),
+        CollectError::Broken(BodyError::Client(error)) => Refusal::broken_body(error.as_ref()),
+        CollectError::Broken(error) => Refusal::broken_body(&error),
+    })
+}
+
+/// Brings the fields in order that say who the client is; says who it is.
+fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: IpAddr) -> IpAddr {
+    let host = forwarded::asked(&parts.uri, &parts.headers).to_owned();
+    let hop = Hop { peer, scheme: SCHEME, host: &host, version: parts.version };
+    forwarded.apply(&mut parts.headers, hop)
+}
+
+/// Changes what the route changes.
+fn shape(shaping: &Shaping, parts: &mut request::Parts) {
+    if let Some(uri) = shaping.prefix.as_ref().and_then(|prefix| shape::rewrite(&parts.uri, prefix))
+    {
+        parts.uri = uri;
+    }
+    if let Some(host) = &shaping.host {
+        parts.headers.insert(header::HOST, host.clone());
+    }
+    if let Some(edits) = &shaping.request {
+        shape::edit(&mut parts.headers, edits);
+    }
+}
+
+/// Checks the fields that are about this hop, and takes them off: what is sent on is framed anew.
+fn this_hop(parts: &mut request::Parts) -> Result<Asked, Refusal> {
+    // Older clients cannot mean it (RFC 9110 §10.1.1), and nobody here asks newer ones.
+    let may_wait = parts.version == Version::HTTP_11;
+    let asked = Asked {
+        upgrade: may_wait.then(|| tunnel::offered(&parts.headers)).flatten(),
+        trailers: headers::takes_trailers(&parts.headers),
+        body_unasked: expectation(&parts.headers)? && may_wait,
+    };
+    if !may_wait {
+        parts.headers.remove(header::EXPECT);
+    }
+    if !headers::strip_hop_by_hop(&mut parts.headers) {
+        return Err(Refusal::transfer_coding());
+    }
+    if parts.headers.contains_key(header::TRAILER) {
+        trailers::announce_permitted(&mut parts.headers);
+    }
+    Ok(asked)
+}
+
+/// Whether the client expects to be asked for its body. Nothing else can be expected here.
+fn expectation(fields: &HeaderMap) -> Result<bool, Refusal> {
+    let mut expected = fields.get_all(header::EXPECT).iter().peekable();
+    let any = expected.peek().is_some();
+    let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if expected.all(known) { Ok(any) } else { Err(Refusal::expectation()) }
 }
 
 /// Whether the request is a gRPC call: only HTTP/2 carries them.
@@ -224,11 +339,16 @@ fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal
     if parts.method == Method::CONNECT {
         return Err(Refusal::connect());
     }
+    target::check_form(&parts.uri, &parts.method)?;
+    let limit = site.runtime.limits.target_size;
+    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limit) {
+        return Err(Refusal::target_too_long(limit));
+    }
     let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
-    target::check_path(parts.uri.path())?;
+    let path = target::check_path(parts.uri.path())?;
     let found = site.runtime.router.find(Target {
         host: target::host(authority),
-        path: parts.uri.path(),
+        path: &path,
         query: parts.uri.query().unwrap_or_default(),
         method: &parts.method,
         headers: &parts.headers,
@@ -264,8 +384,7 @@ impl Native for Exchange {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "method" => Some(Value::from(self.method.as_str())),
-            // Listeners speak clear text: TLS brings the other one with it.
-            "scheme" => Some(Value::from("http")),
+            "scheme" => Some(Value::from(SCHEME)),
             "host" => {
                 let host = self.headers.get(header::HOST);
                 let host = host.and_then(|host| host.to_str().ok());
@@ -305,7 +424,7 @@ impl Native for Platform {
             "environment" => Some(Value::String(Arc::clone(&exchange.site.runtime.environment))),
             "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
             "client" => {
-                let address = exchange.client.ip().to_string();
+                let address = exchange.client.to_string();
                 Some(Value::object([("address", Value::string(address))]))
             }
             _ => None,

@@ -74,9 +74,9 @@ impl Core {
         }
     }
 
-    /// Counts a request; [`Core::end`] takes it off again.
-    pub(crate) fn begin(&self) {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    /// Counts a request; [`Core::end`] takes it off again. Says how many ran already.
+    pub(crate) fn begin(&self) -> usize {
+        self.in_flight.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A request and all that it left running have ended.

@@ -65,6 +65,13 @@ struct AttemptMetrics {
     codes: Box<[OnceLock<IntCounter>]>,
 }
 
+/// What counts requests that no route's Flow runs for.
+#[derive(Debug)]
+pub struct RefusalMetrics {
+    /// In the order in which the reasons were given.
+    counters: Box<[IntCounter]>,
+}
+
 /// The handles of one upstream.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
@@ -117,6 +124,14 @@ impl Metrics {
         })
     }
 
+    /// The counters of refusals, one for each of these reasons, which are all that there are.
+    pub fn refusals(&self, reasons: &[&str]) -> RefusalMetrics {
+        let refused = &self.families.refused;
+        RefusalMetrics {
+            counters: reasons.iter().map(|reason| counter(refused, &[reason])).collect(),
+        }
+    }
+
     /// The handles of an upstream.
     pub fn upstream(self: &Arc<Self>, name: &str) -> Arc<UpstreamMetrics> {
         let families = &self.families;
@@ -162,6 +177,15 @@ impl Metrics {
         }
         process::render(&mut text);
         text
+    }
+}
+
+impl RefusalMetrics {
+    /// `mwl_requests_refused_total`, for the reason at this place of those that were given.
+    pub fn count(&self, reason: usize) {
+        if let Some(counter) = self.counters.get(reason) {
+            counter.inc();
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod classification;
 mod files;
 mod matches;
 mod scalars;
+mod shaping;
 mod stacks;
 mod targets;
 mod upstreams;

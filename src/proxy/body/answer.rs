@@ -11,6 +11,7 @@ use super::BodyError;
 use super::response::ResponseBody;
 use crate::proxy::connection::Busy;
 use crate::proxy::flight::Flight;
+use crate::proxy::tunnel::Far;
 
 /// What the client gets. The request counts as in flight until this ends or is dropped.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ enum Kind {
     /// The second: trailers behind the bytes.
     Trailed(Bytes, Box<HeaderMap>),
     Upstream(Box<ResponseBody>),
+    /// None, and another protocol after it.
+    Tunnel(Box<Far>),
 }
 
 impl AnswerBody {
@@ -52,6 +55,22 @@ impl AnswerBody {
     /// What an upstream sends.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
         Self { kind: Kind::Upstream(body), flight: None, busy: None }
+    }
+
+    /// No body: the other half of a tunnel.
+    pub(crate) const fn tunnel(far: Box<Far>) -> Self {
+        Self { kind: Kind::Tunnel(far), flight: None, busy: None }
+    }
+
+    /// Takes the other half of a tunnel, where this is one.
+    pub(crate) fn take_tunnel(&mut self) -> Option<Far> {
+        if !matches!(self.kind, Kind::Tunnel(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.kind, Kind::Empty) {
+            Kind::Tunnel(far) => Some(*far),
+            _ => None,
+        }
     }
 
     /// Ends `flight` when it ends.
@@ -89,7 +108,7 @@ impl Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let answer = self.get_mut();
         let polled = match &mut answer.kind {
-            Kind::Empty => Poll::Ready(None),
+            Kind::Empty | Kind::Tunnel(_) => Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 answer.kind = Kind::Empty;
@@ -121,7 +140,7 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty => true,
+            Kind::Empty | Kind::Tunnel(_) => true,
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Trailed(..) => false,
             Kind::Upstream(body) => body.is_end_stream(),
@@ -130,7 +149,7 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Tunnel(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) | Kind::Trailed(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Upstream(body) => body.size_hint(),
         }

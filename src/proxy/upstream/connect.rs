@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
@@ -120,10 +121,26 @@ pub(super) struct OpenedShared {
 /// A connection to `endpoint`, and the counts of its bytes.
 pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opened, ConnectError> {
     let (wire, counts) = wire(endpoint, timeout).await?;
+    shake_hands(wire, counts).await
+}
+
+/// The same over `io`, which is open already.
+pub(super) async fn over<T>(io: T) -> Result<Opened, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (wire, counts) = Wire::new(io);
+    shake_hands(TokioIo::new(wire), counts).await
+}
+
+async fn shake_hands<T>(wire: TokioIo<Wire<T>>, counts: Arc<Counts>) -> Result<Opened, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let handshake = http1::Builder::new().max_header_size(HEAD_SIZE).handshake(wire).await;
     let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
     let driver = tokio::spawn(async move {
-        if let Err(error) = driver.await {
+        if let Err(error) = driver.with_upgrades().await {
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });

@@ -116,6 +116,22 @@ fn the_config_that_is_served_is_the_only_one_shown() {
 }
 
 #[test]
+fn refusals_count_by_reason_and_are_there_from_the_start() {
+    let metrics = Metrics::new();
+    let refusals = metrics.refusals(&["noRoute", "overloaded"]);
+    refusals.count(1);
+    metrics.refusals(&["noRoute", "overloaded"]).count(1);
+    refusals.count(2);
+    assert_eq!(
+        samples(&metrics, "mwl_requests_refused"),
+        [
+            r#"mwl_requests_refused_total{reason="noRoute"} 0"#,
+            r#"mwl_requests_refused_total{reason="overloaded"} 2"#,
+        ]
+    );
+}
+
+#[test]
 fn tasks_are_counted_when_somebody_asks() {
     let metrics = Metrics::new();
     metrics.tasks(7);

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
+use hyper::upgrade::OnUpgrade;
 use tokio::time::sleep;
 
 use super::CONTRACT;
@@ -29,8 +30,9 @@ use crate::proxy::reply::{Details, Payload, Reply, Sent};
 use crate::proxy::request::Exchange;
 use crate::proxy::retry_after::retry_after;
 use crate::proxy::settings::Protocol;
+use crate::proxy::tunnel::{self, Far};
 use crate::proxy::upstream::ending::Ending;
-use crate::proxy::upstream::{SendError, Upstream};
+use crate::proxy::upstream::{Connection, SendError, Upstream};
 use crate::proxy::{headers, media};
 
 /// What an attempt is made with, and what is known of it whatever comes.
@@ -39,6 +41,8 @@ struct Attempt<'a> {
     exchange: &'a Exchange,
     upstream: &'a Arc<Upstream>,
     repeatable: Repeatable,
+    /// Whether the request offers to change the protocol.
+    offers: bool,
     progress: Progress,
 }
 
@@ -72,6 +76,7 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
     let count = Count::begin(exchange, upstream, dispatch.interrupted);
     let outgoing = compose(params, &dispatch, exchange);
     let attempt = Attempt {
+        offers: outgoing.upgrade.is_some(),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
         progress: outgoing.body.progress(),
         dispatch,
@@ -116,14 +121,16 @@ impl Attempt<'_> {
         let (parts, incoming) = response.into_parts();
         let (status, mut fields) = (parts.status, parts.headers);
         let at = Where { endpoint, reused: connection.reused(), status: Some(status) };
-        if status.is_informational() {
-            return self.unasked_switch(at, status);
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(at, fields, parts.extensions, connection);
+        }
+        if !headers::strip_hop_by_hop(&mut fields) {
+            return self.unknown_coding(at, status);
         }
         if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
         {
             return self.bad_length(at, status);
         }
-        headers::strip_hop_by_hop(&mut fields);
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH);
         }
@@ -331,10 +338,46 @@ impl Attempt<'_> {
         self.failed(at, code, self.repeatable.any(), what, details)
     }
 
+    /// 101: the connection changes its protocol, where that was asked for.
+    fn switched(
+        &self,
+        at: Where,
+        mut fields: HeaderMap,
+        mut extensions: Extensions,
+        connection: Connection,
+    ) -> Answer {
+        let status = StatusCode::SWITCHING_PROTOCOLS;
+        let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
+        let agreed = offered.is_some_and(|offered| tunnel::is_offered(offered, &fields));
+        let Some(upgrade) = extensions.remove::<OnUpgrade>().filter(|_| agreed) else {
+            return self.unasked_switch(at, status);
+        };
+        let protocols: Vec<_> = fields.get_all(header::UPGRADE).iter().cloned().collect();
+        headers::strip_hop_by_hop(&mut fields);
+        fields.remove(header::CONTENT_LENGTH);
+        fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        for protocol in protocols {
+            fields.append(header::UPGRADE, protocol);
+        }
+        let far = Box::new(Far::new(upgrade, connection));
+        let reply = self.reply(status, fields, Payload::Tunnel(far), None);
+        self.answer(at, Outcome::Success(Value::Native(reply)))
+    }
+
     /// 101 to a request that asked for nothing of the kind.
     fn unasked_switch(&self, at: Where, status: StatusCode) -> Answer {
         let details = Details { sent: self.sent(true), ..self.details(at, "http_upgrade_failed") };
         let what = format_args!("answered {}, which nobody asked for", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, code, self.repeatable.any(), what, details)
+    }
+
+    /// A body that is coded for this hop in a way that is not known here, so that it cannot go on to the
+    /// next (RFC 9112 §6.1).
+    fn unknown_coding(&self, at: Where, status: StatusCode) -> Answer {
+        let sent = self.sent(true);
+        let details = Details { sent, ..self.details(at, "http_response_transfer_coding") };
+        let what = format_args!("answered {} in an unknown transfer coding", status.as_u16());
         let code = Code::Static(code::PROTOCOL_ERROR);
         self.failed(at, code, self.repeatable.any(), what, details)
     }
