@@ -29,8 +29,9 @@ use super::route::Target;
 use super::runtime::Shaping;
 use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
-use super::{grpc, headers, id, media, multiplexed, query, shape, target, tunnel};
+use super::{grpc, headers, id, media, multiplexed, query, recording, shape, target, tunnel};
 use crate::language::value::{Map, Native, Value};
+use crate::telemetry::record::Recorder;
 
 /// Listeners speak clear text: TLS brings the other one with it.
 const SCHEME: &str = "http";
@@ -45,6 +46,8 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
+    /// As the client wrote it, where the route rewrites it.
+    written: Option<Box<Uri>>,
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
@@ -61,6 +64,10 @@ pub(crate) struct Exchange {
     wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<recording::Place>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// What the fields about this hop ask for.
@@ -114,10 +121,13 @@ impl Exchange {
         } else {
             Asked::default()
         };
+        let mut written = None;
         if let Some(shaping) = &route.shaping {
+            written = shaping.prefix.is_some().then(|| Box::new(parts.uri.clone()));
             shape(shaping, &mut parts);
         }
         let id = request_id(&site, &mut parts.headers);
+        let trace = recording::trace(&site, &mut parts);
         let timeout = site.runtime.limits.body_timeout;
         let upload = Upload::new(&route, &parts.headers, body, timeout).await?;
         if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
@@ -133,6 +143,7 @@ impl Exchange {
             id,
             method: parts.method,
             uri: parts.uri,
+            written,
             headers: parts.headers,
             upload,
             asked,
@@ -142,7 +153,19 @@ impl Exchange {
             avoid: Mutex::new(None),
             wait: Mutex::new(None),
             cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
         }))
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The path as the client wrote it.
+    pub(crate) fn path(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.uri).path()
     }
 
     /// `execution.id`.
@@ -203,6 +226,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deliver();
         self.site.core.end();
     }
 }
