@@ -146,6 +146,9 @@ fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal
     if parts.headers.len() > limit {
         return Err(Refusal::too_many_fields(limit));
     }
+    if !headers::is_length_sound(&parts.headers) {
+        return Err(Refusal::bad_length());
+    }
     multiplexed::join_crumbs(&mut parts.headers);
     Ok(())
 }

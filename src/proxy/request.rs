@@ -51,6 +51,8 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// How long the upstream of the last failed attempt asks to wait.
+    wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
     /// Its place in a trace, where requests are traced.
@@ -105,6 +107,7 @@ impl Exchange {
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            wait: Mutex::new(None),
             cancel: OnceLock::new(),
             trace,
             recorder: OnceLock::new(),
@@ -153,6 +156,16 @@ impl Exchange {
     /// Whether the client went away before its request was whole.
     pub(crate) fn client_gone(&self) -> bool {
         self.upload.broken() == Some(Broken::Gone)
+    }
+
+    /// An attempt failed, and its upstream asks to wait so long.
+    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
+        *lock(&self.wait) = wait;
+    }
+
+    /// How long the upstream of the last failed attempt asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        *lock(&self.wait)
     }
 
     /// The endpoint of `upstream` that the next attempt should pass over.
