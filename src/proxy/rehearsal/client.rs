@@ -19,8 +19,8 @@ use super::stage::Stage;
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::connection;
+use crate::proxy::head::matched;
 use crate::proxy::id::Ids;
-use crate::proxy::request::matched;
 use crate::proxy::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
 

@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
@@ -47,6 +48,8 @@ pub(crate) enum Cause {
     Unreachable,
     /// It took longer than `connectTimeout`.
     Timeout,
+    /// Somebody listens there, but greets in another protocol, or not at all.
+    Greeting,
     /// Anything else.
     Other,
 }
@@ -56,6 +59,7 @@ impl Cause {
     pub(crate) const fn phase(self) -> &'static str {
         match self {
             Self::Dns => "dns",
+            Self::Greeting => "handshake",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
     }
@@ -67,6 +71,7 @@ impl Cause {
             Self::Refused => "connection_refused",
             Self::Unreachable => "destination_ip_unroutable",
             Self::Timeout => "connection_timeout",
+            Self::Greeting => "http_protocol_error",
             Self::Other => "destination_unavailable",
         }
     }
@@ -141,11 +146,13 @@ pub(super) async fn open_shared(
     stage: Option<&Arc<Stage>>,
 ) -> Result<OpenedShared, ConnectError> {
     let ping = upstream.ping_interval;
+    let now = Instant::now();
+    let deadline = now.checked_add(upstream.connect_timeout).unwrap_or(now);
     match stage {
-        None => shared(socket(endpoint, upstream).await?, ping, None).await,
+        None => shared(socket(endpoint, upstream).await?, ping, deadline, None).await,
         Some(stage) => {
             let (near, line) = staged(endpoint, upstream, stage).await?;
-            shared(near, ping, Some(line)).await
+            shared(near, ping, deadline, Some(line)).await
         }
     }
 }
@@ -173,6 +180,7 @@ where
 async fn shared<T>(
     io: T,
     ping: Duration,
+    deadline: Instant,
     line: Option<Arc<Line>>,
 ) -> Result<OpenedShared, ConnectError>
 where
@@ -191,13 +199,24 @@ where
     }
     let handshake = protocol.handshake(TokioIo::new(wire)).await;
     let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    let limit = Arc::new(AtomicU32::new(STREAMS));
+    // The other side begins by saying how much it takes (RFC 9113 §3.4). Whatever is sent before may be more,
+    // and be refused; and one that does not say it speaks something else.
+    let greeted = tokio::select! {
+        biased;
+        _ended = &mut driver => false,
+        () = counts.heard() => true,
+        () = sleep_until(deadline) => false,
+    };
+    if !greeted {
+        let message = "did not greet in HTTP/2: is `protocol` right?".to_owned();
+        return Err(ConnectError { cause: Cause::Greeting, message });
+    }
+    let limit = Arc::new(AtomicU32::new(streams(&driver)));
     let known = Arc::clone(&limit);
     tokio::spawn(async move {
         let watched = std::future::poll_fn(|cx| {
             let polled = Pin::new(&mut driver).poll(cx);
-            let streams = u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX);
-            known.store(streams, Ordering::Relaxed);
+            known.store(streams(&driver), Ordering::Relaxed);
             polled
         });
         if let Err(error) = watched.await {
@@ -205,6 +224,16 @@ where
         }
     });
     Ok(OpenedShared { sender, counts, limit, line })
+}
+
+type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
+
+/// How many requests the other side takes at a time.
+fn streams<T>(driver: &Driver<T>) -> u32
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
 /// A socket to `endpoint`.
