@@ -160,6 +160,7 @@ fn a_bound_fires_in_a_gap() {
     The client gets 504 after PT30S:
       content-type: application/problem+json
       proxy-status: mwl-proxy; error=http_response_timeout
+      retry-after: 60
       content-length: 152
 
       {"attempts":1,"code":"Provider.Middleware.Timeout.Exceeded","executionId":"019b76da-a800-7f23-8b49-615d17533d6f","status":504,"title":"Gateway Timeout"}
