@@ -8,15 +8,15 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,7 +30,7 @@ use super::settings::Limits;
 use super::site::{Core, Worker};
 use super::tunnel::{Switch, Tunnel};
 use super::watched::Watched;
-use super::{execute, multiplexed};
+use super::{execute, idle, multiplexed};
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -56,6 +56,8 @@ pub(crate) struct State {
     streams: AtomicU32,
     /// What it is doing when there is none.
     rest: AtomicU8,
+    /// Whether the watch has found it idle for long.
+    rested: AtomicBool,
     /// What it may change its protocol to.
     switch: Mutex<Option<Switch>>,
     /// Of the task that serves it.
@@ -144,6 +146,7 @@ impl State {
             late: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
+            rested: AtomicBool::new(false),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -185,6 +188,26 @@ impl State {
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Whether it is to end as soon as no request is left.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Has the connection be put by, if it still idles when its task looks.
+    fn rest_now(&self) {
+        self.rested.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
+    /// waits for a client that takes no bytes.
+    fn rests(&self) -> bool {
+        self.rested.load(Ordering::Relaxed)
+            && self.rested.swap(false, Ordering::Relaxed)
+            && self.doing.load(Ordering::Relaxed) == IDLE
+            && self.blocked_ticks().is_none()
     }
 
     fn wake(&self) {
@@ -309,6 +332,9 @@ impl Connections {
                 // It has a bound of its own.
                 continue;
             }
+            if state.ticks(IDLE) == Some(idle::AFTER) {
+                state.rest_now();
+            }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {
                 // It closes itself, with a last word.
@@ -392,29 +418,7 @@ pub(crate) async fn serve<T>(
     if let Some(task) = task {
         registered.closed_by(task);
     }
-    let service = service_fn(|request| {
-        let site = worker.site();
-        let busy = Busy::new(&state);
-        async move {
-            let response = execute::serve(site, request, client, busy).await;
-            Ok::<_, std::convert::Infallible>(response)
-        }
-    });
-    let io = Watched::new(Prefaced::new(io), Arc::clone(&state));
-    let mut connection = protocol.serve_connection(TokioIo::new(io), service).with_upgrades();
-    let goodbye = http1::UpgradeableConnection::graceful_shutdown;
-    // Boxed: what most connections never do, they need not carry.
-    let served = match drive(&mut connection, &state, &core, goodbye).await {
-        Err(error) if error.is_parse_version_h2() => match connection.into_parts() {
-            Some(parts) => {
-                let mut io = parts.io.into_inner();
-                io.get_mut().put_back(parts.read_buf);
-                Box::pin(multiplexed::serve(io, client, &worker, &state)).await
-            }
-            None => Ok(()),
-        },
-        served => served,
-    };
+    let served = converse(io, client, &worker, &protocol, &state).await;
     let switch = lock(&state.switch).take();
     if let (Ok(()), Some(switch)) = (&served, switch) {
         state.set(TUNNEL);
@@ -425,6 +429,86 @@ pub(crate) async fn serve<T>(
         ended_badly(&worker, &state, client, &error);
     }
     drop(registered);
+}
+
+/// Serves what is asked on a connection, up to its end or to another protocol than HTTP.
+async fn converse<T>(
+    io: T,
+    client: SocketAddr,
+    worker: &Arc<Worker>,
+    protocol: &http1::Builder,
+    state: &Arc<State>,
+) -> hyper::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut io = Prefaced::new(io);
+    loop {
+        let service = service_fn(|request| {
+            let site = worker.site();
+            let busy = Busy::new(state);
+            async move {
+                let response = execute::serve(site, request, client, busy).await;
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        });
+        let watched = TokioIo::new(Watched::new(io, Arc::clone(state)));
+        // Boxed: an idle connection does without it.
+        let mut connection = Box::new(protocol.serve_connection(watched, service).with_upgrades());
+        let goodbye = http1::UpgradeableConnection::graceful_shutdown;
+        let served = drive(&mut *connection, state, &worker.core, goodbye);
+        let http2 = match until_rest(served, state).await {
+            None => false,
+            Some(Err(error)) if error.is_parse_version_h2() => true,
+            Some(served) => return served,
+        };
+        let Some((taken, unread)) = take_out(*connection) else {
+            return Ok(());
+        };
+        io = taken;
+        if http2 {
+            let io = Watched::new(io, Arc::clone(state));
+            // Boxed: the connections that speak HTTP/1 need not carry it.
+            return Box::pin(multiplexed::serve(io, client, worker, state)).await;
+        }
+        if !unread && !idle::resumes(&mut io, state, &worker.core).await {
+            return Ok(());
+        }
+    }
+}
+
+/// A connection without the library, and whether it has something to read that the library had read. `None`
+/// where it speaks another protocol by now.
+fn take_out<T, S>(
+    connection: http1::UpgradeableConnection<TokioIo<Watched<Prefaced<T>>>, S>,
+) -> Option<(Prefaced<T>, bool)>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: HttpService<Incoming>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S::ResBody: Body + 'static,
+    <S::ResBody as Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let parts = connection.into_parts()?;
+    let mut io = parts.io.into_inner().into_inner();
+    let unread = !parts.read_buf.is_empty();
+    if unread {
+        // What holds nothing holds on to the library's buffer all the same.
+        io.put_back(parts.read_buf);
+    }
+    Some((io, unread))
+}
+
+/// What `served` comes to, or none where the connection can be put by before that.
+async fn until_rest<F: Future>(served: F, state: &State) -> Option<F::Output> {
+    let mut served = pin!(served);
+    std::future::poll_fn(|cx| {
+        if state.rests() {
+            return Poll::Ready(None);
+        }
+        served.as_mut().poll(cx).map(Some)
+    })
+    .await
 }
 
 /// Polls a connection to its end, and has it say `goodbye` when the process stops or the watch says so.
