@@ -122,6 +122,10 @@ impl Attempt<'_> {
         if !headers::strip_hop_by_hop(&mut fields) {
             return self.unknown_coding(at, status);
         }
+        if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
+        {
+            return self.bad_length(at, status);
+        }
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH);
         }
@@ -321,6 +325,14 @@ impl Attempt<'_> {
         }
     }
 
+    /// A length that is no number, or several.
+    fn bad_length(&self, at: Where, status: StatusCode) -> Answer {
+        let details = Details { sent: self.sent(true), ..self.details(at, "http_protocol_error") };
+        let what = format_args!("answered {} with a bad Content-Length", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, code, self.repeatable.any(), what, details)
+    }
+
     /// 101: the connection changes its protocol, where that was asked for.
     fn switched(
         &self,
@@ -417,6 +429,9 @@ impl Attempt<'_> {
         what: fmt::Arguments<'_>,
         details: Details,
     ) -> Answer {
+        if self.dispatch.role == Role::Step {
+            self.exchange.asked_to_wait(details.retry_after);
+        }
         let message = format!(
             "{}: attempt {}: upstream {} {what}",
             self.dispatch.step_name,
