@@ -17,6 +17,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use super::idle::AFTER;
 use super::settings::Limits;
 use super::tunnel::{Switch, Tunnel};
 
@@ -39,8 +40,10 @@ pub(crate) struct State {
     streams: AtomicU32,
     /// What it is doing when there is none.
     rest: AtomicU8,
+    /// Whether the watch has found it idle for long.
+    rested: AtomicBool,
     /// What it may change its protocol to.
-    switch: Mutex<Option<Switch>>,
+    switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
@@ -108,6 +111,7 @@ impl State {
             late: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
+            rested: AtomicBool::new(false),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -151,6 +155,21 @@ impl State {
         self.wake();
     }
 
+    /// Has the connection be put by, if it still idles when its task looks.
+    fn rest_now(&self) {
+        self.rested.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
+    /// waits for a client that takes no bytes.
+    pub(super) fn rests(&self) -> bool {
+        self.rested.load(Ordering::Relaxed)
+            && self.rested.swap(false, Ordering::Relaxed)
+            && self.doing.load(Ordering::Relaxed) == IDLE
+            && self.blocked_ticks().is_none()
+    }
+
     fn wake(&self) {
         if let Some(waker) = lock(&self.waker).as_ref() {
             waker.wake_by_ref();
@@ -169,7 +188,7 @@ impl State {
 
     /// The client asks for another protocol, which `near` then gives.
     pub(super) fn may_switch(&self, near: OnUpgrade) {
-        *lock(&self.switch) = Some(Switch::new(near));
+        *lock(&self.switch) = Some(Box::new(Switch::new(near)));
     }
 
     /// The upstream agreed to another protocol.
@@ -180,7 +199,7 @@ impl State {
     }
 
     /// What the client asked for, once the connection speaks HTTP no more.
-    pub(super) fn take_switch(&self) -> Option<Switch> {
+    pub(super) fn take_switch(&self) -> Option<Box<Switch>> {
         let switch = lock(&self.switch).take()?;
         self.set(TUNNEL);
         Some(switch)
@@ -264,6 +283,9 @@ impl Connections {
             if state.doing.load(Ordering::Relaxed) == TUNNEL {
                 // It has a bound of its own.
                 continue;
+            }
+            if state.ticks(IDLE) == Some(AFTER) {
+                state.rest_now();
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {
