@@ -34,6 +34,8 @@ pub mod server;
 pub mod settings;
 pub(crate) mod site;
 pub(crate) mod target;
+#[doc(hidden)]
+pub mod testing;
 pub(crate) mod upstream;
 pub(crate) mod watched;
 

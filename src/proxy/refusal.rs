@@ -59,7 +59,7 @@ impl Refusal {
     }
 
     /// The body broke off or is malformed.
-    pub(crate) fn broken_body(error: &hyper::Error) -> Self {
+    pub(crate) fn broken_body(error: &dyn std::error::Error) -> Self {
         Self::bad(format!("the request's body could not be read: {error}"))
     }
 

@@ -9,6 +9,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::Entry;
@@ -25,7 +26,10 @@ use super::refusal::Refusal;
 use super::route::Target;
 use super::site::{LocalRoute, Site};
 use super::{grpc, headers, id, media, multiplexed, query, target};
-use crate::language::value::{Map, Native, Value};
+use crate::language::value::{Map, Missing, Native, Value};
+
+/// How long a body that is read ahead may stall.
+const READ_AHEAD: Duration = Duration::from_mins(1);
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -60,8 +64,9 @@ pub(crate) enum Upload {
     None,
     /// It is sent on as it comes.
     Stream(Arc<Source<Incoming>>),
-    /// It was read, because an expression of the route reads it.
-    Buffered(Bytes, Value),
+    /// It was read: because an expression of the route reads it, as the value, or because it is to be sent
+    /// several times side by side.
+    Buffered(Bytes, Option<Value>),
 }
 
 impl Exchange {
@@ -101,6 +106,31 @@ impl Exchange {
             upload,
             takes_trailers,
             grpc,
+            client,
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            cancel: OnceLock::new(),
+        }))
+    }
+
+    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    pub(crate) fn detached(
+        site: Arc<Site>,
+        parts: request::Parts,
+        client: SocketAddr,
+    ) -> Result<Arc<Self>, Refusal> {
+        let route = route(&site, &parts)?;
+        site.core.begin();
+        Ok(Arc::new(Self {
+            id: HeaderValue::from_static("00000000-0000-7000-8000-000000000000"),
+            site,
+            route,
+            method: parts.method,
+            uri: parts.uri,
+            headers: parts.headers,
+            upload: Upload::None,
+            takes_trailers: false,
+            grpc: false,
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
@@ -174,7 +204,15 @@ impl Upload {
                 return Ok(Self::None);
             }
             let keep = route.facts.resends.then_some(route.buffer.replay);
-            return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
+            let source = Arc::new(Source::new(body, keep));
+            if route.facts.fans_out {
+                let read = source.read_ahead(READ_AHEAD).await;
+                let read = read.map_err(|error| Refusal::broken_body(&error))?;
+                if let Some(bytes) = read {
+                    return Ok(Self::Buffered(bytes, None));
+                }
+            }
+            return Ok(Self::Stream(source));
         }
         let limit = route.buffer.request;
         let bytes = collect(&mut body, limit).await.map_err(|error| match error {
@@ -182,7 +220,7 @@ impl Upload {
             CollectError::Broken(error) => Refusal::broken_body(&error),
         })?;
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
-        Ok(Self::Buffered(bytes, value))
+        Ok(Self::Buffered(bytes, Some(value)))
     }
 }
 
@@ -258,10 +296,20 @@ impl Native for Exchange {
             "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
             "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
-                Upload::Buffered(_, value) => Some(value.clone()),
+                Upload::Buffered(_, value) => value.clone(),
                 Upload::None | Upload::Stream(_) => None,
             },
             _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => headers::at(&self.headers, rest).map_err(Missing::below),
+            "query" => {
+                query::at(self.uri.query().unwrap_or_default(), rest).map_err(Missing::below)
+            }
+            _ => Missing::follow(self.member(member), rest),
         }
     }
 
