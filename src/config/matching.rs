@@ -8,6 +8,7 @@ use super::read::{Object, Report};
 use super::root::with_section;
 use super::shape::{Section, Shape, optional, or};
 use crate::proxy::settings::RouteMatch;
+use crate::proxy::target;
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// A string, or nothing: any value.
@@ -155,7 +156,8 @@ fn host(text: &str) -> Result<Arc<str>, String> {
     Ok(text.to_ascii_lowercase().into())
 }
 
-fn path(text: &str) -> Result<Arc<str>, String> {
+/// A path as routes are matched on: in normal form.
+pub(super) fn path(text: &str) -> Result<Arc<str>, String> {
     if !text.starts_with('/') {
         return Err(format!("`{text}` does not start with `/`"));
     }
@@ -167,7 +169,10 @@ fn path(text: &str) -> Result<Arc<str>, String> {
             "`{text}` holds what a path on the wire cannot; write it percent-encoded"
         ));
     }
-    Ok(text.into())
+    match target::check_path(text) {
+        Ok(normal) => Ok(normal.into()),
+        Err(error) => Err(format!("`{text}` is the path of no request: {error}")),
+    }
 }
 
 fn method(report: &Report, node: &Node) -> Option<Method> {

@@ -12,12 +12,14 @@ mod classify;
 mod document;
 mod env;
 mod matching;
+mod observed;
 mod read;
 mod root;
 mod route;
 mod scalar;
 pub mod schema;
 mod shape;
+mod shaping;
 mod stacks;
 mod suggest;
 mod upstream;
@@ -222,8 +224,10 @@ impl Load<'_> {
         Some(Settings {
             environment: root.text("environment").cloned().unwrap_or_default(),
             listeners: root::listeners(report, &root),
-            admin: root::admin(report, &root),
+            admin: observed::admin(report, &root),
+            observed: observed::observed(report, &root),
             upstreams,
+            forwarded: shaping::forwarded(report, &root),
             routes: routes.read(&root),
             limits: root::limits(report, &root),
             shutdown: root::shutdown(report, &root),

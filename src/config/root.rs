@@ -1,10 +1,10 @@
 //! The top of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
-use std::net::SocketAddr;
-
+use super::observed::{ADMIN, LOG, METRICS, TRACING};
 use super::read::{Object, Report};
 use super::route::ROUTE;
 use super::shape::{Field, Piece, Section, Shape, optional, or, required};
+use super::shaping::FORWARDED;
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, Shutdown};
 use crate::source::{Diagnostic, Node};
@@ -39,6 +39,11 @@ pub(super) const ROOT: Section = Section {
             "{}",
             "Where requests go, by name.",
         ),
+        optional(
+            "forwarded",
+            Shape::Section(&FORWARDED),
+            "Who the client is, and what upstreams are told of it. Without it the fields pass as they came.",
+        ),
         or(
             "stacks",
             Shape::Map(&Shape::Mwl(Piece::Middleware)),
@@ -56,6 +61,13 @@ pub(super) const ROOT: Section = Section {
             Shape::List(&Shape::Section(&ROUTE)),
             "In order: the first that matches a request takes it. At least one.",
         ),
+        optional("metrics", Shape::Section(&METRICS), "How things are counted."),
+        optional("log", Shape::Section(&LOG), "What is written of requests."),
+        optional(
+            "tracing",
+            Shape::Section(&TRACING),
+            "Spans of requests and attempts, for a collector. Without it there are none, and `traceparent` goes on unchanged.",
+        ),
         optional("limits", Shape::Section(&LIMITS), "Bounds on clients and on cleanups."),
         optional("shutdown", Shape::Section(&SHUTDOWN), "How the process stops on SIGTERM."),
     ],
@@ -68,16 +80,6 @@ const LISTENER: Section = Section {
         "address",
         Shape::Address,
         "An address and a port; port 0 lets the system choose.",
-    )],
-};
-
-const ADMIN: Section = Section {
-    name: "`admin`",
-    doc: "The address for operators.",
-    fields: &[required(
-        "address",
-        Shape::Address,
-        "An address and a port. What answers there is for operators: keep it off the network.",
     )],
 };
 
@@ -104,7 +106,25 @@ pub(super) const LIMITS: Section = Section {
             r#""PT75S""#,
             "How long a client's connection may be kept without a request.",
         ),
-        or("headSize", Shape::Size, r#""64KiB""#, "How large the head of a request may be."),
+        or(
+            "bodyTimeout",
+            Shape::Duration,
+            r#""PT60S""#,
+            "How long a client may neither send nor take a byte of a body that is under way.",
+        ),
+        or(
+            "tunnelTimeout",
+            Shape::Duration,
+            r#""PT1H""#,
+            "How long a connection that has changed its protocol, to WebSocket say, may be silent both ways.",
+        ),
+        or(
+            "headSize",
+            Shape::Size,
+            r#""64KiB""#,
+            "How large the head of a request may be, its target aside.",
+        ),
+        or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
         or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
         or(
             "streams",
@@ -117,6 +137,12 @@ pub(super) const LIMITS: Section = Section {
             Shape::Count(1, 1_000_000),
             "16384",
             "How many client connections may be open.",
+        ),
+        or(
+            "requests",
+            Shape::Count(1, 1_000_000),
+            "16384",
+            "How many requests may run at once; one more is answered 503.",
         ),
         optional(
             "workers",
@@ -192,21 +218,20 @@ fn not_yet(report: &Report, listener: &Node) -> bool {
     true
 }
 
-/// The operators' address.
-pub(super) fn admin(report: &Report, root: &Object<'_>) -> Option<SocketAddr> {
-    Object::open(report, "admin", root.get("admin")?, &ADMIN)?.address("address")
-}
-
 /// `limits`, or their defaults.
 pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
     with_section(report, root, "limits", &LIMITS, |object| Limits {
         cleanup: object.duration("cleanup", ("PT0.001S", LONGEST)),
         head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
+        body_timeout: object.duration("bodyTimeout", ("PT0.001S", LONGEST)),
+        tunnel_timeout: object.duration("tunnelTimeout", ("PT0.001S", LONGEST)),
         head_size: object.size("headSize", ("8KiB", "16MiB")),
+        target_size: object.size("targetSize", ("1KiB", "63KiB")),
         headers: object.count("headers").unwrap_or_default(),
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
+        requests: object.count("requests").unwrap_or_default(),
         workers: object.count("workers").unwrap_or_else(processors),
     })
 }

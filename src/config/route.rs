@@ -10,6 +10,7 @@ use super::matching::{MATCH, covers, matching};
 use super::read::{Object, Report};
 use super::root::with_section;
 use super::shape::{Piece, Section, Shape, optional, or, required};
+use super::shaping::{FIELDS, REWRITE, fields, rewrite};
 use super::suggest::did_you_mean;
 use crate::language::expr::Program;
 use crate::language::schema::Schema;
@@ -43,6 +44,21 @@ pub(super) const ROUTE: Section = Section {
             "Requests are handed to this whole Flow: a file beside this one, or inline.",
         ),
         optional("with", Shape::Object, "Arguments for the Flow's `parameters`."),
+        optional(
+            "rewrite",
+            Shape::Section(&REWRITE),
+            "What is changed of a request's path and host before its Flow sees it.",
+        ),
+        optional(
+            "requestHeaders",
+            Shape::Section(&FIELDS),
+            "What is changed of a request's fields before its Flow sees it.",
+        ),
+        optional(
+            "responseHeaders",
+            Shape::Section(&FIELDS),
+            "What is changed of the fields of every answer of the route, the proxy's own included.",
+        ),
         or(
             "classify",
             Shape::List(&Shape::Section(&CLASSIFY)),
@@ -120,6 +136,9 @@ impl Routes<'_> {
         let object = Object::open(report, "routes", node, &ROUTE)?;
         let matches = matching(report, &object);
         let classify = classify(report, &object);
+        let (rewrite_prefix, rewrite_host) = rewrite(report, &object, matches.path_prefix.as_ref());
+        let request_fields = fields(report, &object, "requestHeaders");
+        let response_fields = fields(report, &object, "responseHeaders");
         let buffer = buffer(report, &object);
         let expose_failures = object.boolean("exposeFailures");
         let with = self.arguments(&object);
@@ -135,6 +154,10 @@ impl Routes<'_> {
             span: name?.span,
             matches,
             upstream,
+            rewrite_prefix,
+            rewrite_host,
+            request_fields,
+            response_fields,
             classify,
             document,
             with,

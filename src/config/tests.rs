@@ -9,7 +9,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, Limits, Protocol, RouteMatch, Shutdown, Upstream, Verdict,
+    Access, BUCKETS, Buffer, Endpoint, HostPolicy, Limits, Observed, Protocol, RouteMatch,
+    Shutdown, Upstream, Verdict, When,
 };
 
 /// The files that a load may read, and the variables.
@@ -59,13 +60,23 @@ fn the_smallest_file_gets_the_documented_defaults() {
         cleanup: Duration::from_secs(10),
         head_timeout: Duration::from_secs(30),
         idle_timeout: Duration::from_secs(75),
+        body_timeout: Duration::from_mins(1),
+        tunnel_timeout: Duration::from_hours(1),
         head_size: 64 * 1024,
+        target_size: 16 * 1024,
         headers: 100,
         streams: 100,
         connections: 16_384,
+        requests: 16_384,
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);
+    let observed = Observed {
+        access: Access { when: When::None, sample: 0.0 },
+        tracing: None,
+        buckets: BUCKETS.to_vec(),
+    };
+    assert_eq!(settings.observed, observed);
     let shutdown = Shutdown { delay: Duration::ZERO, grace: Duration::from_secs(30) };
     assert_eq!(settings.shutdown, shutdown);
 }
@@ -85,6 +96,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         max_idle: 256,
         ping_interval: Duration::from_secs(10),
         retry_after_max: Duration::from_mins(5),
+        host: HostPolicy::Preserve,
     };
     assert_eq!(settings.upstreams, [upstream]);
     let route = &settings.routes[0];
@@ -193,8 +205,14 @@ fn the_reference_shows_the_defaults() {
         ("the configuration", ""),
         ("an upstream", "/upstreams/app"),
         ("`limits`", "/limits"),
+        ("`admin`", "/admin"),
+        ("`metrics`", "/metrics"),
+        ("`access`", "/log/access"),
+        ("`tracing`", "/tracing"),
+        ("`otlp`", "/tracing/otlp"),
         ("`shutdown`", "/shutdown"),
         ("`buffer`", "/routes/0/buffer"),
+        ("`forwarded`", "/forwarded"),
     ];
     for (name, pointer) in places {
         let section = all_sections().into_iter().find(|section| section.name == name).unwrap();

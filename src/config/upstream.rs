@@ -4,7 +4,7 @@ use super::read::{Object, Report};
 use super::root::LONGEST;
 use super::scalar;
 use super::shape::{Section, Shape, or, required};
-use crate::proxy::settings::{Protocol, Upstream};
+use crate::proxy::settings::{HostPolicy, Protocol, Upstream};
 use crate::source::Member;
 
 /// One upstream.
@@ -59,6 +59,12 @@ pub(super) const UPSTREAM: Section = Section {
             r#""PT5M""#,
             "What a longer Retry-After is taken for.",
         ),
+        or(
+            "host",
+            Shape::Word(&["preserve", "upstream"]),
+            r#""preserve""#,
+            "Which `Host` it is sent: what the client asked for, or the endpoint's own. A route's `rewrite.host` comes before either.",
+        ),
     ],
 };
 
@@ -90,6 +96,7 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
             max_idle: object.count("maxIdle").unwrap_or_default(),
             ping_interval: object.duration("pingInterval", ("PT0S", LONGEST)),
             retry_after_max: object.duration("retryAfterMax", ("PT0S", LONGEST)),
+            host: host(&object),
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()
@@ -100,5 +107,13 @@ fn protocol(object: &Object<'_>) -> Protocol {
     match object.word("protocol") {
         Some("http2") => Protocol::Http2,
         _ => Protocol::Http1,
+    }
+}
+
+/// The same of the host.
+fn host(object: &Object<'_>) -> HostPolicy {
+    match object.word("host") {
+        Some("upstream") => HostPolicy::Upstream,
+        _ => HostPolicy::Preserve,
     }
 }

@@ -11,16 +11,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 
 use super::body::answer::AnswerBody;
 use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
+use super::observer::RequestObserver;
+use super::recording::Refused;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
-use super::{id, render, request};
+use super::tunnel::Tunnel;
+use super::{head, id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
 use crate::language::observe::Observer;
@@ -31,20 +35,31 @@ use crate::telemetry::events::{Both, Events};
 /// Answers `request`.
 pub(crate) async fn serve(
     site: Arc<Site>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     client: SocketAddr,
     busy: Busy,
 ) -> Response<AnswerBody> {
+    if request.version() == Version::HTTP_11
+        && let Some(near) = request.extensions_mut().remove::<OnUpgrade>()
+    {
+        busy.may_switch(near);
+    }
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
-    let grpc = request::is_grpc(request.version(), request.headers());
-    let core = Arc::clone(&site.core);
-    let exchange = match Exchange::begin(site, request, client).await {
+    let grpc = head::is_grpc(request.version(), request.headers());
+    let refused = Refused::of(&site, &request, client);
+    let exchange = match Exchange::begin(Arc::clone(&site), request, client).await {
         Ok(exchange) => exchange,
         Err(refusal) => {
+            site.runtime.refused(refusal.reason, client, &refusal.detail);
+            let core = &site.core;
             let id = core.ids.next(core.clock.now().as_nanos());
             let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
             let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+            if let Some(refused) = refused {
+                let why = (refusal.code, refusal.detail.as_str());
+                refused.deliver(id::text(&id), response.status().as_u16(), why);
+            }
             response.body_mut().frees(busy);
             return response;
         }
@@ -63,6 +78,10 @@ pub(crate) async fn serve(
     if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
     }
+    if let Some(far) = response.body_mut().take_tunnel() {
+        busy.switches(Tunnel::new(far, flight));
+        return response;
+    }
     response.body_mut().ends(flight);
     response.body_mut().frees(busy);
     response
@@ -74,7 +93,9 @@ async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
     let mut run = pin!(run(exchange, None));
     std::future::poll_fn(|cx| {
         if core.is_cut() {
-            return Poll::Ready(cancelled());
+            let outcome = cancelled();
+            exchange.ended(&outcome);
+            return Poll::Ready(outcome);
         }
         run.as_mut().poll(cx)
     })
@@ -114,10 +135,11 @@ async fn run(
         Value::Null
     };
     let events = Events::begin(exchange.id(), &route.name);
-    let both = events.as_deref().map(|events| Both(&route.observer, events));
+    let counted = RequestObserver(exchange);
+    let both = events.as_deref().map(|events| Both(&counted, events));
     let observer: &dyn Observer = match &both {
         Some(both) => both,
-        None => &route.observer,
+        None => &counted,
     };
     let start = Start {
         id: exchange.id(),
@@ -133,6 +155,7 @@ async fn run(
     if let Some(events) = &events {
         events.done(&outcome);
     }
+    exchange.ended(&outcome);
     outcome
 }
 

@@ -11,7 +11,7 @@ use crate::language::plan::Plan;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "five independent answers, each asked by its own name"
+    reason = "independent answers, each asked by its own name"
 )]
 pub(crate) struct Facts {
     /// An expression may read the body of the request.
@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) resends: bool,
     /// The request may be sent several times side by side.
     pub(crate) fans_out: bool,
+    /// Several calls make up an execution, whatever fails: a Flow of several Steps, a cleanup.
+    pub(crate) several_calls: bool,
     /// Something must run when the request is cut off: a cleanup.
     pub(crate) unwinds: bool,
 }
@@ -32,6 +34,7 @@ impl Facts {
         let mut facts = Self {
             resends: plan.redispatches(),
             fans_out: plan.fans_out(),
+            several_calls: plan.calls_several(),
             unwinds: plan.needs_unwind(),
             ..Self::default()
         };
@@ -77,8 +80,8 @@ fn is_bodiless(path: &Path) -> bool {
     let members: Vec<&str> = path.members.iter().map(AsRef::as_ref).collect();
     match (path.root, members.as_slice()) {
         (Root::Vars, _) => false,
-        (Root::Execution, _) | (_, ["metadata", ..]) => true,
-        (_, ["result", "type" | "code" | "message" | "retryable", ..]) => true,
+        (Root::Execution, _)
+        | (_, ["metadata", ..] | ["result", "type" | "code" | "message" | "retryable", ..]) => true,
         (Root::Response, [field, ..])
         | (Root::Failure, ["details", field, ..])
         | (_, ["input", field, ..] | ["result", "value" | "details", field, ..]) => is_field(field),

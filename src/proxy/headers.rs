@@ -16,14 +16,33 @@ static HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
+/// Whether a request has a field that is about this hop, so that more must be done than pass it on: what
+/// [`strip_hop_by_hop`] removes, an expectation, or the names of trailers. Most requests have none, and a look at each name costs
+/// less than a look-up for each of these.
+pub(crate) fn concerns_this_hop(headers: &HeaderMap) -> bool {
+    let ours = |name: &HeaderName| *name == header::EXPECT || *name == header::TRAILER;
+    headers.keys().any(|name| is_hop_by_hop(name) || ours(name))
+}
+
+/// Whether the body's coding is one that is known here: `chunked`, once, or none. Any other coding would
+/// have to be taken off before the body can go on under a framing of our own (RFC 9112 §6.1).
+fn is_coding_known(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let chunked =
+        |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(chunked) && codings.next().is_none()
+}
+
 /// Removes what concerns one connection only: the known fields and those that `Connection` names.
 /// What frames the message (`Content-Length`, `Host`) stays even where `Connection` names it: a client
-/// must not be able to take it away from the next hop.
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// must not be able to take it away from the next hop. False where the body is in a transfer coding
+/// that is not known here: see [`is_coding_known`].
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     // Most messages hold none of them, and a look at each name costs less than six look-ups.
     if !headers.keys().any(is_hop_by_hop) {
-        return;
+        return true;
     }
+    let known = is_coding_known(headers);
     let mut connection = headers.get_all(header::CONNECTION).iter();
     if !connection.all(is_plain) {
         for name in named_by_connection(headers) {
@@ -33,6 +52,20 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     for name in &HOP_BY_HOP {
         headers.remove(name);
     }
+    known
+}
+
+/// Whether `Content-Length` is there at most once, and a number. HTTP/1 is held to that by the library;
+/// HTTP/2 carries the field without being framed by it, and what it says must not frame the next hop's
+/// message in two ways (RFC 9110 §8.6).
+pub(crate) fn is_length_sound(headers: &HeaderMap) -> bool {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let is_number = |value: &HeaderValue| {
+        let text = value.as_bytes();
+        text.iter().all(u8::is_ascii_digit)
+            && value.to_str().is_ok_and(|n| n.parse::<u64>().is_ok())
+    };
+    lengths.next().is_none_or(is_number) && lengths.next().is_none()
 }
 
 /// Whether `TE` says that its sender takes trailers.
@@ -156,6 +189,30 @@ mod tests {
     }
 
     #[test]
+    fn only_chunks_are_a_known_coding() {
+        let known = |codings: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for coding in codings {
+                headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(coding));
+            }
+            is_coding_known(&headers)
+        };
+        assert!(known(&[]) && known(&["chunked"]) && known(&["Chunked "]));
+        for unknown in [&["gzip, chunked"][..], &["chunked, chunked"], &["gzip", "chunked"], &[""]]
+        {
+            assert!(!known(unknown), "{unknown:?}");
+        }
+        assert!(known(&["chunked"]) && !known(&["chunked", "chunked"]));
+    }
+
+    #[test]
+    fn an_expectation_is_about_this_hop_and_common_fields_are_not() {
+        assert!(concerns_this_hop(&map(&[("expect", "100-continue")])));
+        assert!(concerns_this_hop(&map(&[("connection", "close")])));
+        assert!(!concerns_this_hop(&map(&[("accept", "*/*"), ("content-length", "1")])));
+    }
+
+    #[test]
     fn fields_that_connection_names_do_not_pass() {
         let fields = [
             ("connection", "close, X-Drop ,,"),
@@ -172,6 +229,29 @@ mod tests {
         let fields =
             [("connection", "content-length, host"), ("content-length", "5"), ("host", "t")];
         assert_eq!(stripped(&fields), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn a_length_is_one_number() {
+        let sound = |lengths: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for length in lengths {
+                headers.append(header::CONTENT_LENGTH, HeaderValue::from_static(length));
+            }
+            is_length_sound(&headers)
+        };
+        assert!(sound(&[]) && sound(&["0"]) && sound(&["18446744073709551615"]));
+        for bad in [&["5", "6"][..], &["5", "5"], &["5, 5"], &["+5"], &["-1"], &[""], &["0x5"]] {
+            assert!(!sound(bad), "{bad:?}");
+        }
+        assert!(!sound(&["9999999999999999999999999"]));
+    }
+
+    #[test]
+    fn te_says_whether_trailers_are_taken() {
+        let takes = |te| takes_trailers(&map(&[("te", te)]));
+        assert!(takes("trailers") && takes("gzip;q=0.5, Trailers"));
+        assert!(!takes("gzip") && !takes_trailers(&map(&[])));
     }
 
     #[test]

@@ -11,12 +11,13 @@ use http::{Method, Response, StatusCode};
 use serde_json::json;
 
 use super::body::answer::AnswerBody;
+use super::body::source::Broken;
 use super::classify::code;
 use super::grpc::answer;
 use super::refusal::Refusal;
 use super::reply::{Details, Reply};
 use super::request::Exchange;
-use super::{headers, media};
+use super::{headers, media, shape};
 use crate::language::code::system;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::{Map, Value};
@@ -29,13 +30,17 @@ const BAD_RESPONSE: &str = "Proxy.BadResponse";
 
 /// The response that `outcome` stands for.
 pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerBody> {
-    let response = match outcome {
+    let mut response = match outcome {
         Outcome::Success(value) => success(exchange, value),
         Outcome::Failure(failure) => match passed_on(failure) {
             Some(response) => response,
             None => problem_of(exchange, failure),
         },
     };
+    let shaping = exchange.route.shaping.as_ref();
+    if let Some(edits) = shaping.and_then(|shaping| shaping.response.as_ref()) {
+        shape::edit(response.headers_mut(), edits);
+    }
     if exchange.method == Method::HEAD { without_body(response) } else { response }
 }
 
@@ -142,6 +147,9 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
             let known = details.map_or("proxy_internal_error", |details| details.proxy_status);
             (StatusCode::BAD_GATEWAY, known)
         }
+        code::REQUEST_ABORTED if exchange.upload.broken() == Some(Broken::Stalled) => {
+            (StatusCode::REQUEST_TIMEOUT, "http_request_error")
+        }
         code::REQUEST_ABORTED => (StatusCode::BAD_REQUEST, "http_request_error"),
         system::CANCELLED => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_internal_error"),
@@ -160,7 +168,8 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
         insert(&mut body, "failures", json!(failures));
     }
     let mut response = problem(status, &body, proxy_status);
-    if let Some(wait) = asked_to_wait(failure) {
+    // The client gets this in place of the answer that said so, and should wait, too.
+    if let Some(wait) = exchange.wait() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response
@@ -172,13 +181,6 @@ fn told(exchange: &Exchange, failure: &Failure) -> String {
         Some(message) if exchange.route.expose_failures => format!("{}: {message}", failure.code),
         _ => format!("{} (execution {})", failure.code, exchange.id()),
     }
-}
-
-/// How long an upstream has asked to wait, where the client gets an answer of ours in place of the one that
-/// said so: it should wait, too.
-fn asked_to_wait(failure: &Failure) -> Option<Duration> {
-    let details = |link: &Failure| link.details.as_ref()?.as_native::<Details>()?.retry_after;
-    failure.chain().find_map(details)
 }
 
 /// Whole seconds, as `Retry-After` has them; a part of one counts as one.

@@ -12,6 +12,7 @@ use super::body::answer::AnswerBody;
 use super::body::response::ResponseBody;
 use super::grpc::Status;
 use super::headers;
+use super::tunnel::Far;
 use crate::language::provider::Role;
 use crate::language::temporal::Span;
 use crate::language::value::{Map, Missing, Native, Value};
@@ -46,6 +47,8 @@ pub(crate) enum Payload {
     Stream(Box<ResponseBody>),
     /// Read, because an expression of the route reads it, with its trailers.
     Buffered(Bytes, Option<Box<HeaderMap>>),
+    /// None: the connection has changed its protocol.
+    Tunnel(Box<Far>),
 }
 
 /// What is known of a failed attempt: the object `details`.
@@ -117,6 +120,7 @@ impl Reply {
         let body = match payload {
             Payload::Stream(body) => AnswerBody::upstream(body),
             Payload::Buffered(bytes, trailers) => AnswerBody::trailed(bytes, trailers),
+            Payload::Tunnel(far) => AnswerBody::tunnel(far),
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status;

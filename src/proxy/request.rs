@@ -6,30 +6,26 @@
 //! next can be made from here.
 
 use std::any::Any;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::Entry;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
+use super::body::BodyError;
 use super::body::collect::{CollectError, collect};
-use super::body::source::{Broken, Source};
-use super::body::trailers;
+use super::body::source::{Broken, NotReplayable, Source};
+use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
-use super::route::Target;
 use super::site::{LocalRoute, Site};
-use super::{grpc, headers, id, media, multiplexed, query, target};
+use super::{headers, id, media, query, recording};
 use crate::language::value::{Map, Missing, Native, Value};
-
-/// How long a body that is read ahead may stall.
-const READ_AHEAD: Duration = Duration::from_mins(1);
+use crate::telemetry::record::Recorder;
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -41,20 +37,28 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
+    /// As the client wrote it, where the route rewrites it.
+    written: Option<Box<Uri>>,
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
-    /// Whether the client takes trailers (RFC 9110 §10.1.4).
-    pub(crate) takes_trailers: bool,
+    /// What the client asks of this hop.
+    pub(crate) asked: Asked,
     /// Whether it is a gRPC call, to be answered as one.
     pub(crate) grpc: bool,
-    client: SocketAddr,
+    client: IpAddr,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// How long the upstream of the last failed attempt asks to wait.
+    wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<recording::Place>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// The request's body.
@@ -77,24 +81,48 @@ impl Exchange {
         client: SocketAddr,
     ) -> Result<Arc<Self>, Refusal> {
         let (mut parts, body) = request.into_parts();
-        let grpc = is_grpc(parts.version, &parts.headers);
-        if parts.version == Version::HTTP_2 {
-            as_any_version(&site, &mut parts)?;
+        let grpc = head::is_grpc(parts.version, &parts.headers);
+        let Accepted { route, mut asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client.ip())?;
+        let admitted = Admitted::admit(&site)?;
+        let timeout = site.runtime.limits.body_timeout;
+        let upload = Upload::new(&route, &parts.headers, body, timeout).await?;
+        if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
+            // A body that is in memory, or none, is not asked for.
+            asked.body_unasked = false;
+            parts.headers.remove(header::EXPECT);
         }
-        let route = route(&site, &parts)?;
-        if let Some(authority) = parts.uri.authority() {
-            let host = HeaderValue::from_str(authority.as_str());
-            let host = host.map_err(|_| Refusal::from(target::TargetError::BadHost))?;
-            parts.headers.insert(header::HOST, host);
-            parts.uri = origin_form(&parts.uri);
-        }
-        let takes_trailers = headers::takes_trailers(&parts.headers);
-        headers::strip_hop_by_hop(&mut parts.headers);
-        if parts.headers.contains_key(header::TRAILER) {
-            trailers::announce_permitted(&mut parts.headers);
-        }
-        let id = request_id(&site, &mut parts.headers);
-        let upload = Upload::new(&route, &parts.headers, body).await?;
+        // From here on it is the exchange that takes the request off the count.
+        std::mem::forget(admitted);
+        Ok(Arc::new(Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            written,
+            headers: parts.headers,
+            upload,
+            asked,
+            grpc,
+            client,
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            wait: Mutex::new(None),
+            cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
+        }))
+    }
+
+    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    pub(crate) fn detached(
+        site: Arc<Site>,
+        mut parts: http::request::Parts,
+        client: IpAddr,
+    ) -> Result<Arc<Self>, Refusal> {
+        let Accepted { route, asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client)?;
         site.core.begin();
         Ok(Arc::new(Self {
             site,
@@ -102,40 +130,29 @@ impl Exchange {
             id,
             method: parts.method,
             uri: parts.uri,
-            headers: parts.headers,
-            upload,
-            takes_trailers,
-            grpc,
-            client,
-            attempts: AtomicU32::new(0),
-            avoid: Mutex::new(None),
-            cancel: OnceLock::new(),
-        }))
-    }
-
-    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
-    pub(crate) fn detached(
-        site: Arc<Site>,
-        parts: request::Parts,
-        client: SocketAddr,
-    ) -> Result<Arc<Self>, Refusal> {
-        let route = route(&site, &parts)?;
-        site.core.begin();
-        Ok(Arc::new(Self {
-            id: HeaderValue::from_static("00000000-0000-7000-8000-000000000000"),
-            site,
-            route,
-            method: parts.method,
-            uri: parts.uri,
+            written,
             headers: parts.headers,
             upload: Upload::None,
-            takes_trailers: false,
+            asked,
             grpc: false,
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            wait: Mutex::new(None),
             cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
         }))
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The path as the client wrote it.
+    pub(crate) fn path(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.uri).path()
     }
 
     /// `execution.id`.
@@ -169,10 +186,17 @@ impl Exchange {
 
     /// Whether the client went away before its request was whole.
     pub(crate) fn client_gone(&self) -> bool {
-        match &self.upload {
-            Upload::Stream(source) => source.broken() == Some(Broken::Gone),
-            Upload::None | Upload::Buffered(..) => false,
-        }
+        self.upload.broken() == Some(Broken::Gone)
+    }
+
+    /// An attempt failed, and its upstream asks to wait so long.
+    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
+        *lock(&self.wait) = wait;
+    }
+
+    /// How long the upstream of the last failed attempt asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        *lock(&self.wait)
     }
 
     /// The endpoint of `upstream` that the next attempt should pass over.
@@ -189,15 +213,43 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deliver();
         self.site.core.end();
     }
 }
 
+/// A request that counts as running until this is dropped.
+struct Admitted<'a>(&'a Site);
+
+impl<'a> Admitted<'a> {
+    /// Counts a request, where one more may run.
+    fn admit(site: &'a Site) -> Result<Self, Refusal> {
+        let admitted = Self(site);
+        let share = site.runtime.share;
+        if site.core.begin() < share { Ok(admitted) } else { Err(Refusal::overloaded(share)) }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.0.core.end();
+    }
+}
+
 impl Upload {
+    /// How the client's body broke off, where it did.
+    pub(crate) fn broken(&self) -> Option<Broken> {
+        match self {
+            Self::Stream(source) => source.broken(),
+            Self::None | Self::Buffered(..) => None,
+        }
+    }
+
     async fn new(
         route: &LocalRoute,
         headers: &HeaderMap,
-        mut body: Incoming,
+        body: Incoming,
+        timeout: Duration,
     ) -> Result<Self, Refusal> {
         if !route.facts.reads_request {
             if body.is_end_stream() {
@@ -205,75 +257,35 @@ impl Upload {
             }
             let keep = route.facts.resends.then_some(route.buffer.replay);
             let source = Arc::new(Source::new(body, keep));
-            if route.facts.fans_out {
-                let read = source.read_ahead(READ_AHEAD).await;
-                let read = read.map_err(|error| Refusal::broken_body(&error))?;
-                if let Some(bytes) = read {
-                    return Ok(Self::Buffered(bytes, None));
-                }
+            if route.facts.fans_out
+                && let Some(bytes) = source.read_ahead(timeout).await.map_err(unread)?
+            {
+                return Ok(Self::Buffered(bytes, None));
             }
             return Ok(Self::Stream(source));
         }
-        let limit = route.buffer.request;
-        let bytes = collect(&mut body, limit).await.map_err(|error| match error {
-            CollectError::TooLarge => Refusal::too_large(limit),
-            CollectError::Broken(error) => Refusal::broken_body(&error),
-        })?;
+        let bytes = read(body, route.buffer.request, timeout).await?;
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
         Ok(Self::Buffered(bytes, Some(value)))
     }
 }
 
-/// Whether the request is a gRPC call: only HTTP/2 carries them.
-pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
-    version == Version::HTTP_2 && grpc::is_grpc(headers.get(header::CONTENT_TYPE))
+/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart.
+async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
+    let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
+    collect(&mut attempt, limit).await.map_err(|error| match error {
+        CollectError::TooLarge => Refusal::too_large(limit),
+        CollectError::Broken(error) => unread(error),
+    })
 }
 
-/// Makes an HTTP/2 request's fields those that any version has, and checks what the HTTP/1 side has checked
-/// of its own.
-fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
-    let limit = site.runtime.limits.headers;
-    if parts.headers.len() > limit {
-        return Err(Refusal::too_many_fields(limit));
-    }
-    multiplexed::join_crumbs(&mut parts.headers);
-    Ok(())
-}
-
-/// The first route that takes the request.
-fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
-    if parts.method == Method::CONNECT {
-        return Err(Refusal::connect());
-    }
-    let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
-    target::check_path(parts.uri.path())?;
-    let found = site.runtime.router.find(Target {
-        host: target::host(authority),
-        path: parts.uri.path(),
-        query: parts.uri.query().unwrap_or_default(),
-        method: &parts.method,
-        headers: &parts.headers,
-    });
-    let route = found.and_then(|position| site.routes.get(position));
-    route.cloned().ok_or_else(Refusal::no_route)
-}
-
-fn origin_form(uri: &Uri) -> Uri {
-    let root = || PathAndQuery::from_static("/");
-    Uri::from(uri.path_and_query().cloned().unwrap_or_else(root))
-}
-
-/// The id that the request carries, or a new one put in its place.
-fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
-    let new = || site.core.ids.next(site.core.clock.now().as_nanos());
-    match headers.entry(&id::REQUEST_ID) {
-        Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
-        Entry::Occupied(mut given) => {
-            let id = new();
-            given.insert(id.clone());
-            id
-        }
-        Entry::Vacant(place) => place.insert(new()).clone(),
+/// Why a body could not be read.
+fn unread(error: BodyError) -> Refusal {
+    match error {
+        BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
+        error => Refusal::broken_body(&error),
     }
 }
 
@@ -285,8 +297,7 @@ impl Native for Exchange {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "method" => Some(Value::from(self.method.as_str())),
-            // Listeners speak clear text: TLS brings the other one with it.
-            "scheme" => Some(Value::from("http")),
+            "scheme" => Some(Value::from(head::SCHEME)),
             "host" => {
                 let host = self.headers.get(header::HOST);
                 let host = host.and_then(|host| host.to_str().ok());
@@ -336,7 +347,7 @@ impl Native for Platform {
             "environment" => Some(Value::String(Arc::clone(&exchange.site.runtime.environment))),
             "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
             "client" => {
-                let address = exchange.client.ip().to_string();
+                let address = exchange.client.to_string();
                 Some(Value::object([("address", Value::string(address))]))
             }
             _ => None,

@@ -4,19 +4,27 @@
 //! began with. What lives longer than a configuration (connections, counters) lives elsewhere.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use ::http::HeaderValue;
 
 use super::facts::Facts;
-use super::observer::RouteObserver;
 use super::provider::http::{self, HttpProvider};
+use super::refusal::Reason;
 use super::route::Router;
-use super::settings::{self, Buffer, ClassifyRule, Limits, Listener, Settings, Shutdown, Verdict};
+use super::settings::{
+    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Listener, PrefixRewrite, Settings,
+    Shutdown, Verdict,
+};
 use crate::language::definition::{Strictness, compile};
 use crate::language::plan::{Calls, Plan};
 use crate::language::provider::Catalog;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
-use crate::telemetry::metrics::{Metrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{Metrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::sinks::Sinks;
 
 /// What serves requests.
 #[derive(Debug)]
@@ -29,8 +37,17 @@ pub struct Runtime {
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    /// How many requests a worker may serve at once: its share of `limits.requests`.
+    pub(crate) share: usize,
+    pub(crate) forwarded: Option<Forwarded>,
+    refusals: RefusalMetrics,
     hash: Arc<str>,
+    /// Who is told of requests; set before it serves.
+    sinks: OnceLock<Sinks>,
 }
+
+/// Where nobody is told of anything.
+static NOBODY: LazyLock<Sinks> = LazyLock::new(Sinks::default);
 
 /// One route, ready to run.
 #[derive(Debug)]
@@ -39,12 +56,34 @@ pub(crate) struct Route {
     pub(crate) plan: Arc<Plan>,
     /// Arguments for the Flow's parameters.
     pub(crate) with: Value,
+    /// What is changed of requests and of answers, where anything is.
+    pub(crate) shaping: Option<Box<Shaping>>,
     pub(crate) classify: Vec<ClassifyRule>,
     pub(crate) buffer: Buffer,
     pub(crate) expose_failures: bool,
     pub(crate) facts: Facts,
     pub(crate) metrics: Arc<RouteMetrics>,
-    pub(crate) observer: RouteObserver,
+}
+
+/// What a route changes of its messages. At least one thing.
+#[derive(Debug)]
+pub(crate) struct Shaping {
+    pub(crate) prefix: Option<PrefixRewrite>,
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) request: Option<FieldEdits>,
+    pub(crate) response: Option<FieldEdits>,
+}
+
+impl Shaping {
+    fn of(
+        prefix: Option<PrefixRewrite>,
+        host: Option<HeaderValue>,
+        request: Option<FieldEdits>,
+        response: Option<FieldEdits>,
+    ) -> Option<Box<Self>> {
+        let any = prefix.is_some() || host.is_some() || request.is_some() || response.is_some();
+        any.then(|| Box::new(Self { prefix, host, request, response }))
+    }
 }
 
 impl Runtime {
@@ -59,7 +98,9 @@ impl Runtime {
             environment,
             listeners,
             admin: _,
+            observed: _,
             upstreams,
+            forwarded,
             routes,
             limits,
             shutdown,
@@ -95,12 +136,16 @@ impl Runtime {
         let runtime = Self {
             environment,
             listeners,
+            share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
+            refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
+            forwarded,
             limits,
             shutdown,
             router: Router::new(table),
             routes: built,
             upstreams,
             hash,
+            sinks: OnceLock::new(),
         };
         Ok((runtime, found))
     }
@@ -113,6 +158,24 @@ impl Runtime {
     /// The most calls of providers, cleanups' included, that each route makes for one request.
     pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
         self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))
+    }
+
+    /// Tells `sinks` of its requests: said once, before it serves.
+    pub fn tell(&self, sinks: Sinks) {
+        if self.sinks.set(sinks).is_err() {
+            tracing::error!("A configuration tells those of its requests whom it told before.");
+        }
+    }
+
+    /// Who is told of requests.
+    pub(crate) fn sinks(&self) -> &Sinks {
+        self.sinks.get().unwrap_or_else(|| &NOBODY)
+    }
+
+    /// Counts a request that no Flow ran for, and says why in the log.
+    pub(crate) fn refused(&self, reason: Reason, client: SocketAddr, detail: &dyn fmt::Display) {
+        self.refusals.count(reason as usize);
+        tracing::info!(%client, reason = reason.as_str(), %detail, "A request was refused.");
     }
 
     /// How the process stops.
@@ -135,6 +198,10 @@ impl Builder<'_> {
             span,
             matches: _,
             upstream,
+            rewrite_prefix,
+            rewrite_host,
+            request_fields,
+            response_fields,
             classify,
             document,
             with,
@@ -158,10 +225,10 @@ impl Builder<'_> {
         let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
         let metrics = self.metrics.route(&name, &codes);
         let route = Route {
-            observer: RouteObserver::new(Arc::clone(&metrics)),
             name,
             plan,
             with,
+            shaping: Shaping::of(rewrite_prefix, rewrite_host, request_fields, response_fields),
             classify,
             buffer,
             expose_failures,

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::listener;
 use super::runtime::Runtime;
 use super::site::{Core, Worker};
+use super::watch::Patience;
 
 /// How often a drain looks whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
@@ -290,11 +291,7 @@ async fn work(
     let room = Arc::new(Semaphore::new(share.min(Semaphore::MAX_PERMITS)));
     let mut listening: HashMap<SocketAddr, CancellationToken> = HashMap::new();
     open(worker, &room, sockets, &mut listening);
-    let watch = worker.core.connections.watch(|| {
-        let site = worker.site();
-        let limits = &site.runtime.limits;
-        (limits.head_timeout, limits.idle_timeout)
-    });
+    let watch = worker.core.connections.watch(|| Patience::of(&worker.site().runtime.limits));
     let commands = async {
         while let Some(command) = asked.recv().await {
             match command {

@@ -1,15 +1,16 @@
 //! What one configuration load resolves to: values that cannot be wrong. `config` makes them, the proxy
 //! serves by them; neither knows how the other does its part.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
+use http::{HeaderName, HeaderValue, Method};
 
 use crate::language::expr::Program;
 use crate::language::value::Value;
 use crate::source::{Node, Span};
+pub use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
 
 /// A whole configuration, resolved.
 #[derive(Clone, Debug)]
@@ -19,9 +20,13 @@ pub struct Settings {
     /// Where to listen. At least one.
     pub listeners: Vec<Listener>,
     /// The admin address.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Admin>,
+    /// What is told of requests: the access log, spans, buckets.
+    pub observed: Observed,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
+    /// What is done with the fields that say who the client is; `None`: nothing.
+    pub forwarded: Option<Forwarded>,
     /// In order: the first match wins. Names are unique.
     pub routes: Vec<Route>,
     /// Bounds on what clients may do and on cleanups.
@@ -37,6 +42,18 @@ pub struct Settings {
 pub struct Listener {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
+}
+
+/// The address for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// What a request must carry as its bearer token; always there where the address is not a loopback
+    /// one.
+    pub token: Option<Arc<str>>,
+    /// How many executions `/executions` keeps of each kind (default 128).
+    pub executions: usize,
 }
 
 /// A named set of endpoints.
@@ -62,6 +79,40 @@ pub struct Upstream {
     pub ping_interval: Duration,
     /// What a longer Retry-After is clamped to (default PT5M).
     pub retry_after_max: Duration,
+    /// What a request's `Host` is (default: what the client asked for).
+    pub host: HostPolicy,
+}
+
+/// Which `Host` an upstream is sent where nothing else is said of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostPolicy {
+    /// The client's.
+    #[default]
+    Preserve,
+    /// The endpoint's.
+    Upstream,
+}
+
+/// Who the client is, and what upstreams are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Whose word is believed.
+    pub trusted: Vec<Cidr>,
+    /// Whether `X-Forwarded-For`, `-Proto` and `-Host` are sent.
+    pub x_forwarded: bool,
+    /// Whether `Forwarded` is.
+    pub forwarded: bool,
+    /// Whether `Via` is.
+    pub via: bool,
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// Its first.
+    pub(super) address: IpAddr,
+    /// How many leading bits all of them share.
+    pub(super) length: u32,
 }
 
 /// What is spoken to an upstream.
@@ -96,6 +147,14 @@ pub struct Route {
     pub matches: RouteMatch,
     /// The upstream that its http calls use where they name none.
     pub upstream: Option<Arc<str>>,
+    /// What is changed of the path.
+    pub rewrite_prefix: Option<PrefixRewrite>,
+    /// The `Host` that is sent.
+    pub rewrite_host: Option<HeaderValue>,
+    /// What is changed of a request's fields.
+    pub request_fields: Option<FieldEdits>,
+    /// What is changed of an answer's.
+    pub response_fields: Option<FieldEdits>,
     /// Tried before the built-in classification.
     pub classify: Vec<ClassifyRule>,
     /// The root Flow, as a definition document: every form of a route is written out as one.
@@ -123,6 +182,26 @@ pub struct RouteMatch {
     pub headers: Vec<(HeaderName, Option<Arc<str>>)>,
     /// Query parameters that must be there: with this value, or with any where `None`.
     pub query: Vec<(Arc<str>, Option<Arc<str>>)>,
+}
+
+/// A path prefix and what takes its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixRewrite {
+    /// The prefix that the route matches, in normal form.
+    pub from: Arc<str>,
+    /// What stands there instead.
+    pub to: Arc<str>,
+}
+
+/// Changes of header fields: removed, then set, then appended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldEdits {
+    /// Whose every value goes.
+    pub remove: Vec<HeaderName>,
+    /// Which have this value and no other.
+    pub set: Vec<(HeaderName, HeaderValue)>,
+    /// Which have this value as well.
+    pub append: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// One entry of a route's `classify`.
@@ -172,14 +251,22 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long a kept-alive client connection may idle (default PT75S).
     pub idle_timeout: Duration,
-    /// How large a request head may be, in bytes (default 64 KiB).
+    /// How long a client may neither send nor take a byte of a body that is under way (default PT60S).
+    pub body_timeout: Duration,
+    /// How long a tunnel may be silent (default PT1H).
+    pub tunnel_timeout: Duration,
+    /// How large a request head may be, in bytes, its target aside (default 64 KiB).
     pub head_size: usize,
+    /// How long a request's target may be, in bytes (default 16 KiB).
+    pub target_size: usize,
     /// How many fields a head may have (default 100).
     pub headers: usize,
     /// How many requests one HTTP/2 connection may have open at a time (default 100).
     pub streams: usize,
     /// How many client connections may be open (default 16384).
     pub connections: usize,
+    /// How many requests may run at once (default 16384). Each worker takes its share.
+    pub requests: usize,
     /// Worker threads (default: one a core).
     pub workers: usize,
 }

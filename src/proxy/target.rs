@@ -1,13 +1,16 @@
 //! The request target and the authority, checked before anything is matched on them.
 //!
-//! Routes are matched on the very bytes that are sent upstream: nothing is decoded, nothing removed. So
-//! a path that an upstream may read as another one must not get past: a path with a dot segment, plain
-//! or percent-encoded (`/pub/%2e%2e/admin`), is refused, and so is `%00`. Every other escape passes as it
-//! is, `%2f` and double slashes included: refusing those breaks real applications.
+//! What is sent upstream are the bytes that came; what routes are matched on is what those bytes mean: a
+//! letter is a letter, escaped or not (RFC 3986 §6.2.2), so `/%61dmin` is `/admin`'s to take. A path that an
+//! upstream may read as yet another one must not get past: a path with a dot segment, plain or
+//! percent-encoded (`/pub/%2e%2e/admin`), is refused, and so is `%00`. Every other escape passes as it is,
+//! `%2f` and double slashes included: refusing those breaks real applications.
 
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-use http::{HeaderMap, Uri, Version, header};
+use http::uri::Scheme;
+use http::{HeaderMap, Method, Uri, Version, header};
 
 /// Why a target or an authority is refused. Always answered 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +18,12 @@ pub(crate) enum TargetError {
     /// `.` or `..` as a segment.
     #[error("the path holds a dot segment; send the path that it stands for")]
     DotSegment,
+    /// Neither a path, nor a whole URI, nor `*` (RFC 9112 §3.2).
+    #[error("the target is neither a path nor a whole http URI")]
+    Form,
+    /// A URI of another scheme.
+    #[error("the target's scheme is neither http nor https")]
+    Scheme,
     /// An encoded NUL.
     #[error("the path holds %00, which no path needs")]
     Nul,
@@ -35,10 +44,25 @@ pub(crate) enum TargetError {
     UserInfo,
 }
 
-/// Checks the path.
-pub(crate) fn check_path(path: &str) -> Result<(), TargetError> {
-    if !path.bytes().any(|byte| byte == b'.' || byte == b'%') {
+/// Checks the form of the target: a path, or `*` of OPTIONS; both also behind a whole URI.
+pub(crate) fn check_form(uri: &Uri, method: &Method) -> Result<(), TargetError> {
+    if let Some(scheme) = uri.scheme()
+        && *scheme != Scheme::HTTP
+        && *scheme != Scheme::HTTPS
+    {
+        return Err(TargetError::Scheme);
+    }
+    let path = uri.path();
+    if path.starts_with('/') || path == "*" && *method == Method::OPTIONS {
         return Ok(());
+    }
+    Err(TargetError::Form)
+}
+
+/// Checks the path, and says what it means: the form that routes are matched on.
+pub(crate) fn check_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
+    if !path.bytes().any(|byte| byte == b'.' || byte == b'%') {
+        return Ok(Cow::Borrowed(path));
     }
     if path.contains("%00") {
         return Err(TargetError::Nul);
@@ -48,7 +72,68 @@ pub(crate) fn check_path(path: &str) -> Result<(), TargetError> {
     if path.split('/').any(stem) {
         return Err(TargetError::DotSegment);
     }
-    Ok(())
+    Ok(normal(path))
+}
+
+/// The path in the form in which equal paths are equal (RFC 3986 §6.2.2): escapes of unreserved characters
+/// decoded, the digits of all others in upper case.
+pub(crate) fn normal(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let mut normal = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((unit, after)) = unit(rest) {
+        match unit {
+            Unit::Char(plain) => normal.push(plain),
+            Unit::Escape(escape) => normal.push_str(&escape.to_ascii_uppercase()),
+        }
+        rest = after;
+    }
+    Cow::Owned(normal)
+}
+
+/// What follows `prefix`, which is in normal form, in `path`, which need not be: bytes as they came.
+/// `None` where the path does not begin with it.
+pub(crate) fn strip_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
+    let (mut path, mut prefix) = (path, prefix);
+    while !prefix.is_empty() {
+        let (unit, after) = unit(path)?;
+        prefix = match unit {
+            Unit::Char(plain) => prefix.strip_prefix(plain)?,
+            Unit::Escape(escape) => prefix.strip_prefix(escape.to_ascii_uppercase().as_str())?,
+        };
+        path = after;
+    }
+    Some(path)
+}
+
+/// The smallest piece of a path that means something.
+enum Unit<'a> {
+    /// A character as it stands, or an escaped unreserved one, decoded.
+    Char(char),
+    /// Any other escape.
+    Escape(&'a str),
+}
+
+/// The first unit of a path and what follows it.
+fn unit(path: &str) -> Option<(Unit<'_>, &str)> {
+    let first = path.chars().next()?;
+    let escape = path.split_at_checked(3).filter(|_| first == '%');
+    let code = escape.and_then(|(escape, _)| {
+        let digits = escape.get(1..)?;
+        let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u8::from_str_radix(digits, 16).ok().filter(|_| hex)
+    });
+    if let (Some((escape, after)), Some(code)) = (escape, code) {
+        let unreserved = code.is_ascii_alphanumeric() || b"-._~".contains(&code);
+        let unit = if unreserved { Unit::Char(char::from(code)) } else { Unit::Escape(escape) };
+        return Some((unit, after));
+    }
+    let (_, after) = path.split_at_checked(first.len_utf8())?;
+    // A percent sign that escapes nothing means itself, as `%25` does.
+    let unit = if first == '%' { Unit::Escape("%25") } else { Unit::Char(first) };
+    Some((unit, after))
 }
 
 fn is_dots(segment: &str) -> bool {
@@ -103,7 +188,8 @@ fn same(host: &[u8], authority: &str) -> bool {
     host.eq_ignore_ascii_case(authority.as_bytes())
 }
 
-fn check_authority(authority: &str) -> Result<(), TargetError> {
+/// Checks that an authority is `host` or `host:port`.
+pub(crate) fn check_authority(authority: &str) -> Result<(), TargetError> {
     let (host, port) = split(authority).ok_or(TargetError::BadHost)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte);
     let good_host = match host.strip_prefix('[') {
@@ -134,6 +220,7 @@ pub(crate) fn host(authority: &str) -> &str {
 mod tests {
     use super::*;
     use http::HeaderValue;
+    use proptest::prelude::*;
 
     #[test]
     fn dot_segments_are_refused_however_they_are_written() {
@@ -153,11 +240,56 @@ mod tests {
     #[test]
     fn other_escapes_and_dots_pass() {
         for path in
-            ["/a.b/c..d/...", "/%2f/%5c/%3b/%25/%3f/%23", "//evil.test/x", "/.well-known/x", "*"]
+            ["/a.b/c..d/...", "/%2F/%5C/%3B/%25/%3F/%23", "//evil.test/x", "/.well-known/x", "*"]
         {
-            assert_eq!(check_path(path), Ok(()), "{path}");
+            assert_eq!(check_path(path).as_deref(), Ok(path), "{path}");
         }
         assert_eq!(check_path("/a%00b"), Err(TargetError::Nul));
+    }
+
+    #[test]
+    fn an_escaped_letter_is_the_letter() {
+        for (path, wanted) in [
+            ("/ap%69/a%2fb", "/api/a%2Fb"),
+            ("/%7Eme/%41-%5f", "/~me/A-_"),
+            ("/%c3%a9", "/%C3%A9"),
+            ("/100%/%4/%zz/%+1/%4%31", "/100%25/%254/%25zz/%25+1/%2541"),
+            ("/%2541", "/%2541"),
+        ] {
+            assert_eq!(normal(path), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_taken_off_and_the_rest_keeps_its_bytes() {
+        assert_eq!(strip_prefix("/ap%69/a%2Fb", "/api"), Some("/a%2Fb"));
+        assert_eq!(strip_prefix("/%c3%a9/%61", "/%C3%A9"), Some("/%61"));
+        assert_eq!(strip_prefix("/api", "/api"), Some(""));
+        assert_eq!(strip_prefix("/ap", "/api"), None);
+        assert_eq!(strip_prefix("/ap%2f", "/ap/"), None);
+    }
+
+    #[test]
+    fn a_target_has_one_of_three_forms() {
+        let form = |target: &str, method| check_form(&target.parse().unwrap(), &method);
+        assert_eq!(form("/a", Method::GET), Ok(()));
+        assert_eq!(form("http://a.test", Method::GET), Ok(()));
+        assert_eq!(form("https://a.test/x", Method::GET), Ok(()));
+        assert_eq!(form("*", Method::OPTIONS), Ok(()));
+        assert_eq!(form("*", Method::GET), Err(TargetError::Form));
+        assert_eq!(form("a.test:80", Method::GET), Err(TargetError::Form));
+        assert_eq!(form("ftp://a.test/x", Method::GET), Err(TargetError::Scheme));
+    }
+
+    proptest! {
+        /// Normal form is a fixed point, and a path begins with every prefix of its own normal form that
+        /// cuts no escape.
+        #[test]
+        fn normal_form_is_final(path in "/([a-z%./0-9A-F]|%[0-9a-f]{2}){0,12}") {
+            let once = normal(&path).into_owned();
+            prop_assert_eq!(&normal(&once), &once);
+            prop_assert_eq!(strip_prefix(&path, &once), Some(""));
+        }
     }
 
     fn of(target: &str, hosts: &[&'static str]) -> Result<String, TargetError> {

@@ -1,7 +1,7 @@
 //! What expressions read of a live request and of a failed attempt, without a socket: for the benches, which
 //! measure what reading it costs, and for nothing else.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use crate::language::value::Value;
 /// `None` where the proxy refuses the request.
 pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Value)> {
     let site = Arc::new(Site::new(Arc::new(Core::new()), runtime, None));
-    let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
+    let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let exchange = Exchange::detached(site, request.into_parts().0, client).ok()?;
     let platform = Value::Native(Arc::new(Platform(Arc::clone(&exchange))));
     Some((Value::Native(exchange), platform))

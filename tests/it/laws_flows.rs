@@ -267,8 +267,9 @@ struct Model {
     /// The frame's failure context. A re-run of the graph is the same frame.
     failure: Option<Chain>,
     began: Vec<(u64, String)>,
-    /// When something ran again without a wait: it gives way to others, at the same instant.
-    hurried: Vec<u64>,
+    /// When it asked whether it is interrupted: before a re-run without a wait, and after a cleanup, which is
+    /// shielded. A dispatch of a `Gather` may ask before the `Gather` has seen what interrupts it at that instant.
+    asked: Vec<u64>,
     /// Whether two events at one instant leave the outcome to the scheduler.
     ambiguous: bool,
 }
@@ -282,7 +283,7 @@ impl Model {
             attempt,
             failure: None,
             began: Vec::new(),
-            hurried: Vec::new(),
+            asked: Vec::new(),
             ambiguous: false,
         }
     }
@@ -338,7 +339,7 @@ impl Model {
         if millis > 0 {
             return self.wait(millis);
         }
-        self.hurried.push(self.now);
+        self.asked.push(self.now);
         match self.due() {
             Some(owner) => Err(self.unwind(owner, false, vec![])),
             None => Ok(()),
@@ -463,6 +464,7 @@ impl Model {
         let done = self.now + after;
         let cut = edge.filter(|edge| *edge < done);
         self.now = cut.unwrap_or(done);
+        self.asked.push(self.now);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
             Rise::Unwind { owner, chain, superseded, .. } => Rise::Unwind {
@@ -665,7 +667,7 @@ impl Model {
                 Rise::Unwind { chain, .. } => (Err(chain), Arms::Nothing),
             });
             end = end.max(alone.now);
-            self.ambiguous |= alone.ambiguous || alone.hurried.contains(&cancel.0);
+            self.ambiguous |= alone.ambiguous || alone.asked.contains(&cancel.0);
             self.began.append(&mut alone.began);
         }
         end

@@ -4,8 +4,10 @@ mod classification;
 mod files;
 mod matches;
 mod scalars;
+mod shaping;
 mod stacks;
 mod targets;
+mod upstreams;
 mod variables;
 
 use super::tests::World;

@@ -11,11 +11,14 @@ use super::BodyError;
 use super::response::ResponseBody;
 use crate::proxy::connection::Busy;
 use crate::proxy::flight::Flight;
+use crate::proxy::tunnel::Far;
 
 /// What the client gets. The request counts as in flight until this ends or is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     kind: Kind,
+    /// How many bytes were handed over.
+    sent: u64,
     flight: Option<Flight>,
     /// Keeps the client's connection busy.
     busy: Option<Busy>,
@@ -28,17 +31,19 @@ enum Kind {
     /// The second: trailers behind the bytes.
     Trailed(Bytes, Box<HeaderMap>),
     Upstream(Box<ResponseBody>),
+    /// None, and another protocol after it.
+    Tunnel(Box<Far>),
 }
 
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
-        Self { kind: Kind::Empty, flight: None, busy: None }
+        Self::of(Kind::Empty)
     }
 
     /// What is in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
-        Self { kind: Kind::Full(bytes), flight: None, busy: None }
+        Self::of(Kind::Full(bytes))
     }
 
     /// What is in memory, and its trailers.
@@ -46,12 +51,32 @@ impl AnswerBody {
         let Some(trailers) = trailers else {
             return Self::full(bytes);
         };
-        Self { kind: Kind::Trailed(bytes, trailers), flight: None, busy: None }
+        Self::of(Kind::Trailed(bytes, trailers))
     }
 
     /// What an upstream sends.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
-        Self { kind: Kind::Upstream(body), flight: None, busy: None }
+        Self::of(Kind::Upstream(body))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, sent: 0, flight: None, busy: None }
+    }
+
+    /// No body: the other half of a tunnel.
+    pub(crate) const fn tunnel(far: Box<Far>) -> Self {
+        Self::of(Kind::Tunnel(far))
+    }
+
+    /// Takes the other half of a tunnel, where this is one.
+    pub(crate) fn take_tunnel(&mut self) -> Option<Far> {
+        if !matches!(self.kind, Kind::Tunnel(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.kind, Kind::Empty) {
+            Kind::Tunnel(far) => Some(*far),
+            _ => None,
+        }
     }
 
     /// Ends `flight` when it ends.
@@ -74,7 +99,7 @@ impl AnswerBody {
 
     fn finish(&mut self) {
         if let Some(flight) = self.flight.take() {
-            flight.finish();
+            flight.finish(self.sent);
         }
     }
 }
@@ -89,7 +114,7 @@ impl Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let answer = self.get_mut();
         let polled = match &mut answer.kind {
-            Kind::Empty => Poll::Ready(None),
+            Kind::Empty | Kind::Tunnel(_) => Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 answer.kind = Kind::Empty;
@@ -111,7 +136,11 @@ impl Body for AnswerBody {
                 answer.finish();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                answer.sent = answer.sent.saturating_add(bytes);
+                Poll::Ready(Some(Ok(frame)))
+            }
             Poll::Ready(Some(Err(error))) => {
                 report(&error);
                 Poll::Ready(Some(Err(error.into())))
@@ -121,7 +150,7 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty => true,
+            Kind::Empty | Kind::Tunnel(_) => true,
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Trailed(..) => false,
             Kind::Upstream(body) => body.is_end_stream(),
@@ -130,7 +159,7 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Tunnel(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) | Kind::Trailed(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Upstream(body) => body.size_hint(),
         }
@@ -147,6 +176,8 @@ impl Drop for AnswerBody {
     fn drop(&mut self) {
         if self.is_end_stream() {
             self.finish();
+        } else if let Some(flight) = self.flight.take() {
+            flight.abandon(self.sent);
         }
     }
 }

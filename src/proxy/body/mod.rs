@@ -7,6 +7,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod collect;
+pub(crate) mod hold;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;

@@ -3,13 +3,14 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::BodyError;
+use super::hold::{Hold, Permission};
 use super::source::{Attempt, Broken, Source};
 
 /// What an attempt sends.
@@ -22,6 +23,8 @@ pub(crate) enum RequestBody {
     Full(Bytes),
     /// What the client sends.
     Stream(Attempt<Incoming>),
+    /// The same, once it is asked for.
+    Held(Box<(Hold, Attempt<Incoming>)>),
 }
 
 /// What has become of a request body, for whoever asks after it was handed to a connection.
@@ -36,7 +39,12 @@ pub(crate) enum Progress {
 impl Progress {
     /// The body goes out as `body`.
     pub(crate) fn begin(&self, body: &RequestBody) {
-        if let (Self::Stream(_, turn), RequestBody::Stream(attempt)) = (self, body) {
+        let attempt = match body {
+            RequestBody::Stream(attempt) => attempt,
+            RequestBody::Held(held) => &held.1,
+            RequestBody::Empty | RequestBody::Full(_) => return,
+        };
+        if let Self::Stream(_, turn) = self {
             turn.store(attempt.turn(), Ordering::Relaxed);
         }
     }
@@ -73,6 +81,16 @@ impl Progress {
     }
 }
 
+impl RequestBody {
+    /// What the client sends; where there is a `permission`, once that is given.
+    pub(crate) fn stream(attempt: Attempt<Incoming>, permission: Option<&Arc<Permission>>) -> Self {
+        match permission {
+            Some(permission) => Self::Held(Box::new((Hold::new(Arc::clone(permission)), attempt))),
+            None => Self::Stream(attempt),
+        }
+    }
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = BodyError;
@@ -90,6 +108,11 @@ impl Body for RequestBody {
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Self::Stream(attempt) => Pin::new(attempt).poll_frame(cx),
+            Self::Held(waiting) => {
+                let (hold, attempt) = waiting.as_mut();
+                ready!(hold.poll(cx));
+                Pin::new(attempt).poll_frame(cx)
+            }
         }
     }
 
@@ -98,6 +121,7 @@ impl Body for RequestBody {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
             Self::Stream(attempt) => attempt.is_end_stream(),
+            Self::Held(held) => held.1.is_end_stream(),
         }
     }
 
@@ -106,6 +130,7 @@ impl Body for RequestBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Stream(attempt) => attempt.size_hint(),
+            Self::Held(held) => held.1.size_hint(),
         }
     }
 }

@@ -16,6 +16,7 @@ use futures_util::future::{BoxFuture, Either};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -172,6 +173,20 @@ impl Upstream {
             if connection.ready().await {
                 return Some(connection);
             }
+        }
+    }
+
+    /// Keeps `io`, which somebody else has opened, as an idle connection to the first endpoint.
+    pub(crate) async fn adopt<T>(self: &Arc<Self>, io: T)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match connect::over(io).await {
+            Ok(opened) => {
+                self.metrics.opened();
+                self.park(Parked { opened, endpoint: 0 });
+            }
+            Err(error) => tracing::warn!(%error, "A connection could not be adopted."),
         }
     }
 

@@ -70,6 +70,28 @@ fn curl_gets_what_the_second_attempt_brought_over_one_connection() {
 }
 
 #[test]
+fn curl_of_the_new_protocol_gets_what_the_second_attempt_brought() {
+    let origin = flaky();
+    let proxy = before(&origin);
+    // One URL at a time: curl 7.88 breaks an HTTP/2 connection of prior knowledge that it uses again,
+    // whoever the server is.
+    let of = |more: &[&str], path, input: &[u8]| {
+        let arguments = [&["--http2-prior-knowledge"], more].concat();
+        curl(&proxy, &arguments, &[path], input)
+    };
+    let shown = ["--write-out", " %{http_code} %{http_version}"];
+    for path in ["/a", "/b?c=%20"] {
+        assert_eq!(of(&shown, path, b""), format!("GET {path} HTTP/1.1 200 2"));
+    }
+    let body = "0123456789".repeat(200_000);
+    assert_eq!(of(&["--upload-file", "-"], "/d", body.as_bytes()), "not yet");
+    let seen = origin.seen();
+    assert_eq!((seen.len(), seen[4].length), (5, 2_000_000));
+    let head = of(&["--head"], "/a", b"");
+    assert!(head.starts_with("HTTP/2 200 \r\n") && head.contains("\r\nx-new: 1\r\n"), "{head}");
+}
+
+#[test]
 fn curl_waits_for_the_word_to_send_a_large_body() {
     let origin = Origin::always(answer(200, &[], "stored"));
     let proxy = before(&origin);

@@ -226,7 +226,14 @@ async fn play(peer: &Peer, proxy: &Proxy, case: usize, script: Script) -> Option
     }
 }
 
+const BOTH: &[Protocol] = &[Protocol::One, Protocol::Two];
+
 #[tokio::test]
-async fn over_http_1_every_execution_is_audited_once() {
-    departures(&[Protocol::One], Protocol::One, 1).await;
+async fn every_execution_before_an_upstream_of_http_1_is_audited_once() {
+    departures(BOTH, Protocol::One, 1).await;
+}
+
+#[tokio::test]
+async fn every_execution_before_an_upstream_of_http_2_is_audited_once() {
+    departures(BOTH, Protocol::Two, 2).await;
 }

@@ -75,7 +75,7 @@ impl Script {
 }
 
 fn script() -> impl Strategy<Value = Script> {
-    let protocol = prop_oneof![Just(Protocol::One)];
+    let protocol = prop_oneof![Just(Protocol::One), Just(Protocol::Two)];
     let length = prop_oneof![prop::sample::select(&EDGES[..]), 0..2 * LIMIT];
     let taken =
         prop_oneof![Just(0), Just(1), Just(LIMIT), Just(LIMIT + 1), Just(ALL), 0..3 * LIMIT];
@@ -210,6 +210,11 @@ fn any_interleaving(upstream: Protocol) {
 }
 
 #[test]
-fn the_exact_bytes_arrive_once_over_http_1() {
+fn the_exact_bytes_arrive_once_at_an_upstream_of_http_2() {
+    any_interleaving(Protocol::Two);
+}
+
+#[test]
+fn the_exact_bytes_arrive_once_at_an_upstream_of_http_1() {
     any_interleaving(Protocol::One);
 }

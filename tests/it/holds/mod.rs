@@ -7,6 +7,8 @@
 mod clients;
 /// Clients that leave.
 mod departures;
+/// tonic, both ends.
+mod grpc;
 /// Connections that close as they are used.
 mod idle_race;
 /// Random bodies, failures and retries.

@@ -155,3 +155,68 @@ async fn connect_opens_no_tunnel() {
     assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
     assert_eq!(upstream.accepted(), 0);
 }
+
+/// A coding that is not taken off cannot be framed anew: the bytes would mean something else.
+#[tokio::test]
+async fn an_unknown_coding_is_refused_from_either_side() {
+    let coded = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nzz\r\n0\r\n\r\n";
+    let upstream = Upstream::play([Act::Answer(coded.to_vec())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for coding in ["gzip, chunked", "chunked, chunked", "chunked\r\nTransfer-Encoding: chunked"] {
+        let request = format!(
+            "POST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: {coding}\r\n\r\n0\r\n\r\nGET /b HTTP/1.1\r\nHost: t\r\n\r\n"
+        );
+        let said = say(&proxy, request.as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 501 "), "{coding}: {said}");
+        assert_eq!(said.matches("HTTP/1.1").count(), 1, "{coding}: {said}");
+    }
+    assert_eq!(upstream.accepted(), 0);
+    let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError");
+    upstream.ended(1).await;
+}
+
+/// An old peer cannot mean the coding that it names, and where its message ends nobody can say.
+#[tokio::test]
+async fn an_old_answer_with_chunks_is_no_answer() {
+    let old = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    let upstream = Upstream::play([Act::Answer(old.to_vec()), always(200, "", "next")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    let response = client.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError");
+    upstream.ended(1).await;
+    assert_eq!(client.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.body, "next");
+    assert_eq!(upstream.accepted(), 2);
+}
+
+#[tokio::test]
+async fn an_escaped_letter_is_routed_as_the_letter_and_sent_as_it_came() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let config = one_route(&upstream, "").replace("pathPrefix: /", "pathPrefix: /%61dmin");
+    let proxy = Proxy::start(&config);
+    for path in ["/admin/x", "/%61dm%69n/%78", "/%61dmin/%2f?q=%61", "/admin"] {
+        let response = proxy.ask(&format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n")).await;
+        assert_eq!(response.status, 200, "{path}");
+        assert_eq!(upstream.requests().last().unwrap().line(), format!("GET {path} HTTP/1.1"));
+    }
+    for path in ["/adm%2561n", "/admin%2Fx", "/%41dmin"] {
+        let response = proxy.ask(&format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n")).await;
+        assert_eq!(response.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn suspicious_but_legal_paths_pass_byte_for_byte() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for path in
+        ["/a%2fb", "/a%5cb", "/a%3bb", "/a%25b", "/a%3fb", "/a%23b", "//evil.test/x", "/a;b=c//"]
+    {
+        let response = proxy.ask(&format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n")).await;
+        assert_eq!(response.status, 200, "{path}");
+        assert_eq!(upstream.requests().last().unwrap().line(), format!("GET {path} HTTP/1.1"));
+    }
+}

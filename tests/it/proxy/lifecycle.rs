@@ -144,33 +144,6 @@ async fn a_drain_s_deadline_answers_requests_without_cleanups() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_idle_clients_are_let_go_by_their_own_bounds() {
-    let upstream = Upstream::play([always(200, "", "x")]).await;
-    let config = one_route(&upstream, "");
-    let proxy = Proxy::start(&format!("{config}\n"));
-    let mut idle = proxy.connect().await;
-    assert_eq!(idle.ask(GET).await.body, "x");
-    let limits = "limits: { workers: 1, headTimeout: PT0.2S, idleTimeout: PT0.4S }";
-    let metrics = proxy.metrics.clone();
-    let text = format!("listeners: [{{ address: '127.0.0.1:0' }}]\n{limits}\n{config}");
-    let bounded = mwl_proxy::proxy::Server::start(crate::support::proxy::runtime(&text, &metrics));
-    let bounded = Proxy {
-        address: bounded.as_ref().unwrap().local_addrs()[0],
-        server: bounded.unwrap(),
-        metrics,
-    };
-    let begun = tokio::time::Instant::now();
-    let mut slow = bounded.connect().await;
-    slow.send("GET /a HT").await;
-    let mut kept = bounded.connect().await;
-    assert_eq!(kept.ask(GET).await.body, "x");
-    assert!(slow.rest().await.is_empty());
-    assert!(begun.elapsed() >= Duration::from_millis(200));
-    assert!(kept.rest().await.is_empty());
-    assert!(begun.elapsed() >= Duration::from_millis(400));
-}
-
-#[tokio::test]
 async fn a_client_that_dies_in_its_body_is_a_cancellation() {
     let upstream = audited(always(200, "", "")).await;
     let proxy = Proxy::start(&one_route(&upstream, AUDIT));

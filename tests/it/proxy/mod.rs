@@ -2,6 +2,8 @@
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
+/// `Expect`, and answers before the answer.
+mod expecting;
 /// What passes through unchanged, and what does not.
 mod forwarding;
 /// Malformed and hostile messages.
@@ -16,8 +18,16 @@ mod h2_clients;
 mod h2_upstreams;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
+/// Bounds on clients, each with its status and its count.
+mod limits;
 /// Retry and Timeout around real connections.
 mod retrying;
+/// HEAD, statuses without a body, targets, a client's half-close.
+mod semantics;
+/// What routes change of messages.
+mod shaping;
+/// Tunnels.
+mod upgrades;
 
 use crate::support::upstream::Upstream;
 

@@ -2,6 +2,8 @@
 
 /// A client on a raw socket.
 pub(crate) mod client;
+/// A gRPC service of tonic's.
+pub(crate) mod grpc;
 /// HTTP/2 on both ends.
 pub(crate) mod h2;
 /// What the random laws share.

@@ -144,6 +144,11 @@ impl Client {
         within(self.read_response(head)).await
     }
 
+    /// What was read and is of no response.
+    pub(crate) fn buffered(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
     /// All that comes until the other side closes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         within(async {
@@ -173,7 +178,7 @@ impl Client {
         if response.status == 100 {
             return Box::pin(self.read_response(to_head)).await;
         }
-        if to_head || matches!(response.status, 204 | 304) {
+        if to_head || matches!(response.status, 101 | 204 | 304) {
             return response;
         }
         let (body, whole) = if response.field("transfer-encoding").is_empty() {

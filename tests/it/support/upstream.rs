@@ -25,6 +25,10 @@ pub(crate) enum Act {
     Slowly(Duration, Vec<Vec<u8>>),
     /// Send these bytes after the whole request, then nothing, with the connection open.
     AnswerAndHang(Vec<u8>),
+    /// Ask for the body with a 100, and send these bytes once the request is whole.
+    Ask(Vec<u8>),
+    /// Send these bytes once the request is whole, then whatever comes, back.
+    Echo(Vec<u8>),
     /// Close without a byte, once the request is whole.
     Close,
     /// Reset the connection, once the request is whole.
@@ -225,9 +229,19 @@ async fn serve(
             Act::EarlyAndClose(size, _) => Some(*size),
             _ => None,
         };
+        if matches!(act, Act::Ask(_)) {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
         read_body(&mut stream, &mut buffer, log, place, enough).await?;
         match act {
-            Act::Answer(bytes) => stream.write_all(&bytes).await?,
+            Act::Echo(bytes) => {
+                stream.write_all(&bytes).await?;
+                stream.write_all(&buffer).await?;
+                let (mut read, mut write) = stream.split();
+                tokio::io::copy(&mut read, &mut write).await?;
+                return Ok(());
+            }
+            Act::Answer(bytes) | Act::Ask(bytes) => stream.write_all(&bytes).await?,
             Act::Early(bytes) | Act::AnswerAndHang(bytes) => {
                 stream.write_all(&bytes).await?;
                 return hang(stream).await;

@@ -1,17 +1,18 @@
 //! One dispatch, from `with` and input to a Result.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
+use hyper::upgrade::OnUpgrade;
 use tokio::time::sleep;
 
 use super::CONTRACT;
 use super::compose::compose;
 use super::params::Params;
-use super::record::{Causes, Count, Run, Window};
+use super::record::{Causes, Count, Run, Where, Window};
 use super::send::{Got, Lost, send};
 use crate::language::code::Code;
 use crate::language::expr::EvalError;
@@ -29,8 +30,9 @@ use crate::proxy::reply::{Details, Payload, Reply, Sent};
 use crate::proxy::request::Exchange;
 use crate::proxy::retry_after::retry_after;
 use crate::proxy::settings::Protocol;
+use crate::proxy::tunnel::{self, Far};
 use crate::proxy::upstream::ending::Ending;
-use crate::proxy::upstream::{SendError, Upstream};
+use crate::proxy::upstream::{Connection, SendError, Upstream};
 use crate::proxy::{headers, media};
 
 /// What an attempt is made with, and what is known of it whatever comes.
@@ -39,20 +41,15 @@ struct Attempt<'a> {
     exchange: &'a Exchange,
     upstream: &'a Arc<Upstream>,
     repeatable: Repeatable,
+    /// Whether the request offers to change the protocol.
+    offers: bool,
     progress: Progress,
+    /// Set once, when it is known.
+    at: OnceLock<Where>,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
 const CANCELLATION: Duration = Duration::from_secs(1);
-
-/// Where the attempt went.
-#[derive(Clone, Copy)]
-struct Where {
-    endpoint: usize,
-    reused: bool,
-    /// Of the response, where there was one.
-    status: Option<StatusCode>,
-}
 
 /// Runs a dispatch.
 pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
@@ -69,23 +66,27 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
     if dispatch.role == Role::Step {
         exchange.count_attempt();
     }
-    let count = Count::begin(exchange, upstream, dispatch.interrupted);
-    let outgoing = compose(params, &dispatch, exchange);
+    let mut count = Count::begin(exchange, upstream, &dispatch);
+    let span = count.span;
+    let outgoing = compose(params, &dispatch, exchange, span);
+    count.sends(&outgoing.method, &outgoing.uri);
     let attempt = Attempt {
+        offers: outgoing.upgrade.is_some(),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
         progress: outgoing.body.progress(),
         dispatch,
         exchange,
         upstream,
+        at: OnceLock::new(),
     };
-    let again = || compose(params, &attempt.dispatch, exchange);
+    let again = || compose(params, &attempt.dispatch, exchange, span);
     let sent = send(exchange, params.upstream, upstream, outgoing, again, &attempt.progress);
     let answer = match sent.await {
         Ok(got) => attempt.got(got).await,
         // Boxed, as is all that is rare: what is common need not carry it.
         Err(lost) => Box::pin(attempt.lost(lost)).await,
     };
-    count.end(&answer.outcome);
+    count.end(&answer.outcome, attempt.at.get().copied());
     answer
 }
 
@@ -116,10 +117,16 @@ impl Attempt<'_> {
         let (parts, incoming) = response.into_parts();
         let (status, mut fields) = (parts.status, parts.headers);
         let at = Where { endpoint, reused: connection.reused(), status: Some(status) };
-        if status.is_informational() {
-            return self.unasked_switch(at, status);
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(at, fields, parts.extensions, connection);
         }
-        headers::strip_hop_by_hop(&mut fields);
+        if !headers::strip_hop_by_hop(&mut fields) {
+            return self.unknown_coding(at, status);
+        }
+        if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
+        {
+            return self.bad_length(at, status);
+        }
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH);
         }
@@ -319,10 +326,54 @@ impl Attempt<'_> {
         }
     }
 
+    /// A length that is no number, or several.
+    fn bad_length(&self, at: Where, status: StatusCode) -> Answer {
+        let details = Details { sent: self.sent(true), ..self.details(at, "http_protocol_error") };
+        let what = format_args!("answered {} with a bad Content-Length", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, code, self.repeatable.any(), what, details)
+    }
+
+    /// 101: the connection changes its protocol, where that was asked for.
+    fn switched(
+        &self,
+        at: Where,
+        mut fields: HeaderMap,
+        mut extensions: Extensions,
+        connection: Connection,
+    ) -> Answer {
+        let status = StatusCode::SWITCHING_PROTOCOLS;
+        let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
+        let agreed = offered.is_some_and(|offered| tunnel::is_offered(offered, &fields));
+        let Some(upgrade) = extensions.remove::<OnUpgrade>().filter(|_| agreed) else {
+            return self.unasked_switch(at, status);
+        };
+        let protocols: Vec<_> = fields.get_all(header::UPGRADE).iter().cloned().collect();
+        headers::strip_hop_by_hop(&mut fields);
+        fields.remove(header::CONTENT_LENGTH);
+        fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        for protocol in protocols {
+            fields.append(header::UPGRADE, protocol);
+        }
+        let far = Box::new(Far::new(upgrade, connection));
+        let reply = self.reply(status, fields, Payload::Tunnel(far), None);
+        self.answer(at, Outcome::Success(Value::Native(reply)))
+    }
+
     /// 101 to a request that asked for nothing of the kind.
     fn unasked_switch(&self, at: Where, status: StatusCode) -> Answer {
         let details = Details { sent: self.sent(true), ..self.details(at, "http_upgrade_failed") };
         let what = format_args!("answered {}, which nobody asked for", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, code, self.repeatable.any(), what, details)
+    }
+
+    /// A body that is coded for this hop in a way that is not known here, so that it cannot go on to the
+    /// next (RFC 9112 §6.1).
+    fn unknown_coding(&self, at: Where, status: StatusCode) -> Answer {
+        let sent = self.sent(true);
+        let details = Details { sent, ..self.details(at, "http_response_transfer_coding") };
+        let what = format_args!("answered {} in an unknown transfer coding", status.as_u16());
         let code = Code::Static(code::PROTOCOL_ERROR);
         self.failed(at, code, self.repeatable.any(), what, details)
     }
@@ -375,6 +426,9 @@ impl Attempt<'_> {
         what: fmt::Arguments<'_>,
         details: Details,
     ) -> Answer {
+        if self.dispatch.role == Role::Step {
+            self.exchange.asked_to_wait(details.retry_after);
+        }
         let message = format!(
             "{}: attempt {}: upstream {} {what}",
             self.dispatch.step_name,
@@ -393,6 +447,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
+        self.at.get_or_init(|| at);
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),

@@ -14,7 +14,9 @@ use crate::language::value::Value;
 use crate::proxy::body::{self, request::Progress};
 use crate::proxy::classify::IDEMPOTENCY_KEY;
 use crate::proxy::request::{Exchange, Upload};
-use crate::proxy::{id, media, query};
+use crate::proxy::settings::HostPolicy;
+use crate::proxy::{id, media, query, recording};
+use crate::telemetry::trace::SpanId;
 
 /// A request, before it is put on a connection.
 #[derive(Debug)]
@@ -23,6 +25,10 @@ pub(super) struct Outgoing {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Source,
+    /// The protocols that are offered to change to.
+    pub(super) upgrade: Option<HeaderValue>,
+    /// Whether the body waits to be asked for.
+    pub(super) expects: bool,
     /// Whether its client takes trailers.
     pub(super) trailers: bool,
 }
@@ -48,18 +54,24 @@ impl Source {
     }
 }
 
-/// The request that `dispatch` stands for.
-pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Exchange) -> Outgoing {
+/// The request that `dispatch` stands for; `span` is what the upstream is told to be called by.
+pub(super) fn compose(
+    params: &Params,
+    dispatch: &Dispatch<'_>,
+    exchange: &Exchange,
+    span: Option<SpanId>,
+) -> Outgoing {
     let own =
         dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange));
     let mut headers = if own {
-        exchange.headers.clone()
+        own_headers(params, exchange)
     } else {
         let mut fresh = HeaderMap::with_capacity(4);
         fresh.insert(&id::REQUEST_ID, exchange.id.clone());
         fresh
     };
     let given_type = lay_over(&mut headers, params);
+    recording::inject(exchange, span, &mut headers);
     let body = match (&params.body, own) {
         (Some(body), _) => written(body, given_type, &mut headers),
         (None, true) => own_body(exchange, &mut headers),
@@ -71,6 +83,8 @@ pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Excha
             headers.insert(&IDEMPOTENCY_KEY, key);
         }
     }
+    let upgrade = if own { exchange.asked.upgrade.clone() } else { None };
+    let expects = exchange.asked.body_unasked && matches!(body, Source::Client(_));
     let method = match &params.method {
         Some(method) => method.clone(),
         None if own => exchange.method.clone(),
@@ -78,7 +92,28 @@ pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Excha
         None => Method::POST,
     };
     let uri = target(params, own.then_some(&exchange.uri));
-    Outgoing { method, uri, headers, body, trailers: own && exchange.takes_trailers }
+    Outgoing {
+        method,
+        uri,
+        headers,
+        body,
+        upgrade,
+        expects,
+        trailers: own && exchange.asked.trailers,
+    }
+}
+
+/// The request's own fields: without a `Host` where the endpoint's own is to be sent and the route names none.
+fn own_headers(params: &Params, exchange: &Exchange) -> HeaderMap {
+    let mut headers = exchange.headers.clone();
+    let upstream = exchange.site.upstreams.get(params.upstream);
+    if upstream.is_some_and(|upstream| upstream.settings.host == HostPolicy::Upstream) {
+        let named = exchange.route.shaping.as_ref().is_some_and(|shaping| shaping.host.is_some());
+        if !named {
+            headers.remove(header::HOST);
+        }
+    }
+    headers
 }
 
 /// Lays the parameters' fields over the request's; says whether they give the content type.
@@ -126,6 +161,7 @@ fn own_body(exchange: &Exchange, headers: &mut HeaderMap) -> Source {
 /// The `body` parameter, in the place of whatever the request had.
 fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     headers.remove(header::CONTENT_ENCODING);
+    headers.remove(header::EXPECT);
     if !given_type {
         headers.remove(header::CONTENT_TYPE);
     }

@@ -7,20 +7,23 @@
 //! it has not looked at them: of those nothing was written, in the sense of the rule.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::compose::{Outgoing, Source};
+use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::{Progress, RequestBody};
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::telemetry::events;
 
 /// A response head, and the connection that its body comes over.
 #[derive(Debug)]
@@ -58,7 +61,8 @@ pub(super) async fn send(
     let mut connection = upstream.connection(endpoint).await.map_err(unreached)?;
     let reused = connection.reused();
     let harmless = outgoing.method.is_idempotent();
-    let request = request(outgoing, endpoint, upstream);
+    let timeout = exchange.site.runtime.limits.body_timeout;
+    let request = request(outgoing, endpoint, upstream, timeout);
     let request = request.map_err(|NotReplayable| Lost::BodyGone(endpoint))?;
     progress.begin(request.body());
     let mut error = match connection.send(request).await {
@@ -73,7 +77,7 @@ pub(super) async fn send(
     } else if let Some(unsent) = error.unsent.take() {
         Some(unsent)
     } else if (harmless || unprocessed) && progress.broken().is_none() && progress.replayable() {
-        let request = self::request(compose(), endpoint, upstream).ok();
+        let request = self::request(compose(), endpoint, upstream, timeout).ok();
         request.inspect(|request| progress.begin(request.body()))
     } else {
         None
@@ -90,29 +94,35 @@ pub(super) async fn send(
     }
 }
 
-/// The request to an endpoint of `upstream`.
+/// The request to an endpoint of `upstream`. The client's body may stall for at most `timeout`.
 fn request(
     outgoing: Outgoing,
     endpoint: usize,
     upstream: &Upstream,
+    timeout: Duration,
 ) -> Result<Request<RequestBody>, NotReplayable> {
-    let Outgoing { method, mut uri, mut headers, body, trailers } = outgoing;
+    let Outgoing { method, mut uri, mut headers, body, upgrade, expects, trailers } = outgoing;
     let multiplexed = upstream.settings.protocol == Protocol::Http2;
     if !headers.contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
     {
         headers.insert(header::HOST, host);
     }
+    // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
+    let permission = (expects && !multiplexed).then(Arc::<Permission>::default);
+    if expects && multiplexed {
+        headers.remove(header::EXPECT);
+    }
     let body = match body {
         Source::Empty => RequestBody::Empty,
         Source::Full(bytes) => RequestBody::Full(bytes),
         Source::Client(source) => {
-            let attempt = source.attempt(upstream.settings.idle_timeout)?;
+            let attempt = source.attempt(timeout)?;
             if attempt.size_hint().exact().is_none() && !multiplexed {
                 let chunked = HeaderValue::from_static("chunked");
                 headers.insert(header::TRANSFER_ENCODING, chunked);
             }
-            RequestBody::Stream(attempt)
+            RequestBody::stream(attempt, permission.as_ref())
         }
     };
     if multiplexed {
@@ -121,11 +131,27 @@ fn request(
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
         }
     }
+    if let Some(upgrade) = upgrade.filter(|_| !multiplexed) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, upgrade);
+    }
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
+    if let Some(permission) = permission {
+        given_by_100(&mut request, permission);
+    }
     Ok(request)
+}
+
+/// The upstream's 100 gives `permission`.
+fn given_by_100(request: &mut Request<RequestBody>, permission: Arc<Permission>) {
+    hyper::ext::on_informational(request, move |answer| {
+        if answer.status() == StatusCode::CONTINUE {
+            permission.give();
+        }
+    });
 }
 
 /// The target as HTTP/2 carries it: what `Host` says is its authority (RFC 9113 §8.3.1).
@@ -143,15 +169,8 @@ fn with_authority(uri: Uri, headers: &mut HeaderMap, endpoint: &str) -> Uri {
 
 fn report_resend(exchange: &Exchange, upstream: &Upstream, endpoint: usize) {
     upstream.metrics.stale_resend();
-    tracing::info!(
-        target: "mwl::execution",
-        event = "attempt.resent",
-        execution = exchange.id(),
-        route = &*exchange.route.name,
-        upstream = &*upstream.settings.name,
-        endpoint = &**upstream.authority(endpoint),
-        reason = "staleConnection",
-    );
+    let authority = upstream.authority(endpoint);
+    events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
 }
 
 #[cfg(test)]

@@ -1,0 +1,156 @@
+//! `rewrite:`, `requestHeaders:`, `responseHeaders:`: what a route changes of messages; and `forwarded:`.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+
+use super::matching::path;
+use super::read::{Object, Report};
+use super::shape::{Section, Shape, optional, or};
+use crate::language::expr::Program;
+use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, PrefixRewrite};
+use crate::proxy::{shape, target};
+use crate::source::{Diagnostic, Member, Node};
+
+/// What of the target and the host is changed.
+pub(super) const REWRITE: Section = Section {
+    name: "`rewrite`",
+    doc: "What is changed of a request before its Flow sees it.",
+    fields: &[
+        optional(
+            "pathPrefix",
+            Shape::Text,
+            "What takes the place of the route's `match.pathPrefix`; the rest of the path keeps its bytes.",
+        ),
+        optional("host", Shape::Text, "The `Host` that is sent, whatever the client asked for."),
+    ],
+};
+
+/// Changes of fields.
+pub(super) const FIELDS: Section = Section {
+    name: "header edits",
+    doc: "Changes of header fields: removed, then set, then appended.",
+    fields: &[
+        or("set", Shape::Map(&Shape::Text), "{}", "Fields that have this value and no other."),
+        or("append", Shape::Map(&Shape::Text), "{}", "Fields that have this value as well."),
+        or("remove", Shape::List(&Shape::Text), "[]", "Fields that go."),
+    ],
+};
+
+/// Who the client is.
+pub(super) const FORWARDED: Section = Section {
+    name: "`forwarded`",
+    doc: "Who the client is, and what upstreams are told of it. Without this section the fields pass as they came, and the client is the other end of its connection.",
+    fields: &[
+        or(
+            "trusted",
+            Shape::List(&Shape::Text),
+            "[]",
+            "Address ranges whose `X-Forwarded-*` and `Forwarded` are believed and added to. From any other client they are taken off.",
+        ),
+        or(
+            "xForwarded",
+            Shape::Boolean,
+            "true",
+            "Whether `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are sent.",
+        ),
+        or("forwarded", Shape::Boolean, "false", "Whether `Forwarded` (RFC 7239) is sent."),
+        or("via", Shape::Boolean, "true", "Whether `Via` (RFC 9110) is sent."),
+    ],
+};
+
+/// The route's `rewrite`.
+pub(super) fn rewrite(
+    report: &Report,
+    route: &Object<'_>,
+    matched: Option<&Arc<str>>,
+) -> (Option<PrefixRewrite>, Option<HeaderValue>) {
+    let node = route.get("rewrite");
+    let Some(object) = node.and_then(|node| Object::open(report, "rewrite", node, &REWRITE)) else {
+        return (None, None);
+    };
+    let to = object.member("pathPrefix");
+    let prefix = to.and_then(|member| {
+        let to = report.parsed("bad-path", "pathPrefix", &member.value, path)?;
+        let Some(from) = matched else {
+            let message = "`rewrite.pathPrefix` replaces the prefix that the route matches, and it matches none";
+            let diagnostic = Diagnostic::error("missing-key", member.key_span, message);
+            report.add(diagnostic.with_help("give the route a `match: { pathPrefix: … }`"));
+            return None;
+        };
+        Some(PrefixRewrite { from: Arc::clone(from), to })
+    });
+    let host = object.get("host").and_then(|node| report.parsed("bad-host", "host", node, host));
+    (prefix, host)
+}
+
+fn host(text: &str) -> Result<HeaderValue, String> {
+    let wrong = || format!("`{text}` is not a host; write `host` or `host:port`");
+    target::check_authority(text).map_err(|_| wrong())?;
+    HeaderValue::from_str(text).map_err(|_| wrong())
+}
+
+/// `requestHeaders` or `responseHeaders`.
+pub(super) fn fields(report: &Report, route: &Object<'_>, key: &'static str) -> Option<FieldEdits> {
+    let object = Object::open(report, key, route.get(key)?, &FIELDS)?;
+    let request = key == "requestHeaders";
+    let values = |key| -> Vec<(HeaderName, HeaderValue)> {
+        let members = object.map(key).iter();
+        members
+            .filter_map(|member| Some((name_of(report, member, request)?, value(report, member)?)))
+            .collect()
+    };
+    let (set, append) = (values("set"), values("append"));
+    let removed = object.list("remove").iter();
+    let remove = removed.filter_map(|node| {
+        let text = report.text("remove", node)?;
+        name(report, text, node.span, request)
+    });
+    Some(FieldEdits { remove: remove.collect(), set, append })
+}
+
+fn name_of(report: &Report, member: &Member, request: bool) -> Option<HeaderName> {
+    name(report, &member.key, member.key_span, request)
+}
+
+fn name(
+    report: &Report,
+    text: &str,
+    span: crate::source::Span,
+    request: bool,
+) -> Option<HeaderName> {
+    let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
+        report.error("bad-header", span, format!("`{text}` is not the name of a header field"));
+        return None;
+    };
+    if let Some(why) = shape::reserved(&name, request) {
+        let message = format!("`{text}` cannot be changed by configuration");
+        report.add(Diagnostic::error("reserved-header", span, message).with_help(why));
+        return None;
+    }
+    Some(name)
+}
+
+fn value(report: &Report, member: &Member) -> Option<HeaderValue> {
+    report.parsed("bad-header", &member.key, &member.value, |text| {
+        if Program::body(text).is_some() {
+            return Err(format!(
+                "`{text}` is an expression; these are literals: compute a field in the call's `with: {{ headers: … }}`"
+            ));
+        }
+        HeaderValue::from_str(text)
+            .map_err(|_| format!("{text:?} is not the value of a header field"))
+    })
+}
+
+/// `forwarded`.
+pub(super) fn forwarded(report: &Report, root: &Object<'_>) -> Option<Forwarded> {
+    let object = Object::open(report, "forwarded", root.get("forwarded")?, &FORWARDED)?;
+    let range = |node: &Node| report.parsed("bad-range", "trusted", node, Cidr::parse);
+    Some(Forwarded {
+        trusted: object.list("trusted").iter().filter_map(range).collect(),
+        x_forwarded: object.boolean("xForwarded"),
+        forwarded: object.boolean("forwarded"),
+        via: object.boolean("via"),
+    })
+}

@@ -1,0 +1,44 @@
+//! One connection without a listener or a server: for fuzz targets, which have bytes and no sockets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::connection;
+use super::runtime::Runtime;
+use super::site::{Core, Worker};
+use super::watch::Patience;
+
+/// Serves one client's connection by `runtime`, until either side ends it or a bound does. Runs on the Tokio
+/// runtime that polls it, which keeps time. Where `upstream` is there, it is an idle connection to the first
+/// endpoint of the first upstream.
+pub async fn serve<C, U>(runtime: Arc<Runtime>, client: C, upstream: Option<U>)
+where
+    C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    U: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let protocol = connection::protocol(&runtime.limits);
+    let patience = Patience::of(&runtime.limits);
+    let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
+    if let (Some(io), Some(first)) = (upstream, worker.site().upstreams.first()) {
+        first.adopt(io).await;
+    }
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let serving = Arc::clone(&worker);
+    let task = tokio::spawn(async move {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        connection::serve(client, nowhere, serving, protocol, told.await.ok()).await;
+    });
+    // The task waits for this before it serves: it cannot be gone.
+    drop(tell.send(task.abort_handle()));
+    tokio::select! {
+        ended = task => {
+            // A panic is the caller's to see; a bound that fired is an end like any other.
+            if let Err(error) = ended && error.is_panic() {
+                std::panic::resume_unwind(error.into_panic());
+            }
+        }
+        () = worker.core.connections.watch(|| patience) => {}
+    }
+}

@@ -1,0 +1,335 @@
+//! A connection that has changed its protocol: from the 101 on, bytes pass both ways and nobody here reads
+//! them (RFC 9110 §7.8).
+//!
+//! The tunnel runs on the task of the client's connection, in its place: it counts against the limit of
+//! connections, and its request is in flight, until it ends. It ends when both sides have, when neither has
+//! sent a byte for `limits.tunnelTimeout`, and when a drain's grace is over. Each way is copied through a buffer
+//! of its own that is filled only when it is empty, so a reader that is slow slows its writer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderValue};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::flight::Flight;
+use super::upstream::Connection;
+
+/// The upstream's half of a tunnel, from its 101 on.
+#[derive(Debug)]
+pub(crate) struct Far {
+    upgrade: OnUpgrade,
+    /// Counts as active for as long as the tunnel is there.
+    connection: Connection,
+}
+
+/// A tunnel, once the client's side has changed its protocol, too.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    far: Far,
+    flight: Flight,
+}
+
+/// What a client's request to change the protocol may come to.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    near: OnUpgrade,
+    /// Where the upstream agreed.
+    tunnel: Option<Tunnel>,
+}
+
+/// Why a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Both sides have ended, or one is broken.
+    Ended,
+    /// Neither has sent anything for the bound.
+    Idle,
+    /// The process stops.
+    Cut,
+}
+
+impl Far {
+    /// The half that `upgrade` gives, over `connection`.
+    pub(crate) const fn new(upgrade: OnUpgrade, connection: Connection) -> Self {
+        Self { upgrade, connection }
+    }
+}
+
+impl Tunnel {
+    /// Runs until it ends; `flight` ends with it.
+    pub(crate) const fn new(far: Far, flight: Flight) -> Self {
+        Self { far, flight }
+    }
+
+    async fn run(self, near: Upgraded, idle: Duration, cut: &CancellationToken) {
+        let Self { far: Far { upgrade, connection }, flight } = self;
+        match upgrade.await {
+            Ok(far) => {
+                let end = pass(TokioIo::new(near), TokioIo::new(far), idle, cut).await;
+                tracing::debug!(reason = ?end, "A tunnel has ended.");
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "The upstream's side of a tunnel did not come to be.");
+            }
+        }
+        drop(connection);
+        // What passes through a tunnel is no body.
+        flight.finish(0);
+    }
+}
+
+impl Switch {
+    /// A client that asks for another protocol.
+    pub(crate) const fn new(near: OnUpgrade) -> Self {
+        Self { near, tunnel: None }
+    }
+
+    /// The upstream agreed.
+    pub(crate) fn agreed(&mut self, tunnel: Tunnel) {
+        self.tunnel = Some(tunnel);
+    }
+
+    /// Runs what was agreed on, once the HTTP side of the client's connection is over. Where nothing was, the
+    /// library has let go of the connection without closing it: that is done here.
+    pub(crate) async fn run(self, idle: Duration, cut: &CancellationToken) {
+        let Ok(mut near) = self.near.await.map(TokioIo::new) else {
+            return;
+        };
+        match self.tunnel {
+            Some(tunnel) => tunnel.run(near.into_inner(), idle, cut).await,
+            None => {
+                // The client may be gone already.
+                let _closed = near.shutdown().await.is_ok();
+            }
+        }
+    }
+}
+
+/// Passes bytes until both sides have ended or one is broken, neither has sent anything for `idle`, or `cut`.
+async fn pass<A, B>(near: A, far: B, idle: Duration, cut: &CancellationToken) -> End
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let heard = Arc::new(Mutex::new(Instant::now()));
+    let mut near = Heard { io: near, last: Arc::clone(&heard) };
+    let mut far = Heard { io: far, last: Arc::clone(&heard) };
+    let copied = copy_bidirectional(&mut near, &mut far);
+    let silent = async {
+        while let Some(until) = last(&heard).checked_add(idle) {
+            if Instant::now() >= until {
+                return;
+            }
+            sleep_until(until).await;
+        }
+        // A bound beyond the end of time is none.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        // A side that breaks ends the tunnel as one that ends does: there is nobody left to tell.
+        _broken = copied => End::Ended,
+        () = silent => End::Idle,
+        () = cut.cancelled() => End::Cut,
+    }
+}
+
+/// Notes when a read last brought something, so that silence is noticed without a timer for each.
+#[derive(Debug)]
+struct Heard<T> {
+    io: T,
+    last: Arc<Mutex<Instant>>,
+}
+
+fn last(heard: &Mutex<Instant>) -> Instant {
+    *heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// The protocols that a request offers to change to: `Upgrade`, where `Connection` says that it is meant
+/// (RFC 9110 §7.8). None where only HTTP itself or TLS is offered: a tunnel of those would carry requests past
+/// the routes.
+pub(crate) fn offered(fields: &HeaderMap) -> Option<HeaderValue> {
+    if !elements(fields, &header::CONNECTION).any(|option| option.eq_ignore_ascii_case("upgrade")) {
+        return None;
+    }
+    let known: Vec<&str> =
+        elements(fields, &header::UPGRADE).filter(|name| !is_ours(name)).collect();
+    if known.is_empty() {
+        return None;
+    }
+    HeaderValue::try_from(known.join(", ")).ok()
+}
+
+/// Whether what an upstream changes to was offered.
+pub(crate) fn is_offered(offered: &HeaderValue, fields: &HeaderMap) -> bool {
+    let Ok(offered) = offered.to_str() else {
+        return false;
+    };
+    let mut all = elements(fields, &header::UPGRADE);
+    let known = |name: &str| offered.split(", ").any(|offer| offer.eq_ignore_ascii_case(name));
+    // The layers of a change are listed from the lowest on: all of them must have been offered.
+    all.next().is_some_and(known) && all.all(known)
+}
+
+/// Whether a protocol is HTTP or what HTTP is carried by.
+fn is_ours(name: &str) -> bool {
+    let (base, _version) = name.split_once('/').unwrap_or((name, ""));
+    ["http", "h2", "h2c", "tls"].iter().any(|ours| base.eq_ignore_ascii_case(ours))
+}
+
+/// The elements of a list field.
+fn elements<'a>(fields: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = fields.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|element| !element.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, duplex};
+
+    fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        for (name, value) in all {
+            fields.append(*name, HeaderValue::from_static(value));
+        }
+        fields
+    }
+
+    #[test]
+    fn an_upgrade_is_offered_by_two_fields_together() {
+        let offer = |all: &[(&'static str, &'static str)]| offered(&fields(all));
+        let websocket = Some(HeaderValue::from_static("websocket"));
+        assert_eq!(offer(&[("connection", "Upgrade"), ("upgrade", "websocket")]), websocket);
+        let both = [("connection", "keep-alive, upgrade"), ("upgrade", "h2c, websocket")];
+        assert_eq!(offer(&both), websocket);
+        assert_eq!(offer(&[("connection", "upgrade")]), None);
+        assert_eq!(offer(&[("upgrade", "websocket")]), None);
+        for ours in ["h2c", "HTTP/2.0", "TLS/1.0", "h2", ""] {
+            assert_eq!(offer(&[("connection", "upgrade"), ("upgrade", ours)]), None, "{ours}");
+        }
+        let two = [("connection", "upgrade"), ("upgrade", "a/1"), ("upgrade", "b")];
+        assert_eq!(offer(&two), Some(HeaderValue::from_static("a/1, b")));
+    }
+
+    #[test]
+    fn only_what_was_offered_is_agreed_on() {
+        let offer = HeaderValue::from_static("a/1, websocket");
+        let agrees = |all: &[(&'static str, &'static str)]| is_offered(&offer, &fields(all));
+        assert!(agrees(&[("upgrade", "WebSocket")]) && agrees(&[("upgrade", "a/1, websocket")]));
+        assert!(!agrees(&[]) && !agrees(&[("upgrade", "a/2")]));
+        assert!(!agrees(&[("upgrade", "websocket, c")]));
+    }
+
+    const IDLE: Duration = Duration::from_mins(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_pass_until_both_sides_have_ended() {
+        let ((near, mut client), (far, mut server)) = (duplex(4), duplex(4));
+        let cut = CancellationToken::new();
+        let passed = pass(near, far, IDLE, &cut);
+        let talk = async {
+            let (mut asked, mut answered) = (String::new(), String::new());
+            let ask = async {
+                client.write_all(b"a question").await.unwrap();
+                client.shutdown().await.unwrap();
+                client.read_to_string(&mut answered).await.unwrap();
+            };
+            let answer = async {
+                server.read_to_string(&mut asked).await.unwrap();
+                server.write_all(b"and its answer").await.unwrap();
+                server.shutdown().await.unwrap();
+            };
+            tokio::join!(ask, answer);
+            (asked, answered)
+        };
+        let (end, said) = tokio::join!(passed, talk);
+        assert_eq!(end, End::Ended);
+        assert_eq!(said, ("a question".to_owned(), "and its answer".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_tunnel_ends_and_one_with_a_word_now_and_then_does_not() {
+        let ((near, mut client), (far, mut server)) = (duplex(64), duplex(64));
+        let begun = Instant::now();
+        let cut = CancellationToken::new();
+        let passed = pass(near, far, IDLE, &cut);
+        let talk = async {
+            for _ in 0..10 {
+                tokio::time::sleep(IDLE / 2).await;
+                server.write_all(b"x").await.unwrap();
+                client.read_exact(&mut [0]).await.unwrap();
+            }
+        };
+        let (end, ()) = tokio::join!(passed, talk);
+        assert_eq!(end, End::Idle);
+        assert_eq!(begun.elapsed(), 10 * (IDLE / 2) + IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_ends_a_tunnel() {
+        let ((near, _client), (far, _server)) = (duplex(64), duplex(64));
+        let cut = CancellationToken::new();
+        cut.cancel();
+        assert_eq!(pass(near, far, IDLE, &cut).await, End::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_slows_its_writer() {
+        let ((near, mut client), (far, _server)) = (duplex(64), duplex(64));
+        let cut = CancellationToken::new();
+        let passed = pass(near, far, IDLE, &cut);
+        let mut sent = 0_usize;
+        let write = async {
+            loop {
+                client.write_all(&[0; 1024]).await.unwrap();
+                sent += 1024;
+            }
+        };
+        tokio::select! {
+            end = passed => assert_eq!(end, End::Idle),
+            () = write => {}
+        }
+        assert!(sent <= 16 * 1024, "nobody read, and {sent} bytes were taken");
+    }
+}

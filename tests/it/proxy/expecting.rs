@@ -1,0 +1,174 @@
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+use super::one_route;
+use crate::support::proxy::{Client, Proxy, within};
+use crate::support::upstream::{Act, Upstream, always, answer};
+
+const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+fn head(length: usize) -> String {
+    format!(
+        "PUT /a HTTP/1.1\r\nHost: t\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
+    )
+}
+
+/// Reads exactly a 100.
+async fn asked_for(client: &mut Client) {
+    let mut read = [0; CONTINUE.len()];
+    within(client.stream.read_exact(&mut read)).await.unwrap();
+    assert_eq!(read, CONTINUE.as_bytes());
+}
+
+#[tokio::test]
+async fn a_body_is_asked_for_when_the_upstream_asks() {
+    let upstream = Upstream::play([Act::Ask(answer(200, "", "got it"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    let begun = Instant::now();
+    for _ in 0..2 {
+        client.send(head(5)).await;
+        asked_for(&mut client).await;
+        client.send("hello").await;
+        let got = client.response(false).await;
+        assert_eq!((got.status, got.body.as_str()), (200, "got it"));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "nothing was waited for but the 100");
+    for seen in upstream.requests() {
+        assert_eq!(seen.field("expect"), ["100-Continue"]);
+        assert_eq!((seen.body.as_slice(), seen.whole), (&b"hello"[..], true));
+    }
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_by_the_head_is_sent_no_body_and_the_client_is_not_asked() {
+    let upstream = Upstream::play([Act::Early(answer(413, "", "too much"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send(head(1_000_000)).await;
+    let all = String::from_utf8(client.rest().await).unwrap();
+    assert!(all.starts_with("HTTP/1.1 413 "), "{all}");
+    assert!(all.ends_with("too much"), "{all}");
+    upstream.ended(1).await;
+    assert!(upstream.requests()[0].body.is_empty());
+}
+
+#[tokio::test]
+async fn an_upstream_that_never_asks_gets_the_body_after_a_second() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    let begun = Instant::now();
+    client.send(head(5)).await;
+    asked_for(&mut client).await;
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    client.send("hello").await;
+    assert_eq!(client.response(false).await.status, 200);
+    assert_eq!(upstream.requests()[0].body, b"hello");
+}
+
+const RETRY: &str = "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.*] }, attempts: 3 } ] } }
+";
+
+/// A route with Retry before an endpoint that refuses and one that answers.
+async fn half_there(act: Act) -> (Upstream, Proxy) {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let refusing = closed.local_addr().unwrap();
+    drop(closed);
+    let upstream = Upstream::play([act]).await;
+    let config = one_route(&upstream, RETRY)
+        .replace("endpoints: [", &format!("endpoints: ['http://{refusing}', "));
+    let proxy = Proxy::start(&config);
+    (upstream, proxy)
+}
+
+/// Far more than is kept for replay: it arrives whole because nothing of it was read for the attempt that
+/// got no connection.
+#[tokio::test]
+async fn nothing_of_a_body_is_read_before_there_is_a_connection() {
+    let (upstream, proxy) = half_there(always(200, "", "whole")).await;
+    let size = 5 * 1024 * 1024;
+    let mut client = proxy.connect().await;
+    client.send(format!("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n")).await;
+    client.send(vec![b'b'; size]).await;
+    assert_eq!(client.response(false).await.body, "whole");
+    assert_eq!(upstream.requests()[0].body.len(), size);
+    let failed =
+        r#"mwl_attempts_total{code="Provider.Call.Http.ConnectionFailed",route="r",upstream="u"}"#;
+    assert_eq!(proxy.metric(failed), 1);
+}
+
+#[tokio::test]
+async fn the_client_is_asked_once_and_only_when_there_is_a_connection() {
+    let (upstream, proxy) = half_there(Act::Ask(answer(200, "", "whole"))).await;
+    let size = 5 * 1024 * 1024;
+    let mut client = proxy.connect().await;
+    client.send(head(size)).await;
+    asked_for(&mut client).await;
+    assert_eq!(upstream.requests().len(), 1);
+    client.send(vec![b'b'; size]).await;
+    let mut all = [0; 15];
+    within(client.stream.read_exact(&mut all)).await.unwrap();
+    assert_eq!(&all, b"HTTP/1.1 200 OK");
+    assert_eq!(upstream.requests()[0].body.len(), size);
+}
+
+#[tokio::test]
+async fn a_refusal_after_the_body_was_asked_for_is_retried_with_the_body() {
+    let upstream =
+        Upstream::play([Act::Ask(answer(503, "", "")), Act::Ask(answer(200, "", "whole"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, RETRY));
+    let mut client = proxy.connect().await;
+    client.send(head(5)).await;
+    asked_for(&mut client).await;
+    client.send("hello").await;
+    assert_eq!(client.response(false).await.body, "whole");
+    let seen = upstream.requests();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.body == b"hello"));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_a_body_that_is_not_there_or_that_the_route_has_read() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send("GET /a HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\r\n").await;
+    let mut read = [0; 15];
+    within(client.stream.read_exact(&mut read)).await.unwrap();
+    assert_eq!(&read, b"HTTP/1.1 200 OK");
+    let old = "POST /a HTTP/1.0\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
+    let said = {
+        let mut client = proxy.connect().await;
+        client.send(old).await;
+        String::from_utf8(client.rest().await).unwrap()
+    };
+    assert!(said.starts_with("HTTP/1.0 200 ") || said.starts_with("HTTP/1.1 200 "), "{said}");
+    let reads = Proxy::start(&one_route(&upstream, "    output: \"{{ frame.input.body }}\"\n"));
+    let mut client = reads.connect().await;
+    client.send(head(2)).await;
+    asked_for(&mut client).await;
+    client.send("hi").await;
+    assert_eq!(client.response(false).await.body, r#""hi""#);
+    assert!(upstream.requests().iter().all(|seen| seen.field("expect").is_empty()));
+}
+
+#[tokio::test]
+async fn interim_answers_are_not_passed_on() {
+    let final_answer = String::from_utf8(answer(200, "", "final")).unwrap();
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
+    let upstream =
+        Upstream::play([Act::Answer(format!("{interim}{final_answer}").into_bytes())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send("GET /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").await;
+    let all = String::from_utf8(client.rest().await).unwrap();
+    assert_eq!(all.matches("HTTP/1.1 ").count(), 1, "{all}");
+    assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("final"), "{all}");
+    assert!(!all.contains("link"), "{all}");
+}

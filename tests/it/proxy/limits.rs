@@ -1,0 +1,222 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::one_route;
+use crate::support::proxy::{Proxy, within};
+use crate::support::upstream::{Act, Upstream, always};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+
+fn refused(proxy: &Proxy, reason: &str) -> u64 {
+    proxy.metric(&format!(r#"mwl_requests_refused_total{{reason="{reason}"}}"#))
+}
+
+/// Waits for a refusal to be counted: what the library refuses is counted when its connection ends.
+async fn until_refused(proxy: &Proxy, reason: &str, count: u64) {
+    within(async {
+        while refused(proxy, reason) != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_head_is_answered_408_and_idle_clients_have_a_bound_of_their_own() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let limits = "headTimeout: PT0.2S, idleTimeout: PT0.6S, ";
+    let proxy = Proxy::limited(limits, &one_route(&upstream, ""));
+    let begun = Instant::now();
+    let mut slow = proxy.connect().await;
+    slow.send("GET /a HT").await;
+    let mut kept = proxy.connect().await;
+    assert_eq!(kept.ask(GET).await.body, "x");
+    let mut silent = proxy.connect().await;
+    let late = String::from_utf8(slow.rest().await).unwrap();
+    assert_eq!(
+        late,
+        "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    );
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(silent.rest().await.is_empty(), "nothing was asked, nothing is answered");
+    assert!(begun.elapsed() < Duration::from_millis(600), "an idle client waits longer");
+    assert!(kept.rest().await.is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    until_refused(&proxy, "headTimeout", 1).await;
+    assert_eq!(proxy.ask(GET).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_head_that_comes_a_byte_at_a_time_is_not_kept_alive_by_it() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let proxy = Proxy::limited("headTimeout: PT0.3S, ", &one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(GET).await.status, 200);
+    for byte in "GET /slow-and-slower-and-never-done HTTP/1.1".bytes() {
+        if !client.offer(&[byte]).await || refused(&proxy, "headTimeout") == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(refused(&proxy, "headTimeout"), 1);
+    assert!(client.rest().await.starts_with(b"HTTP/1.1 408 "));
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_body_is_cut_when_it_stands_still_and_never_for_being_long() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let proxy = Proxy::limited("bodyTimeout: PT0.3S, ", &one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n").await;
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.send("b").await;
+    }
+    assert_eq!(client.response(false).await.status, 200);
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\nbbbb").await;
+    let response = client.response(false).await;
+    assert_eq!(response.status, 408);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.RequestAborted");
+    assert!(client.rest().await.is_empty(), "the rest of the body is no request");
+    upstream.ended(1).await;
+    assert!(!upstream.requests()[1].whole);
+}
+
+#[tokio::test]
+async fn a_body_that_a_route_reads_has_the_same_bound() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let reads = "    output: \"{{ frame.input.body }}\"\n";
+    let proxy = Proxy::limited("bodyTimeout: PT0.1S, ", &one_route(&upstream, reads));
+    let mut client = proxy.connect().await;
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\nbbbb").await;
+    let response = client.response(false).await;
+    assert_eq!((response.status, response.field("connection")), (408, vec!["close"]));
+    assert_eq!(refused(&proxy, "bodyTimeout"), 1);
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
+    let large =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n{}", "r".repeat(50_000_000));
+    let upstream = Upstream::play([Act::Answer(large.into_bytes())]).await;
+    let proxy = Proxy::limited("bodyTimeout: PT0.2S, ", &one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    upstream.ended(1).await;
+    within(async {
+        while proxy.server.connections() > 0 || proxy.server.in_flight() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
+    assert!(client.rest().await.len() < 50_000_000);
+}
+
+#[tokio::test]
+async fn a_target_a_field_and_their_number_have_bounds_and_statuses() {
+    let long = |status: u16| {
+        Act::Answer(
+            format!(
+                "HTTP/1.1 {status} OK\r\nContent-Length: 0\r\nX: {}\r\n\r\n",
+                "x".repeat(131_072)
+            )
+            .into_bytes(),
+        )
+    };
+    let upstream = Upstream::play([long(200), always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut other = proxy.connect().await;
+    for (target, field, fields, status, reason) in [
+        (70_000, 0, 0, 414, "headTooLarge"),
+        (16_385, 0, 0, 414, "targetTooLong"),
+        (1, 131_072, 0, 431, "headTooLarge"),
+        (1, 0, 101, 431, "headTooLarge"),
+    ] {
+        let before = refused(&proxy, reason);
+        let target = format!("/{}", "t".repeat(target - 1));
+        let field = format!("X: {}\r\n", "x".repeat(field));
+        let fields = "Y: y\r\n".repeat(fields);
+        let mut client = proxy.connect().await;
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n{field}{fields}\r\n")).await;
+        let response = client.response(false).await;
+        assert_eq!(response.status, status, "{reason}");
+        assert!(client.rest().await.is_empty());
+        until_refused(&proxy, reason, before + 1).await;
+    }
+    assert_eq!(upstream.accepted(), 0);
+    assert_eq!(other.ask(GET).await.status, 502, "the upstream's own head is too large");
+    assert_eq!(other.ask(GET).await.status, 200);
+    let exact = format!("GET /{} HTTP/1.1\r\nHost: t\r\n\r\n", "t".repeat(16_383));
+    assert_eq!(other.ask(&exact).await.status, 200);
+}
+
+#[tokio::test]
+async fn one_request_more_than_may_run_is_answered_503_and_its_connection_goes_on() {
+    let upstream = Upstream::play([Act::Hang]).await;
+    let proxy = Proxy::limited("requests: 2, ", &one_route(&upstream, ""));
+    let (mut first, mut second) = (proxy.connect().await, proxy.connect().await);
+    first.send(GET).await;
+    second.send(GET).await;
+    upstream.until(|seen| seen.len() == 2).await;
+    let mut third = proxy.connect().await;
+    for count in 1..=2 {
+        let response = third.ask(GET).await;
+        assert_eq!(response.status, 503);
+        assert_eq!(response.json()["code"], "Proxy.Overloaded");
+        assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=http_request_denied"]);
+        assert_eq!(refused(&proxy, "overloaded"), count);
+    }
+    drop(first);
+    within(async {
+        while proxy.server.in_flight() > 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    third.send(GET).await;
+    upstream.until(|seen| seen.len() == 3).await;
+}
+
+#[tokio::test]
+async fn one_connection_more_than_may_be_open_waits() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let proxy = Proxy::limited("connections: 1, ", &one_route(&upstream, ""));
+    let mut first = proxy.connect().await;
+    assert_eq!(first.ask(GET).await.status, 200);
+    let mut second = proxy.connect().await;
+    second.send(GET).await;
+    assert_eq!(first.ask(GET).await.status, 200);
+    assert_eq!(upstream.requests().len(), 2);
+    drop(first);
+    assert_eq!(second.response(false).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_refusal_is_counted_by_its_reason() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /a"));
+    for (request, status, reason) in [
+        ("GET /x HTTP/1.1\r\nHost: t\r\n\r\n", 404, "noRoute"),
+        ("GET /../a HTTP/1.1\r\nHost: t\r\n\r\n", 400, "badTarget"),
+        ("GET t:80 HTTP/1.1\r\nHost: t\r\n\r\n", 400, "badTarget"),
+        ("GET * HTTP/1.1\r\nHost: t\r\n\r\n", 400, "badTarget"),
+        ("GET /a HTTP/1.1\r\n\r\n", 400, "badHost"),
+        ("CONNECT t:80 HTTP/1.1\r\nHost: t:80\r\n\r\n", 405, "connect"),
+        ("GET /a HTTP/1.1\r\nHost: t\r\nExpect: a-miracle\r\n\r\n", 417, "expectation"),
+        (
+            "POST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            501,
+            "transferCoding",
+        ),
+        ("GET /a HTTP/1.1\r\nHost : t\r\n\r\n", 400, "malformedHead"),
+    ] {
+        let before = refused(&proxy, reason);
+        assert_eq!(proxy.ask(request).await.status, status, "{request:?}");
+        until_refused(&proxy, reason, before + 1).await;
+    }
+    assert_eq!(upstream.accepted(), 0);
+}

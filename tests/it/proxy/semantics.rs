@@ -1,0 +1,161 @@
+use super::one_route;
+use crate::support::proxy::{Proxy, within};
+use crate::support::upstream::{Act, Upstream, always, answer};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+const HEAD: &str = "HEAD /a HTTP/1.1\r\nHost: t\r\n\r\n";
+
+fn retry(codes: &str) -> String {
+    format!(
+        "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: {{ with: {{ policies: [ {{ match: {{ codes: [{codes}] }}, attempts: 3 }} ] }} }}
+"
+    )
+}
+
+fn bytes(text: &str) -> Act {
+    Act::Answer(text.as_bytes().to_vec())
+}
+
+#[tokio::test]
+async fn a_head_is_answered_by_a_head_alone_whatever_came_before_it() {
+    let upstream = Upstream::play([
+        bytes("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"),
+        bytes("HTTP/1.1 503 Busy\r\nContent-Length: 9\r\nRetry-After: 0\r\n\r\n"),
+        bytes("HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"),
+        bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        Act::Answer(answer(200, "", "next")),
+    ])
+    .await;
+    let proxy = Proxy::start(&one_route(&upstream, &retry("Provider.Call.Http.Unavailable")));
+    let mut client = proxy.connect().await;
+    for length in [&["1234"][..], &["1234"], &[]] {
+        let response = client.ask(HEAD).await;
+        assert_eq!((response.status, response.field("content-length")), (200, length.to_vec()));
+    }
+    assert_eq!(client.ask(GET).await.body, "next", "no byte of a body was there to be misread");
+    assert_eq!(upstream.accepted(), 1);
+    assert_eq!(upstream.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn a_304_keeps_its_fields_and_has_no_body() {
+    let upstream = Upstream::play([
+        bytes("HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\nETag: \"x\"\r\n\r\n"),
+        always(200, "", "next"),
+    ])
+    .await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    let response = client.ask(GET).await;
+    assert_eq!(response.status, 304);
+    // A server may say the length that a 200 would have (RFC 9110 section 8.6); the library does not.
+    assert!(response.field("content-length").is_empty());
+    assert_eq!(response.field("etag"), ["\"x\""]);
+    assert_eq!(client.ask(GET).await.body, "next");
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_204_s_stray_body_costs_the_connection_that_it_came_on() {
+    let stray = bytes("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello");
+    let upstream = Upstream::play([stray, always(200, "", "next")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    let response = client.ask(GET).await;
+    assert_eq!(response.status, 204);
+    assert!(response.field("content-length").is_empty());
+    assert_eq!(client.ask(GET).await.body, "next");
+    assert_eq!(upstream.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_whole_uri_without_a_path_asks_for_the_root() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for (target, line) in [
+        ("GET http://a.test", "GET / HTTP/1.1"),
+        ("GET http://a.test?q", "GET /?q HTTP/1.1"),
+        ("GET https://a.test:8/x", "GET /x HTTP/1.1"),
+        ("OPTIONS *", "OPTIONS * HTTP/1.1"),
+    ] {
+        let response = proxy.ask(&format!("{target} HTTP/1.1\r\nHost: b.test\r\n\r\n")).await;
+        assert_eq!(response.status, 200, "{target}");
+        assert_eq!(upstream.requests().last().unwrap().line(), line);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_framed_is_no_failed_connection() {
+    let two = bytes("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\n\r\nhelloXX");
+    let upstream = Upstream::play([two]).await;
+    let policy = retry("Provider.Call.Http.ConnectionFailed, Provider.Call.Http.NonSuccessStatus");
+    let proxy = Proxy::start(&one_route(&upstream, &policy));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError");
+    assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=http_protocol_error"]);
+    upstream.ended(1).await;
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_still_listens_is_told_what_is_wrong_with_its_chunks() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for broken in [
+        "5\r\nhello\r\n\r\n\r\n",
+        "5\r\nhelloX\r\n",
+        "x\r\n",
+        "-1\r\n\r\n",
+        "5 5\r\nhello\r\n",
+        "fffffffffffffffff\r\n",
+    ] {
+        let mut client = proxy.connect().await;
+        client
+            .send(format!(
+                "POST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{broken}"
+            ))
+            .await;
+        let response = client.response(false).await;
+        assert_eq!(response.status, 400, "{broken:?}");
+        assert_eq!(response.json()["code"], "Provider.Call.Http.RequestAborted");
+        assert!(client.rest().await.is_empty(), "{broken:?}");
+    }
+    within(async {
+        while proxy.server.in_flight() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(upstream.requests().iter().all(|request| !request.whole));
+}
+
+/// As the library has it, and most proxies: nobody can tell a client that shuts its sending side down from
+/// one that is gone.
+#[tokio::test]
+async fn a_client_that_shuts_its_sending_side_down_counts_as_gone() {
+    let upstream = Upstream::play([Act::Hang]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    upstream.until(|seen| seen.len() == 1).await;
+    tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await.unwrap();
+    assert!(client.rest().await.is_empty());
+    upstream.ended(1).await;
+    assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
+}
+
+#[tokio::test]
+async fn fields_of_one_hop_stay_on_it() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let request = "GET / HTTP/1.1\r\nHost: t\r\nKeep-Alive: x\r\nProxy-Connection: keep-alive\r\nTE: trailers, gzip\r\nUpgrade: foo\r\nProxy-Authorization: Basic eA==\r\n\r\n";
+    assert_eq!(proxy.ask(request).await.status, 200);
+    let seen = &upstream.requests()[0];
+    for name in ["keep-alive", "proxy-connection", "te", "upgrade", "connection"] {
+        assert!(seen.field(name).is_empty(), "{name}");
+    }
+    assert_eq!(seen.field("proxy-authorization"), ["Basic eA=="]);
+}

@@ -1,0 +1,244 @@
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{accept_async, client_async};
+
+use super::one_route;
+use crate::support::proxy::{Client, Proxy, within};
+use crate::support::upstream::{Act, Upstream, always};
+
+const ASK: &str = "GET /ws HTTP/1.1\r\nHost: t\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x/1\r\nX-K: 1\r\n\r\n";
+const AGREE: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x/1\r\nX-A: 2\r\n\r\n";
+const RETRY: &str = "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.*] }, attempts: 3 } ] } }
+";
+
+fn echo() -> Act {
+    Act::Echo(AGREE.to_vec())
+}
+
+/// Says `words` and hears them again.
+async fn converse(client: &mut Client, words: &str) {
+    client.send(words).await;
+    let mut heard = vec![0; words.len()];
+    within(client.stream.read_exact(&mut heard)).await.unwrap();
+    assert_eq!(heard, words.as_bytes());
+}
+
+async fn until_idle(proxy: &Proxy) {
+    within(async {
+        while proxy.server.in_flight() > 0 || proxy.server.connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Answers every WebSocket message with itself.
+async fn websocket_server() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut socket = accept_async(stream).await.unwrap();
+                while let Some(Ok(message)) = socket.next().await {
+                    if !message.is_close() {
+                        socket.send(message).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_websocket_carries_messages_of_any_size_and_its_farewell() {
+    let server = websocket_server().await;
+    let config = format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{server}'] }} }}\nroutes: [{{ name: r, upstream: u }}]\n"
+    );
+    let proxy = Proxy::start(&config);
+    let stream = TcpStream::connect(proxy.address).await.unwrap();
+    let (mut socket, answer) = within(client_async("ws://t/chat", stream)).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 101);
+    let large = vec![7_u8; 1_000_000];
+    for message in [Message::text("hello"), Message::binary(large), Message::text("")] {
+        within(socket.send(message.clone())).await.unwrap();
+        assert_eq!(within(socket.next()).await.unwrap().unwrap(), message);
+    }
+    assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 1);
+    assert_eq!(proxy.server.connections(), 1);
+    within(socket.close(None)).await.unwrap();
+    assert!(within(socket.next()).await.unwrap().unwrap().is_close());
+    drop(socket);
+    until_idle(&proxy).await;
+    assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="101"}"#), 1);
+    assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
+    let active = r#"mwl_upstream_connections{state="active",upstream="u"}"#;
+    assert_eq!(proxy.metric(active), 0);
+}
+
+#[tokio::test]
+async fn through_a_retry_the_second_answer_opens_the_tunnel_and_nothing_opens_another() {
+    let upstream = Upstream::play([always(503, "", "busy"), echo()]).await;
+    let proxy = Proxy::start(&one_route(&upstream, RETRY));
+    let mut client = proxy.connect().await;
+    let answer = client.ask(ASK).await;
+    assert_eq!(answer.status, 101);
+    assert_eq!(answer.field("connection"), ["upgrade"]);
+    assert_eq!((answer.field("upgrade"), answer.field("x-a")), (vec!["x/1"], vec!["2"]));
+    assert!(
+        answer.field("content-length").is_empty() && answer.field("transfer-encoding").is_empty()
+    );
+    for words in ["one", "GET / HTTP/1.1\r\n\r\n", "three"] {
+        converse(&mut client, words).await;
+    }
+    drop(client);
+    until_idle(&proxy).await;
+    upstream.ended(1).await;
+    let seen = upstream.requests();
+    assert_eq!(seen.len(), 2, "nothing after the close");
+    for seen in seen {
+        assert_eq!(
+            (seen.field("connection"), seen.field("upgrade")),
+            (vec!["upgrade"], vec!["x/1"])
+        );
+        assert_eq!(seen.field("x-k"), ["1"]);
+    }
+}
+
+#[tokio::test]
+async fn words_that_come_with_the_heads_are_not_lost() {
+    let greeting = [AGREE, b"welcome"].concat();
+    let upstream = Upstream::play([Act::Echo(greeting)]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send([ASK, "early"].concat()).await;
+    assert_eq!(client.response(false).await.status, 101);
+    let mut heard = client.buffered();
+    within(async {
+        while heard.len() < 12 {
+            client.stream.read_buf(&mut heard).await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(heard, b"welcomeearly");
+}
+
+#[tokio::test]
+async fn one_side_s_end_is_passed_on_and_the_other_may_still_speak() {
+    let upstream = Upstream::play([echo()]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(ASK).await.status, 101);
+    client.send("last words").await;
+    tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await.unwrap();
+    assert_eq!(client.rest().await, b"last words");
+    until_idle(&proxy).await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_agree_answers_as_ever() {
+    let upstream =
+        Upstream::play([always(426, "upgrade: x/2\r\n", "no"), always(200, "", "plain")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    let answer = client.ask(ASK).await;
+    assert_eq!((answer.status, answer.body.as_str()), (426, "no"));
+    assert_eq!(client.ask(ASK).await.body, "plain");
+    let get = "GET / HTTP/1.1\r\nHost: t\r\n\r\n";
+    assert_eq!(client.ask(get).await.body, "plain");
+    assert_eq!(upstream.accepted(), 1);
+    assert!(upstream.requests()[2].field("upgrade").is_empty());
+    // The library lets go of a connection that once might have changed: it is closed all the same.
+    client.send(ASK.replace("keep-alive", "close")).await;
+    assert_eq!(client.response(false).await.body, "plain");
+    assert!(client.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_no_offer_is_not_passed_on_and_101_is_then_no_answer() {
+    let upstream = Upstream::play([Act::Answer(AGREE.to_vec())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for (number, (version, fields)) in [
+        ("1.1", "Upgrade: x/1\r\n"),
+        ("1.1", "Connection: upgrade\r\n"),
+        ("1.1", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
+        ("1.1", "Connection: upgrade\r\nUpgrade: TLS/1.0, HTTP/2.0\r\n"),
+        ("1.0", "Connection: upgrade\r\nUpgrade: x/1\r\n"),
+        ("1.1", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = proxy.ask(&format!("GET / HTTP/{version}\r\nHost: t\r\n{fields}\r\n")).await;
+        assert_eq!(answer.status, 502, "{fields:?}");
+        assert_eq!(answer.json()["code"], "Provider.Call.Http.ProtocolError");
+        let seen = &upstream.requests()[number];
+        for name in ["connection", "upgrade", "http2-settings"] {
+            assert!(seen.field(name).is_empty(), "{fields:?}: {name}");
+        }
+    }
+    let other = ASK.replace("x/1", "y");
+    let answer = proxy.ask(&other).await;
+    assert_eq!(answer.status, 502, "it was not offered x/1");
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_a_tunnel_until_its_grace_is_over() {
+    let upstream = Upstream::play([echo()]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(ASK).await.status, 101);
+    let grace = Duration::from_millis(200);
+    let begun = tokio::time::Instant::now();
+    let (cut, ()) = tokio::join!(proxy.server.drain(grace), async {
+        converse(&mut client, "still here").await;
+        assert!(client.rest().await.is_empty());
+        assert!(begun.elapsed() >= grace);
+    });
+    assert_eq!(cut, 1);
+    upstream.ended(1).await;
+}
+
+#[tokio::test]
+async fn a_silent_tunnel_has_a_bound() {
+    let upstream = Upstream::play([echo()]).await;
+    let limits =
+        "tunnelTimeout: PT0.3S, bodyTimeout: PT0.1S, idleTimeout: PT0.1S, headTimeout: PT0.1S, ";
+    let proxy = Proxy::limited(limits, &one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(ASK).await.status, 101);
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        converse(&mut client, "tick").await;
+    }
+    let begun = tokio::time::Instant::now();
+    assert!(client.rest().await.is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(290));
+    upstream.ended(1).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_counts_against_the_limits_of_connections_and_requests() {
+    let upstream = Upstream::play([echo(), always(200, "", "x")]).await;
+    let proxy = Proxy::limited("connections: 2, requests: 1, ", &one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(ASK).await.status, 101);
+    let mut second = proxy.connect().await;
+    let get = "GET / HTTP/1.1\r\nHost: t\r\n\r\n";
+    assert_eq!(second.ask(get).await.status, 503);
+    let mut third = proxy.connect().await;
+    third.send(get).await;
+    converse(&mut client, "held").await;
+    assert_eq!(second.ask(get).await.status, 503);
+    drop(client);
+    assert_eq!(third.response(false).await.body, "x");
+}
