@@ -19,6 +19,8 @@ use hyper::upgrade::OnUpgrade;
 use super::body::answer::AnswerBody;
 use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
+use super::observer::RequestObserver;
+use super::recording::Refused;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
 use super::tunnel::Tunnel;
@@ -45,6 +47,7 @@ pub(crate) async fn serve(
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
     let grpc = request::is_grpc(request.version(), request.headers());
+    let refused = Refused::of(&site, &request, client);
     let exchange = match Exchange::begin(Arc::clone(&site), request, client).await {
         Ok(exchange) => exchange,
         Err(refusal) => {
@@ -53,6 +56,10 @@ pub(crate) async fn serve(
             let id = core.ids.next(core.clock.now().as_nanos());
             let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
             let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+            if let Some(refused) = refused {
+                let why = (refusal.code, refusal.detail.as_str());
+                refused.deliver(id::text(&id), response.status().as_u16(), why);
+            }
             response.body_mut().frees(busy);
             return response;
         }
@@ -86,7 +93,9 @@ async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
     let mut run = pin!(run(exchange, None));
     std::future::poll_fn(|cx| {
         if core.is_cut() {
-            return Poll::Ready(cancelled());
+            let outcome = cancelled();
+            exchange.ended(&outcome);
+            return Poll::Ready(outcome);
         }
         run.as_mut().poll(cx)
     })
@@ -126,10 +135,11 @@ async fn run(
         Value::Null
     };
     let events = Events::begin(exchange.id(), &route.name);
-    let both = events.as_deref().map(|events| Both(&route.observer, events));
+    let counted = RequestObserver(exchange);
+    let both = events.as_deref().map(|events| Both(&counted, events));
     let observer: &dyn Observer = match &both {
         Some(both) => both,
-        None => &route.observer,
+        None => &counted,
     };
     let start = Start {
         id: exchange.id(),
@@ -145,6 +155,7 @@ async fn run(
     if let Some(events) = &events {
         events.done(&outcome);
     }
+    exchange.ended(&outcome);
     outcome
 }
 

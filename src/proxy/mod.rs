@@ -25,6 +25,8 @@ pub(crate) mod observer;
 pub(crate) mod preface;
 pub(crate) mod provider;
 pub(crate) mod query;
+pub(crate) mod rate_limit;
+pub(crate) mod recording;
 pub(crate) mod refusal;
 pub(crate) mod render;
 pub(crate) mod reply;

@@ -29,8 +29,9 @@ use super::route::Target;
 use super::runtime::Shaping;
 use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
-use super::{grpc, headers, id, media, multiplexed, query, shape, target, tunnel};
+use super::{grpc, headers, id, media, multiplexed, query, recording, shape, target, tunnel};
 use crate::language::value::{Map, Native, Value};
+use crate::telemetry::record::Recorder;
 
 /// Listeners speak clear text: TLS brings the other one with it.
 const SCHEME: &str = "http";
@@ -45,6 +46,8 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
+    /// As the client wrote it, where the route rewrites it.
+    written: Option<Box<Uri>>,
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
@@ -57,8 +60,14 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// How long the upstream of the last failed attempt asks to wait.
+    wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<recording::Place>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// What the fields about this hop ask for.
@@ -112,10 +121,13 @@ impl Exchange {
         } else {
             Asked::default()
         };
+        let mut written = None;
         if let Some(shaping) = &route.shaping {
+            written = shaping.prefix.is_some().then(|| Box::new(parts.uri.clone()));
             shape(shaping, &mut parts);
         }
         let id = request_id(&site, &mut parts.headers);
+        let trace = recording::trace(&site, &mut parts);
         let timeout = site.runtime.limits.body_timeout;
         let upload = Upload::new(&route, &parts.headers, body, timeout).await?;
         if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
@@ -131,6 +143,7 @@ impl Exchange {
             id,
             method: parts.method,
             uri: parts.uri,
+            written,
             headers: parts.headers,
             upload,
             asked,
@@ -138,8 +151,21 @@ impl Exchange {
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            wait: Mutex::new(None),
             cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
         }))
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The path as the client wrote it.
+    pub(crate) fn path(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.uri).path()
     }
 
     /// `execution.id`.
@@ -176,6 +202,16 @@ impl Exchange {
         self.upload.broken() == Some(Broken::Gone)
     }
 
+    /// An attempt failed, and its upstream asks to wait so long.
+    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
+        *lock(&self.wait) = wait;
+    }
+
+    /// How long the upstream of the last failed attempt asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        *lock(&self.wait)
+    }
+
     /// The endpoint of `upstream` that the next attempt should pass over.
     pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
         let avoid = *lock(&self.avoid);
@@ -190,6 +226,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deliver();
         self.site.core.end();
     }
 }
@@ -313,6 +350,9 @@ fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal
     let limit = site.runtime.limits.headers;
     if parts.headers.len() > limit {
         return Err(Refusal::too_many_fields(limit));
+    }
+    if !headers::is_length_sound(&parts.headers) {
+        return Err(Refusal::bad_length());
     }
     multiplexed::join_crumbs(&mut parts.headers);
     Ok(())

@@ -1,7 +1,7 @@
 //! One dispatch, from `with` and input to a Result.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::CONTRACT;
 use super::compose::compose;
 use super::params::Params;
-use super::record::{Causes, Count, Run, Window};
+use super::record::{Causes, Count, Run, Where, Window};
 use super::send::{Got, Lost, send};
 use crate::language::code::{Code, system};
 use crate::language::expr::EvalError;
@@ -44,19 +44,12 @@ struct Attempt<'a> {
     /// Whether the request offers to change the protocol.
     offers: bool,
     progress: Progress,
+    /// Set once, when it is known.
+    at: OnceLock<Where>,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
 const CANCELLATION: Duration = Duration::from_secs(1);
-
-/// Where the attempt went.
-#[derive(Clone, Copy)]
-struct Where {
-    endpoint: usize,
-    reused: bool,
-    /// Of the response, where there was one.
-    status: Option<StatusCode>,
-}
 
 /// Runs a dispatch.
 pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
@@ -73,8 +66,10 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
     if dispatch.role == Role::Step {
         exchange.count_attempt();
     }
-    let count = Count::begin(exchange, upstream, dispatch.interrupted);
-    let outgoing = compose(params, &dispatch, exchange);
+    let mut count = Count::begin(exchange, upstream, &dispatch);
+    let span = count.span;
+    let outgoing = compose(params, &dispatch, exchange, span);
+    count.sends(&outgoing.method, &outgoing.uri);
     let attempt = Attempt {
         offers: outgoing.upgrade.is_some(),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
@@ -82,15 +77,16 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         dispatch,
         exchange,
         upstream,
+        at: OnceLock::new(),
     };
-    let again = || compose(params, &attempt.dispatch, exchange);
+    let again = || compose(params, &attempt.dispatch, exchange, span);
     let sent = send(exchange, params.upstream, upstream, outgoing, again, &attempt.progress);
     let answer = match sent.await {
         Ok(got) => attempt.got(got).await,
         // Boxed, as is all that is rare: what is common need not carry it.
         Err(lost) => Box::pin(attempt.lost(lost)).await,
     };
-    count.end(&answer.outcome);
+    count.end(&answer.outcome, attempt.at.get().copied());
     answer
 }
 
@@ -126,6 +122,10 @@ impl Attempt<'_> {
         }
         if !headers::strip_hop_by_hop(&mut fields) {
             return self.unknown_coding(at, status);
+        }
+        if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
+        {
+            return self.bad_length(at, status);
         }
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH);
@@ -326,6 +326,14 @@ impl Attempt<'_> {
         }
     }
 
+    /// A length that is no number, or several.
+    fn bad_length(&self, at: Where, status: StatusCode) -> Answer {
+        let details = Details { sent: self.sent(true), ..self.details(at, "http_protocol_error") };
+        let what = format_args!("answered {} with a bad Content-Length", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, code, self.repeatable.any(), what, details)
+    }
+
     /// 101: the connection changes its protocol, where that was asked for.
     fn switched(
         &self,
@@ -422,6 +430,9 @@ impl Attempt<'_> {
         what: fmt::Arguments<'_>,
         details: Details,
     ) -> Answer {
+        if self.dispatch.role == Role::Step {
+            self.exchange.asked_to_wait(details.retry_after);
+        }
         let message = format!(
             "{}: attempt {}: upstream {} {what}",
             self.dispatch.step_name,
@@ -440,6 +451,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
+        self.at.get_or_init(|| at);
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),

@@ -23,6 +23,7 @@ use crate::proxy::request::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::telemetry::events;
 
 /// A response head, and the connection that its body comes over.
 #[derive(Debug)]
@@ -168,15 +169,8 @@ fn with_authority(uri: Uri, headers: &mut HeaderMap, endpoint: &str) -> Uri {
 
 fn report_resend(exchange: &Exchange, upstream: &Upstream, endpoint: usize) {
     upstream.metrics.stale_resend();
-    tracing::info!(
-        target: "mwl::execution",
-        event = "attempt.resent",
-        execution = exchange.id(),
-        route = &*exchange.route.name,
-        upstream = &*upstream.settings.name,
-        endpoint = &**upstream.authority(endpoint),
-        reason = "staleConnection",
-    );
+    let authority = upstream.authority(endpoint);
+    events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
 }
 
 #[cfg(test)]
