@@ -24,7 +24,7 @@ use super::recording::Refused;
 use super::request::{Exchange, Platform, Upload};
 use super::site::Site;
 use super::tunnel::Tunnel;
-use super::{id, render, request};
+use super::{head, id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
 use crate::language::observe::Observer;
@@ -46,7 +46,7 @@ pub(crate) async fn serve(
     }
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
-    let grpc = request::is_grpc(request.version(), request.headers());
+    let grpc = head::is_grpc(request.version(), request.headers());
     let refused = Refused::of(&site, &request, client);
     let exchange = match Exchange::begin(Arc::clone(&site), request, client).await {
         Ok(exchange) => exchange,

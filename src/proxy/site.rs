@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connections;
 use super::id::Ids;
 use super::runtime::{Route, Runtime};
 use super::upstream::Upstream;
+use super::watch::Connections;
 use crate::language::clock::Clock;
 use crate::language::value::Value;
 use crate::telemetry::pace::Pace;
