@@ -1,7 +1,7 @@
 //! One dispatch, from `with` and input to a Result.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::CONTRACT;
 use super::compose::compose;
 use super::params::Params;
-use super::record::{Causes, Count, Run, Where, Window};
+use super::record::{Causes, Count, Noted, Run, Where, Window};
 use super::send::{Got, Lost, send};
 use crate::language::code::{Code, system};
 use crate::language::expr::EvalError;
@@ -44,8 +44,7 @@ struct Attempt<'a> {
     /// Whether the request offers to change the protocol.
     offers: bool,
     progress: Progress,
-    /// Set once, when it is known.
-    at: OnceLock<Where>,
+    at: Noted,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
@@ -77,7 +76,7 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         dispatch,
         exchange,
         upstream,
-        at: OnceLock::new(),
+        at: Noted::new(),
     };
     let again = || compose(params, &attempt.dispatch, exchange, span);
     let sent = send(exchange, params.upstream, upstream, outgoing, again, &attempt.progress);
@@ -86,7 +85,7 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         // Boxed, as is all that is rare: what is common need not carry it.
         Err(lost) => Box::pin(attempt.lost(lost)).await,
     };
-    count.end(&answer.outcome, attempt.at.get().copied());
+    count.end(&answer.outcome, &attempt.at);
     answer
 }
 
@@ -451,7 +450,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
-        self.at.get_or_init(|| at);
+        self.at.note(at);
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),
