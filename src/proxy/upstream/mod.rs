@@ -330,12 +330,18 @@ impl Connection {
         let (sent, place) = match &mut self.sender {
             Sender::Alone(sender, _) => (Either::Left(sender.try_send_request(request)), None),
             Sender::Shared(sender, place) => {
+                place.ask(mark);
                 (Either::Right(sender.try_send_request(request)), Some(place))
             }
         };
         let counts = &self.counts;
         async move {
-            sent.await.map_err(|mut failed| {
+            let answered = sent.await;
+            let place = place.map(|place| {
+                place.answered();
+                &*place
+            });
+            answered.map_err(|mut failed| {
                 let unsent = failed.take_message();
                 let error = failed.into_error();
                 let ending = Ending::of(&error);

@@ -106,7 +106,11 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
     if body.is_end_stream() {
         return Ended::of(fields);
     }
-    Ended::of(body.peek_trailers(grpc::PEEK).await?)
+    if let Some(trailers) = body.peek_trailers(grpc::PEEK).await {
+        return Ended::of(trailers);
+    }
+    // An end that comes by itself, behind the head, is the end of the head all the same.
+    body.is_end_stream().then(|| Ended::of(fields)).flatten()
 }
 
 impl Attempt<'_> {
