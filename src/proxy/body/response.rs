@@ -122,7 +122,7 @@ impl ResponseBody {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
-        match Pin::new(&mut self.incoming).poll_frame(cx) {
+        match super::poll_frame(Pin::new(&mut self.incoming), cx) {
             Poll::Pending => {
                 self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled(self.stall.bound()))))
             }
