@@ -577,6 +577,7 @@ routes:
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a snapshot is as long as what it shows")]
 fn machines_are_told_the_same() {
     let script =
         ["--respond", "429,retry-after=2", "--respond", "refused", "--respond", "200,body={}"];
@@ -762,6 +763,7 @@ fn machines_are_told_the_same() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a snapshot is as long as what it shows")]
 fn every_mistake_in_the_arguments_is_pointed_at() {
     let refused = said(&[
         "--request",
