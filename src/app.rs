@@ -24,6 +24,9 @@ use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Format, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 
+/// How many warnings of a configuration are logged.
+const WARNINGS: usize = 20;
+
 /// The running process.
 #[derive(Debug)]
 pub struct App {
@@ -79,7 +82,7 @@ impl App {
         let catalog = Catalog::spec_defined();
         let metrics = Metrics::new();
         let built = build(input.load()?, &catalog, &metrics)?;
-        warn(&built.warnings);
+        warn(&built);
         let admin = built.admin.map(listen).transpose()?;
         let server =
             Server::start(Arc::clone(&built.runtime)).map_err(|error| StartError::Address {
@@ -149,7 +152,7 @@ impl App {
     /// Serves what was read. What is refused changes nothing.
     async fn serve(&self, loaded: Result<Loaded, Box<Refused>>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(loaded?, &self.catalog, &self.metrics)?;
-        warn(&built.warnings);
+        warn(&built);
         let Built { runtime, admin, workers, shown, .. } = built;
         let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
@@ -263,13 +266,20 @@ fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
     }
 }
 
-fn warn(rendered: &str) {
-    if !rendered.is_empty() {
-        tracing::warn!(
-            warnings = rendered.trim_end(),
-            "The configuration may not do what it seems to."
-        );
+/// Logs what may not be meant: the first of it, for a long table may hold the same slip ten thousand times.
+fn warn(built: &Built) {
+    let Diagnostics(all) = &built.warnings;
+    let first = all.get(..WARNINGS).unwrap_or(all);
+    if first.is_empty() {
+        return;
     }
+    let rendered = built.sources.render(&Diagnostics(first.to_vec()));
+    let more = all.len() - first.len();
+    tracing::warn!(
+        warnings = rendered.trim_end(),
+        more,
+        "The configuration may not do what it seems to; `mwl-proxy check` shows all of it."
+    );
 }
 
 fn now() -> f64 {

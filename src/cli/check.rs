@@ -90,10 +90,7 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
     }
     let refused = match config::load(path, origin) {
         Ok(loaded) => match app::check(loaded) {
-            Ok(built) => {
-                let warnings = built.found.as_array().map_or(0, Vec::len);
-                return Report { text: built.warnings, json: built.found, errors: 0, warnings };
-            }
+            Ok(built) => return Report::new(&built.sources, &built.warnings),
             Err(refused) => refused,
         },
         Err(refused) => app::complete(refused),

@@ -395,10 +395,8 @@ pub(crate) async fn serve<T>(
     let service = service_fn(|request| {
         let site = worker.site();
         let busy = Busy::new(&state);
-        async move {
-            let response = execute::serve(site, request, client, busy).await;
-            Ok::<_, std::convert::Infallible>(response)
-        }
+        let answering = execute::serve(site, request, client, busy);
+        async move { Ok::<_, std::convert::Infallible>(answering.await) }
     });
     let io = Watched::new(Prefaced::new(io), Arc::clone(&state));
     let mut connection = protocol.serve_connection(TokioIo::new(io), service).with_upgrades();

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::request::Exchange;
 
 /// Counted once: as its status where it ended, as 499 where it was dropped before (the client left).
 #[derive(Debug)]
 pub(crate) struct Flight {
     exchange: Arc<Exchange>,
-    begun: Instant,
     /// Of the answer, once there is one.
     status: u16,
     done: bool,
@@ -23,7 +20,7 @@ impl Flight {
     /// Counts `exchange` as begun.
     pub(crate) fn begin(exchange: Arc<Exchange>) -> Self {
         exchange.route.metrics.request_started();
-        Self { begun: Instant::now(), exchange, status: CLIENT_CLOSED_REQUEST, done: false }
+        Self { exchange, status: CLIENT_CLOSED_REQUEST, done: false }
     }
 
     /// The answer's head is known.
@@ -34,7 +31,7 @@ impl Flight {
     /// All of the answer was handed over.
     pub(crate) fn finish(mut self) {
         self.done = true;
-        let took = self.begun.elapsed();
+        let took = self.exchange.begun.elapsed();
         self.exchange.route.metrics.request_done(self.status, took);
     }
 }
@@ -42,7 +39,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.done {
-            let took = self.begun.elapsed();
+            let took = self.exchange.begun.elapsed();
             let metrics = &self.exchange.route.metrics;
             metrics.request_done(CLIENT_CLOSED_REQUEST, took);
         }

@@ -41,5 +41,8 @@ pub(crate) mod tunnel;
 pub(crate) mod upstream;
 pub(crate) mod watched;
 
+pub use body::BodyError;
+pub use body::source::{Attempt, NotReplayable, Source};
+pub use route::{Router, Target};
 pub use runtime::Runtime;
 pub use server::Server;

@@ -17,6 +17,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, request};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::BodyError;
@@ -50,6 +51,8 @@ pub(crate) struct Exchange {
     pub(crate) upload: Upload,
     /// What the client asks of this hop.
     pub(crate) asked: Asked,
+    /// When it began to be served.
+    pub(crate) begun: Instant,
     /// Whether it is a gRPC call, to be answered as one.
     pub(crate) grpc: bool,
     client: IpAddr,
@@ -72,6 +75,23 @@ pub(crate) struct Asked {
     pub(crate) body_unasked: bool,
 }
 
+/// A request that a route has taken, as far as that goes without waiting.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It can be served.
+    Whole(Arc<Exchange>),
+    /// Its body is read first, because an expression of the route reads it.
+    Unread(Box<Unread>),
+}
+
+/// A request whose body is to be read.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// What there is of it so far.
+    exchange: Exchange,
+    body: Incoming,
+}
+
 /// The request's body.
 #[derive(Debug)]
 pub(crate) enum Upload {
@@ -84,12 +104,12 @@ pub(crate) enum Upload {
 }
 
 impl Exchange {
-    /// Checks `request`, finds its route, and reads its body where the route wants that.
-    pub(crate) async fn begin(
+    /// Checks `request` and finds its route.
+    pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<Incoming>,
         client: SocketAddr,
-    ) -> Result<Arc<Self>, Refusal> {
+    ) -> Result<Begun, Refusal> {
         let (mut parts, body) = request.into_parts();
         let grpc = is_grpc(parts.version, &parts.headers);
         if parts.version == Version::HTTP_2 {
@@ -115,9 +135,16 @@ impl Exchange {
         if let Some(shaping) = &route.shaping {
             shape(shaping, &mut parts);
         }
-        let id = request_id(&site, &mut parts.headers);
-        let timeout = site.runtime.limits.body_timeout;
-        let upload = Upload::new(&route, &parts.headers, body, timeout).await?;
+        let begun = Instant::now();
+        let id = request_id(&site, begun, &mut parts.headers);
+        let (upload, unread) = if route.facts.reads_request {
+            (Upload::None, Some(body))
+        } else if body.is_end_stream() {
+            (Upload::None, None)
+        } else {
+            let keep = route.facts.resends.then_some(route.buffer.replay);
+            (Upload::Stream(Arc::new(Source::new(body, keep))), None)
+        };
         if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
             // A body that is in memory, or none, is not asked for.
             asked.body_unasked = false;
@@ -125,7 +152,7 @@ impl Exchange {
         }
         // From here on it is the exchange that takes the request off the count.
         std::mem::forget(admitted);
-        Ok(Arc::new(Self {
+        let exchange = Self {
             site,
             route,
             id,
@@ -134,12 +161,17 @@ impl Exchange {
             headers: parts.headers,
             upload,
             asked,
+            begun,
             grpc,
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             cancel: OnceLock::new(),
-        }))
+        };
+        Ok(match unread {
+            Some(body) => Begun::Unread(Box::new(Unread { exchange, body })),
+            None => Begun::Whole(Arc::new(exchange)),
+        })
     }
 
     /// `execution.id`.
@@ -194,6 +226,19 @@ impl Drop for Exchange {
     }
 }
 
+impl Unread {
+    /// Reads the body, within the route's limit.
+    pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
+        let Self { mut exchange, body } = self;
+        let limit = exchange.route.buffer.request;
+        let timeout = exchange.site.runtime.limits.body_timeout;
+        let bytes = read(body, limit, timeout).await?;
+        let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
+        exchange.upload = Upload::Buffered(bytes, value);
+        Ok(Arc::new(exchange))
+    }
+}
+
 /// A request that counts as running until this is dropped.
 struct Admitted<'a>(&'a Site);
 
@@ -219,24 +264,6 @@ impl Upload {
             Self::Stream(source) => source.broken(),
             Self::None | Self::Buffered(..) => None,
         }
-    }
-
-    async fn new(
-        route: &LocalRoute,
-        headers: &HeaderMap,
-        body: Incoming,
-        timeout: Duration,
-    ) -> Result<Self, Refusal> {
-        if !route.facts.reads_request {
-            if body.is_end_stream() {
-                return Ok(Self::None);
-            }
-            let keep = route.facts.resends.then_some(route.buffer.replay);
-            return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
-        }
-        let bytes = read(body, route.buffer.request, timeout).await?;
-        let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
-        Ok(Self::Buffered(bytes, value))
     }
 }
 
@@ -347,8 +374,8 @@ fn origin_form(uri: &Uri) -> Uri {
 }
 
 /// The id that the request carries, or a new one put in its place.
-fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
-    let new = || site.core.ids.next(site.core.clock.now().as_nanos());
+fn request_id(site: &Site, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
+    let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
     match headers.entry(&id::REQUEST_ID) {
         Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
         Entry::Occupied(mut given) => {

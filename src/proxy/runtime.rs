@@ -198,9 +198,8 @@ impl Builder<'_> {
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);
         }
-        let codes = codes(&catalog, &classify, &plan);
-        let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
-        let metrics = self.metrics.route(&name, &codes);
+        let written = plan.codes();
+        let metrics = self.metrics.route(&name, &codes(&catalog, &classify, &written));
         let route = Route {
             observer: RouteObserver::new(Arc::clone(&metrics)),
             name,
@@ -217,17 +216,21 @@ impl Builder<'_> {
     }
 }
 
-/// Every code that a label may name.
-fn codes(catalog: &Catalog, classify: &[ClassifyRule], plan: &Plan) -> BTreeSet<Arc<str>> {
+/// Every code that a label may name; some of them twice.
+fn codes<'a>(
+    catalog: &'a Catalog,
+    classify: &'a [ClassifyRule],
+    written: &'a BTreeSet<Arc<str>>,
+) -> Vec<&'a str> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
-    let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
-    codes.extend(http::codes().map(Arc::from));
-    codes.extend(crate::language::code::system::ALL.map(Arc::from));
+    let mut codes: Vec<&str> = closed.map(String::as_str).collect();
+    codes.extend(http::codes());
+    codes.extend(crate::language::code::system::ALL);
     codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
-        Verdict::Failure { code, .. } => Some(Arc::clone(code)),
+        Verdict::Failure { code, .. } => Some(&**code),
         Verdict::Success => None,
     }));
-    codes.extend(plan.codes());
+    codes.extend(written.iter().map(|code| &**code));
     codes
 }
 

@@ -261,7 +261,38 @@ fn expected(case: &Case) -> Observed {
 
 // --- the engine ----------------------------------------------------------------------------------
 
-fn definition(case: &Case) -> serde_json::Value {
+/// The same work, written so that the engine takes another way through it: one call and nothing else, and
+/// with a clause, an arm or a stack that no run can see.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Bare,
+    Caught,
+    Armed,
+    Wrapped,
+}
+
+fn definition(case: &Case, form: Form) -> serde_json::Value {
+    let mut definition = bare(case);
+    let step = &mut definition["steps"]["work"];
+    match form {
+        Form::Bare => {}
+        Form::Caught => {
+            let never = json!({ "match": { "codes": ["Script.Never"] }, "next": "done" });
+            step["catch"] = json!([never]);
+        }
+        Form::Armed => {
+            step["call"]["onSuccess"] = json!({ "assign": { "ran": true } });
+        }
+        Form::Wrapped => {
+            let provider = "mwl:provider.middleware/mwl/timeout/v1";
+            let hour = json!({ "with": { "duration": "PT1H" } });
+            definition["middleware"] = json!([{ "provider": provider, "onEntry": hour }]);
+        }
+    }
+    definition
+}
+
+fn bare(case: &Case) -> serde_json::Value {
     let duration = |millis: u64| format!("PT{}.{:03}S", millis / 1000, millis % 1000);
     let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
     let entry = |(position, layer): (usize, &Layer)| match layer {
@@ -316,14 +347,14 @@ fn definition(case: &Case) -> serde_json::Value {
     })
 }
 
-async fn observed(case: &Case) -> Observed {
+async fn observed(case: &Case, form: Form) -> Observed {
     let turns = case
         .turns
         .iter()
         .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
     let scripted = Scripted::new(turns.collect());
     let mut sources = Sources::default();
-    let text = definition(case).to_string();
+    let text = definition(case, form).to_string();
     let node = sources.parse("case.json", &text, Format::Json).unwrap();
     let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
         Ok((plan, _advice)) => plan,
@@ -338,8 +369,10 @@ async fn observed(case: &Case) -> Observed {
             token.cancel();
         });
     }
+    // As a host does it: what nothing must unwind is not cancelled, but dropped.
+    let cancellable = plan.needs_unwind() || case.cancel.is_some();
     let start = Start {
-        cancel: Some(token),
+        cancel: cancellable.then_some(token),
         cleanup_limit: Duration::from_millis(CLEANUP_LIMIT),
         ..Start::new("law")
     };
@@ -395,12 +428,14 @@ proptest! {
 
     #[test]
     fn a_random_stack_agrees_with_the_model(case in case()) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let observed = runtime.block_on(observed(&case));
-        prop_assert_eq!(observed, expected(&case));
+        for form in [Form::Bare, Form::Caught, Form::Armed, Form::Wrapped] {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            let observed = runtime.block_on(observed(&case, form));
+            prop_assert_eq!(observed, expected(&case), "{:?}", form);
+        }
     }
 }

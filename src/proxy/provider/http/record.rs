@@ -8,8 +8,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::language::code::{Code, system};
-use crate::language::outcome::Outcome;
-use crate::language::provider::Dispatch;
+use crate::language::provider::{Answer, Dispatch};
 use crate::language::value::{Map, Native, Value};
 use crate::proxy::request::Exchange;
 use crate::proxy::upstream::Upstream;
@@ -92,10 +91,16 @@ impl<'a> Count<'a> {
         Self { exchange, upstream, interrupted, begun: Instant::now(), done: false }
     }
 
-    /// Its Result is `outcome`.
-    pub(super) fn end(mut self, outcome: &Outcome) {
+    /// When it began.
+    pub(super) const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// It came to `answer`.
+    pub(super) fn end(mut self, answer: Answer) -> Answer {
         self.done = true;
-        self.count(outcome.failure().map(|failure| failure.code.as_str()));
+        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()));
+        answer
     }
 
     fn count(&self, code: Option<&str>) {
