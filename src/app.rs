@@ -21,7 +21,7 @@ use crate::language::provider::Catalog;
 use crate::proxy::Server;
 use crate::reload::{self, Asks, Cause, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostic, Format, Sources, Span};
+use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 
 /// How many warnings of a configuration are logged.

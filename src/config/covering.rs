@@ -39,8 +39,8 @@ impl Covering {
         if let Some(host) = route.hosts.first() {
             hosts.push(Some(Arc::clone(host)));
             // `*.b.test` takes `a.b.test` and `*.a.b.test`.
-            let dots = host.match_indices('.').filter_map(|(at, _)| host.get(at..));
-            hosts.extend(dots.map(|suffix| Some(format!("*{suffix}").into())));
+            let suffixes = host.match_indices('.').filter_map(|(at, _)| host.get(at..));
+            hosts.extend(suffixes.map(|suffix| Some(format!("*{suffix}").into())));
         }
         let wider = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
         let paths: Vec<&str> = [""].into_iter().chain(wider).chain([path]).collect();

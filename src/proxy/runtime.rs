@@ -224,12 +224,14 @@ fn codes<'a>(
 ) -> Vec<&'a str> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: Vec<&str> = closed.map(String::as_str).collect();
-    codes.extend(http::codes());
-    codes.extend(crate::language::code::system::ALL);
-    codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
-        Verdict::Failure { code, .. } => Some(&**code),
-        Verdict::Success => None,
-    }));
+    for code in http::codes().chain(crate::language::code::system::ALL) {
+        codes.push(code);
+    }
+    for rule in classify {
+        if let Verdict::Failure { code, .. } = &rule.verdict {
+            codes.push(code);
+        }
+    }
     codes.extend(written.iter().map(|code| &**code));
     codes
 }
