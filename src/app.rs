@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -40,6 +41,8 @@ pub struct App {
     admin: Option<SocketAddr>,
     workers: usize,
     asks: Asks<Applied>,
+    /// Whether what was last loaded is what is served.
+    current: AtomicBool,
 }
 
 /// What came of a reload: the hash of what is served now, or what was wrong, for machines.
@@ -105,6 +108,7 @@ impl App {
             admin: built.admin,
             workers: built.workers,
             asks,
+            current: AtomicBool::new(true),
         });
         if let Some(listener) = admin {
             let operated: Arc<dyn admin::Operated> = Arc::clone(&app) as _;
@@ -172,18 +176,17 @@ impl App {
 
     /// Counts what came of a reload, and says it once.
     fn told(&self, cause: Cause, applied: Result<Arc<str>, Box<Refused>>) -> Applied {
-        self.metrics.config_reload(applied.is_ok());
+        self.current.store(applied.is_ok(), Ordering::Relaxed);
         match applied {
             Ok(hash) => {
+                self.metrics.config_reload("applied");
                 self.metrics.config_loaded(&hash, now());
                 tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
                 Ok(hash)
             }
             Err(refused) => {
-                let error = refused.to_string();
-                let error = error.trim_end();
-                tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
-                Err(refused.sources.to_json(&refused.diagnostics))
+                self.metrics.config_reload("refused");
+                Err(complain(cause, &refused))
             }
         }
     }
@@ -202,6 +205,16 @@ impl reload::Reload for App {
         (self.input.watched(files.clone()), loaded)
     }
 
+    fn unchanged(&self, cause: Cause) -> Option<Applied> {
+        if !self.current.load(Ordering::Relaxed) {
+            return None;
+        }
+        let hash = Arc::clone(&self.shown.load().hash);
+        self.metrics.config_reload("unchanged");
+        tracing::info!(%cause, hash = &*hash, "The configuration is the one that is served.");
+        Some(Ok(hash))
+    }
+
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
         let applied = self.serve(loaded).await;
         self.told(cause, applied)
@@ -211,7 +224,9 @@ impl reload::Reload for App {
         let message = format!(
             "a program has been writing the configuration for {waited:?} and still has it open; reload when it is done"
         );
-        self.told(cause, Err(Box::new(refused("unfinished", &message))))
+        // Whether the file is one to serve is not known yet: its last load stands.
+        self.metrics.config_reload("unfinished");
+        Err(complain(cause, &refused("unfinished", &message)))
     }
 }
 
@@ -245,6 +260,14 @@ impl admin::Operated for App {
             })
         })
     }
+}
+
+/// Says in the log why nothing was loaded; the same for machines.
+fn complain(cause: Cause, refused: &Refused) -> Json {
+    let error = refused.to_string();
+    let error = error.trim_end();
+    tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+    refused.sources.to_json(&refused.diagnostics)
 }
 
 /// Why nothing was loaded, where that is at no place in a file.

@@ -53,6 +53,10 @@ pub trait Reload {
     /// Reads it. Which files were read, or asked for, and what they held: these are watched from now on.
     fn load(&self) -> (Vec<Read>, Self::Loaded);
 
+    /// What comes of asking for what is served already; `None` where it is not, though the files are the
+    /// same: an address could not be had.
+    fn unchanged(&self, cause: Cause) -> Option<Self::Applied>;
+
     /// Serves it.
     fn apply(&self, cause: Cause, loaded: Self::Loaded) -> impl Future<Output = Self::Applied>;
 

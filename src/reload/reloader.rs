@@ -119,7 +119,8 @@ impl<A: Clone> Reloader<A> {
     async fn next(&mut self) -> Next<A> {
         let (mut due, mut late) = (self.settle.due(), None);
         if let Some(ask) = self.waiting.first() {
-            due = (!self.settle.is_writing()).then_some(ask.at);
+            // Nobody is loaded for in the middle of a change.
+            due = due.or_else(|| (!self.settle.is_writing()).then_some(ask.at));
             late = ask.at.checked_add(PATIENCE);
         }
         let Self { asked, watcher, look, .. } = self;
@@ -149,7 +150,7 @@ impl<A: Clone> Reloader<A> {
     async fn load<R: Reload<Applied = A>>(&mut self, target: &R) {
         self.settle.taken();
         let stamp = Stamp::of(&self.files);
-        if self.waiting.is_empty() && self.files.iter().all(holds_the_same) {
+        if self.files.iter().all(holds_the_same) && self.is_served(target) {
             self.stamp = stamp;
             self.follow();
             return;
@@ -169,6 +170,18 @@ impl<A: Clone> Reloader<A> {
         answer(asks, &applied);
         // What has changed meanwhile where it was not watched before.
         self.settle.on(Change::Settled, Instant::now());
+    }
+
+    /// Whether there is nothing to load, the files being the same; then those who ask are told.
+    fn is_served<R: Reload<Applied = A>>(&mut self, target: &R) -> bool {
+        let Some(first) = self.waiting.first() else {
+            return true;
+        };
+        let unchanged = target.unchanged(first.cause);
+        if let Some(unchanged) = &unchanged {
+            answer(std::mem::take(&mut self.waiting), unchanged);
+        }
+        unchanged.is_some()
     }
 
     /// What happened to the files since they were read.
@@ -260,6 +273,8 @@ mod tests {
     /// Tells why each load was made and what the file held.
     struct Told {
         file: PathBuf,
+        /// Whether what was loaded is served.
+        served: bool,
         loads: Sender<(Cause, String)>,
     }
 
@@ -271,6 +286,10 @@ mod tests {
             let text = fs::read_to_string(&self.file).ok();
             let read = Read { path: self.file.clone(), text: text.clone() };
             (vec![read], text.unwrap_or_default())
+        }
+
+        fn unchanged(&self, _: Cause) -> Option<Option<String>> {
+            self.served.then(|| Some("the same".into()))
         }
 
         async fn apply(&self, cause: Cause, loaded: String) -> Option<String> {
@@ -289,7 +308,7 @@ mod tests {
         steps: impl FnOnce(Asks<Option<String>>, Receiver<(Cause, String)>) -> F,
     ) {
         let (loads, told) = mpsc::channel(16);
-        let target = Told { file, loads };
+        let target = Told { file, served: true, loads };
         let (files, _) = target.load();
         let (asks, reloader) = reloader(files);
         tokio::select! {
@@ -347,6 +366,10 @@ mod tests {
             assert_eq!(told.recv().await.unwrap(), (Cause::Admin, "7".into()));
             fs::write(&file, "8").unwrap();
             assert_eq!(next(&mut told).await, "8");
+            // Who asks for what is served is told so.
+            assert_eq!(asks.ask(Cause::Admin).await, Some(Some("the same".into())));
+            fs::write(&file, "9").unwrap();
+            assert_eq!(next(&mut told).await, "9");
         })
         .await;
     }
@@ -398,7 +421,7 @@ mod tests {
         let file = folder.at("c.yaml");
         fs::write(&file, "1").unwrap();
         let (loads, mut told) = mpsc::channel(16);
-        let target = Told { file: file.clone(), loads };
+        let target = Told { file: file.clone(), served: true, loads };
         let (_asks, mut reloader) = reloader(target.load().0);
         reloader.watcher = None;
         let begun = Instant::now();
@@ -417,6 +440,28 @@ mod tests {
         }
     }
 
+    /// What could not be served is tried again when somebody asks, and only then.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_served_is_loaded_again_for_who_asks() {
+        let folder = Folder::new("again");
+        let file = folder.at("c.yaml");
+        fs::write(&file, "1").unwrap();
+        let (loads, mut told) = mpsc::channel(16);
+        let target = Told { file, served: false, loads };
+        let (asks, mut reloader) = reloader(target.load().0);
+        reloader.watcher = None;
+        let steps = async {
+            sleep(LOOK * 5).await;
+            assert!(told.try_recv().is_err());
+            assert_eq!(asks.ask(Cause::Signal).await, Some(Some("1".into())));
+            assert_eq!(told.recv().await.unwrap(), (Cause::Signal, "1".into()));
+        };
+        tokio::select! {
+            () = reloader.run(&target) => panic!("the reloader ended"),
+            () = steps => {}
+        }
+    }
+
     /// A writer that never closes: who asks is told, and nothing is loaded.
     #[tokio::test(start_paused = true)]
     async fn who_asks_does_not_wait_for_ever() {
@@ -424,7 +469,7 @@ mod tests {
         let file = folder.at("c.yaml");
         fs::write(&file, "1").unwrap();
         let (loads, mut told) = mpsc::channel(16);
-        let target = Told { file, loads };
+        let target = Told { file, served: true, loads };
         let (asks, mut reloader) = reloader(target.load().0);
         reloader.watcher = None;
         reloader.settle.on(Change::Writing, Instant::now());

@@ -40,10 +40,10 @@ impl Families {
     pub(super) fn register(registry: &Registry) -> Self {
         let reloads = counters(
             "config_reloads_total",
-            "Reloads of the configuration, by outcome: applied or refused.",
+            "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
             &["outcome"],
         );
-        for outcome in ["applied", "refused"] {
+        for outcome in ["applied", "unchanged", "refused", "unfinished"] {
             counter(&reloads, &[outcome]);
         }
         let last_reload = Gauge::with_opts(opts(

@@ -179,10 +179,12 @@ impl Metrics {
         fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
     }
 
-    /// `mwl_config_reloads_total{outcome}`: `applied` or `refused`; `mwl_config_last_reload_successful`.
-    pub fn config_reload(&self, applied: bool) {
-        let outcome = if applied { "applied" } else { "refused" };
-        self.families.last_successful.set(i64::from(applied));
+    /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged`, `refused`, or `unfinished`, which alone
+    /// leaves `mwl_config_last_reload_successful` as it is.
+    pub fn config_reload(&self, outcome: &'static str) {
+        if outcome != "unfinished" {
+            self.families.last_successful.set(i64::from(outcome != "refused"));
+        }
         counter(&self.families.reloads, &[outcome]).inc();
     }
 

@@ -101,8 +101,10 @@ fn the_config_that_is_served_is_the_only_one_shown() {
     metrics.config_loaded("aaaa", 1.5);
     metrics.config_loaded("bbbb", 2.5);
     metrics.config_loaded("bbbb", 3.5);
-    metrics.config_reload(true);
-    metrics.config_reload(false);
+    metrics.config_reload("applied");
+    metrics.config_reload("unchanged");
+    metrics.config_reload("refused");
+    metrics.config_reload("unfinished");
     assert_eq!(
         samples(&metrics, "mwl_config_"),
         [
@@ -111,6 +113,8 @@ fn the_config_that_is_served_is_the_only_one_shown() {
             "mwl_config_last_reload_successful 0",
             r#"mwl_config_reloads_total{outcome="applied"} 1"#,
             r#"mwl_config_reloads_total{outcome="refused"} 1"#,
+            r#"mwl_config_reloads_total{outcome="unchanged"} 1"#,
+            r#"mwl_config_reloads_total{outcome="unfinished"} 1"#,
         ]
     );
 }

@@ -170,10 +170,14 @@ fn a_mounted_directory_that_is_swapped_is_loaded() {
 fn a_hangup_loads_the_file_anew() {
     let origin = mirror();
     let proxy = Proxy::start(&generation(origin.address, 1));
-    let before = reloads(&proxy, "applied");
+    proxy.rewrite(&generation(origin.address, 2));
     proxy.program().signal("HUP");
-    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], before + 1);
-    assert_eq!(served(&proxy), "1");
+    until_served(&proxy, "2");
+    // What is served already is not loaded again.
+    proxy.program().signal("HUP");
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "unchanged")], 1);
+    assert_eq!(reload(&proxy), 200);
+    assert_reloads(&proxy, 1, 0);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Each test has a small size that always runs, and the size that it is named for behind `MWL_ENDURANCE=1`.
 //! The big sizes mean more against an optimised program, which `MWL_PROXY_BIN` names.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::support::program::Proxy;
 use crate::support::watched::{PATIENCE, pause};
 use tokio::time::Instant;
@@ -15,6 +17,15 @@ mod departures;
 mod reloads;
 /// All of it at once, for minutes.
 mod soak;
+
+/// Dropped, also by a failure, it ends the load.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Whether the big sizes are asked for.
 fn big() -> bool {

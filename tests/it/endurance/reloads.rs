@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Held, say, size};
+use super::{Held, Over, say, size};
 use crate::support::client::{Client, ask, get, request};
 use crate::support::origin::{Origin, answer};
 use crate::support::program::{Proxy, configuration};
@@ -157,7 +157,8 @@ fn load(address: SocketAddr, rate: u32, done: &AtomicBool, count: &AtomicU64) {
         if done.load(Ordering::Relaxed) {
             return;
         }
-        assert_eq!(client.ask(request("POST", "/", &[], b"some body")).status, 200);
+        let got = client.ask(request("POST", "/", &[], b"some body"));
+        assert_eq!(got.status, 200, "{}", got.text());
         count.fetch_add(1, Ordering::Relaxed);
         let due = every * number;
         pause(u64::try_from(due.saturating_sub(begun.elapsed()).as_millis()).unwrap());
@@ -195,13 +196,14 @@ fn reloads_under_load_cost_no_request() {
             scope.spawn(|| load(address, rate, &done, &count));
         }
         let waiting = scope.spawn(|| gaps(address, &done));
+        let over = Over(&done);
         for turn in 0..reloads {
             scene.step(turn);
             // Spread over a minute, where they are two hundred.
             let due = Duration::from_millis(300) * u32::try_from(turn).unwrap();
             pause(u64::try_from(due.saturating_sub(begun.elapsed()).as_millis()).unwrap());
         }
-        done.store(true, Ordering::Relaxed);
+        drop(over);
         waiting.join().unwrap()
     });
     let took = begun.elapsed().as_secs_f64();
