@@ -12,7 +12,10 @@ use crate::proxy::settings::RouteMatch;
 
 /// Routes, by host (none: any) and by path (empty: any; without a closing slash).
 #[derive(Debug, Default)]
-pub(super) struct Covering(HashMap<Option<Arc<str>>, HashMap<Arc<str>, Vec<usize>>>);
+pub(super) struct Covering(HashMap<Option<Arc<str>>, ByPath>);
+
+/// Positions, in order.
+type ByPath = HashMap<Arc<str>, Vec<usize>>;
 
 impl Covering {
     /// Adds the route at `position`, which is after all that are there.
