@@ -23,7 +23,10 @@ use crate::proxy::Server;
 use crate::reload::{self, Asks, Cause, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
+use crate::telemetry::executions::{Executions, Filter};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::sinks::{Sinks, Telemetry};
+use crate::telemetry::trace;
 
 /// How many warnings of a configuration are logged.
 const WARNINGS: usize = 20;
@@ -34,6 +37,9 @@ pub struct App {
     input: Input,
     catalog: Catalog,
     metrics: Arc<Metrics>,
+    telemetry: Telemetry,
+    /// Of the histograms; fixed at start.
+    buckets: Vec<f64>,
     server: Server,
     readiness: Readiness,
     shown: ArcSwap<Shown>,
@@ -71,6 +77,9 @@ pub enum StartError {
         /// Whether another process has it.
         taken: bool,
     },
+    /// Spans cannot be exported.
+    #[error("{0}")]
+    Tracing(#[from] trace::Refused),
     /// The system gives no threads, signals or runtime.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
@@ -83,10 +92,16 @@ impl App {
     /// Where the configuration is refused or an address cannot be had.
     fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
         let catalog = Catalog::spec_defined();
-        let metrics = Metrics::new();
-        let built = build(input.load()?, &catalog, &metrics)?;
+        let loaded = input.load()?;
+        let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
+        let telemetry = Telemetry::new(Arc::clone(&metrics));
+        let built = build(loaded, &catalog, &metrics)?;
         warn(&built);
-        let admin = built.admin.map(listen).transpose()?;
+        let kept = built.shown.executions();
+        built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
+        telemetry.executions().resize(kept);
+        let address = built.shown.admin.as_ref().map(|admin| admin.address);
+        let admin = address.map(listen).transpose()?;
         let server =
             Server::start(Arc::clone(&built.runtime)).map_err(|error| StartError::Address {
                 taken: error.kind() == io::ErrorKind::AddrInUse,
@@ -102,10 +117,12 @@ impl App {
             input,
             catalog,
             metrics,
+            telemetry,
+            buckets: built.observed.buckets,
             server,
             readiness: Readiness::default(),
             shown: ArcSwap::from_pointee(built.shown),
-            admin: built.admin,
+            admin: address,
             workers: built.workers,
             asks,
             current: AtomicBool::new(true),
@@ -150,6 +167,7 @@ impl App {
         let stopped = stop(&self.server, runtime.shutdown(), &self.readiness, again).await;
         // What is left says so as it goes.
         self.server.end().await;
+        self.telemetry.flush();
         stopped
     }
 
@@ -157,16 +175,25 @@ impl App {
     async fn serve(&self, loaded: Result<Loaded, Box<Refused>>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(loaded?, &self.catalog, &self.metrics)?;
         warn(&built);
-        let Built { runtime, admin, workers, shown, .. } = built;
+        let Built { runtime, workers, shown, observed, .. } = built;
+        let sinks = self.telemetry.sinks(&observed, shown.executions());
+        runtime.tell(sinks.unwrap_or_else(|error| {
+            tracing::error!(%error, "Nobody is told of requests.");
+            Sinks::default()
+        }));
         let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(runtime).await {
             let message = format!("{error}; what ran before goes on");
             return Err(Box::new(refused("address", &message)));
         }
         announce(&self.server.local_addrs(), &before);
-        if admin != self.admin || workers != self.workers {
+        self.telemetry.executions().resize(shown.executions());
+        let admin = shown.admin.as_ref().map(|admin| admin.address);
+        let fixed =
+            (admin, workers, observed.buckets) == (self.admin, self.workers, self.buckets.clone());
+        if !fixed {
             tracing::warn!(
-                "`admin.address` and `limits.workers` are fixed at start: a restart changes them."
+                "`admin.address`, `limits.workers` and `metrics.buckets` are fixed at start: a restart changes them."
             );
         }
         let hash = Arc::clone(&shown.hash);
@@ -240,14 +267,30 @@ impl admin::Operated for App {
         self.readiness.is_ready()
     }
 
+    fn token(&self) -> Option<Arc<str>> {
+        self.shown.load().admin.as_ref()?.token.clone()
+    }
+
     fn routes(&self) -> Json {
-        self.shown.load().routes.clone()
+        admin::routes::counted(&self.shown.load().routes, &self.metrics.routes())
+    }
+
+    fn executions(&self, filter: &Filter) -> Json {
+        let executions: &Executions = self.telemetry.executions();
+        let shown = executions.read(filter);
+        let shown: Vec<Json> = shown.iter().map(|execution| execution.to_json()).collect();
+        json!({ "kept": executions.keep(), "executions": shown })
     }
 
     fn config(&self) -> Json {
         let shown = self.shown.load();
         let file = self.input.file().map(|path| path.display().to_string());
-        json!({ "hash": *shown.hash, "file": file, "config": shown.config })
+        let version = env!("CARGO_PKG_VERSION");
+        json!({ "version": version, "hash": *shown.hash, "file": file, "config": shown.config })
+    }
+
+    fn missed(&self, events: u64) {
+        self.metrics.events_missed(events);
     }
 
     fn reload(&self) -> admin::Reloading<'_> {

@@ -1,12 +1,17 @@
-//! The operators' address: health, metrics, what is configured, reload.
+//! The operators' address: health, metrics, what is configured, what happens, reload.
 //!
 //! It has a thread and a runtime of its own, so that it answers while the workers are busy, and so that
 //! nobody who asks it can slow a request down. It knows the process only as something [`Operated`].
+//! Where the configuration names a token, only the probes and the dashboard's page, which shows nothing
+//! by itself, are answered without it.
 
+mod auth;
+mod patient;
 pub mod routes;
+mod secrets;
+mod tap;
 
 use std::convert::Infallible;
-use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
 use std::net::TcpListener as StdListener;
@@ -15,9 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,13 +34,31 @@ use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use self::patient::Patient;
+use crate::proxy::query;
+use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
+
+pub use self::secrets::hidden;
 
 /// How many connections are served at once.
 const CONNECTIONS: usize = 64;
 
+/// How many of them may listen to `/tap`: probes and scrapes always find room.
+const TAPS: usize = 16;
+
 /// How long a head may take to arrive, also on a connection that was kept.
 const HEAD: Duration = Duration::from_secs(30);
+
+/// The dashboard: one file without outside references.
+const DASHBOARD: &str = include_str!("dashboard.html");
+
+/// What the dashboard's page may do: run its own script and ask this address.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What is answered with.
+type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// A reload under way: the hash of what was applied, or the diagnostics of what was refused.
 pub type Reloading<'a> = Pin<Box<dyn Future<Output = Result<Arc<str>, Json>> + Send + 'a>>;
@@ -44,46 +71,70 @@ pub trait Operated: Send + Sync {
     /// Whether requests are wanted.
     fn is_ready(&self) -> bool;
 
-    /// The routes, in order.
+    /// What a request must carry, where the configuration asks for that.
+    fn token(&self) -> Option<Arc<str>>;
+
+    /// The routes, in order, with their counters.
     fn routes(&self) -> Json;
 
-    /// The configuration as it was loaded, without the values of variables.
+    /// The last executions that `filter` lets through.
+    fn executions(&self, filter: &Filter) -> Json;
+
+    /// The configuration as it was loaded, without the values of variables and without secrets.
     fn config(&self) -> Json;
 
     /// Loads the configuration anew.
     fn reload(&self) -> Reloading<'_>;
+
+    /// A listener of `/tap` was too slow for so many events.
+    fn missed(&self, events: u64);
 }
 
 /// One page.
 struct Page {
     path: &'static str,
     method: Method,
+    /// Whether it is answered without the token.
+    open: bool,
     says: &'static str,
 }
 
-/// All pages, as the index lists them.
-static PAGES: [Page; 7] = [
+/// All pages, as a request for none of them is told.
+static PAGES: [Page; 9] = [
+    Page::open("/", "The dashboard."),
     Page::read("/metrics", "Prometheus metrics."),
-    Page::read("/livez", "200 as long as the process runs."),
-    Page::read("/readyz", "200 while requests are wanted, 503 once it is stopping."),
-    Page::read("/routes", "The routes in order, with what their stacks do."),
-    Page::read("/config", "The configuration as it was loaded; values of variables are not shown."),
+    Page::open("/livez", "200 as long as the process runs."),
+    Page::open("/readyz", "200 while requests are wanted, 503 once it is stopping."),
+    Page::read("/routes", "The routes in order, what their stacks do, and what they counted."),
+    Page::read("/executions", "The last executions. ?route=NAME, ?outcome=success or failure."),
+    Page::read("/tap", "Execution events as they happen, as server-sent events. The same filters."),
+    Page::read("/config", "The configuration as it was loaded, without secrets."),
     Page {
         path: "/reload",
         method: Method::POST,
+        open: false,
         says: "Loads the configuration anew. 200 with its hash, or 422 with what is wrong with it.",
     },
-    Page::read("/", "This page."),
 ];
 
 impl Page {
     const fn read(path: &'static str, says: &'static str) -> Self {
-        Self { path, method: Method::GET, says }
+        Self { path, method: Method::GET, open: false, says }
+    }
+
+    const fn open(path: &'static str, says: &'static str) -> Self {
+        Self { path, method: Method::GET, open: true, says }
     }
 
     fn allow(&self) -> &'static str {
         if self.method == Method::GET { "GET, HEAD" } else { "POST" }
     }
+}
+
+/// What all connections share.
+struct Office {
+    operated: Arc<dyn Operated>,
+    taps: Arc<Semaphore>,
 }
 
 /// Serves `operated` on `listener`, on a thread of its own, as long as the process lives.
@@ -97,13 +148,14 @@ pub fn start(listener: StdListener, operated: Arc<dyn Operated>) -> io::Result<(
         let _inside = driver.enter();
         TcpListener::from_std(listener)?
     };
+    let office = Arc::new(Office { operated, taps: Arc::new(Semaphore::new(TAPS)) });
     std::thread::Builder::new()
         .name("admin".into())
-        .spawn(move || driver.block_on(accept(listener, operated)))?;
+        .spawn(move || driver.block_on(accept(listener, office)))?;
     Ok(())
 }
 
-async fn accept(listener: TcpListener, operated: Arc<dyn Operated>) {
+async fn accept(listener: TcpListener, office: Arc<Office>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
@@ -118,19 +170,16 @@ async fn accept(listener: TcpListener, operated: Arc<dyn Operated>) {
                 continue;
             }
         };
-        let operated = Arc::clone(&operated);
+        let office = Arc::clone(&office);
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let operated = Arc::clone(&operated);
-            async move {
-                let answer = answer(&*operated, request.method(), request.uri().path()).await;
-                Ok::<_, Infallible>(answer)
-            }
+            let office = Arc::clone(&office);
+            async move { Ok::<_, Infallible>(office.answer(&request).await) }
         });
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-            let ended = http.serve_connection(TokioIo::new(stream), service).await;
-            if let Err(error) = ended {
+            let io = TokioIo::new(Patient::new(stream));
+            if let Err(error) = http.serve_connection(io, service).await {
                 tracing::debug!(%error, "An admin connection ended early.");
             }
             drop(permit);
@@ -138,153 +187,114 @@ async fn accept(listener: TcpListener, operated: Arc<dyn Operated>) {
     }
 }
 
-/// The answer to one request. What it sends with a body is not read.
-async fn answer(operated: &dyn Operated, method: &Method, path: &str) -> Response<Full<Bytes>> {
-    let Some(page) = PAGES.iter().find(|page| page.path == path) else {
-        return text(StatusCode::NOT_FOUND, "no such page; `/` lists them\n".into());
-    };
-    let head = method == Method::HEAD && page.method == Method::GET;
-    if !head && *method != page.method {
-        let mut response = text(
-            StatusCode::METHOD_NOT_ALLOWED,
-            format!("{path} is asked with {}\n", page.allow()),
-        );
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static(page.allow()));
-        return response;
+impl Office {
+    /// The answer to one request. What it sends with a body is not read.
+    async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+        let (method, path) = (request.method(), request.uri().path());
+        let Some(page) = PAGES.iter().find(|page| page.path == path) else {
+            return text(StatusCode::NOT_FOUND, index());
+        };
+        let head = method == Method::HEAD && page.method == Method::GET;
+        if !head && *method != page.method {
+            let allow = page.allow();
+            let mut response =
+                text(StatusCode::METHOD_NOT_ALLOWED, format!("{path} is asked with {allow}\n"));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+            return response;
+        }
+        if !page.open
+            && let Some(token) = self.operated.token()
+            && let Err(refusal) = auth::check(&token, request.headers())
+        {
+            return *refusal;
+        }
+        self.page(path, head, request.uri().query().unwrap_or_default()).await
     }
-    // The HTTP library sends the length of a HEAD's body, and no body.
-    match path {
-        "/metrics" => body(StatusCode::OK, metrics::CONTENT_TYPE, operated.metrics()),
-        "/livez" => text(StatusCode::OK, "live\n".into()),
-        "/readyz" if operated.is_ready() => text(StatusCode::OK, "ready\n".into()),
-        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
-        "/routes" => json(StatusCode::OK, &operated.routes()),
-        "/config" => json(StatusCode::OK, &operated.config()),
-        "/reload" => match operated.reload().await {
-            Ok(hash) => json(StatusCode::OK, &json!({ "hash": *hash })),
-            Err(found) => json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found })),
-        },
-        _ => body(StatusCode::OK, "text/html; charset=utf-8", index()),
+
+    async fn page(&self, path: &str, head: bool, query: &str) -> Response<Body> {
+        let operated = &self.operated;
+        // The HTTP library sends the length of a HEAD's body, and no body.
+        match path {
+            "/metrics" => whole(StatusCode::OK, metrics::CONTENT_TYPE, operated.metrics()),
+            "/livez" => text(StatusCode::OK, "live\n".into()),
+            "/readyz" if operated.is_ready() => text(StatusCode::OK, "ready\n".into()),
+            "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
+            "/routes" => json(StatusCode::OK, &operated.routes()),
+            "/config" => json(StatusCode::OK, &operated.config()),
+            "/executions" => match executions(query) {
+                Ok(filter) => json(StatusCode::OK, &operated.executions(&filter)),
+                Err(problem) => text(StatusCode::BAD_REQUEST, problem),
+            },
+            "/tap" => match tap::filter(query) {
+                Ok(filter) => tap::open(filter, operated, &self.taps, head),
+                Err(problem) => text(StatusCode::BAD_REQUEST, problem),
+            },
+            "/reload" => match operated.reload().await {
+                Ok(hash) => json(StatusCode::OK, &json!({ "hash": *hash })),
+                Err(found) => {
+                    json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found }))
+                }
+            },
+            _ => dashboard(),
+        }
     }
+}
+
+/// The query of `/executions`. The error says what was seen and what is wanted.
+fn executions(query: &str) -> Result<Filter, String> {
+    let mut filter = Filter::default();
+    for (name, value) in query::pairs(query) {
+        match (&*name, &*value) {
+            ("route", _) => filter.route = Some(value.into_owned()),
+            ("outcome", "success") => filter.failed = Some(false),
+            ("outcome", "failure") => filter.failed = Some(true),
+            ("outcome", _) => {
+                return Err(format!("`outcome` is `{value}`; wanted: success or failure\n"));
+            }
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(filter)
+}
+
+/// What is said of a parameter that no page has.
+fn unknown(name: &str) -> String {
+    format!("`{name}` is no parameter; wanted: route, outcome\n")
+}
+
+fn dashboard() -> Response<Body> {
+    let mut page = whole(StatusCode::OK, "text/html; charset=utf-8", DASHBOARD.to_owned());
+    page.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    page
 }
 
 fn index() -> String {
-    let mut rows = String::new();
-    for Page { path, method, says } in &PAGES {
-        let name = match *method {
-            Method::GET => format!("<a href=\"{path}\">{path}</a>"),
-            _ => format!("{method} {path}"),
-        };
-        // Writing to a string does not fail.
-        writeln!(rows, "<tr><td>{name}</td><td>{says}</td></tr>").ok();
-    }
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>mwl-proxy</title></head>\n\
-         <body><h1>mwl-proxy {}</h1>\n<table>\n{rows}</table>\n</body></html>\n",
-        env!("CARGO_PKG_VERSION")
-    )
+    let rows =
+        PAGES.iter().map(|page| format!("{:<5}{:<13}{}\n", page.method, page.path, page.says));
+    format!("no such page; there are\n{}", rows.collect::<String>())
 }
 
-fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    body(status, "text/plain; charset=utf-8", text)
+fn text(status: StatusCode, text: String) -> Response<Body> {
+    whole(status, "text/plain; charset=utf-8", text)
 }
 
-fn json(status: StatusCode, value: &Json) -> Response<Full<Bytes>> {
-    body(status, "application/json", format!("{value:#}\n"))
+fn json(status: StatusCode, value: &Json) -> Response<Body> {
+    whole(status, "application/json", format!("{value:#}\n"))
 }
 
-fn body(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
+fn whole(status: StatusCode, kind: &'static str, body: String) -> Response<Body> {
+    of_kind(status, kind, Full::from(body).boxed_unsync())
+}
+
+fn of_kind(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use http_body_util::BodyExt;
-    use std::sync::Mutex;
-
-    /// Gives fixed answers.
-    struct Fixed {
-        ready: bool,
-        reload: Mutex<Result<Arc<str>, Json>>,
-    }
-
-    impl Operated for Fixed {
-        fn metrics(&self) -> String {
-            "mwl_requests_total 1\n".into()
-        }
-
-        fn is_ready(&self) -> bool {
-            self.ready
-        }
-
-        fn routes(&self) -> Json {
-            json!([{ "name": "pay" }])
-        }
-
-        fn config(&self) -> Json {
-            json!({ "hash": "abc" })
-        }
-
-        fn reload(&self) -> Reloading<'_> {
-            let result = self.reload.lock().unwrap().clone();
-            Box::pin(async { result })
-        }
-    }
-
-    async fn ask(fixed: &Fixed, method: Method, path: &str) -> (u16, String, String) {
-        let response = answer(fixed, &method, path).await;
-        let (head, body) = response.into_parts();
-        let header =
-            |name| head.headers.get(name).map_or("", |v: &HeaderValue| v.to_str().unwrap());
-        let allow = header(ALLOW);
-        let kind = if allow.is_empty() { header(CONTENT_TYPE) } else { allow };
-        let body = body.collect().await.unwrap().to_bytes();
-        (head.status.as_u16(), kind.to_owned(), String::from_utf8(body.to_vec()).unwrap())
-    }
-
-    #[tokio::test]
-    async fn each_page_answers_its_methods() {
-        let fixed = Fixed { ready: true, reload: Mutex::new(Ok("abc".into())) };
-        for (method, path, status, kind) in [
-            (Method::GET, "/metrics", 200, metrics::CONTENT_TYPE),
-            (Method::HEAD, "/metrics", 200, metrics::CONTENT_TYPE),
-            (Method::GET, "/livez", 200, "text/plain; charset=utf-8"),
-            (Method::GET, "/readyz", 200, "text/plain; charset=utf-8"),
-            (Method::GET, "/routes", 200, "application/json"),
-            (Method::GET, "/config", 200, "application/json"),
-            (Method::GET, "/", 200, "text/html; charset=utf-8"),
-            (Method::POST, "/reload", 200, "application/json"),
-            (Method::GET, "/reload", 405, "POST"),
-            (Method::HEAD, "/reload", 405, "POST"),
-            (Method::POST, "/metrics", 405, "GET, HEAD"),
-            (Method::GET, "/none", 404, "text/plain; charset=utf-8"),
-            (Method::GET, "/metrics/", 404, "text/plain; charset=utf-8"),
-        ] {
-            let (found, seen, _) = ask(&fixed, method.clone(), path).await;
-            assert_eq!((found, seen.as_str()), (status, kind), "{method} {path}");
-        }
-        let (.., metrics) = ask(&fixed, Method::GET, "/metrics").await;
-        assert_eq!(metrics, "mwl_requests_total 1\n");
-        let (.., index) = ask(&fixed, Method::GET, "/").await;
-        assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.says)));
-    }
-
-    #[tokio::test]
-    async fn readiness_and_refusals_show() {
-        let found = json!([{ "code": "unknown-key", "line": 7 }]);
-        let fixed = Fixed { ready: false, reload: Mutex::new(Err(found)) };
-        let (status, _, body) = ask(&fixed, Method::GET, "/readyz").await;
-        assert_eq!((status, body.as_str()), (503, "not ready\n"));
-        assert_eq!(ask(&fixed, Method::GET, "/livez").await.0, 200);
-        let (status, _, body) = ask(&fixed, Method::POST, "/reload").await;
-        let body: Json = serde_json::from_str(&body).unwrap();
-        assert_eq!(status, 422);
-        assert_eq!(body, json!({ "diagnostics": [{ "code": "unknown-key", "line": 7 }] }));
-    }
-}
+mod tests;

@@ -1,12 +1,31 @@
 //! The routes in plain words, for `/routes`: what each takes, and what its stacks do, outermost first.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value as Json, json};
 
 use crate::proxy::settings::{Route, RouteMatch, Settings};
+use crate::telemetry::metrics::RouteSummary;
 
 /// All routes of `settings`, in order.
 pub fn describe(settings: &Settings) -> Json {
     settings.routes.iter().map(route).collect()
+}
+
+/// `described`, each route with what it has counted.
+pub fn counted(described: &Json, summaries: &BTreeMap<String, RouteSummary>) -> Json {
+    let routes = described.as_array().into_iter().flatten();
+    let routes = routes.map(|route| {
+        let mut route = route.clone();
+        let name = route.get("name").and_then(Json::as_str);
+        let summary = name.and_then(|name| summaries.get(name));
+        let counters = summary.and_then(|summary| serde_json::to_value(summary).ok());
+        if let Some(members) = route.as_object_mut() {
+            members.insert("counters".into(), counters.unwrap_or_default());
+        }
+        route
+    });
+    routes.collect()
 }
 
 fn route(route: &Route) -> Json {

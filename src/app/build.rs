@@ -1,6 +1,5 @@
 //! From where a configuration comes to what is ready to be served: read, compiled, described.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use crate::admin;
 use crate::config::{self, Loaded, Origin, Read, Refused};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
+use crate::proxy::settings::{Admin, Observed};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 
@@ -34,8 +34,8 @@ pub enum Input {
 pub struct Built {
     /// What serves.
     pub runtime: Arc<Runtime>,
-    /// The address for operators.
-    pub admin: Option<SocketAddr>,
+    /// What is told of requests.
+    pub observed: Observed,
     /// How many threads serve.
     pub workers: usize,
     /// What may not be meant as it is written.
@@ -57,6 +57,15 @@ pub struct Shown {
     pub config: Json,
     /// The routes in order, in plain words.
     pub routes: Json,
+    /// Who is shown it, and how many executions.
+    pub admin: Option<Admin>,
+}
+
+impl Shown {
+    /// How many executions of each kind are kept: none where nobody can ask for them.
+    pub fn executions(&self) -> usize {
+        self.admin.as_ref().map_or(0, |admin| admin.executions)
+    }
 }
 
 impl Input {
@@ -111,10 +120,11 @@ pub fn build(
     let Loaded { settings, sources, warnings, files, written } = loaded;
     let shown = Shown {
         hash: Arc::clone(&settings.hash),
-        config: written,
+        config: admin::hidden(written),
         routes: admin::routes::describe(&settings),
+        admin: settings.admin.clone(),
     };
-    let (admin, workers) = (settings.admin, settings.limits.workers);
+    let (observed, workers) = (settings.observed.clone(), settings.limits.workers);
     let mut found = warnings;
     match Runtime::build(settings, catalog, metrics) {
         Ok((runtime, more)) => {
@@ -122,7 +132,7 @@ pub fn build(
             let found = config::distinct(found);
             Ok(Built {
                 runtime: Arc::new(runtime),
-                admin,
+                observed,
                 workers,
                 warnings: found,
                 sources,

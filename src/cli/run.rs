@@ -19,7 +19,10 @@ pub(super) fn run(run: &Run) -> ExitCode {
     if let Err(problem) = log::start(filter.as_deref()) {
         complain(&problem);
     }
-    match start(run) {
+    let started = start(run);
+    // Before what is said without the log, and before the end.
+    log::flush();
+    match started {
         Ok(code) => code,
         Err(error) => {
             complain(error.to_string().trim_end());

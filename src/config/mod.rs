@@ -13,6 +13,7 @@ mod covering;
 mod document;
 mod env;
 mod matching;
+mod observed;
 mod read;
 mod root;
 mod route;
@@ -224,7 +225,8 @@ impl Load<'_> {
         Some(Settings {
             environment: root.text("environment").cloned().unwrap_or_default(),
             listeners: root::listeners(report, &root),
-            admin: root::admin(report, &root),
+            admin: observed::admin(report, &root),
+            observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
             routes: routes.read(&root),

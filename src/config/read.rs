@@ -304,6 +304,34 @@ impl<'a> Object<'a> {
         usize::try_from(whole).ok()
     }
 
+    /// A number within the bounds of its row, or its default.
+    pub(super) fn number(&self, key: &'static str) -> f64 {
+        let default = || self.default(key).parse().unwrap_or_default();
+        let number = self.get(key).map(|node| self.number_within(key, node));
+        number.flatten().unwrap_or_else(default)
+    }
+
+    /// The number that `node` is, within the bounds of the row of `key`, or of its elements'.
+    pub(super) fn number_within(&self, key: &'static str, node: &Node) -> Option<f64> {
+        let (least, most) = match self.section.field(key).map(|field| &field.shape) {
+            Some(Shape::Number(least, most) | Shape::List(Shape::Number(least, most))) => {
+                (*least, *most)
+            }
+            _ => (f64::MIN, f64::MAX),
+        };
+        let Some(number) = node.as_number() else {
+            self.report.wrong_type(key, node, "a number");
+            return None;
+        };
+        let number = number.to_string().parse::<f64>().ok();
+        let within = number.filter(|number| (least..=most).contains(number));
+        if within.is_none() {
+            let message = format!("`{key}` is {node}; wanted: a number from {least} to {most}");
+            self.report.error("out-of-range", node.span, message);
+        }
+        within
+    }
+
     /// One of the words of its row, or its default.
     pub(super) fn word(&self, key: &'static str) -> Option<&'a str> {
         let Some(node) = self.get(key) else {

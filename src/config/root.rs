@@ -1,7 +1,6 @@
 //! The top of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
-use std::net::SocketAddr;
-
+use super::observed::{ADMIN, LOG, METRICS, TRACING};
 use super::read::{Object, Report};
 use super::route::ROUTE;
 use super::shape::{Field, Piece, Section, Shape, optional, or, required};
@@ -62,6 +61,13 @@ pub(super) const ROOT: Section = Section {
             Shape::List(&Shape::Section(&ROUTE)),
             "In order: the first that matches a request takes it. At least one.",
         ),
+        optional("metrics", Shape::Section(&METRICS), "How things are counted."),
+        optional("log", Shape::Section(&LOG), "What is written of requests."),
+        optional(
+            "tracing",
+            Shape::Section(&TRACING),
+            "Spans of requests and attempts, for a collector. Without it there are none, and `traceparent` goes on unchanged.",
+        ),
         optional("limits", Shape::Section(&LIMITS), "Bounds on clients and on cleanups."),
         optional("shutdown", Shape::Section(&SHUTDOWN), "How the process stops on SIGTERM."),
     ],
@@ -74,16 +80,6 @@ const LISTENER: Section = Section {
         "address",
         Shape::Address,
         "An address and a port; port 0 lets the system choose.",
-    )],
-};
-
-const ADMIN: Section = Section {
-    name: "`admin`",
-    doc: "The address for operators.",
-    fields: &[required(
-        "address",
-        Shape::Address,
-        "An address and a port. What answers there is for operators: keep it off the network.",
     )],
 };
 
@@ -220,11 +216,6 @@ fn not_yet(report: &Report, listener: &Node) -> bool {
     let diagnostic = Diagnostic::error("not-yet", tls.key_span, message);
     report.add(diagnostic.with_help("leave `tls` out, and terminate TLS before the proxy"));
     true
-}
-
-/// The operators' address.
-pub(super) fn admin(report: &Report, root: &Object<'_>) -> Option<SocketAddr> {
-    Object::open(report, "admin", root.get("admin")?, &ADMIN)?.address("address")
 }
 
 /// `limits`, or their defaults.

@@ -93,6 +93,31 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint { host: host.into(), port, authority: authority.into() })
 }
 
+/// The URL of a collector of spans, with the path that OTLP/HTTP gives traces where it has none.
+pub(super) fn collector(text: &str) -> Result<String, String> {
+    let example = "write for example `http://127.0.0.1:4318`";
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(format!("`{text}` is not a URL; {example}"));
+    };
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(format!(
+            "`{text}`: spans are sent in clear text, to a collector beside the proxy; {example}"
+        ));
+    }
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at_checked(at).unwrap_or((rest, "")),
+        None => (rest, ""),
+    };
+    let path = if matches!(path, "" | "/") { "/v1/traces" } else { path };
+    if authority.contains('@') || path.contains(['?', '#']) || path.parse::<http::Uri>().is_err() {
+        return Err(format!("`{text}` holds more than a host, a port and a path; {example}"));
+    }
+    let (host, port) =
+        host_and_port(authority).map_err(|problem| format!("`{text}` {problem}; {example}"))?;
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    Ok(format!("http://{host}:{port}{path}"))
+}
+
 fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let Some((host, port)) = rest.split_once(']') else {
@@ -180,6 +205,28 @@ mod tests {
             "http://a:1:2",
         ] {
             assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn collectors_are_urls_in_clear_text() {
+        for (text, wanted) in [
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+            ("http://otel.svc:4318/", "http://otel.svc:4318/v1/traces"),
+            ("http://[::1]:4318/custom/path", "http://[::1]:4318/custom/path"),
+            ("HTTP://otel", "http://otel:80/v1/traces"),
+        ] {
+            assert_eq!(collector(text).as_deref(), Ok(wanted));
+        }
+        for bad in [
+            "127.0.0.1:4318",
+            "https://a",
+            "http://u:p@a",
+            "http://a/b?c",
+            "http://",
+            "http://a/ b",
+        ] {
+            assert!(collector(bad).is_err(), "{bad}");
         }
     }
 

@@ -68,6 +68,9 @@ fn shape(shape: &Shape) -> Value {
         Shape::Count(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
+        Shape::Number(least, most) => {
+            json!({ "type": "number", "minimum": least, "maximum": most })
+        }
         Shape::Duration => json!({ "$ref": "#/$defs/durationText" }),
         Shape::Size => json!({ "type": "string", "pattern": r"^[0-9]+(B|KiB|MiB|GiB)$|\$\{" }),
         Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:8080"] }),

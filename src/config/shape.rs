@@ -46,6 +46,8 @@ pub(super) enum Shape {
     Boolean,
     /// A whole number within these bounds.
     Count(u64, u64),
+    /// A number, a fraction perhaps, within these bounds.
+    Number(f64, f64),
     /// An ISO 8601 duration.
     Duration,
     /// A number of bytes with its unit.

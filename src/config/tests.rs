@@ -9,7 +9,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream, Verdict,
+    Access, BUCKETS, Buffer, Endpoint, HostPolicy, Limits, Observed, Protocol, RouteMatch,
+    Shutdown, Upstream, Verdict, When,
 };
 
 /// The files that a load may read, and the variables.
@@ -70,6 +71,12 @@ fn the_smallest_file_gets_the_documented_defaults() {
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);
+    let observed = Observed {
+        access: Access { when: When::None, sample: 0.0 },
+        tracing: None,
+        buckets: BUCKETS.to_vec(),
+    };
+    assert_eq!(settings.observed, observed);
     let shutdown = Shutdown { delay: Duration::ZERO, grace: Duration::from_secs(30) };
     assert_eq!(settings.shutdown, shutdown);
 }
@@ -198,6 +205,11 @@ fn the_reference_shows_the_defaults() {
         ("the configuration", ""),
         ("an upstream", "/upstreams/app"),
         ("`limits`", "/limits"),
+        ("`admin`", "/admin"),
+        ("`metrics`", "/metrics"),
+        ("`access`", "/log/access"),
+        ("`tracing`", "/tracing"),
+        ("`otlp`", "/tracing/otlp"),
         ("`shutdown`", "/shutdown"),
         ("`buffer`", "/routes/0/buffer"),
         ("`forwarded`", "/forwarded"),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{self, Patience};
+use super::connection;
 use super::runtime::Runtime;
 use super::site::{Core, Worker};
+use super::watch::Patience;
 
 /// Serves one client's connection by `runtime`, until either side ends it or a bound does. Runs on the Tokio
 /// runtime that polls it, which keeps time. Where `upstream` is there, it is an idle connection to the first

@@ -19,11 +19,13 @@ use hyper::upgrade::OnUpgrade;
 use super::body::answer::AnswerBody;
 use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
+use super::observer::RequestObserver;
+use super::recording::Refused;
 use super::refusal::Refusal;
 use super::request::{Begun, Exchange, Platform, Upload};
 use super::site::Site;
 use super::tunnel::Tunnel;
-use super::{id, render, request};
+use super::{head, id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Start};
 use crate::language::observe::Observer;
@@ -51,7 +53,8 @@ pub(crate) fn serve(
     }
     let method = request.method().clone();
     let bodyless = request.body().is_end_stream();
-    let grpc = request::is_grpc(request.version(), request.headers());
+    let grpc = head::is_grpc(request.version(), request.headers());
+    let refused = Refused::of(&site, &request, client);
     let asked = Arc::clone(&site);
     let refuse = move |refusal: Refusal, busy: Busy| {
         asked.runtime.refused(refusal.reason, client, &refusal.detail);
@@ -59,6 +62,10 @@ pub(crate) fn serve(
         let id = core.ids.next(core.clock.now().as_nanos());
         let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+        if let Some(refused) = refused {
+            let why = (refusal.code, refusal.detail.as_str());
+            refused.deliver(id::text(&id), response.status().as_u16(), why);
+        }
         response.body_mut().frees(busy);
         response
     };
@@ -105,7 +112,9 @@ async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
     let mut run = pin!(run(exchange, None));
     std::future::poll_fn(|cx| {
         if core.is_cut() {
-            return Poll::Ready(cancelled());
+            let outcome = cancelled();
+            exchange.ended(&outcome);
+            return Poll::Ready(outcome);
         }
         run.as_mut().poll(cx)
     })
@@ -145,10 +154,11 @@ async fn run(
         Value::Null
     };
     let events = Events::begin(exchange.id(), &route.name);
-    let both = events.as_deref().map(|events| Both(&route.observer, events));
+    let counted = RequestObserver(exchange);
+    let both = events.as_deref().map(|events| Both(&counted, events));
     let observer: &dyn Observer = match &both {
         Some(both) => both,
-        None => &route.observer,
+        None => &counted,
     };
     let start = Start {
         id: exchange.id(),
@@ -164,6 +174,7 @@ async fn run(
     if let Some(events) = &events {
         events.done(&outcome);
     }
+    exchange.ended(&outcome);
     outcome
 }
 

@@ -11,7 +11,7 @@ use crate::language::plan::Plan;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "four independent answers, each asked by its own name"
+    reason = "independent answers, each asked by its own name"
 )]
 pub(crate) struct Facts {
     /// An expression may read the body of the request.
@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) reads_response: bool,
     /// The request may be sent more than once.
     pub(crate) resends: bool,
+    /// Several calls make up an execution, whatever fails: a Flow of several Steps, a cleanup.
+    pub(crate) several_calls: bool,
     /// Something must run when the request is cut off: a cleanup.
     pub(crate) unwinds: bool,
 }
@@ -27,8 +29,12 @@ pub(crate) struct Facts {
 impl Facts {
     /// Reads `plan`.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let mut facts =
-            Self { resends: plan.redispatches(), unwinds: plan.needs_unwind(), ..Self::default() };
+        let mut facts = Self {
+            resends: plan.redispatches(),
+            several_calls: plan.calls_several(),
+            unwinds: plan.needs_unwind(),
+            ..Self::default()
+        };
         for (_, program) in plan.programs() {
             facts.read_by(program);
         }

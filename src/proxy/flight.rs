@@ -1,8 +1,9 @@
-//! One request being served, as the metrics and the drain count it.
+//! One request being served, as the metrics, the drain and the records count it.
 
 use std::sync::Arc;
 
 use super::request::Exchange;
+use crate::telemetry::record::{Answer, CLIENT_CLOSED_REQUEST};
 
 /// Counted once: as its status where it ended, as 499 where it was dropped before (the client left).
 #[derive(Debug)]
@@ -13,13 +14,11 @@ pub(crate) struct Flight {
     done: bool,
 }
 
-/// The client went away before its answer was complete: nginx's number, which no upstream sends.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
-
 impl Flight {
     /// Counts `exchange` as begun.
     pub(crate) fn begin(exchange: Arc<Exchange>) -> Self {
         exchange.route.metrics.request_started();
+        exchange.record_from(exchange.begun);
         Self { exchange, status: CLIENT_CLOSED_REQUEST, done: false }
     }
 
@@ -28,20 +27,31 @@ impl Flight {
         self.status = status;
     }
 
-    /// All of the answer was handed over.
-    pub(crate) fn finish(mut self) {
+    /// All of the answer was handed over: `sent` bytes of body.
+    pub(crate) fn finish(mut self, sent: u64) {
+        self.end(self.status, sent);
+    }
+
+    /// The client left, or the answer broke off, behind `sent` bytes of body.
+    pub(crate) fn abandon(mut self, sent: u64) {
+        self.end(CLIENT_CLOSED_REQUEST, sent);
+    }
+
+    fn end(&mut self, status: u16, sent: u64) {
         self.done = true;
         let took = self.exchange.begun.elapsed();
-        self.exchange.route.metrics.request_done(self.status, took);
+        self.exchange.route.metrics.request_done(status, took);
+        let failed = status == CLIENT_CLOSED_REQUEST;
+        if let Some(recorder) = self.exchange.recorder(failed) {
+            recorder.answered(Answer { status, began: self.exchange.begun, took, sent });
+        }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.done {
-            let took = self.exchange.begun.elapsed();
-            let metrics = &self.exchange.route.metrics;
-            metrics.request_done(CLIENT_CLOSED_REQUEST, took);
+            self.end(CLIENT_CLOSED_REQUEST, 0);
         }
     }
 }

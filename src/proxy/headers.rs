@@ -53,6 +53,19 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     known
 }
 
+/// Whether `Content-Length` is there at most once, and a number. HTTP/1 is held to that by the library;
+/// HTTP/2 carries the field without being framed by it, and what it says must not frame the next hop's
+/// message in two ways (RFC 9110 §8.6).
+pub(crate) fn is_length_sound(headers: &HeaderMap) -> bool {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let is_number = |value: &HeaderValue| {
+        let text = value.as_bytes();
+        text.iter().all(u8::is_ascii_digit)
+            && value.to_str().is_ok_and(|n| n.parse::<u64>().is_ok())
+    };
+    lengths.next().is_none_or(is_number) && lengths.next().is_none()
+}
+
 /// Whether `TE` says that its sender takes trailers.
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
     let all = headers.get_all(header::TE).iter();
@@ -201,6 +214,29 @@ mod tests {
         let fields =
             [("connection", "content-length, host"), ("content-length", "5"), ("host", "t")];
         assert_eq!(stripped(&fields), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn a_length_is_one_number() {
+        let sound = |lengths: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for length in lengths {
+                headers.append(header::CONTENT_LENGTH, HeaderValue::from_static(length));
+            }
+            is_length_sound(&headers)
+        };
+        assert!(sound(&[]) && sound(&["0"]) && sound(&["18446744073709551615"]));
+        for bad in [&["5", "6"][..], &["5", "5"], &["5, 5"], &["+5"], &["-1"], &[""], &["0x5"]] {
+            assert!(!sound(bad), "{bad:?}");
+        }
+        assert!(!sound(&["9999999999999999999999999"]));
+    }
+
+    #[test]
+    fn te_says_whether_trailers_are_taken() {
+        let takes = |te| takes_trailers(&map(&[("te", te)]));
+        assert!(takes("trailers") && takes("gzip;q=0.5, Trailers"));
+        assert!(!takes("gzip") && !takes_trailers(&map(&[])));
     }
 
     #[test]

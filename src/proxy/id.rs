@@ -25,6 +25,13 @@ impl Ids {
         Self { random: Mutex::new(SmallRng::from_rng(&mut rand::rng())) }
     }
 
+    /// Random bytes: for ids of traces and spans, which must differ and need not be secret.
+    pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
+        bytes
+    }
+
     /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.
     pub(crate) fn next(&self, nanos: i128) -> HeaderValue {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);

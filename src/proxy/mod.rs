@@ -2,7 +2,7 @@
 //! never the reverse.
 //!
 //! A request's way: [`listener`] accepts, [`connection`] serves, [`execute`] runs a request, which
-//! [`request`] has checked and [`route`] has matched; the engine runs the route's plan and calls
+//! [`head`] has checked and [`route`] has matched; the engine runs the route's plan and calls
 //! [`provider`]'s `http`, which sends over an [`upstream`]'s connection and [`classify`]s what comes back
 //! into a [`reply`]; [`render`] answers. [`runtime`] is the configuration that all this reads, [`site`]
 //! what one worker holds of it, [`server`] the workers.
@@ -16,6 +16,7 @@ pub(crate) mod facts;
 pub(crate) mod flight;
 pub(crate) mod forwarded;
 pub(crate) mod grpc;
+pub(crate) mod head;
 pub(crate) mod headers;
 pub(crate) mod id;
 pub(crate) mod listener;
@@ -25,6 +26,8 @@ pub(crate) mod observer;
 pub(crate) mod preface;
 pub(crate) mod provider;
 pub(crate) mod query;
+pub(crate) mod rate_limit;
+pub(crate) mod recording;
 pub(crate) mod refusal;
 pub(crate) mod render;
 pub(crate) mod reply;
@@ -39,6 +42,7 @@ pub(crate) mod site;
 pub(crate) mod target;
 pub(crate) mod tunnel;
 pub(crate) mod upstream;
+pub(crate) mod watch;
 pub(crate) mod watched;
 
 pub use body::BodyError;

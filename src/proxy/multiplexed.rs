@@ -15,10 +15,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{Busy, State, drive};
+use super::connection::{Busy, drive};
 use super::execute;
 use super::settings::Limits;
 use super::site::Worker;
+use super::watch::State;
 
 /// How much one stream may be ahead, in bytes. The same towards upstreams.
 pub(crate) const WINDOW: u32 = 64 * 1024;

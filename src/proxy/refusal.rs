@@ -162,6 +162,11 @@ impl Refusal {
         }
     }
 
+    /// `Content-Length` is there twice, or is no number.
+    pub(crate) fn bad_length() -> Self {
+        Self::bad(Reason::MalformedHead, "the Content-Length field is not one number".to_owned())
+    }
+
     /// A body that a route reads is larger than `limit` bytes.
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail =

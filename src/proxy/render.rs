@@ -168,7 +168,8 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
         insert(&mut body, "failures", json!(failures));
     }
     let mut response = problem(status, &body, proxy_status);
-    if let Some(wait) = asked_to_wait(failure) {
+    // The client gets this in place of the answer that said so, and should wait, too.
+    if let Some(wait) = exchange.wait() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response
@@ -180,13 +181,6 @@ fn told(exchange: &Exchange, failure: &Failure) -> String {
         Some(message) if exchange.route.expose_failures => format!("{}: {message}", failure.code),
         _ => format!("{} (execution {})", failure.code, exchange.id()),
     }
-}
-
-/// How long an upstream has asked to wait, where the client gets an answer of ours in place of the one that
-/// said so: it should wait, too.
-fn asked_to_wait(failure: &Failure) -> Option<Duration> {
-    let details = |link: &Failure| link.details.as_ref()?.as_native::<Details>()?.retry_after;
-    failure.chain().find_map(details)
 }
 
 /// Whole seconds, as `Retry-After` has them; a part of one counts as one.

@@ -12,9 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::Entry;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -23,18 +21,12 @@ use tokio_util::sync::CancellationToken;
 use super::body::BodyError;
 use super::body::collect::{CollectError, collect};
 use super::body::source::{Broken, NotReplayable, Source};
-use super::body::trailers;
-use super::forwarded::{self, Hop};
+use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
-use super::route::Target;
-use super::runtime::Shaping;
-use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
-use super::{grpc, headers, id, media, multiplexed, query, shape, target, tunnel};
+use super::{headers, id, media, query, recording};
 use crate::language::value::{Map, Native, Value};
-
-/// Listeners speak clear text: TLS brings the other one with it.
-const SCHEME: &str = "http";
+use crate::telemetry::record::Recorder;
 
 /// One request that a route has taken.
 #[derive(Debug)]
@@ -46,6 +38,8 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
+    /// As the client wrote it, where the route rewrites it.
+    written: Option<Box<Uri>>,
     /// The fields that are sent on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
@@ -60,19 +54,14 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// How long the upstream of the last failed attempt asks to wait.
+    wait: Mutex<Option<Duration>>,
     /// Cancels the execution, where it can be.
     cancel: OnceLock<CancellationToken>,
-}
-
-/// What the fields about this hop ask for.
-#[derive(Debug, Default)]
-pub(crate) struct Asked {
-    /// The protocols that the client offers to change to.
-    pub(crate) upgrade: Option<HeaderValue>,
-    /// Whether the client takes trailers (RFC 9110 §10.1.4).
-    pub(crate) trailers: bool,
-    /// Whether it waits to be asked for its body (RFC 9110 §10.1.1).
-    pub(crate) body_unasked: bool,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<recording::Place>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// A request that a route has taken, as far as that goes without waiting.
@@ -111,32 +100,11 @@ impl Exchange {
         client: SocketAddr,
     ) -> Result<Begun, Refusal> {
         let (mut parts, body) = request.into_parts();
-        let grpc = is_grpc(parts.version, &parts.headers);
-        if parts.version == Version::HTTP_2 {
-            as_any_version(&site, &mut parts)?;
-        }
-        let route = route(&site, &parts)?;
-        let admitted = Admitted::admit(&site)?;
-        let client = match &site.runtime.forwarded {
-            Some(forwarded) => forward(forwarded, &mut parts, client.ip()),
-            None => client.ip(),
-        };
-        if let Some(authority) = parts.uri.authority() {
-            let host = HeaderValue::from_str(authority.as_str());
-            let host = host.map_err(|_| Refusal::from(target::TargetError::BadHost))?;
-            parts.headers.insert(header::HOST, host);
-            parts.uri = origin_form(&parts.uri);
-        }
-        let mut asked = if headers::concerns_this_hop(&parts.headers) {
-            this_hop(&mut parts)?
-        } else {
-            Asked::default()
-        };
-        if let Some(shaping) = &route.shaping {
-            shape(shaping, &mut parts);
-        }
+        let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
-        let id = request_id(&site, begun, &mut parts.headers);
+        let Accepted { route, mut asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client.ip(), begun)?;
+        let admitted = Admitted::admit(&site)?;
         let (upload, unread) = if route.facts.reads_request {
             (Upload::None, Some(body))
         } else if body.is_end_stream() {
@@ -158,6 +126,7 @@ impl Exchange {
             id,
             method: parts.method,
             uri: parts.uri,
+            written,
             headers: parts.headers,
             upload,
             asked,
@@ -166,12 +135,25 @@ impl Exchange {
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            wait: Mutex::new(None),
             cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
         };
         Ok(match unread {
             Some(body) => Begun::Unread(Box::new(Unread { exchange, body })),
             None => Begun::Whole(Arc::new(exchange)),
         })
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The path as the client wrote it.
+    pub(crate) fn path(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.uri).path()
     }
 
     /// `execution.id`.
@@ -208,6 +190,16 @@ impl Exchange {
         self.upload.broken() == Some(Broken::Gone)
     }
 
+    /// An attempt failed, and its upstream asks to wait so long.
+    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
+        *lock(&self.wait) = wait;
+    }
+
+    /// How long the upstream of the last failed attempt asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        *lock(&self.wait)
+    }
+
     /// The endpoint of `upstream` that the next attempt should pass over.
     pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
         let avoid = *lock(&self.avoid);
@@ -222,6 +214,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.deliver();
         self.site.core.end();
     }
 }
@@ -279,114 +272,6 @@ async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, 
     })
 }
 
-/// Brings the fields in order that say who the client is; says who it is.
-fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: IpAddr) -> IpAddr {
-    let host = forwarded::asked(&parts.uri, &parts.headers).to_owned();
-    let hop = Hop { peer, scheme: SCHEME, host: &host, version: parts.version };
-    forwarded.apply(&mut parts.headers, hop)
-}
-
-/// Changes what the route changes.
-fn shape(shaping: &Shaping, parts: &mut request::Parts) {
-    if let Some(uri) = shaping.prefix.as_ref().and_then(|prefix| shape::rewrite(&parts.uri, prefix))
-    {
-        parts.uri = uri;
-    }
-    if let Some(host) = &shaping.host {
-        parts.headers.insert(header::HOST, host.clone());
-    }
-    if let Some(edits) = &shaping.request {
-        shape::edit(&mut parts.headers, edits);
-    }
-}
-
-/// Checks the fields that are about this hop, and takes them off: what is sent on is framed anew.
-fn this_hop(parts: &mut request::Parts) -> Result<Asked, Refusal> {
-    // Older clients cannot mean it (RFC 9110 §10.1.1), and nobody here asks newer ones.
-    let may_wait = parts.version == Version::HTTP_11;
-    let asked = Asked {
-        upgrade: may_wait.then(|| tunnel::offered(&parts.headers)).flatten(),
-        trailers: headers::takes_trailers(&parts.headers),
-        body_unasked: expectation(&parts.headers)? && may_wait,
-    };
-    if !may_wait {
-        parts.headers.remove(header::EXPECT);
-    }
-    if !headers::strip_hop_by_hop(&mut parts.headers) {
-        return Err(Refusal::transfer_coding());
-    }
-    if parts.headers.contains_key(header::TRAILER) {
-        trailers::announce_permitted(&mut parts.headers);
-    }
-    Ok(asked)
-}
-
-/// Whether the client expects to be asked for its body. Nothing else can be expected here.
-fn expectation(fields: &HeaderMap) -> Result<bool, Refusal> {
-    let mut expected = fields.get_all(header::EXPECT).iter().peekable();
-    let any = expected.peek().is_some();
-    let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    if expected.all(known) { Ok(any) } else { Err(Refusal::expectation()) }
-}
-
-/// Whether the request is a gRPC call: only HTTP/2 carries them.
-pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
-    version == Version::HTTP_2 && grpc::is_grpc(headers.get(header::CONTENT_TYPE))
-}
-
-/// Makes an HTTP/2 request's fields those that any version has, and checks what the HTTP/1 side has checked
-/// of its own.
-fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
-    let limit = site.runtime.limits.headers;
-    if parts.headers.len() > limit {
-        return Err(Refusal::too_many_fields(limit));
-    }
-    multiplexed::join_crumbs(&mut parts.headers);
-    Ok(())
-}
-
-/// The first route that takes the request.
-fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
-    if parts.method == Method::CONNECT {
-        return Err(Refusal::connect());
-    }
-    target::check_form(&parts.uri, &parts.method)?;
-    let limit = site.runtime.limits.target_size;
-    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limit) {
-        return Err(Refusal::target_too_long(limit));
-    }
-    let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
-    let path = target::check_path(parts.uri.path())?;
-    let found = site.runtime.router.find(Target {
-        host: target::host(authority),
-        path: &path,
-        query: parts.uri.query().unwrap_or_default(),
-        method: &parts.method,
-        headers: &parts.headers,
-    });
-    let route = found.and_then(|position| site.routes.get(position));
-    route.cloned().ok_or_else(Refusal::no_route)
-}
-
-fn origin_form(uri: &Uri) -> Uri {
-    let root = || PathAndQuery::from_static("/");
-    Uri::from(uri.path_and_query().cloned().unwrap_or_else(root))
-}
-
-/// The id that the request carries, or a new one put in its place.
-fn request_id(site: &Site, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
-    let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
-    match headers.entry(&id::REQUEST_ID) {
-        Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
-        Entry::Occupied(mut given) => {
-            let id = new();
-            given.insert(id.clone());
-            id
-        }
-        Entry::Vacant(place) => place.insert(new()).clone(),
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -395,7 +280,7 @@ impl Native for Exchange {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "method" => Some(Value::from(self.method.as_str())),
-            "scheme" => Some(Value::from(SCHEME)),
+            "scheme" => Some(Value::from(head::SCHEME)),
             "host" => {
                 let host = self.headers.get(header::HOST);
                 let host = host.and_then(|host| host.to_str().ok());

@@ -3,15 +3,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap};
 
-/// Seconds until the window ends, in the form that most services use.
-static RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
-/// The older name of the same field.
-static X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-
-/// A reset beyond this many seconds is a Unix time, not a delay: nobody waits for thirty years.
-const EPOCH_SECONDS: u64 = 1_000_000_000;
+use super::rate_limit;
 
 /// The wait that a response with these fields asks for, at most `max`; `None` where it asks for none.
 /// `now` is used where the response carries no `Date`.
@@ -19,7 +13,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime, max: Duration) -
     let now = date(headers).unwrap_or(now);
     let wait = match headers.get(header::RETRY_AFTER) {
         Some(value) => field(value.as_bytes(), now),
-        None => reset(headers, now),
+        None => rate_limit::reset(headers, now),
     };
     wait.map(|wait| wait.min(max))
 }
@@ -38,19 +32,8 @@ fn field(value: &[u8], now: SystemTime) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let value = headers.get(&RATE_LIMIT_RESET).or_else(|| headers.get(&X_RATE_LIMIT_RESET))?;
-    let seconds = digits(value.as_bytes().trim_ascii())?;
-    if seconds < EPOCH_SECONDS {
-        return Some(Duration::from_secs(seconds));
-    }
-    let until = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-    let wait = until.map(|until| until.duration_since(now).unwrap_or(Duration::ZERO));
-    Some(wait.unwrap_or(Duration::MAX))
-}
-
 /// `1*DIGIT`; more than fits saturates, as RFC 9111 §1.2.2 has it for delta-seconds.
-fn digits(text: &[u8]) -> Option<u64> {
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -157,7 +140,5 @@ mod tests {
         assert_eq!(of(&[("x-ratelimit-reset", b"9")]), Some(9));
         assert_eq!(of(&[("ratelimit-reset", b"9"), ("retry-after", b"3")]), Some(3));
         assert_eq!(of(&[("ratelimit-reset", b"9"), ("retry-after", b"soon")]), None);
-        // 2026-03-01T12:00:20Z as a Unix time.
-        assert_eq!(of(&[("x-ratelimit-reset", b"1772366420")]), Some(20));
     }
 }

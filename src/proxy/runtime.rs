@@ -6,12 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use ::http::HeaderValue;
 
 use super::facts::Facts;
-use super::observer::RouteObserver;
 use super::provider::http::{self, HttpProvider};
 use super::refusal::Reason;
 use super::route::Router;
@@ -25,6 +24,7 @@ use crate::language::provider::Catalog;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::{Metrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::sinks::Sinks;
 
 /// What serves requests.
 #[derive(Debug)]
@@ -42,7 +42,12 @@ pub struct Runtime {
     pub(crate) forwarded: Option<Forwarded>,
     refusals: RefusalMetrics,
     hash: Arc<str>,
+    /// Who is told of requests; set before it serves.
+    sinks: OnceLock<Sinks>,
 }
+
+/// Where nobody is told of anything.
+static NOBODY: LazyLock<Sinks> = LazyLock::new(Sinks::default);
 
 /// One route, ready to run.
 #[derive(Debug)]
@@ -58,7 +63,6 @@ pub(crate) struct Route {
     pub(crate) expose_failures: bool,
     pub(crate) facts: Facts,
     pub(crate) metrics: Arc<RouteMetrics>,
-    pub(crate) observer: RouteObserver,
 }
 
 /// What a route changes of its messages. At least one thing.
@@ -94,6 +98,7 @@ impl Runtime {
             environment,
             listeners,
             admin: _,
+            observed: _,
             upstreams,
             forwarded,
             routes,
@@ -140,6 +145,7 @@ impl Runtime {
             routes: built,
             upstreams,
             hash,
+            sinks: OnceLock::new(),
         };
         Ok((runtime, found))
     }
@@ -147,6 +153,18 @@ impl Runtime {
     /// `mwl_config_info{hash}`.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// Tells `sinks` of its requests: said once, before it serves.
+    pub fn tell(&self, sinks: Sinks) {
+        if self.sinks.set(sinks).is_err() {
+            tracing::error!("A configuration tells those of its requests whom it told before.");
+        }
+    }
+
+    /// Who is told of requests.
+    pub(crate) fn sinks(&self) -> &Sinks {
+        self.sinks.get().unwrap_or_else(|| &NOBODY)
     }
 
     /// Counts a request that no Flow ran for, and says why in the log.
@@ -201,7 +219,6 @@ impl Builder<'_> {
         let written = plan.codes();
         let metrics = self.metrics.route(&name, &codes(&catalog, &classify, &written));
         let route = Route {
-            observer: RouteObserver::new(Arc::clone(&metrics)),
             name,
             plan,
             with,

@@ -17,10 +17,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Patience;
 use super::listener;
 use super::runtime::Runtime;
 use super::site::{Core, Worker};
+use super::watch::Patience;
 
 /// How often a drain looks whether it is done.
 const LOOK: Duration = Duration::from_millis(10);

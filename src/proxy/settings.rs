@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method};
 use crate::language::expr::Program;
 use crate::language::value::Value;
 use crate::source::{Node, Span};
+pub use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
 
 /// A whole configuration, resolved.
 #[derive(Clone, Debug)]
@@ -19,7 +20,9 @@ pub struct Settings {
     /// Where to listen. At least one.
     pub listeners: Vec<Listener>,
     /// The admin address.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Admin>,
+    /// What is told of requests: the access log, spans, buckets.
+    pub observed: Observed,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
     /// What is done with the fields that say who the client is; `None`: nothing.
@@ -39,6 +42,18 @@ pub struct Settings {
 pub struct Listener {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
+}
+
+/// The address for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// What a request must carry as its bearer token; always there where the address is not a loopback
+    /// one.
+    pub token: Option<Arc<str>>,
+    /// How many executions `/executions` keeps of each kind (default 128).
+    pub executions: usize,
 }
 
 /// A named set of endpoints.

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connections;
 use super::id::Ids;
 use super::runtime::{Route, Runtime};
 use super::upstream::Upstream;
+use super::watch::Connections;
 use crate::language::clock::Clock;
 use crate::language::value::Value;
+use crate::telemetry::pace::Pace;
 
 /// What outlives configurations.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) connections: Connections,
     /// Cancels every execution that must unwind.
     pub(crate) cancel: CancellationToken,
+    /// Of the plain requests that `/executions` shows.
+    pub(crate) pace: Pace,
     in_flight: AtomicUsize,
     /// Of those, executions on tasks of their own, whose cleanups must run.
     unwinding: AtomicUsize,
@@ -67,6 +70,7 @@ impl Core {
             ids: Ids::new(),
             connections: Connections::default(),
             cancel: CancellationToken::new(),
+            pace: Pace::default(),
             in_flight: AtomicUsize::new(0),
             unwinding: AtomicUsize::new(0),
             draining: AtomicBool::new(false),

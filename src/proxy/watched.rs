@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::connection::State;
+use super::watch::State;
 
 /// What a client is told whose head did not come in time (RFC 9110 §15.5.9).
 const TOO_LATE: &[u8] =

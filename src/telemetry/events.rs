@@ -2,7 +2,7 @@
 //! `mwl::execution`, and for whoever listens.
 //!
 //! Off unless somebody asks, and then an execution does not even have a reporter: [`Events::begin`] gives
-//! `None` after two loads. A listener that cannot keep up misses events and is told how many; it never
+//! `None` after one load. A listener that cannot keep up misses events and is told how many; it never
 //! holds a request back.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
-use tracing::Level;
 
+use crate::language::clock::process_clock;
 use crate::language::code::system;
 use crate::language::observe::{Attempt, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::{DelaySource, Role};
+use crate::language::provider::Role;
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 
@@ -28,8 +28,12 @@ const BEHIND: usize = 1024;
 static LISTENERS: LazyLock<broadcast::Sender<Arc<Json>>> =
     LazyLock::new(|| broadcast::channel(BEHIND).0);
 
-/// How many they are: asked by every execution, so without the channel's lock.
+/// How many they are, the log being one where it has the events: asked by every execution, so without
+/// the channel's lock.
 static LISTENING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the log has them.
+static LOGGED: AtomicBool = AtomicBool::new(false);
 
 /// Hears the events of all executions, as long as it lives.
 #[derive(Debug)]
@@ -71,6 +75,31 @@ struct Running {
 #[derive(Debug)]
 pub struct Both<'a, A, B>(pub &'a A, pub &'a B);
 
+/// Whether the log has the events: told by the log when it starts.
+pub(super) fn logged(wanted: bool) {
+    if LOGGED.swap(wanted, Ordering::Relaxed) == wanted {
+        return;
+    }
+    if wanted {
+        LISTENING.fetch_add(1, Ordering::Relaxed);
+    } else {
+        LISTENING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request was sent again on a fresh connection, because a reused one had died under it.
+pub fn resent(execution: &str, route: &str, upstream: &str, endpoint: &str) {
+    if LISTENING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let members = json!({
+        "upstream": upstream,
+        "endpoint": endpoint,
+        "reason": "staleConnection",
+    });
+    tell("attempt.resent", execution, route, members);
+}
+
 /// Listens to the events of all executions from now on: for `/tap`.
 pub fn listen() -> Listener {
     LISTENING.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +129,7 @@ impl Drop for Listener {
 impl Events {
     /// The reporter of an execution that starts now, where anybody asks for one.
     pub fn begin(id: &str, route: &Arc<str>) -> Option<Box<Self>> {
-        if !logged() && LISTENING.load(Ordering::Relaxed) == 0 {
+        if LISTENING.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let events = Self {
@@ -129,15 +158,7 @@ impl Events {
     }
 
     fn report(&self, name: &str, members: Json) {
-        let mut event = json!({ "event": name, "execution": *self.id, "route": *self.route });
-        if let (Json::Object(event), Json::Object(members)) = (&mut event, members) {
-            event.extend(members);
-        }
-        if logged() {
-            log(&event);
-        }
-        // An error means that nobody listens.
-        LISTENERS.send(Arc::new(event)).ok();
+        tell(name, &self.id, &self.route, members);
     }
 
     fn attempt(&self, name: &str, attempt: &Attempt<'_>, mut members: Json) {
@@ -200,10 +221,6 @@ impl Observer for Events {
     }
 
     fn retry_scheduled(&self, retry: &Retry<'_>) {
-        let source = match retry.source {
-            DelaySource::Schedule => "schedule",
-            DelaySource::Override => "override",
-        };
         self.report(
             "retry.scheduled",
             json!({
@@ -211,7 +228,7 @@ impl Observer for Events {
                 "code": retry.failure.code.as_str(),
                 "policy": retry.policy,
                 "delay": Span::from_duration(retry.delay).to_string(),
-                "source": source,
+                "source": retry.source.as_str(),
             }),
         );
     }
@@ -286,6 +303,19 @@ impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
     }
 }
 
+fn tell(name: &str, execution: &str, route: &str, members: Json) {
+    let time = process_clock().now().to_string();
+    let mut event = json!({ "event": name, "time": time, "execution": execution, "route": route });
+    if let (Json::Object(event), Json::Object(members)) = (&mut event, members) {
+        event.extend(members);
+    }
+    if LOGGED.load(Ordering::Relaxed) {
+        log(&event);
+    }
+    // An error means that nobody listens.
+    LISTENERS.send(Arc::new(event)).ok();
+}
+
 /// One line of the log: the members as fields of their own, so that the line is flat.
 fn log(event: &Json) {
     let text = |name: &str| event.get(name).and_then(Json::as_str);
@@ -297,6 +327,8 @@ fn log(event: &Json) {
         execution = text("execution"),
         route = text("route"),
         step = text("step"),
+        upstream = text("upstream"),
+        endpoint = text("endpoint"),
         attempt = number("attempt"),
         cleanup = flag("cleanup"),
         interrupted = flag("interrupted"),
@@ -310,10 +342,6 @@ fn log(event: &Json) {
         reason = text("reason"),
         duration = event.get("duration").and_then(Json::as_f64),
     );
-}
-
-fn logged() -> bool {
-    tracing::enabled!(target: "mwl::execution", Level::INFO)
 }
 
 /// The Result's type and, of a failure, its code. Values and messages may hold what belongs to clients.
@@ -339,6 +367,7 @@ fn seconds(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::provider::DelaySource;
 
     fn failure() -> Arc<Failure> {
         let details = Value::object([
@@ -388,7 +417,7 @@ mod tests {
         while let Ok(event) = heard.0.try_recv() {
             assert_eq!((&event["execution"], &event["route"]), (&json!("1"), &json!("pay")));
             let mut event = event.as_object().unwrap().clone();
-            event.retain(|key, _| key != "execution" && key != "route");
+            event.retain(|key, _| !["execution", "route", "time"].contains(&key.as_str()));
             lines.push(Json::Object(event).to_string());
         }
         insta::assert_snapshot!(lines.join("\n"), @r#"

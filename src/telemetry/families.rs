@@ -7,11 +7,6 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
-/// Upper bounds of duration buckets, in seconds: from a loopback answer to the longest patience.
-const BUCKETS: [f64; 16] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
-];
-
 /// Every family, in the order of the documentation.
 #[derive(Debug)]
 pub(super) struct Families {
@@ -33,11 +28,16 @@ pub(super) struct Families {
     pub(super) last_reload: Gauge,
     pub(super) last_successful: IntGauge,
     pub(super) config_info: GaugeVec,
+    pub(super) lost_records: IntCounterVec,
+    pub(super) lost_events: IntCounter,
+    pub(super) spans: IntCounterVec,
+    build_info: GaugeVec,
 }
 
 impl Families {
-    /// Makes all families and registers them with `registry`.
-    pub(super) fn register(registry: &Registry) -> Self {
+    /// Makes all families and registers them with `registry`. `buckets`: upper bounds of durations, in
+    /// seconds.
+    pub(super) fn register(registry: &Registry, buckets: &[f64]) -> Self {
         let reloads = counters(
             "config_reloads_total",
             "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
@@ -61,9 +61,12 @@ impl Families {
             "Whether the configuration that was last loaded is the one that is served: 1 or 0.",
         ));
         let families = Self::of(
+            buckets,
             (reloads, fixed(last_reload), fixed(last_successful), fixed(config_info)),
             fixed(tasks),
         );
+        fixed(families.build_info.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")]))
+            .set(1.0);
         for collector in families.collectors() {
             fixed(registry.register(collector));
         }
@@ -71,6 +74,7 @@ impl Families {
     }
 
     fn of(
+        buckets: &[f64],
         (reloads, last_reload, last_successful, config_info): (
             IntCounterVec,
             Gauge,
@@ -87,8 +91,9 @@ impl Families {
             ),
             request_duration: histograms(
                 "request_duration_seconds",
-                "From a request's head to the end of its execution.",
+                "From a request's head to the last byte of its answer.",
                 &["route"],
+                buckets,
             ),
             in_flight: gauges("requests_in_flight", "Requests that are being served.", &["route"]),
             attempts: counters(
@@ -100,6 +105,7 @@ impl Families {
                 "attempt_duration_seconds",
                 "From an attempt's start to its Result.",
                 &["route", "upstream"],
+                buckets,
             ),
             retries: counters(
                 "retries_total",
@@ -142,11 +148,18 @@ impl Families {
             last_reload,
             last_successful,
             config_info,
+            lost_records: lost_records(),
+            lost_events: single(
+                "tap_events_missed_total",
+                "Events that a listener of /tap missed.",
+            ),
+            spans: spans(),
+            build_info: fixed(GaugeVec::new(opts("build_info", "The program."), &["version"])),
         }
     }
 
     /// Every family once. Taken apart without `..`: a family that is not registered does not compile.
-    fn collectors(&self) -> Vec<Box<dyn Collector>> {
+    pub(super) fn collectors(&self) -> Vec<Box<dyn Collector>> {
         let Self {
             requests,
             request_duration,
@@ -166,6 +179,10 @@ impl Families {
             last_reload,
             last_successful,
             config_info,
+            lost_records,
+            lost_events,
+            spans,
+            build_info,
         } = self;
         vec![
             Box::new(requests.clone()),
@@ -186,6 +203,10 @@ impl Families {
             Box::new(last_reload.clone()),
             Box::new(last_successful.clone()),
             Box::new(config_info.clone()),
+            Box::new(lost_records.clone()),
+            Box::new(lost_events.clone()),
+            Box::new(spans.clone()),
+            Box::new(build_info.clone()),
         ]
     }
 }
@@ -204,12 +225,26 @@ fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     fixed(IntCounterVec::new(opts(name, help), labels))
 }
 
+fn lost_records() -> IntCounterVec {
+    let help = "Records that found their log's queue full or its writer broken, by log.";
+    counters("log_records_dropped_total", help, &["log"])
+}
+
+fn spans() -> IntCounterVec {
+    let help = "Spans, by outcome: exported, dropped for want of room, or failed to be exported.";
+    counters("trace_spans_total", help, &["outcome"])
+}
+
+fn single(name: &str, help: &str) -> IntCounter {
+    fixed(IntCounter::with_opts(opts(name, help)))
+}
+
 fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     fixed(IntGaugeVec::new(opts(name, help), labels))
 }
 
-fn histograms(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-    let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(BUCKETS.to_vec());
+fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+    let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(buckets.to_vec());
     fixed(HistogramVec::new(opts, labels))
 }
 

@@ -6,6 +6,9 @@
 //! process and are asked for again by name after a reload, so counters never go back, and what a
 //! removed route counted stays readable.
 
+mod summary;
+
+pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +20,11 @@ use std::time::Duration;
 use prometheus::{Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 
 use super::families::{Families, counter, fixed, gauge, histogram};
+use super::log;
 use super::process;
 use super::series::Series;
+use super::settings::BUCKETS;
+use super::trace::Counters as SpanCounters;
 use crate::language::provider::DelaySource;
 
 /// What [`Metrics::render`] gives: the `Content-Type` of the text exposition format.
@@ -26,6 +32,9 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The label of a code that neither the catalog nor the route's own definition names.
 const OTHER: &str = "other";
+
+/// What [`RouteMetrics::request_done`] counts every status as that is not of [`is_usual`].
+const OTHER_STATUS: u16 = 0;
 
 /// The `code` label of an attempt that succeeded.
 const SUCCESS: &str = "success";
@@ -89,16 +98,45 @@ pub struct UpstreamMetrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let registry = Registry::new();
-        let families = Families::register(&registry);
-        Self { registry, families, shown: Mutex::default(), codes: Mutex::default() }
+        Self::with(&BUCKETS)
     }
 }
 
 impl Metrics {
-    /// All families, without a series.
+    /// All families, without a series, with the usual buckets.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// The same with buckets of these upper bounds, in seconds, ascending.
+    pub fn with_buckets(buckets: &[f64]) -> Arc<Self> {
+        Arc::new(Self::with(buckets))
+    }
+
+    fn with(buckets: &[f64]) -> Self {
+        let registry = Registry::new();
+        let families = Families::register(&registry, buckets);
+        Self { registry, families, shown: Mutex::default(), codes: Mutex::default() }
+    }
+
+    /// `mwl_log_records_dropped_total{log}`.
+    pub(super) fn lost_records(&self, log: &str) -> IntCounter {
+        counter(&self.families.lost_records, &[log])
+    }
+
+    /// `mwl_trace_spans_total`.
+    pub(super) fn spans(&self) -> SpanCounters {
+        let spans = |outcome| counter(&self.families.spans, &[outcome]);
+        SpanCounters {
+            exported: spans("exported"),
+            dropped: spans("dropped"),
+            failed: spans("failed"),
+        }
+    }
+
+    /// `mwl_tap_events_missed_total`.
+    pub fn events_missed(&self, count: u64) {
+        self.families.lost_events.inc_by(count);
     }
 
     /// The handles of a route. `codes`: those that its definition, its `classify` and the catalog name;
@@ -195,6 +233,9 @@ impl Metrics {
 
     /// The text exposition, format 0.0.4, with the process's own figures read now.
     pub fn render(&self) -> String {
+        // The log is older than these metrics, and counts for itself.
+        let lost = self.lost_records("log");
+        lost.inc_by(log::dropped().saturating_sub(lost.get()));
         let mut text = String::new();
         let encoded = TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text);
         if let Err(error) = encoded {
@@ -224,9 +265,9 @@ impl RouteMetrics {
     pub fn request_done(&self, status: u16, took: Duration) {
         self.in_flight.dec();
         self.duration.observe(took.as_secs_f64());
-        let status = if (100..600).contains(&status) { status } else { 0 };
+        let status = if is_usual(status) { status } else { OTHER_STATUS };
         let make = || {
-            let label = if status == 0 { OTHER.to_owned() } else { status.to_string() };
+            let label = if status == OTHER_STATUS { OTHER.to_owned() } else { status.to_string() };
             let labels = [&*self.name, label.as_str()];
             (status, counter(&self.metrics.families.requests, &labels))
         };
@@ -255,11 +296,7 @@ impl RouteMetrics {
     pub fn retry(&self, code: &str, source: DelaySource) {
         let known = self.place(code).and_then(|n| self.codes.get(n));
         let make = || {
-            let delay = match source {
-                DelaySource::Schedule => "schedule",
-                DelaySource::Override => "override",
-            };
-            let labels = [&*self.name, known.map_or(OTHER, |c| c), delay];
+            let labels = [&*self.name, known.map_or(OTHER, |c| c), source.as_str()];
             let handle = counter(&self.metrics.families.retries, &labels);
             ((known.cloned(), source), handle)
         };
@@ -313,6 +350,15 @@ impl RouteMetrics {
             codes: (0..=self.codes.len()).map(|_| OnceLock::new()).collect(),
         }
     }
+}
+
+/// Whether a status is counted under its own number: the registered ones, and 499 for a client that
+/// left. An upstream can make up nine hundred more.
+fn is_usual(status: u16) -> bool {
+    const CLIENT_LEFT: u16 = super::record::CLIENT_CLOSED_REQUEST;
+    matches!(status,
+        100..=104 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=418 | 421..=426 | 428 | 429 | 431
+        | 451 | CLIENT_LEFT | 500..=508 | 510 | 511)
 }
 
 impl UpstreamMetrics {

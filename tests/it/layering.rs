@@ -20,6 +20,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("jsonschema::", &["src/language/schema"]),
     ("hyper::", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/app.rs"]),
     ("prometheus::", &["src/telemetry/"]),
+    ("opentelemetry::", &["src/telemetry/trace/"]),
+    ("opentelemetry_otlp::", &["src/telemetry/trace/"]),
+    ("opentelemetry_sdk::", &["src/telemetry/trace/"]),
 ];
 
 /// The Rust files below `folder`.

@@ -7,6 +7,7 @@ mod scalars;
 mod shaping;
 mod stacks;
 mod targets;
+mod upstreams;
 mod variables;
 
 use super::tests::World;

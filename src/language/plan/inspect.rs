@@ -81,10 +81,13 @@ impl Plan {
     /// Whether one execution may dispatch to providers more than once: a re-run, a fan-out, two calls, or
     /// a graph that leads back to a call.
     pub fn redispatches(&self) -> bool {
+        self.reruns() || self.calls_several()
+    }
+
+    /// The same without re-runs: a fan-out, two calls, or a graph that leads back to a call.
+    pub fn calls_several(&self) -> bool {
         let provider = |call: &&CallPlan| matches!(call.target, Target::Provider(_));
-        self.reruns()
-            || self.calls().filter(provider).count() > 1
-            || self.flows().iter().any(FlowPlan::calls_again)
+        self.calls().filter(provider).count() > 1 || self.flows().iter().any(FlowPlan::calls_again)
     }
 }
 

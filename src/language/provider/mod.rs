@@ -270,6 +270,16 @@ pub enum DelaySource {
     Override,
 }
 
+impl DelaySource {
+    /// Its name in events, records and labels.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Schedule => "schedule",
+            Self::Override => "override",
+        }
+    }
+}
+
 /// What a re-run receives as its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feed {

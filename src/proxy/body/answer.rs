@@ -17,6 +17,8 @@ use crate::proxy::tunnel::Far;
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     kind: Kind,
+    /// How many bytes were handed over.
+    sent: u64,
     flight: Option<Flight>,
     /// Keeps the client's connection busy.
     busy: Option<Busy>,
@@ -36,12 +38,12 @@ enum Kind {
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
-        Self { kind: Kind::Empty, flight: None, busy: None }
+        Self::of(Kind::Empty)
     }
 
     /// What is in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
-        Self { kind: Kind::Full(bytes), flight: None, busy: None }
+        Self::of(Kind::Full(bytes))
     }
 
     /// What is in memory, and its trailers.
@@ -49,17 +51,21 @@ impl AnswerBody {
         let Some(trailers) = trailers else {
             return Self::full(bytes);
         };
-        Self { kind: Kind::Trailed(bytes, trailers), flight: None, busy: None }
+        Self::of(Kind::Trailed(bytes, trailers))
     }
 
     /// What an upstream sends.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
-        Self { kind: Kind::Upstream(body), flight: None, busy: None }
+        Self::of(Kind::Upstream(body))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, sent: 0, flight: None, busy: None }
     }
 
     /// No body: the other half of a tunnel.
     pub(crate) const fn tunnel(far: Box<Far>) -> Self {
-        Self { kind: Kind::Tunnel(far), flight: None, busy: None }
+        Self::of(Kind::Tunnel(far))
     }
 
     /// Takes the other half of a tunnel, where this is one.
@@ -93,7 +99,7 @@ impl AnswerBody {
 
     fn finish(&mut self) {
         if let Some(flight) = self.flight.take() {
-            flight.finish();
+            flight.finish(self.sent);
         }
     }
 }
@@ -130,7 +136,11 @@ impl Body for AnswerBody {
                 answer.finish();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                answer.sent = answer.sent.saturating_add(bytes);
+                Poll::Ready(Some(Ok(frame)))
+            }
             Poll::Ready(Some(Err(error))) => {
                 report(&error);
                 Poll::Ready(Some(Err(error.into())))
@@ -166,6 +176,8 @@ impl Drop for AnswerBody {
     fn drop(&mut self) {
         if self.is_end_stream() {
             self.finish();
+        } else if let Some(flight) = self.flight.take() {
+            flight.abandon(self.sent);
         }
     }
 }

@@ -189,6 +189,11 @@ where
         state.turn == turn && (state.ended || self.length == Some(state.sent))
     }
 
+    /// How many bytes were read of it.
+    pub(crate) fn read(&self) -> u64 {
+        self.lock().read
+    }
+
     /// How the client's body broke off, where it did.
     pub(crate) fn broken(&self) -> Option<Broken> {
         self.lock().broken

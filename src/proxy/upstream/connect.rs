@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
@@ -46,6 +47,8 @@ pub(crate) enum Cause {
     Unreachable,
     /// It took longer than `connectTimeout`.
     Timeout,
+    /// Somebody listens there, but greets in another protocol, or not at all.
+    Greeting,
     /// Anything else.
     Other,
 }
@@ -55,6 +58,7 @@ impl Cause {
     pub(crate) const fn phase(self) -> &'static str {
         match self {
             Self::Dns => "dns",
+            Self::Greeting => "handshake",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
     }
@@ -66,6 +70,7 @@ impl Cause {
             Self::Refused => "connection_refused",
             Self::Unreachable => "destination_ip_unroutable",
             Self::Timeout => "connection_timeout",
+            Self::Greeting => "http_protocol_error",
             Self::Other => "destination_unavailable",
         }
     }
@@ -150,6 +155,7 @@ pub(super) async fn open_shared(
     timeout: Duration,
     ping: Duration,
 ) -> Result<OpenedShared, ConnectError> {
+    let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
     let (wire, counts) = wire(endpoint, timeout).await?;
     let mut protocol = http2::Builder::new(TokioExecutor::new());
     protocol
@@ -163,13 +169,24 @@ pub(super) async fn open_shared(
     }
     let handshake = protocol.handshake(wire).await;
     let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    let limit = Arc::new(AtomicU32::new(STREAMS));
+    // The other side begins by saying how much it takes (RFC 9113 §3.4). Whatever is sent before may be more,
+    // and be refused; and one that does not say it speaks something else.
+    let greeted = tokio::select! {
+        biased;
+        _ended = &mut driver => false,
+        () = counts.heard() => true,
+        () = sleep_until(deadline) => false,
+    };
+    if !greeted {
+        let message = "did not greet in HTTP/2: is `protocol` right?".to_owned();
+        return Err(ConnectError { cause: Cause::Greeting, message });
+    }
+    let limit = Arc::new(AtomicU32::new(streams(&driver)));
     let known = Arc::clone(&limit);
     tokio::spawn(async move {
         let watched = std::future::poll_fn(|cx| {
             let polled = Pin::new(&mut driver).poll(cx);
-            let streams = u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX);
-            known.store(streams, Ordering::Relaxed);
+            known.store(streams(&driver), Ordering::Relaxed);
             polled
         });
         if let Err(error) = watched.await {
@@ -177,6 +194,13 @@ pub(super) async fn open_shared(
         }
     });
     Ok(OpenedShared { sender, counts, limit })
+}
+
+type Driver = http2::Connection<TokioIo<Wire<TcpStream>>, RequestBody, TokioExecutor>;
+
+/// How many requests the other side takes at a time.
+fn streams(driver: &Driver) -> u32 {
+    u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
 type CountedWire = (TokioIo<Wire<TcpStream>>, Arc<Counts>);

@@ -86,7 +86,9 @@ impl Shared {
     pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
         let open = self.open.load(Ordering::Relaxed);
         let limit = self.limit.load(Ordering::Relaxed).min(STREAMS);
-        if !self.is_usable() || open >= limit {
+        // The first goes on in any case, and waits there for as long as the other side takes none: another
+        // connection would take none either.
+        if !self.is_usable() || (open > 0 && open >= limit) {
             return None;
         }
         self.open.store(open + 1, Ordering::Relaxed);

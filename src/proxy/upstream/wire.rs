@@ -15,6 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep};
 
 /// How many bytes went each way. Written by the connection's task and read by the attempt, both on one
@@ -23,6 +24,8 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct Counts {
     read: AtomicU64,
     written: AtomicU64,
+    /// Told of the first byte that is read.
+    heard: Notify,
 }
 
 /// The counts at one moment.
@@ -38,6 +41,14 @@ impl Counts {
         Mark {
             read: self.read.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ready once a byte was read.
+    pub(crate) async fn heard(&self) {
+        let heard = self.heard.notified();
+        if self.read.load(Ordering::Relaxed) == 0 {
+            heard.await;
         }
     }
 
@@ -124,7 +135,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(cx, buf);
         let size = buf.filled().len().saturating_sub(before);
-        self.counts.read.fetch_add(size as u64, Ordering::Relaxed);
+        let before = self.counts.read.fetch_add(size as u64, Ordering::Relaxed);
+        if before == 0 && size > 0 {
+            self.counts.heard.notify_waiters();
+        }
         if polled.is_ready() && size == 0 {
             self.read_ended = true;
         }

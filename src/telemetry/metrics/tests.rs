@@ -33,6 +33,22 @@ fn requests_count_by_route_and_status() {
     );
 }
 
+/// An upstream may answer anything; what it makes up is one series.
+#[test]
+fn statuses_that_are_not_registered_count_together() {
+    let metrics = Metrics::new();
+    let route = metrics.route("pay", &[]);
+    for status in 0..=u16::MAX {
+        route.request_done(status, Duration::ZERO);
+    }
+    let series = samples(&metrics, "mwl_requests_total");
+    assert_eq!(series.len(), 65, "{series:#?}");
+    let other = 65_536 - (series.len() as u64 - 1);
+    assert!(
+        series.contains(&format!(r#"mwl_requests_total{{route="pay",status="other"}} {other}"#))
+    );
+}
+
 #[test]
 fn codes_that_nothing_names_count_as_other() {
     let metrics = Metrics::new();
@@ -175,6 +191,7 @@ fn names_pass_the_linter() {
     metrics.route("r", &["A"]).attempt("u", Some("A"), Duration::ZERO);
     metrics.upstream("u").opened();
     metrics.config_loaded("h", 0.0);
+    metrics.spans();
     let text = metrics.render();
     let of = |start: &str| -> Vec<(String, String)> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(start));
@@ -194,9 +211,22 @@ fn names_pass_the_linter() {
     }
 }
 
+/// What is counted and not explained is of no use to whoever is woken by it.
+#[test]
+fn the_readme_explains_every_family() {
+    let readme = include_str!("../../../README.md");
+    for family in Families::register(&Registry::new(), &BUCKETS).collectors() {
+        for described in family.desc() {
+            let name = &described.fq_name;
+            assert!(readme.contains(&format!("`{name}")), "README.md says nothing of {name}");
+        }
+    }
+}
+
 fn lint(name: &str, kind: &str) {
     assert_eq!(kind == "counter", name.ends_with("_total"), "{name}: {kind}");
     assert!(kind != "histogram" || name.ends_with("_seconds"), "{name}");
+    assert_eq!(name.ends_with("_info"), name.contains("_info"), "{name}");
     let ours = name.starts_with("mwl_") || name.starts_with("process_");
     assert!(ours && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
     for wrong in ["_count", "_sum", "_bucket", "milli", "minutes", "kilo", "kibi", "gauge"] {

@@ -14,6 +14,8 @@ mod framing;
 mod leaving;
 /// Starting, administering, stopping.
 mod lifecycle;
+/// What an operator sees.
+mod operators;
 /// `mwl-proxy` with no file.
 mod quickstart;
 /// The retry-composition recipe.
@@ -22,5 +24,7 @@ mod recipe;
 mod reload;
 /// The forms of a route and what a Result becomes.
 mod routes;
+/// Traces through the proxy, and spans for a collector.
+mod tracing;
 /// The recipe's variations.
 mod variations;

@@ -29,6 +29,26 @@ async fn a_request_in_http_2_passes_to_an_http_1_upstream() {
 }
 
 #[tokio::test]
+async fn an_empty_body_and_a_head_s_stay_what_they_are() {
+    let upstream = Upstream::run(|_, request| {
+        let body = if request.line().starts_with("HEAD") { "" } else { "hello" };
+        let length = format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{body}");
+        Act::Answer(length.into())
+    })
+    .await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = Client::connect(proxy.address).await;
+    for (method, body) in [("HEAD", ""), ("POST", "hello"), ("GET", "hello"), ("HEAD", "")] {
+        let answer = client.ask(request(method, "/a", &[]), b"").await;
+        assert_eq!((answer.text(), answer.field("content-length")), (body, vec!["5"]), "{method}");
+    }
+    for seen in upstream.requests() {
+        assert!(seen.field("transfer-encoding").is_empty() && seen.whole, "{}", seen.head);
+    }
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
 async fn both_protocols_are_spoken_on_one_listener() {
     let upstream = Upstream::play([always(200, "", "hello")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
@@ -214,6 +234,9 @@ async fn what_http_2_forbids_is_refused() {
     let answer = client.ask(other, b"").await;
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["detail"], "the Host field names another host than :authority");
+    let twice = request("POST", "/a", &[("content-length", "5"), ("content-length", "5")]);
+    let answer = client.ask(twice, b"hello").await;
+    assert_eq!(answer.json()["detail"], "the Content-Length field is not one number");
     let mut connect = request("CONNECT", "", &[]);
     *connect.uri_mut() = "t:80".parse().unwrap();
     assert_eq!(client.ask(connect, b"").await.status, 405);
@@ -286,4 +309,29 @@ async fn a_client_that_speaks_no_http_2_after_its_preface_is_closed() {
     assert!(!said.starts_with(b"HTTP/1.1"), "{said:?}");
     client.stream.write_all(b"x").await.ok();
     assert_eq!(upstream.accepted(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_opens_streams_only_to_reset_them_is_stopped() {
+    let upstream = Upstream::play([Act::Hang]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = Client::connect(proxy.address).await;
+    for _ in 0..50 {
+        // All of these are written in one go: the proxy cannot have answered one in between.
+        for _ in 0..100 {
+            let Ok((_, mut stream)) = client.sender.send_request(request("GET", "/a", &[]), true)
+            else {
+                break;
+            };
+            stream.send_reset(Reason::CANCEL);
+        }
+        tokio::task::yield_now().await;
+    }
+    // Told to calm down, or cut off before it could read that.
+    let error = within(client.driver).await.unwrap().unwrap_err();
+    assert!(error.is_io() || error.reason() == Some(Reason::ENHANCE_YOUR_CALM), "{error}");
+    let mut other = Client::connect(proxy.address).await;
+    let seen = upstream.requests().len();
+    let _waiting = other.begin(request("GET", "/other", &[]), true).await;
+    upstream.until(|all| all[seen..].iter().any(|one| one.line().starts_with("GET /other "))).await;
 }

@@ -44,6 +44,17 @@ async fn an_http_1_request_passes_to_an_http_2_upstream() {
 }
 
 #[tokio::test]
+async fn a_head_has_the_length_and_no_body() {
+    let told = Reply { fields: fields(&[("content-length", "1234")]), ..reply(200, "") };
+    let upstream = Upstream::play([Act::Answer(told), Act::Answer(reply(200, "hello"))]).await;
+    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
+    let mut client = proxy.connect().await;
+    let response = client.ask("HEAD /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+    assert_eq!((response.status, response.field("content-length")), (200, vec!["1234"]));
+    assert_eq!(client.ask(GET).await.body, "hello");
+}
+
+#[tokio::test]
 async fn requests_share_a_connection() {
     let upstream = Upstream::play([Act::Answer(reply(200, "hello"))]).await;
     let proxy = Proxy::start(&one_route(upstream.address, "", ""));
@@ -279,15 +290,22 @@ async fn an_attempt_that_is_dropped_cancels_its_stream_and_counts_as_what_droppe
 
 #[tokio::test]
 async fn a_client_that_leaves_cancels_the_stream_upstream() {
-    let slow = vec![(Duration::ZERO, &b"first"[..]), (Duration::from_mins(1), b"never")];
-    let streaming = Reply { status: 200, chunks: slow, ..Reply::default() };
-    for act in [Act::Hang, Act::Answer(streaming)] {
+    let slow = vec![(Duration::ZERO, &b"first"[..])];
+    let never = Some((Duration::from_mins(1), fields(&[])));
+    let streaming = Reply { status: 200, chunks: slow, trailers: never, ..Reply::default() };
+    for (act, answered) in [(Act::Hang, false), (Act::Answer(streaming), true)] {
         let upstream = Upstream::play([act]).await;
         let proxy = Proxy::start(&one_route(upstream.address, "", ""));
         let mut client = proxy.connect().await;
         client.send(GET).await;
         upstream.until(|seen| !seen.is_empty()).await;
+        if answered {
+            let mut byte = [0];
+            within(client.stream.read_exact(&mut byte)).await.unwrap();
+        }
         drop(client);
+        let seen = upstream.until(|seen| seen[0].reset.is_some()).await;
+        assert_eq!(seen[0].reset, Some(Reason::CANCEL));
         within(async {
             while proxy.server.in_flight() > 0 {
                 tokio::task::yield_now().await;
@@ -295,6 +313,77 @@ async fn a_client_that_leaves_cancels_the_stream_upstream() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn an_upload_without_its_client_is_cancelled_and_never_ended() {
+    let upstream = Upstream::play([Act::Answer(reply(200, ""))]).await;
+    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
+    let mut client = Client::connect(proxy.address).await;
+    let (response, mut stream) = client.begin(request("POST", "/a", &[]), false).await;
+    stream.send_data(Bytes::from_static(b"half"), false).unwrap();
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body == b"half")).await;
+    stream.send_reset(Reason::CANCEL);
+    drop(response);
+    within(async {
+        while proxy.server.in_flight() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(!upstream.requests()[0].whole);
+    assert_eq!(client.ask(request("GET", "/a", &[]), b"").await.status, 200);
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
+async fn no_request_is_lost_when_the_upstream_takes_leave_between_two() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let mut requests = 0;
+        while requests < 40 {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut server = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((_, mut respond))) = server.accept().await {
+                requests += 1;
+                respond.send_response(http::Response::new(()), true).unwrap();
+                server.graceful_shutdown();
+            }
+        }
+        requests
+    });
+    let proxy = Proxy::start(&one_route(address, "", &retry("Provider.Call.Http.Throttled")));
+    for _ in 0..40 {
+        assert_eq!(proxy.ask(POST).await.status, 200);
+    }
+    assert_eq!(within(serving).await.unwrap(), 40);
+}
+
+#[tokio::test]
+async fn an_upstream_that_takes_one_at_a_time_is_given_one_at_a_time() {
+    let upstream = Upstream::run(1, |_, _| Act::Answer(reply(200, "good"))).await;
+    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
+    let mut client = Client::connect(proxy.address).await;
+    let mut all = Vec::new();
+    for _ in 0..30 {
+        all.push(client.begin(request("GET", "/a", &[]), true).await.0);
+    }
+    for response in all {
+        assert_eq!(within(whole(response)).await.unwrap().text(), "good");
+    }
+    assert_eq!(upstream.requests().len(), 30);
+}
+
+#[tokio::test]
+async fn a_length_that_is_none_is_a_protocol_error() {
+    let twice = fields(&[("content-length", "5"), ("content-length", "7")]);
+    let upstream =
+        Upstream::play([Act::Answer(Reply { fields: twice, ..reply(200, "hello") })]).await;
+    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError");
 }
 
 #[tokio::test]
@@ -339,13 +428,23 @@ async fn an_answer_that_breaks_off_stays_broken() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_speaks_no_http_2_is_a_protocol_error() {
+async fn an_upstream_that_does_not_greet_in_http_2_gives_no_connection() {
     use crate::support::upstream as one;
-    let upstream = one::Upstream::play([one::always(200, "", "hello")]).await;
-    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
-    let response = proxy.ask(GET).await;
-    assert_eq!(response.status, 502);
-    assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError");
+    for act in [one::always(400, "", "hello"), one::Act::Hang, one::Act::Close] {
+        let upstream = one::Upstream::play([act]).await;
+        let options = ", connectTimeout: PT0.2S";
+        let proxy =
+            Proxy::start(&one_route(upstream.address, options, "    exposeFailures: true\n"));
+        let response = proxy.ask(POST).await;
+        assert_eq!(response.status, 502);
+        let failure = &response.json()["failures"][0];
+        assert_eq!(failure["code"], "Provider.Call.Http.ConnectionFailed");
+        assert_eq!(failure["details"]["phase"], "handshake");
+        assert_eq!(failure["details"]["requestSent"], "none");
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.contains("did not greet in HTTP/2"), "{message}");
+        assert_eq!(upstream.accepted(), 1);
+    }
 }
 
 #[tokio::test]
@@ -409,6 +508,17 @@ async fn trailers_pass_between_the_protocols() {
         let said = String::from_utf8(client.rest().await).unwrap();
         assert_eq!(said.ends_with("0\r\nx-sum: 7\r\n\r\n"), there, "{said}");
     }
+}
+
+#[tokio::test]
+async fn an_http_1_client_s_trailers_reach_an_http_2_upstream() {
+    let upstream = Upstream::play([Act::Answer(reply(200, ""))]).await;
+    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
+    let head = "PUT /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
+    let response = proxy.ask(&format!("{head}2\r\nhi\r\n0\r\nX-Sum: 1\r\nHost: z\r\n\r\n")).await;
+    assert_eq!(response.status, 200);
+    let trailers = upstream.requests()[0].trailers.clone().unwrap();
+    assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &"1".parse().unwrap()));
 }
 
 #[tokio::test]

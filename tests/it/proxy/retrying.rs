@@ -179,6 +179,23 @@ async fn a_response_s_own_wait_overrides_the_schedule() {
 }
 
 #[tokio::test]
+async fn a_wait_beyond_the_bound_ends_with_it_and_the_client_hears_of_the_wait() {
+    let upstream = Upstream::play([always(429, "retry-after: 60\r\n", "")]).await;
+    let route = "    middleware:
+      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.2S } } }
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.Throttled] }, attempts: 3 } ] } }
+        onFailure: { with: { delay: \"{{ middleware.result.details.retryAfter }}\" } }
+";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 504);
+    assert_eq!(response.json()["code"], "Provider.Middleware.Timeout.Exceeded");
+    assert_eq!(response.field("retry-after"), ["60"]);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_route_s_own_classification_is_caught_and_answered() {
     let upstream = Upstream::play([always(402, "", "declined")]).await;
     let route = "    classify: [ { status: [402], code: Provider.Call.Payments.CardDeclined, retryable: false } ]

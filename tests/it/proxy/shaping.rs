@@ -171,3 +171,26 @@ async fn a_trusted_proxy_s_claims_are_believed_and_added_to() {
     );
     assert_eq!(client, r#""192.0.2.1""#);
 }
+
+/// A client may name any field in `Connection`: what it names goes, and what the proxy adds comes after.
+#[tokio::test]
+async fn a_client_cannot_have_the_proxy_s_own_fields_taken_off() {
+    let claims =
+        "Connection: close, X-Forwarded-For, X-Forwarded-Host, Via\r\nX-Forwarded-For: 6.6.6.6\r\n";
+    let (lines, client) = told("forwarded: { trusted: [127.0.0.1] }\n", claims).await;
+    assert_eq!(
+        lines,
+        [
+            "via: 1.1 mwl-proxy",
+            "x-forwarded-for: 127.0.0.1",
+            "x-forwarded-host: shop.test:81",
+            "x-forwarded-proto: http",
+        ]
+    );
+    assert_eq!(client, r#""127.0.0.1""#);
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let route = "    requestHeaders: { set: { x-tenant: main } }\n";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    proxy.ask(&get("/", "Connection: x-tenant\r\n")).await;
+    assert_eq!(upstream.requests()[0].field("x-tenant"), ["main"]);
+}

@@ -333,14 +333,19 @@ async fn answer(
     };
     let mut head = Response::new(());
     *head.status_mut() = StatusCode::from_u16(reply.status).unwrap();
-    *head.headers_mut() = reply.fields;
+    *head.headers_mut() = reply.fields.clone();
     let end = reply.chunks.is_empty() && reply.trailers.is_none() && reply.reset.is_none();
-    let Ok(mut stream) = respond.send_response(head, end) else {
+    let Ok(stream) = respond.send_response(head, end) else {
         return;
     };
     if end {
         return;
     }
+    send(stream, reply, number, &log).await;
+}
+
+/// Sends the body of an answer, and waits for what the other side makes of it.
+async fn send(mut stream: SendStream<Bytes>, reply: Reply, number: usize, log: &Log) {
     let last = reply.chunks.len();
     for (at, (pause, chunk)) in reply.chunks.into_iter().enumerate() {
         tokio::time::sleep(pause).await;
@@ -350,7 +355,12 @@ async fn answer(
         }
     }
     if let Some((pause, trailers)) = reply.trailers {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            reason = std::future::poll_fn(|cx| stream.poll_reset(cx)) => {
+                return log.change(number, |arrived| arrived.reset = reason.ok());
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
         // A stream that was reset takes none.
         stream.send_trailers(trailers).ok();
     }

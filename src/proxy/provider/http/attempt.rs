@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::CONTRACT;
 use super::compose::{Outgoing, compose};
 use super::params::Params;
-use super::record::{Causes, Count, Run, Window};
+use super::record::{Causes, Count, Run, Where, Window};
 use super::send::{Failed, Got, Handed, Lost};
 use crate::language::code::{Code, system};
 use crate::language::expr::EvalError;
@@ -36,6 +36,7 @@ use crate::proxy::tunnel::{self, Far};
 use crate::proxy::upstream::ending::Ending;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
 use crate::proxy::{headers, media};
+use crate::telemetry::trace::SpanId;
 
 /// What an attempt is made with, and what is known of it whatever comes.
 pub(super) struct Attempt<'a> {
@@ -50,19 +51,14 @@ pub(super) struct Attempt<'a> {
     /// Whether the request offers to change the protocol.
     pub(super) offers: bool,
     pub(super) progress: Progress,
+    /// What the upstream is told that it is called by.
+    pub(super) span: Option<SpanId>,
+    /// Set once, when it is known.
+    at: OnceLock<Where>,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
 const CANCELLATION: Duration = Duration::from_secs(1);
-
-/// Where the attempt went.
-#[derive(Clone, Copy)]
-struct Where {
-    endpoint: usize,
-    reused: bool,
-    /// Of the response, where there was one.
-    status: Option<StatusCode>,
-}
 
 /// A response, as far as it was read.
 struct Received {
@@ -97,8 +93,10 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     if dispatch.role == Role::Step {
         exchange.count_attempt();
     }
-    let count = Count::begin(exchange, upstream, dispatch.interrupted);
-    let outgoing = compose(params, &dispatch, exchange);
+    let mut count = Count::begin(exchange, upstream, &dispatch);
+    let span = count.span;
+    let outgoing = compose(params, &dispatch, exchange, span);
+    count.sends(&outgoing.method, &outgoing.uri);
     let attempt = Attempt {
         offers: outgoing.upgrade.is_some(),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
@@ -108,13 +106,18 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         params,
         exchange,
         upstream,
+        span,
+        at: OnceLock::new(),
     };
     let Some(mut connection) = upstream.at_hand(attempt.endpoint, count.begun()) else {
         return Box::pin(attempt.over_new(outgoing, count));
     };
     match attempt.hand_over(&mut connection, outgoing) {
         Ok(sent) => Box::pin(attempt.over(connection, sent, count)),
-        Err(lost) => Box::pin(async move { count.end(attempt.lost(lost).await) }),
+        Err(lost) => Box::pin(async move {
+            let answer = attempt.lost(lost).await;
+            count.end(answer, attempt.at())
+        }),
     }
 }
 
@@ -139,6 +142,11 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 }
 
 impl Attempt<'_> {
+    /// Where it went, as far as it came.
+    fn at(&self) -> Option<Where> {
+        self.at.get().copied()
+    }
+
     /// Over a connection that was at hand, when the request was handed over.
     async fn over(self, connection: Connection, sent: impl Handed, count: Count<'_>) -> Answer {
         let answer = match sent.await {
@@ -146,7 +154,7 @@ impl Attempt<'_> {
             // Boxed, as is all that is rare: what is common need not carry it.
             Err(failed) => Box::pin(self.failed_over(connection, failed)).await,
         };
-        count.end(answer)
+        count.end(answer, self.at())
     }
 
     /// Over a connection that must first be made, or waited for.
@@ -165,7 +173,7 @@ impl Attempt<'_> {
             Ok(got) => self.got(got).await,
             Err(lost) => Box::pin(self.lost(lost)).await,
         };
-        count.end(answer)
+        count.end(answer, self.at())
     }
 
     /// The request failed on a connection that was at hand.
@@ -188,6 +196,10 @@ impl Attempt<'_> {
         }
         if !headers::strip_hop_by_hop(&mut fields) {
             return self.unknown_coding(at, status);
+        }
+        if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
+        {
+            return self.bad_length(at, status);
         }
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH);
@@ -413,6 +425,14 @@ impl Attempt<'_> {
         }
     }
 
+    /// A length that is no number, or several.
+    fn bad_length(&self, at: Where, status: StatusCode) -> Answer {
+        let details = Details { sent: self.sent(true), ..self.details(at, "http_protocol_error") };
+        let what = format_args!("answered {} with a bad Content-Length", status.as_u16());
+        let code = Code::Static(code::PROTOCOL_ERROR);
+        self.failed(at, code, self.repeatable.any(), what, details)
+    }
+
     /// 101: the connection changes its protocol, where that was asked for.
     fn switched(
         &self,
@@ -509,6 +529,9 @@ impl Attempt<'_> {
         what: fmt::Arguments<'_>,
         details: Details,
     ) -> Answer {
+        if self.dispatch.role == Role::Step {
+            self.exchange.asked_to_wait(details.retry_after);
+        }
         let message = format!(
             "{}: attempt {}: upstream {} {what}",
             self.dispatch.step_name,
@@ -527,6 +550,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
+        self.at.get_or_init(|| at);
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),

@@ -15,7 +15,8 @@ use crate::proxy::body::{self, request::Progress};
 use crate::proxy::classify::IDEMPOTENCY_KEY;
 use crate::proxy::request::{Exchange, Upload};
 use crate::proxy::settings::HostPolicy;
-use crate::proxy::{id, media, query};
+use crate::proxy::{id, media, query, recording};
+use crate::telemetry::trace::SpanId;
 
 /// A request, before it is put on a connection.
 #[derive(Debug)]
@@ -53,8 +54,13 @@ impl Source {
     }
 }
 
-/// The request that `dispatch` stands for.
-pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Exchange) -> Outgoing {
+/// The request that `dispatch` stands for; `span` is what the upstream is told to be called by.
+pub(super) fn compose(
+    params: &Params,
+    dispatch: &Dispatch<'_>,
+    exchange: &Exchange,
+    span: Option<SpanId>,
+) -> Outgoing {
     let own =
         dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange));
     let mut headers = if own {
@@ -65,6 +71,7 @@ pub(super) fn compose(params: &Params, dispatch: &Dispatch<'_>, exchange: &Excha
         fresh
     };
     let given_type = lay_over(&mut headers, params);
+    recording::inject(exchange, span, &mut headers);
     let body = match (&params.body, own) {
         (Some(body), _) => written(body, given_type, &mut headers),
         (None, true) => own_body(exchange, &mut headers),

@@ -4,14 +4,17 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use http::StatusCode;
+use http::{Method, StatusCode, Uri};
 use tokio::time::Instant;
 
 use crate::language::code::{Code, system};
-use crate::language::provider::{Answer, Dispatch};
+use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::{Map, Native, Value};
+use crate::proxy::recording;
 use crate::proxy::request::Exchange;
 use crate::proxy::upstream::Upstream;
+use crate::telemetry::record::{Attempt, Sent, Wait};
+use crate::telemetry::trace::SpanId;
 
 /// `provider.metadata`.
 #[derive(Debug)]
@@ -72,13 +75,30 @@ impl fmt::Display for Causes<'_> {
     }
 }
 
-/// Counts the attempt; one that is interrupted, as what interrupted it.
+/// Counts and records the attempt; one that is interrupted, as what interrupted it.
 pub(super) struct Count<'a> {
     exchange: &'a Exchange,
     upstream: &'a Upstream,
+    step: &'a str,
+    number: u32,
+    role: Role,
     interrupted: &'a OnceLock<Code>,
     begun: Instant,
+    /// What the upstream is told that it is called by.
+    pub(super) span: Option<SpanId>,
+    /// What is sent, where a span says so.
+    target: Option<Box<(Method, Uri)>>,
+    wait: Option<Wait>,
     done: bool,
+}
+
+/// Where an attempt went, as far as it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Where {
+    pub(super) endpoint: usize,
+    pub(super) reused: bool,
+    /// Of the response, where there was one.
+    pub(super) status: Option<StatusCode>,
 }
 
 impl<'a> Count<'a> {
@@ -86,9 +106,29 @@ impl<'a> Count<'a> {
     pub(super) fn begin(
         exchange: &'a Exchange,
         upstream: &'a Upstream,
-        interrupted: &'a OnceLock<Code>,
+        dispatch: &Dispatch<'a>,
     ) -> Self {
-        Self { exchange, upstream, interrupted, begun: Instant::now(), done: false }
+        let step = dispatch.step_name;
+        Self {
+            exchange,
+            upstream,
+            step,
+            number: dispatch.attempt,
+            role: dispatch.role,
+            interrupted: dispatch.interrupted,
+            begun: Instant::now(),
+            span: recording::span(exchange),
+            target: None,
+            wait: exchange.recorder(false).and_then(|recorder| recorder.waited(step)),
+            done: false,
+        }
+    }
+
+    /// It sends this.
+    pub(super) fn sends(&mut self, method: &Method, uri: &Uri) {
+        if self.exchange.traced().is_some() {
+            self.target = Some(Box::new((method.clone(), uri.clone())));
+        }
     }
 
     /// When it began.
@@ -97,23 +137,46 @@ impl<'a> Count<'a> {
     }
 
     /// It came to `answer`.
-    pub(super) fn end(mut self, answer: Answer) -> Answer {
+    pub(super) fn end(mut self, answer: Answer, at: Option<Where>) -> Answer {
         self.done = true;
-        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()));
+        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()), at);
         answer
     }
 
-    fn count(&self, code: Option<&str>) {
+    fn count(&self, code: Option<&str>, at: Option<Where>) {
         let upstream = &self.upstream.settings.name;
         let metrics = &self.exchange.route.metrics;
-        metrics.attempt(upstream, code, self.begun.elapsed());
+        let took = self.begun.elapsed();
+        metrics.attempt(upstream, code, took);
+        let Some(recorder) = self.exchange.recorder(code.is_some()) else {
+            return;
+        };
+        let sent = self.target.as_deref().zip(self.span).map(|((method, uri), id)| Sent {
+            id,
+            method: method.as_str().into(),
+            path: uri.path().into(),
+        });
+        recorder.attempt(Attempt {
+            step: self.step.into(),
+            number: self.number,
+            cleanup: self.role == Role::Cleanup,
+            upstream: Arc::clone(upstream),
+            endpoint: at.map(|at| Arc::clone(self.upstream.authority(at.endpoint))),
+            status: at.and_then(|at| at.status).map(|status| status.as_u16()),
+            code: code.map(Into::into),
+            interrupted: !self.done,
+            wait: self.wait,
+            began: self.begun,
+            took,
+            span: sent,
+        });
     }
 }
 
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.count(Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)));
+            self.count(Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)), None);
         }
     }
 }

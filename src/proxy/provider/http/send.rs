@@ -24,6 +24,7 @@ use crate::proxy::body::source::NotReplayable;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::telemetry::events;
 
 /// A response head, and the connection that its body comes over.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Attempt<'_> {
         } else if let Some(unsent) = error.unsent.take() {
             Some(unsent)
         } else if harmless && progress.broken().is_none() && progress.replayable() {
-            let outgoing = compose(self.params, &self.dispatch, self.exchange);
+            let outgoing = compose(self.params, &self.dispatch, self.exchange, self.span);
             let request = self.request(outgoing).ok();
             request.inspect(|request| progress.begin(request.body()))
         } else {
@@ -122,15 +123,8 @@ impl Attempt<'_> {
     fn report_resend(&self) {
         let Self { upstream, exchange, endpoint, .. } = self;
         upstream.metrics.stale_resend();
-        tracing::info!(
-            target: "mwl::execution",
-            event = "attempt.resent",
-            execution = exchange.id(),
-            route = &*exchange.route.name,
-            upstream = &*upstream.settings.name,
-            endpoint = &**upstream.authority(*endpoint),
-            reason = "staleConnection",
-        );
+        let authority = upstream.authority(*endpoint);
+        events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
     }
 }
 

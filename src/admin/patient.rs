@@ -1,0 +1,111 @@
+//! A connection whose other side must take what it asked for.
+//!
+//! A reader that stops reading would hold one of the few connections for ever, and with enough of them
+//! the probes would find no room. Between two bytes that it takes it has a bounded while.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How long the other side may take nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The bytes of a connection; an error where nothing of what is written leaves for too long.
+#[derive(Debug)]
+pub(super) struct Patient<T> {
+    io: T,
+    timer: Pin<Box<Sleep>>,
+    waiting: bool,
+}
+
+impl<T> Patient<T> {
+    /// Watches `io`.
+    pub(super) fn new(io: T) -> Self {
+        Self { io, timer: Box::pin(sleep(PATIENCE)), waiting: false }
+    }
+
+    /// What a write came to, unless it has been waiting for too long.
+    fn watched<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        polled: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if polled.is_ready() {
+            self.waiting = false;
+            return polled;
+        }
+        if !std::mem::replace(&mut self.waiting, true) {
+            self.timer.as_mut().reset(Instant::now() + PATIENCE);
+        }
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the other side reads nothing");
+        self.timer.as_mut().poll(cx).map(|()| Err(late()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.watched(cx, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.watched(cx, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stops_is_given_up() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near);
+        let begun = Instant::now();
+        let (written, ()) = tokio::join!(near.write_all(&[0; 64]), async {
+            // One that is slow is not one that stopped.
+            for _ in 0..2 {
+                sleep(Duration::from_secs(29)).await;
+                far.read_exact(&mut [0; 16]).await.unwrap();
+            }
+        });
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), 2 * 29 + 30);
+    }
+}

@@ -1,0 +1,156 @@
+//! Each page, its methods, and who may ask.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::header::AUTHORIZATION;
+
+use super::*;
+
+/// Gives fixed answers.
+#[derive(Default)]
+pub(super) struct Fixed {
+    ready: bool,
+    token: Option<Arc<str>>,
+    reload: Mutex<Option<Json>>,
+    pub(super) missed: AtomicU64,
+}
+
+impl Operated for Fixed {
+    fn metrics(&self) -> String {
+        "mwl_requests_total 1\n".into()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    fn token(&self) -> Option<Arc<str>> {
+        self.token.clone()
+    }
+
+    fn routes(&self) -> Json {
+        json!([{ "name": "pay" }])
+    }
+
+    fn executions(&self, filter: &Filter) -> Json {
+        json!([filter.route, filter.failed])
+    }
+
+    fn config(&self) -> Json {
+        json!({ "hash": "abc" })
+    }
+
+    fn reload(&self) -> Reloading<'_> {
+        let refused = self.reload.lock().unwrap().clone();
+        Box::pin(async { refused.map_or_else(|| Ok("abc".into()), Err) })
+    }
+
+    fn missed(&self, events: u64) {
+        self.missed.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
+fn office(fixed: Fixed) -> Office {
+    Office { operated: Arc::new(fixed), taps: Arc::new(Semaphore::new(1)) }
+}
+
+async fn answer(office: &Office, method: Method, path: &str, auth: &str) -> Response<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !auth.is_empty() {
+        request = request.header(AUTHORIZATION, auth);
+    }
+    office.answer(&request.body(()).unwrap()).await
+}
+
+async fn ask(office: &Office, method: Method, path: &str) -> (u16, String, String) {
+    let (head, body) = answer(office, method, path, "").await.into_parts();
+    let header = |name| head.headers.get(name).map_or("", |v: &HeaderValue| v.to_str().unwrap());
+    let allow = header(ALLOW);
+    let kind = if allow.is_empty() { header(CONTENT_TYPE) } else { allow };
+    let body = body.collect().await.unwrap().to_bytes();
+    (head.status.as_u16(), kind.to_owned(), String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn each_page_answers_its_methods() {
+    let office = office(Fixed { ready: true, ..Fixed::default() });
+    for (method, path, status, kind) in [
+        (Method::GET, "/metrics", 200, metrics::CONTENT_TYPE),
+        (Method::HEAD, "/metrics", 200, metrics::CONTENT_TYPE),
+        (Method::GET, "/livez", 200, "text/plain; charset=utf-8"),
+        (Method::GET, "/readyz", 200, "text/plain; charset=utf-8"),
+        (Method::GET, "/routes", 200, "application/json"),
+        (Method::GET, "/config", 200, "application/json"),
+        (Method::GET, "/executions", 200, "application/json"),
+        (Method::GET, "/executions?outcome=failure&route=pay", 200, "application/json"),
+        (Method::GET, "/executions?outcome=maybe", 400, "text/plain; charset=utf-8"),
+        (Method::GET, "/executions?rute=pay", 400, "text/plain; charset=utf-8"),
+        (Method::GET, "/tap?rute=pay", 400, "text/plain; charset=utf-8"),
+        (Method::HEAD, "/tap", 200, "text/event-stream"),
+        (Method::GET, "/", 200, "text/html; charset=utf-8"),
+        (Method::POST, "/reload", 200, "application/json"),
+        (Method::GET, "/reload", 405, "POST"),
+        (Method::HEAD, "/reload", 405, "POST"),
+        (Method::POST, "/metrics", 405, "GET, HEAD"),
+        (Method::DELETE, "/tap", 405, "GET, HEAD"),
+        (Method::GET, "/none", 404, "text/plain; charset=utf-8"),
+        (Method::GET, "/metrics/", 404, "text/plain; charset=utf-8"),
+    ] {
+        let (found, seen, _) = ask(&office, method.clone(), path).await;
+        assert_eq!((found, seen.as_str()), (status, kind), "{method} {path}");
+    }
+    let (.., metrics) = ask(&office, Method::GET, "/metrics").await;
+    assert_eq!(metrics, "mwl_requests_total 1\n");
+    let (.., filter) = ask(&office, Method::GET, "/executions?outcome=success&route=a%20b").await;
+    assert_eq!(serde_json::from_str::<Json>(&filter).unwrap(), json!(["a b", false]));
+    let (.., index) = ask(&office, Method::GET, "/none").await;
+    assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.says)));
+}
+
+#[tokio::test]
+async fn readiness_and_refusals_show() {
+    let found = json!([{ "code": "unknown-key", "line": 7 }]);
+    let office = office(Fixed { reload: Mutex::new(Some(found)), ..Fixed::default() });
+    let (status, _, body) = ask(&office, Method::GET, "/readyz").await;
+    assert_eq!((status, body.as_str()), (503, "not ready\n"));
+    assert_eq!(ask(&office, Method::GET, "/livez").await.0, 200);
+    let (status, _, body) = ask(&office, Method::POST, "/reload").await;
+    let body: Json = serde_json::from_str(&body).unwrap();
+    assert_eq!(status, 422);
+    assert_eq!(body, json!({ "diagnostics": [{ "code": "unknown-key", "line": 7 }] }));
+}
+
+#[tokio::test]
+async fn a_token_opens_all_but_the_probes_and_the_empty_page() {
+    let office = office(Fixed { token: Some("s3cret".into()), ready: true, ..Fixed::default() });
+    for page in &PAGES {
+        let status = async |auth: &str| {
+            answer(&office, page.method.clone(), page.path, auth).await.status().as_u16()
+        };
+        let wanted = if page.open { 200 } else { 401 };
+        for wrong in
+            ["", "Bearer wrong", "Bearer s3cre", "Bearer s3crets", "Basic s3cret", "s3cret"]
+        {
+            assert_eq!(status(wrong).await, wanted, "{} with `{wrong}`", page.path);
+        }
+        for right in ["Bearer s3cret", "bearer s3cret"] {
+            assert_eq!(status(right).await, 200, "{} with `{right}`", page.path);
+        }
+    }
+    let refused = answer(&office, Method::GET, "/config", "").await;
+    assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"mwl-proxy\"");
+}
+
+/// What the page loads, it loads from here.
+#[test]
+fn the_dashboard_refers_to_nothing_outside() {
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!DASHBOARD.contains(outside), "{outside}");
+    }
+    for page in ["routes", "executions", "config", "readyz"] {
+        assert!(DASHBOARD.contains(&format!("\"{page}")), "{page}");
+    }
+    // What a client sent is text, whatever it looks like.
+    assert!(!DASHBOARD.contains("innerHTML"));
+}

@@ -1,0 +1,177 @@
+//! The last executions, for `/executions`.
+//!
+//! What failed is kept apart from what did not: a flood of good requests never pushes out the failure
+//! that somebody looks for. Each worker appends under a lock of its own, which only a reader of
+//! `/executions` ever contends for.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::record::Execution;
+
+/// How many threads append without meeting; more of them share.
+const SHARDS: usize = 64;
+
+/// The last executions of the process.
+#[derive(Debug)]
+pub struct Executions {
+    /// How many are kept of each kind.
+    keep: AtomicUsize,
+    shards: Vec<Shard>,
+}
+
+/// What one thread appended.
+#[derive(Debug, Default)]
+struct Shard {
+    failed: Mutex<VecDeque<Arc<Execution>>>,
+    others: Mutex<VecDeque<Arc<Execution>>>,
+}
+
+/// Which executions are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only of this route.
+    pub route: Option<String>,
+    /// Only those that failed, or only the others.
+    pub failed: Option<bool>,
+}
+
+thread_local! {
+    /// This thread's shard.
+    static PLACE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+}
+
+impl Executions {
+    /// Keeps `keep` of each kind; none where it is 0.
+    pub fn new(keep: usize) -> Self {
+        Self {
+            keep: AtomicUsize::new(keep),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+        }
+    }
+
+    /// From now on keeps so many.
+    pub fn resize(&self, keep: usize) {
+        self.keep.store(keep, Ordering::Relaxed);
+        for ring in self.shards.iter().flat_map(|shard| [&shard.failed, &shard.others]) {
+            let mut ring = lock(ring);
+            while ring.len() > keep {
+                ring.pop_front();
+            }
+        }
+    }
+
+    /// How many are kept of each kind.
+    pub fn keep(&self) -> usize {
+        self.keep.load(Ordering::Relaxed)
+    }
+
+    /// Appends an execution; the oldest of its kind goes.
+    pub fn push(&self, execution: Arc<Execution>) {
+        let keep = self.keep();
+        let Some(shard) = PLACE.with(|place| self.shards.get(*place)) else {
+            return;
+        };
+        if keep == 0 {
+            return;
+        }
+        let mut ring = lock(if execution.failed() { &shard.failed } else { &shard.others });
+        while ring.len() >= keep {
+            ring.pop_front();
+        }
+        ring.push_back(execution);
+    }
+
+    /// Those that `filter` lets through, the latest first, of each kind as many as are kept.
+    pub fn read(&self, filter: &Filter) -> Vec<Arc<Execution>> {
+        let kind = |failed| {
+            let wanted = filter.failed.is_none_or(|only| only == failed);
+            if wanted { self.kind(failed, filter.route.as_deref()) } else { Vec::new() }
+        };
+        let mut all = kind(true);
+        all.extend(kind(false));
+        latest_first(&mut all);
+        all
+    }
+
+    fn kind(&self, failed: bool, route: Option<&str>) -> Vec<Arc<Execution>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let ring = lock(if failed { &shard.failed } else { &shard.others });
+            all.extend(ring.iter().cloned());
+        }
+        latest_first(&mut all);
+        all.truncate(self.keep());
+        all.retain(|execution| route.is_none() || execution.request.route.as_deref() == route);
+        all
+    }
+}
+
+/// By their end.
+fn latest_first(all: &mut [Arc<Execution>]) {
+    let end = |execution: &Execution| execution.answer.began + execution.answer.took;
+    all.sort_by_key(|execution| std::cmp::Reverse(end(execution)));
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::record::Recorder;
+    use crate::telemetry::record::tests::{answer, request};
+    use tokio::time::Instant;
+
+    fn execution(id: &str, status: u16, millis: u64) -> Arc<Execution> {
+        let recorder = Recorder::default();
+        if status == 200 {
+            use crate::language::{outcome::Outcome, value::Value};
+            recorder.result(&Outcome::Success(Value::Null));
+        }
+        recorder.answered(answer(status, Instant::now(), millis));
+        Arc::new(recorder.finish(|_| request(id)).unwrap())
+    }
+
+    fn ids(executions: &Executions, filter: &Filter) -> Vec<String> {
+        let read = executions.read(filter);
+        read.iter().map(|execution| execution.request.id.to_string()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_successes_leaves_the_failures() {
+        let executions = Executions::new(2);
+        executions.push(execution("bad", 499, 1));
+        for number in 2..100 {
+            executions.push(execution(&number.to_string(), 200, number));
+        }
+        assert_eq!(ids(&executions, &Filter::default()), ["99", "98", "bad"]);
+        let failed = Filter { failed: Some(true), ..Filter::default() };
+        assert_eq!(ids(&executions, &failed), ["bad"]);
+        let others = Filter { failed: Some(false), route: Some("pay".into()) };
+        assert_eq!(ids(&executions, &others), ["99", "98"]);
+        let route = Filter { route: Some("none".into()), ..Filter::default() };
+        assert!(ids(&executions, &route).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn threads_are_read_together_and_the_latest_stay() {
+        let executions = Arc::new(Executions::new(3));
+        for number in 1..=6 {
+            let executions = Arc::clone(&executions);
+            let execution = execution(&number.to_string(), 200, number);
+            std::thread::spawn(move || executions.push(execution)).join().unwrap();
+        }
+        assert_eq!(ids(&executions, &Filter::default()), ["6", "5", "4"]);
+        executions.resize(1);
+        assert_eq!(ids(&executions, &Filter::default()), ["6"]);
+        executions.resize(0);
+        executions.push(execution("7", 200, 7));
+        assert!(ids(&executions, &Filter::default()).is_empty());
+    }
+}

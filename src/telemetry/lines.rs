@@ -1,0 +1,216 @@
+//! A bounded queue before a slow writer: the log's lines, the access log's records.
+//!
+//! Whoever has something to write hands it over and goes on; a thread writes. A reader of our output
+//! that stalls (a full pipe, a slow disk) must not stall requests, and must not fill the memory either:
+//! where the queue is full the newest item is dropped and counted. Items are formatted by the writing
+//! thread, so that a worker spends no time on it.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use prometheus::IntCounter;
+
+/// How many items may wait.
+const QUEUE: usize = 4096;
+
+/// How much is gathered into one write, in bytes.
+const BATCH: usize = 64 * 1024;
+
+/// How often a flush looks whether all is written.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The queue's near end. Cloned freely.
+#[derive(Debug)]
+pub struct Lines<T> {
+    queue: SyncSender<T>,
+    counts: Arc<Counts>,
+}
+
+impl<T> Clone for Lines<T> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), counts: Arc::clone(&self.counts) }
+    }
+}
+
+#[derive(Debug)]
+struct Counts {
+    /// Handed over, whatever became of it.
+    accepted: AtomicU64,
+    /// Written, or lost in writing.
+    settled: AtomicU64,
+    /// Lost: the queue was full, or the writer failed.
+    dropped: IntCounter,
+}
+
+impl<T: Send + 'static> Lines<T> {
+    /// Starts the thread `name`, which writes to `out` what `format` appends for each item; what is lost
+    /// is counted in `dropped`.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn start(
+        name: &str,
+        dropped: IntCounter,
+        out: impl Write + Send + 'static,
+        format: fn(&T, &mut Vec<u8>),
+    ) -> io::Result<Self> {
+        let (queue, items) = sync_channel(QUEUE);
+        let counts =
+            Arc::new(Counts { accepted: AtomicU64::new(0), settled: AtomicU64::new(0), dropped });
+        let shared = Arc::clone(&counts);
+        thread::Builder::new()
+            .name(name.into())
+            .spawn(move || write_all(&items, out, format, &shared))?;
+        Ok(Self { queue, counts })
+    }
+
+    /// Hands `item` over without waiting; where there is no room it is dropped and counted.
+    pub fn send(&self, item: T) {
+        self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+        if self.queue.try_send(item).is_err() {
+            self.counts.dropped.inc();
+            self.counts.settled.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl<T> Lines<T> {
+    /// How many items were lost since the start.
+    pub fn dropped(&self) -> u64 {
+        self.counts.dropped.get()
+    }
+
+    /// Waits until all that was handed over is written, at most `patience`: for the end of the process.
+    #[expect(clippy::disallowed_methods, reason = "no worker runs any more: nothing is blocked")]
+    pub fn flush(&self, patience: Duration) {
+        let accepted = self.counts.accepted.load(Ordering::Relaxed);
+        let mut left = patience;
+        while self.counts.settled.load(Ordering::Acquire) < accepted && !left.is_zero() {
+            thread::sleep(LOOK);
+            left = left.saturating_sub(LOOK);
+        }
+    }
+}
+
+/// The writing thread: until nobody can send any more.
+fn write_all<T>(
+    items: &Receiver<T>,
+    mut out: impl Write,
+    format: fn(&T, &mut Vec<u8>),
+    counts: &Counts,
+) {
+    let mut buffer = Vec::new();
+    while let Ok(first) = items.recv() {
+        format(&first, &mut buffer);
+        let mut held = 1;
+        while buffer.len() < BATCH
+            && let Ok(next) = items.try_recv()
+        {
+            format(&next, &mut buffer);
+            held += 1;
+        }
+        if out.write_all(&buffer).and_then(|()| out.flush()).is_err() {
+            counts.dropped.inc_by(held);
+        }
+        counts.settled.fetch_add(held, Ordering::Release);
+        buffer.clear();
+        // One huge item must not hold its memory for ever.
+        buffer.shrink_to(2 * BATCH);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Condvar, Mutex};
+
+    /// A writer that waits until it is let through.
+    #[derive(Clone, Default)]
+    struct Gate(Arc<(Mutex<Written>, Condvar)>);
+
+    #[derive(Default)]
+    struct Written {
+        open: bool,
+        bytes: Vec<u8>,
+    }
+
+    impl Gate {
+        fn open(&self) {
+            self.0.0.lock().unwrap().open = true;
+            self.0.1.notify_all();
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.0.0.lock().unwrap().bytes.clone()).unwrap()
+        }
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (state, opened) = &*self.0;
+            let mut state = opened.wait_while(state.lock().unwrap(), |state| !state.open).unwrap();
+            state.bytes.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start(out: impl Write + Send + 'static) -> Lines<u32> {
+        Lines::start("lines", IntCounter::new("dropped", "x").unwrap(), out, number).unwrap()
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as records are formatted")]
+    fn number(item: &u32, out: &mut Vec<u8>) {
+        writeln!(out, "{item}").unwrap();
+    }
+
+    #[test]
+    fn what_is_sent_is_written_in_order() {
+        let gate = Gate::default();
+        gate.open();
+        let lines = start(gate.clone());
+        (0..3).for_each(|n| lines.send(n));
+        lines.flush(Duration::from_secs(10));
+        assert_eq!((gate.text().as_str(), lines.dropped()), ("0\n1\n2\n", 0));
+    }
+
+    #[test]
+    fn a_writer_that_stalls_costs_records_and_no_time() {
+        let gate = Gate::default();
+        let lines = start(gate.clone());
+        let sent = u32::try_from(QUEUE).unwrap() * 3;
+        (0..sent).for_each(|n| lines.send(n));
+        let dropped = lines.dropped();
+        assert!(dropped > 0, "the queue is bounded");
+        gate.open();
+        lines.flush(Duration::from_secs(10));
+        let written = gate.text().lines().count() as u64;
+        assert_eq!(written + dropped, u64::from(sent), "each is written or counted");
+        assert!(gate.text().starts_with("0\n1\n2\n"), "the newest are dropped");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = start(Broken);
+        (0..5).for_each(|n| lines.send(n));
+        lines.flush(Duration::from_secs(10));
+        assert_eq!(lines.dropped(), 5);
+    }
+}

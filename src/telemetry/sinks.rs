@@ -1,0 +1,266 @@
+//! Who is told of a request when it has ended: the access log, `/executions`, the exporter of spans.
+//!
+//! What a configuration asks of them is decided when it is loaded. A request that nobody wants a record
+//! of finds that out by one branch, and has no [`Recorder`](super::record::Recorder).
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::executions::Executions;
+use super::lines::Lines;
+use super::metrics::Metrics;
+use super::record::Execution;
+use super::settings::{Access, Observed, Tracing, When};
+use super::trace::{Refused, Tracer};
+
+/// How long the last records and spans may take to leave at the end of the process.
+const LAST: Duration = Duration::from_secs(3);
+
+/// The process's readers of records. They outlive configurations.
+#[derive(Debug)]
+pub struct Telemetry {
+    metrics: Arc<Metrics>,
+    executions: Arc<Executions>,
+    /// Started when a configuration first wants it.
+    access: OnceLock<Lines<Arc<Execution>>>,
+    tracer: Mutex<Option<Arc<Tracer>>>,
+}
+
+/// Those of them that one configuration feeds.
+#[derive(Clone, Debug, Default)]
+pub struct Sinks {
+    access: Option<AccessLog>,
+    executions: Option<Arc<Executions>>,
+    tracer: Option<Arc<Tracer>>,
+}
+
+/// The access log, and which records it takes.
+#[derive(Clone, Debug)]
+struct AccessLog {
+    settings: Access,
+    lines: Lines<Arc<Execution>>,
+}
+
+impl Telemetry {
+    /// Counts into `metrics`; nothing is written or kept yet.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            metrics,
+            executions: Arc::new(Executions::new(0)),
+            access: OnceLock::new(),
+            tracer: Mutex::default(),
+        }
+    }
+
+    /// The last executions.
+    pub fn executions(&self) -> &Arc<Executions> {
+        &self.executions
+    }
+
+    /// What a configuration feeds from now on. An exporter whose settings did not change goes on; any
+    /// other ends when the last request that feeds it has. `executions`: how many of each kind are kept,
+    /// once [`Executions::resize`] was told so too.
+    ///
+    /// # Errors
+    /// Where the exporter of spans cannot be started.
+    pub fn sinks(&self, observed: &Observed, executions: usize) -> Result<Sinks, Refused> {
+        let tracer = self.tracer(observed.tracing.as_ref())?;
+        let access = observed.access;
+        let wanted = access.when != When::None || access.sample > 0.0;
+        Ok(Sinks {
+            access: wanted.then(|| self.access(access)).flatten(),
+            executions: (executions > 0).then(|| Arc::clone(&self.executions)),
+            tracer,
+        })
+    }
+
+    fn tracer(&self, wanted: Option<&Tracing>) -> Result<Option<Arc<Tracer>>, Refused> {
+        let mut running = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = running.as_ref().filter(|tracer| Some(tracer.settings()) == wanted);
+        if same.is_none() {
+            let start = |settings: &Tracing| Tracer::start(settings.clone(), self.metrics.spans());
+            *running = wanted.map(start).transpose()?;
+        }
+        Ok(running.clone())
+    }
+
+    fn access(&self, settings: Access) -> Option<AccessLog> {
+        if self.access.get().is_none() {
+            let format = |execution: &Arc<Execution>, out: &mut Vec<u8>| execution.line(out);
+            let dropped = self.metrics.lost_records("access");
+            match Lines::start("access-log", dropped, io::stdout(), format) {
+                // Somebody else may have been first: one configuration is loaded at a time.
+                Ok(lines) => drop(self.access.set(lines)),
+                Err(error) => tracing::error!(%error, "There is no access log."),
+            }
+        }
+        Some(AccessLog { settings, lines: self.access.get()?.clone() })
+    }
+
+    /// Waits until the last records are written and the last spans exported, a short while at most.
+    pub fn flush(&self) {
+        if let Some(lines) = self.access.get() {
+            lines.flush(LAST);
+        }
+        let tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(tracer) = tracer {
+            tracer.flush(LAST);
+        }
+    }
+}
+
+impl Sinks {
+    /// Whether anybody may want a record: without one, nothing is ever recorded.
+    pub fn listen(&self) -> bool {
+        self.access.is_some() || self.executions.is_some() || self.tracer.is_some()
+    }
+
+    /// Whether the execution `id` is recorded whatever it does: the access log has all, or its share
+    /// falls on it.
+    pub fn wants(&self, id: &str) -> bool {
+        self.access.as_ref().is_some_and(|log| log.settings.when == When::All || log.samples(id))
+    }
+
+    /// Whether the last executions are kept.
+    pub fn keeps(&self) -> bool {
+        self.executions.is_some()
+    }
+
+    /// What decides which requests are traced.
+    pub fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_deref()
+    }
+
+    /// Whether the access log may want a request that no route takes.
+    pub fn logs(&self) -> bool {
+        self.access.is_some()
+    }
+
+    /// Hands a record to everybody who wants it.
+    pub fn deliver(&self, execution: Execution) {
+        let execution = Arc::new(execution);
+        if let Some(log) = &self.access
+            && log.takes(&execution)
+        {
+            log.lines.send(Arc::clone(&execution));
+        }
+        if let Some(tracer) = &self.tracer
+            && execution.request.trace.is_some()
+        {
+            tracer.deliver(&execution);
+        }
+        if let Some(executions) = &self.executions
+            && execution.request.route.is_some()
+        {
+            executions.push(execution);
+        }
+    }
+}
+
+impl AccessLog {
+    fn takes(&self, execution: &Execution) -> bool {
+        let always = match self.settings.when {
+            When::None => false,
+            When::Failures => execution.failed(),
+            When::Retried => execution.failed() || execution.retried(),
+            When::All => true,
+        };
+        always || self.samples(&execution.request.id)
+    }
+
+    /// By the id, so that every proxy that a request passes takes the same.
+    fn samples(&self, id: &str) -> bool {
+        let share = self.settings.sample;
+        // The default hasher's keys are fixed: the same id falls the same way everywhere.
+        share > 0.0 && fraction(BuildHasherDefault::<DefaultHasher>::default().hash_one(id)) < share
+    }
+}
+
+/// A number from 0 to 1, evenly spread where `hash` is.
+fn fraction(hash: u64) -> f64 {
+    // 53 bits are what a double holds.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    let share = (hash >> 11) as f64 / (1_u64 << 53) as f64;
+    share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::record::Recorder;
+    use crate::telemetry::record::tests::{answer, attempt, request};
+    use tokio::time::Instant;
+
+    fn log(when: When, sample: f64) -> AccessLog {
+        let dropped = Metrics::new().lost_records("access");
+        let lines = Lines::start("t", dropped, io::sink(), |_: &Arc<Execution>, _| ()).unwrap();
+        AccessLog { settings: Access { when, sample }, lines }
+    }
+
+    fn execution(failed: bool, attempts: u32) -> Execution {
+        let recorder = Recorder::default();
+        let now = Instant::now();
+        (1..=attempts).for_each(|number| recorder.attempt(attempt(number, now, None)));
+        if !failed {
+            use crate::language::{outcome::Outcome, value::Value};
+            recorder.result(&Outcome::Success(Value::Null));
+        }
+        recorder.answered(answer(200, now, 1));
+        recorder.finish(|_| request("r")).unwrap()
+    }
+
+    #[test]
+    fn the_access_log_takes_what_it_is_told_to() {
+        for (when, plain, retried, failed) in [
+            (When::None, false, false, false),
+            (When::Failures, false, false, true),
+            (When::Retried, false, true, true),
+            (When::All, true, true, true),
+        ] {
+            let log = log(when, 0.0);
+            let taken =
+                [(false, 1), (false, 2), (true, 1)].map(|(f, n)| log.takes(&execution(f, n)));
+            assert_eq!(taken, [plain, retried, failed], "{when:?}");
+        }
+        assert!(log(When::None, 1.0).takes(&execution(false, 1)));
+    }
+
+    #[test]
+    fn a_share_is_a_share_and_the_same_for_the_same_id() {
+        let log = log(When::None, 0.1);
+        let taken: Vec<bool> = (0..10_000).map(|n| log.samples(&format!("id-{n}"))).collect();
+        let count = taken.iter().filter(|taken| **taken).count();
+        assert!((850..1150).contains(&count), "{count} of 10000");
+        let again: Vec<bool> = (0..10_000).map(|n| log.samples(&format!("id-{n}"))).collect();
+        assert_eq!(taken, again);
+    }
+
+    #[test]
+    fn an_exporter_is_kept_as_long_as_its_settings_are() {
+        let telemetry = Telemetry::new(Metrics::new());
+        let tracing = |service: &str| Tracing {
+            endpoint: "http://127.0.0.1:9/v1/traces".into(),
+            headers: Vec::new(),
+            timeout: Duration::from_secs(1),
+            service: service.into(),
+            sample: 1.0,
+            queue: 8,
+        };
+        let observed = |tracing| Observed {
+            access: Access { when: When::None, sample: 0.0 },
+            tracing,
+            buckets: Vec::new(),
+        };
+        let sinks = |tracing| telemetry.sinks(&observed(tracing), 0).unwrap();
+        let first = sinks(Some(tracing("a")));
+        assert!(Arc::ptr_eq(
+            first.tracer.as_ref().unwrap(),
+            sinks(Some(tracing("a"))).tracer.as_ref().unwrap()
+        ));
+        assert_eq!(&*sinks(Some(tracing("b"))).tracer().unwrap().settings().service, "b");
+        let none = sinks(None);
+        assert!(!none.listen() && none.tracer().is_none());
+    }
+}

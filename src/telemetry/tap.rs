@@ -1,0 +1,218 @@
+//! Listening to the events of some executions, for `/tap`.
+//!
+//! What an execution came to is known when it ends. So where only some outcomes are asked for, what an
+//! execution does is held until then, within a bound; what goes beyond it is told as missed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::events::{self, Heard, Listener};
+
+/// How many events may be held for executions that have not ended.
+const HELD: usize = 4096;
+
+/// Which executions are listened to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this route's.
+    pub route: Option<String>,
+    /// Only those that come to this.
+    pub outcome: Option<Wanted>,
+}
+
+/// What an execution must come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A success.
+    Success,
+    /// Anything else.
+    Failure,
+    /// A failure of this type: `error`, `timeout`, `cancellation`, an extension's.
+    Type(String),
+}
+
+/// A listener with a filter.
+#[derive(Debug)]
+pub struct Tap {
+    listener: Listener,
+    sieve: Sieve,
+}
+
+/// The filter, and what it holds back.
+#[derive(Debug, Default)]
+struct Sieve {
+    filter: Filter,
+    /// Events of executions that have not ended, by execution.
+    held: HashMap<String, Vec<Arc<Json>>>,
+    /// Executions in the order in which they were first held; some are gone from `held`.
+    order: VecDeque<String>,
+    count: usize,
+    ready: VecDeque<Heard>,
+}
+
+impl Wanted {
+    /// The value of `outcome`.
+    pub fn of(text: &str) -> Self {
+        match text {
+            "success" => Self::Success,
+            "failure" => Self::Failure,
+            other => Self::Type(other.to_owned()),
+        }
+    }
+
+    fn is(&self, ty: &str) -> bool {
+        match self {
+            Self::Success => ty == "success",
+            Self::Failure => ty != "success",
+            Self::Type(wanted) => ty == wanted,
+        }
+    }
+}
+
+impl Tap {
+    /// Listens from now on.
+    pub fn new(filter: Filter) -> Self {
+        Self { listener: events::listen(), sieve: Sieve { filter, ..Sieve::default() } }
+    }
+
+    /// The next event that the filter lets through, or how many were missed before it.
+    pub async fn next(&mut self) -> Heard {
+        loop {
+            if let Some(heard) = self.sieve.ready.pop_front() {
+                return heard;
+            }
+            match self.listener.next().await {
+                Heard::Event(event) => self.sieve.put(event),
+                missed @ Heard::Missed(_) => return missed,
+            }
+        }
+    }
+}
+
+impl Sieve {
+    fn put(&mut self, event: Arc<Json>) {
+        let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
+        if self.filter.route.as_deref().is_some_and(|route| route != text("route")) {
+            return;
+        }
+        let Some(wanted) = &self.filter.outcome else {
+            self.ready.push_back(Heard::Event(event));
+            return;
+        };
+        let execution = text("execution").to_owned();
+        if text("event") == "execution.done" {
+            let held = self.held.remove(&execution).unwrap_or_default();
+            self.count -= held.len();
+            if wanted.is(text("type")) {
+                self.ready.extend(held.into_iter().map(Heard::Event));
+                self.ready.push_back(Heard::Event(event));
+            }
+            return;
+        }
+        self.hold(execution, event);
+    }
+
+    fn hold(&mut self, execution: String, event: Arc<Json>) {
+        if self.count >= HELD {
+            self.give_up_oldest();
+        }
+        if !self.held.contains_key(&execution) {
+            self.order.push_back(execution.clone());
+        }
+        self.held.entry(execution).or_default().push(event);
+        self.count += 1;
+        // What ended leaves its name: without this a long listening would gather all.
+        if self.order.len() > 2 * HELD {
+            self.order.retain(|execution| self.held.contains_key(execution));
+        }
+    }
+
+    fn give_up_oldest(&mut self) {
+        while let Some(oldest) = self.order.pop_front() {
+            if let Some(held) = self.held.remove(&oldest) {
+                self.count -= held.len();
+                self.ready.push_back(Heard::Missed(held.len() as u64));
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sieve(route: Option<&str>, outcome: Option<&str>) -> Sieve {
+        let filter = Filter { route: route.map(str::to_owned), outcome: outcome.map(Wanted::of) };
+        Sieve { filter, ..Sieve::default() }
+    }
+
+    fn event(execution: &str, route: &str, name: &str, ty: &str) -> Arc<Json> {
+        Arc::new(json!({ "execution": execution, "route": route, "event": name, "type": ty }))
+    }
+
+    fn heard(sieve: &mut Sieve) -> Vec<String> {
+        let shown = |heard| match heard {
+            Heard::Event(event) => {
+                format!(
+                    "{} {}",
+                    event["execution"].as_str().unwrap(),
+                    event["event"].as_str().unwrap()
+                )
+            }
+            Heard::Missed(count) => format!("missed {count}"),
+        };
+        sieve.ready.drain(..).map(shown).collect()
+    }
+
+    #[test]
+    fn a_route_is_heard_at_once() {
+        let mut sieve = sieve(Some("pay"), None);
+        sieve.put(event("1", "pay", "execution.started", ""));
+        sieve.put(event("2", "other", "execution.started", ""));
+        assert_eq!(heard(&mut sieve), ["1 execution.started"]);
+    }
+
+    #[test]
+    fn an_outcome_is_heard_when_it_is_known() {
+        for (wanted, through) in
+            [("failure", &["2", "3"][..]), ("success", &["1"]), ("timeout", &["3"]), ("none", &[])]
+        {
+            let mut sieve = sieve(None, Some(wanted));
+            for id in ["1", "2", "3"] {
+                sieve.put(event(id, "pay", "execution.started", ""));
+            }
+            assert!(heard(&mut sieve).is_empty());
+            for (id, ty) in [("1", "success"), ("2", "error"), ("3", "timeout")] {
+                sieve.put(event(id, "pay", "execution.done", ty));
+            }
+            let wanted: Vec<String> = through
+                .iter()
+                .flat_map(|id| ["started", "done"].map(|name| format!("{id} execution.{name}")))
+                .collect();
+            assert_eq!(heard(&mut sieve), wanted);
+            assert_eq!((sieve.count, sieve.held.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_bounded_and_what_goes_is_told() {
+        let mut sieve = sieve(None, Some("failure"));
+        sieve.put(event("first", "pay", "execution.started", ""));
+        sieve.put(event("first", "pay", "attempt.started", ""));
+        for number in 0..HELD {
+            sieve.put(event(&number.to_string(), "pay", "execution.started", ""));
+        }
+        assert_eq!(heard(&mut sieve), ["missed 2"]);
+        assert!(sieve.count <= HELD);
+        for number in 0..10 * HELD {
+            let id = format!("x{number}");
+            sieve.put(event(&id, "pay", "execution.started", ""));
+            sieve.put(event(&id, "pay", "execution.done", "success"));
+        }
+        assert!(sieve.order.len() <= 2 * HELD + 1);
+    }
+}

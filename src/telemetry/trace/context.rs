@@ -1,0 +1,230 @@
+//! W3C Trace Context, level 2: `traceparent` in and out.
+//!
+//! A value that breaks a rule of §3.2 is no value: the request starts a trace of its own and its
+//! `tracestate` goes (§3.3, §4.3). What is sent on is always version 00. Of the flags the two that are
+//! defined are kept, the others are cleared (§3.2.2.5).
+
+use std::fmt;
+
+/// The field that carries a place in a trace.
+pub const TRACEPARENT: &str = "traceparent";
+
+/// The field that carries what vendors add; it goes on unchanged.
+pub const TRACESTATE: &str = "tracestate";
+
+/// How long a value of version 00 is.
+const LENGTH: usize = 55;
+
+const SAMPLED: u8 = 0b01;
+const RANDOM: u8 = 0b10;
+
+/// The id of a span.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SpanId(pub [u8; 8]);
+
+/// What a caller's `traceparent` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent {
+    trace: [u8; 16],
+    span: SpanId,
+    flags: u8,
+}
+
+/// A request's place in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    trace: [u8; 16],
+    /// The caller's span, where there is one.
+    parent: Option<SpanId>,
+    /// The request's own.
+    span: SpanId,
+    flags: u8,
+}
+
+impl Parent {
+    /// Reads a `traceparent`; `None` where it is malformed (§3.2.2).
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let version = octet(value.get(..2)?)?;
+        let (head, rest) = value.split_at_checked(LENGTH)?;
+        // A later version may say more, behind another dash.
+        let well_ended = rest.is_empty() || (version > 0 && rest.starts_with(b"-"));
+        let dashes = [2, 35, 52].iter().all(|place| head.get(*place) == Some(&b'-'));
+        if version == 0xff || !well_ended || !dashes {
+            return None;
+        }
+        let trace = octets::<16>(head.get(3..35)?)?;
+        let span = octets::<8>(head.get(36..52)?)?;
+        let flags = octet(head.get(53..55)?)? & (SAMPLED | RANDOM);
+        let zero = trace == [0; 16] || span == [0; 8];
+        (!zero).then_some(Self { trace, span: SpanId(span), flags })
+    }
+
+    /// Whether the caller samples.
+    pub const fn sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+}
+
+impl Context {
+    /// A span beneath the caller's.
+    pub const fn beneath(parent: Parent, span: SpanId) -> Self {
+        let Parent { trace, span: above, flags } = parent;
+        Self { trace, parent: Some(above), span, flags }
+    }
+
+    /// The first span of a trace.
+    pub const fn root(trace: [u8; 16], span: SpanId, sampled: bool) -> Self {
+        let flags = if sampled { SAMPLED | RANDOM } else { RANDOM };
+        Self { trace, parent: None, span, flags }
+    }
+
+    /// Whether spans are made.
+    pub const fn sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    /// What an upstream is told: its caller is `span`.
+    pub fn header(&self, span: SpanId) -> String {
+        format!("00-{}-{span:?}-{:02x}", self.trace_id(), self.flags)
+    }
+
+    /// The trace, as text.
+    pub fn trace_id(&self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.trace))
+    }
+
+    /// The trace.
+    pub const fn trace(&self) -> [u8; 16] {
+        self.trace
+    }
+
+    /// The request's own span.
+    pub const fn span(&self) -> SpanId {
+        self.span
+    }
+
+    /// The caller's span.
+    pub const fn parent(&self) -> Option<SpanId> {
+        self.parent
+    }
+}
+
+/// As `traceparent` writes it.
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+fn octets<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let mut out = [0; N];
+    let (pairs, []) = text.as_chunks::<2>() else {
+        return None;
+    };
+    if pairs.len() != N {
+        return None;
+    }
+    for (byte, pair) in out.iter_mut().zip(pairs) {
+        *byte = octet(pair)?;
+    }
+    Some(out)
+}
+
+/// Two lower-case digits: upper-case ones are malformed (§3.2.2).
+fn octet(pair: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    /// The good value with another version, or other flags.
+    fn version(version: &str) -> String {
+        GOOD.replacen("00", version, 1)
+    }
+
+    fn flags(flags: &str) -> String {
+        format!("{}{flags}", GOOD.strip_suffix("01").unwrap())
+    }
+
+    #[test]
+    fn a_well_formed_value_is_continued() {
+        let parent = Parent::parse(GOOD.as_bytes()).unwrap();
+        assert!(parent.sampled());
+        let own = Context::beneath(parent, SpanId([1; 8]));
+        assert_eq!(own.parent().unwrap().0, [0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31]);
+        let sent = own.header(SpanId([2; 8]));
+        assert_eq!(sent, "00-0af7651916cd43dd8448eb211c80319c-0202020202020202-01");
+    }
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_known_and_flags_are_masked() {
+        for (value, sent_flags) in [
+            (version("cc"), "01"),
+            (format!("{}-what-the-future-brings", version("01")), "01"),
+            (flags("00"), "00"),
+            (flags("ff"), "03"),
+            (flags("fe"), "02"),
+        ] {
+            let parent = Parent::parse(value.as_bytes()).unwrap();
+            let sent = Context::beneath(parent, SpanId([1; 8])).header(SpanId([1; 8]));
+            assert!(sent.starts_with("00-0af7") && sent.ends_with(sent_flags), "{value}: {sent}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_none() {
+        for bad in [
+            "",
+            "00",
+            &flags("0"),
+            &format!("{GOOD}-"),
+            &format!("{GOOD} "),
+            &format!("{GOOD}0"),
+            &format!("{}x", version("cc")),
+            &version("ff"),
+            &GOOD.to_uppercase(),
+            &GOOD.replace('-', "_"),
+            &version("0g"),
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0x",
+            "00-0af7651916cd43dd8448eb211c80319 -b7ad6b7169203331-01",
+        ] {
+            assert_eq!(Parent::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        /// What is sent is read again as it was meant.
+        #[test]
+        fn what_is_sent_is_well_formed(
+            trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), sampled in any::<bool>(),
+        ) {
+            prop_assume!(trace != [0; 16] && span != [0; 8]);
+            let sent = Context::root(trace, SpanId([9; 8]), sampled).header(SpanId(span));
+            let parent = Parent::parse(sent.as_bytes()).unwrap();
+            prop_assert_eq!((parent.trace, parent.span, parent.sampled()), (trace, SpanId(span), sampled));
+        }
+
+        /// Whatever comes is read or refused.
+        #[test]
+        fn anything_may_come(value in "[0-9a-g-]{0,60}") {
+            if let Some(parent) = Parent::parse(value.as_bytes()) {
+                prop_assert!(value.len() >= LENGTH && parent.trace != [0; 16]);
+            }
+        }
+    }
+}

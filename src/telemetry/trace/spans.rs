@@ -1,0 +1,394 @@
+//! The spans of a request: one of its own and one for each attempt, after OpenTelemetry's semantic
+//! conventions for HTTP (stable, 1.23 and later).
+
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use opentelemetry::trace::{
+    SpanContext, SpanId as OtelSpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use tokio::time::Instant;
+
+use super::context::SpanId;
+use crate::telemetry::record::{Attempt, CLIENT_CLOSED_REQUEST, Execution, Sent, Traced};
+
+/// The methods that a span may be named after; any other is `_OTHER`.
+const METHODS: [&str; 10] =
+    ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"];
+
+/// How many spans `execution` has.
+pub(super) fn count(execution: &Execution) -> usize {
+    1 + execution.attempts.iter().filter(|attempt| attempt.span.is_some()).count()
+}
+
+/// The spans of `execution`; none where it is not traced.
+pub(super) fn spans(execution: &Execution, scope: &InstrumentationScope) -> Vec<SpanData> {
+    let Some(traced) = execution.request.trace.as_deref() else {
+        return Vec::new();
+    };
+    let maker = Maker { execution, traced, scope };
+    let attempts = execution.attempts.iter().enumerate();
+    let attempts = attempts
+        .filter_map(|(place, attempt)| Some(maker.attempt(attempt, place, attempt.span.as_ref()?)));
+    std::iter::once(maker.request()).chain(attempts).collect()
+}
+
+struct Maker<'a> {
+    execution: &'a Execution,
+    traced: &'a Traced,
+    scope: &'a InstrumentationScope,
+}
+
+impl Maker<'_> {
+    fn request(&self) -> SpanData {
+        let Execution { request, answer, failures, omitted, .. } = self.execution;
+        let (host, port) = host_and_port(&self.traced.host);
+        let status = answer.status;
+        let mut attributes = method(&request.method);
+        attributes.extend([
+            KeyValue::new("url.path", text(&request.path)),
+            KeyValue::new("url.scheme", self.traced.scheme),
+            KeyValue::new("server.address", text(host)),
+            KeyValue::new("client.address", text(&request.client)),
+            KeyValue::new("network.protocol.version", self.traced.version),
+            KeyValue::new("mwl.execution.id", text(&request.id)),
+        ]);
+        attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        if let Some(route) = &request.route {
+            attributes.push(KeyValue::new("mwl.route", text(route)));
+        }
+        // 499 is our word for a client that left: it got no status.
+        let left = status == CLIENT_CLOSED_REQUEST;
+        if !left {
+            attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
+        }
+        let code = failures.first().map(|cause| &*cause.code);
+        if let Some(code) = code {
+            attributes.push(KeyValue::new("mwl.code", text(code)));
+        }
+        if *omitted > 0 {
+            let omitted = i64::try_from(*omitted).unwrap_or(i64::MAX);
+            attributes.push(KeyValue::new("mwl.attempts.omitted", omitted));
+        }
+        // A 4xx is the client's affair, not an error of this server's.
+        let error = match code {
+            Some(code) if left => Some(text(code)),
+            _ if status >= 500 => Some(code.map_or_else(|| status.to_string().into(), text)),
+            _ => None,
+        };
+        let verb = known(&request.method).unwrap_or("HTTP");
+        let name = match &request.route {
+            Some(route) => format!("{verb} {route}").into(),
+            None => verb.to_owned().into(),
+        };
+        let context = &self.traced.context;
+        self.span(Span {
+            id: context.span(),
+            parent: context.parent(),
+            remote: context.parent().is_some(),
+            kind: SpanKind::Server,
+            name,
+            began: answer.began,
+            took: answer.took,
+            attributes,
+            error,
+        })
+    }
+
+    /// `place`: how many attempts came before it.
+    fn attempt(&self, attempt: &Attempt, place: usize, sent: &Sent) -> SpanData {
+        let mut attributes = method(&sent.method);
+        if let Some(endpoint) = attempt.endpoint.as_deref() {
+            let (host, port) = host_and_port(endpoint);
+            attributes.push(KeyValue::new("server.address", text(host)));
+            attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+            let url = format!("http://{endpoint}{}", sent.path);
+            attributes.push(KeyValue::new("url.full", url));
+        } else {
+            attributes.push(KeyValue::new("server.address", text(&attempt.upstream)));
+        }
+        attributes.extend([
+            KeyValue::new("mwl.upstream", text(&attempt.upstream)),
+            KeyValue::new("mwl.step", text(&attempt.step)),
+            KeyValue::new("mwl.attempt", i64::from(attempt.number)),
+        ]);
+        if attempt.cleanup {
+            attributes.push(KeyValue::new("mwl.cleanup", true));
+        }
+        if let Some(status) = attempt.status {
+            attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
+        }
+        let resends = self.resends(attempt, place);
+        if resends > 0 {
+            attributes.push(KeyValue::new("http.request.resend_count", resends));
+        }
+        if let Some(wait) = attempt.wait {
+            attributes.push(KeyValue::new("mwl.retry.wait", wait.delay.as_secs_f64()));
+            attributes.push(KeyValue::new("mwl.retry.source", wait.source.as_str()));
+        }
+        let code = attempt.code.as_deref();
+        if let Some(code) = code {
+            attributes.push(KeyValue::new("mwl.code", text(code)));
+        }
+        // Where a response came, its status is the error's type; else the code is.
+        let error = match (attempt.status.filter(|status| *status >= 400), code) {
+            (Some(status), _) => Some(status.to_string().into()),
+            (None, Some(code)) => Some(text(code)),
+            (None, None) => None,
+        };
+        self.span(Span {
+            id: sent.id,
+            parent: Some(self.traced.context.span()),
+            remote: false,
+            kind: SpanKind::Client,
+            name: known(&sent.method).unwrap_or("HTTP").into(),
+            began: attempt.began,
+            took: attempt.took,
+            attributes,
+            error,
+        })
+    }
+
+    /// How many times the same Step's call had been sent before.
+    fn resends(&self, attempt: &Attempt, place: usize) -> i64 {
+        let before = self.execution.attempts.iter().take(place);
+        let same =
+            |other: &&Attempt| other.step == attempt.step && other.cleanup == attempt.cleanup;
+        i64::try_from(before.filter(same).count()).unwrap_or(i64::MAX)
+    }
+
+    fn span(&self, span: Span) -> SpanData {
+        let Span { id, parent, remote, kind, name, began, took, mut attributes, error } = span;
+        let start = self.wall(began);
+        let flags = TraceFlags::SAMPLED;
+        let trace = TraceId::from_bytes(self.traced.context.trace());
+        let status = match &error {
+            Some(_) => Status::error(""),
+            None => Status::Unset,
+        };
+        attributes.extend(error.map(|error| KeyValue::new("error.type", Value::from(error))));
+        SpanData {
+            span_context: SpanContext::new(trace, otel(id), flags, false, TraceState::NONE),
+            parent_span_id: parent.map_or(OtelSpanId::INVALID, otel),
+            parent_span_is_remote: remote,
+            span_kind: kind,
+            name,
+            start_time: start,
+            end_time: start + took,
+            attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+
+    /// The wall time at an instant of the request.
+    fn wall(&self, instant: Instant) -> SystemTime {
+        let nanos = u64::try_from(self.execution.request.at.as_nanos()).unwrap_or(0);
+        let since = instant.saturating_duration_since(self.execution.answer.began);
+        UNIX_EPOCH + Duration::from_nanos(nanos) + since
+    }
+}
+
+/// What makes a span.
+struct Span {
+    id: SpanId,
+    parent: Option<SpanId>,
+    remote: bool,
+    kind: SpanKind,
+    name: Cow<'static, str>,
+    began: Instant,
+    took: Duration,
+    attributes: Vec<KeyValue>,
+    error: Option<Cow<'static, str>>,
+}
+
+fn otel(id: SpanId) -> OtelSpanId {
+    OtelSpanId::from_bytes(id.0)
+}
+
+fn text(text: &str) -> Cow<'static, str> {
+    Cow::Owned(text.to_owned())
+}
+
+fn known(method: &str) -> Option<&'static str> {
+    METHODS.iter().find(|known| **known == method).copied()
+}
+
+/// A method that is not well known keeps its name beside, out of the attribute that is aggregated by.
+fn method(method: &str) -> Vec<KeyValue> {
+    let mut attributes = Vec::with_capacity(16);
+    match known(method) {
+        Some(known) => attributes.push(KeyValue::new("http.request.method", known)),
+        None => attributes.extend([
+            KeyValue::new("http.request.method", "_OTHER"),
+            KeyValue::new("http.request.method_original", text(method)),
+        ]),
+    }
+    attributes
+}
+
+/// `[::1]:80` → `::1`, 80.
+fn host_and_port(authority: &str) -> (&str, Option<u16>) {
+    let port = |port: &str| port.parse().ok();
+    if let Some((host, rest)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return (host, rest.strip_prefix(':').and_then(port));
+    }
+    match authority.rsplit_once(':') {
+        Some((host, digits)) => (host, port(digits)),
+        None => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::outcome::{Failure, Outcome};
+    use crate::language::provider::DelaySource;
+    use crate::telemetry::record::tests::{answer, attempt, request};
+    use crate::telemetry::record::{Recorder, Wait};
+    use crate::telemetry::trace::{Context, Parent};
+
+    fn traced(method: &str) -> crate::telemetry::record::Request {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let parent = Parent::parse(parent.as_bytes()).unwrap();
+        let context = Context::beneath(parent, SpanId([1; 8]));
+        crate::telemetry::record::Request {
+            method: method.into(),
+            trace: Some(Box::new(Traced {
+                context,
+                host: "shop.example:8443".into(),
+                scheme: "http",
+                version: "1.1",
+            })),
+            ..request("r-1")
+        }
+    }
+
+    fn sent(id: u8) -> Sent {
+        Sent { id: SpanId([id; 8]), method: "POST".into(), path: "/pay".into() }
+    }
+
+    fn show(span: &SpanData) -> String {
+        let since = |time: SystemTime| {
+            let base = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+            time.duration_since(base).unwrap().as_millis()
+        };
+        let mut lines: Vec<String> =
+            span.attributes.iter().map(|kv| format!("{}={}", kv.key, kv.value)).collect();
+        lines.sort();
+        format!(
+            "{} {:?} {} beneath {} {}..{} {:?}\n  {}",
+            span.name,
+            span.span_kind,
+            span.span_context.span_id(),
+            span.parent_span_id,
+            since(span.start_time),
+            since(span.end_time),
+            span.status,
+            lines.join("\n  "),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_and_its_attempts_are_spans() {
+        let begun = Instant::now();
+        let recorder = Recorder::default();
+        let code = Some("Provider.Call.Http.Unavailable");
+        recorder.attempt(Attempt { span: Some(sent(2)), ..attempt(1, begun, code) });
+        tokio::time::advance(Duration::from_millis(120)).await;
+        let wait = Wait { delay: Duration::from_millis(100), source: DelaySource::Schedule };
+        let second = attempt(2, Instant::now(), None);
+        recorder.attempt(Attempt { span: Some(sent(3)), wait: Some(wait), ..second });
+        recorder.result(&Outcome::Success(crate::language::value::Value::Null));
+        recorder.answered(answer(200, begun, 150));
+        let execution = recorder.finish(|_| traced("POST")).unwrap();
+        let spans = spans(&execution, &InstrumentationScope::builder("t").build());
+        assert_eq!(spans.len(), count(&execution));
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        assert!(spans.iter().all(|span| span.span_context.trace_id().to_string() == trace));
+        let shown: Vec<String> = spans.iter().map(show).collect();
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        POST pay Server 0101010101010101 beneath b7ad6b7169203331 0..150 Unset
+          client.address=10.0.0.9
+          http.request.method=POST
+          http.response.status_code=200
+          mwl.execution.id=r-1
+          mwl.route=pay
+          network.protocol.version=1.1
+          server.address=shop.example
+          server.port=8443
+          url.path=/pay
+          url.scheme=http
+        POST Client 0202020202020202 beneath 0101010101010101 0..20 Error { description: "" }
+          error.type=503
+          http.request.method=POST
+          http.response.status_code=503
+          mwl.attempt=1
+          mwl.code=Provider.Call.Http.Unavailable
+          mwl.step=pay
+          mwl.upstream=billing
+          server.address=127.0.0.1
+          server.port=3000
+          url.full=http://127.0.0.1:3000/pay
+        POST Client 0303030303030303 beneath 0101010101010101 120..140 Unset
+          http.request.method=POST
+          http.request.resend_count=1
+          http.response.status_code=200
+          mwl.attempt=2
+          mwl.retry.source=schedule
+          mwl.retry.wait=0.1
+          mwl.step=pay
+          mwl.upstream=billing
+          server.address=127.0.0.1
+          server.port=3000
+          url.full=http://127.0.0.1:3000/pay
+        "#);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn errors_say_their_type() {
+        let begun = Instant::now();
+        for (status, code, method, wanted) in [
+            (
+                504,
+                Some("Provider.Middleware.Timeout.Exceeded"),
+                "BREW",
+                "Provider.Middleware.Timeout.Exceeded",
+            ),
+            (503, None, "GET", "503"),
+            (499, Some("System.Cancelled"), "GET", "System.Cancelled"),
+            (404, Some("Provider.Call.Http.NonSuccessStatus"), "GET", ""),
+        ] {
+            let recorder = Recorder::default();
+            recorder.result(&match code {
+                Some(code) => Outcome::from(Failure::error(code.to_owned(), "x")),
+                None => Outcome::Success(crate::language::value::Value::Null),
+            });
+            recorder.answered(answer(status, begun, 1));
+            let execution = recorder.finish(|_| traced(method)).unwrap();
+            let spans = spans(&execution, &InstrumentationScope::builder("t").build());
+            let of = |key: &str| {
+                let found = spans[0].attributes.iter().find(|kv| kv.key.as_str() == key);
+                found.map(|kv| kv.value.to_string()).unwrap_or_default()
+            };
+            assert_eq!(of("error.type"), wanted, "{status}");
+            assert_eq!(spans[0].status == Status::Unset, wanted.is_empty());
+            let known = if method == "BREW" { "_OTHER" } else { "GET" };
+            assert_eq!(of("http.request.method"), known);
+            assert_eq!(of("http.response.status_code").is_empty(), status == 499);
+        }
+    }
+
+    #[test]
+    fn authorities_are_hosts_with_ports() {
+        assert_eq!(host_and_port("a.example:80"), ("a.example", Some(80)));
+        assert_eq!(host_and_port("[::1]:80"), ("::1", Some(80)));
+        assert_eq!(host_and_port("[::1]"), ("::1", None));
+        assert_eq!(host_and_port("a"), ("a", None));
+    }
+}
