@@ -109,9 +109,10 @@ fn banner(addresses: &Addresses) -> String {
          \x20 curl -i http://{proxy}/slow             # it takes ten seconds: a bound answers 504 after one\n\
          \x20 curl -i -X POST http://{proxy}/charge   # 402 is classified as a declined card, caught, and answered\n\
          \x20 curl -s http://{proxy}/audit            # how each of them ended, as the audit endpoint was told\n\
+         \x20 curl -s http://{admin}/executions       # each of them, with its attempts\n\
          \x20 curl -s http://{admin}/metrics          # what was counted\n\
          \n\
-         The configuration is config/quickstart.yaml. Ctrl-C stops."
+         http://{admin}/ is a dashboard. The configuration is config/quickstart.yaml. Ctrl-C stops."
     )
 }
 

@@ -1,5 +1,6 @@
 //! A client's connection: served, watched, and told to stop.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -179,5 +180,9 @@ fn ended_badly(worker: &Worker, state: &State, client: SocketAddr, error: &hyper
         tracing::debug!(%client, error = %error, "A client's connection ended with an error.");
         return;
     };
-    worker.site().runtime.refused(reason, client, error);
+    let detail: &dyn fmt::Display = match reason {
+        Reason::HeadTimeout => &"the head did not come in time (limits.headTimeout)",
+        _ => error,
+    };
+    worker.site().runtime.refused(reason, client, detail);
 }

@@ -61,6 +61,9 @@ pub(super) fn accept(
         as_any_version(site, parts)?;
     }
     let route = route(site, parts)?;
+    if parts.method == Method::OPTIONS || parts.method == Method::TRACE {
+        one_hop_further(&mut parts.headers)?;
+    }
     let asked = if headers::concerns_this_hop(&parts.headers) {
         this_hop(parts)?
     } else {
@@ -176,6 +179,19 @@ fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal
     });
     let route = found.and_then(|position| site.routes.get(position));
     route.cloned().ok_or_else(Refusal::no_route)
+}
+
+/// Counts this hop off `Max-Forwards`, which only TRACE and OPTIONS heed (RFC 9110 §7.6.2). What is no number
+/// is nobody's count and passes.
+fn one_hop_further(fields: &mut HeaderMap) -> Result<(), Refusal> {
+    let asked = fields.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
+    let digits = asked.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let Some(hops) = digits.and_then(|text| text.parse::<u64>().ok()) else {
+        return Ok(());
+    };
+    let left = hops.checked_sub(1).ok_or_else(Refusal::max_forwards)?;
+    fields.insert(header::MAX_FORWARDS, HeaderValue::from(left));
+    Ok(())
 }
 
 fn origin_form(uri: &Uri) -> Uri {

@@ -45,6 +45,8 @@ pub(crate) enum Reason {
     TransferCoding,
     /// An expectation other than `100-continue`.
     Expectation,
+    /// It may go no further (RFC 9110 §7.6.2).
+    MaxForwards,
     /// No route takes it.
     NoRoute,
     /// As many requests run as `limits.requests` allows.
@@ -59,7 +61,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::MalformedHead,
         Self::HeadTooLarge,
         Self::HeadTimeout,
@@ -69,6 +71,7 @@ impl Reason {
         Self::Connect,
         Self::TransferCoding,
         Self::Expectation,
+        Self::MaxForwards,
         Self::NoRoute,
         Self::Overloaded,
         Self::BodyTooLarge,
@@ -88,6 +91,7 @@ impl Reason {
             Self::Connect => "connect",
             Self::TransferCoding => "transferCoding",
             Self::Expectation => "expectation",
+            Self::MaxForwards => "maxForwards",
             Self::NoRoute => "noRoute",
             Self::Overloaded => "overloaded",
             Self::BodyTooLarge => "bodyTooLarge",
@@ -129,6 +133,15 @@ impl Refusal {
     pub(crate) fn transfer_coding() -> Self {
         let detail = "the transfer coding is not known here: only `chunked` is".to_owned();
         Self { status: StatusCode::NOT_IMPLEMENTED, ..Self::bad(Reason::TransferCoding, detail) }
+    }
+
+    /// `Max-Forwards: 0` on a TRACE or an OPTIONS: this is the last hop, and has nothing of its own to tell.
+    pub(crate) fn max_forwards() -> Self {
+        let detail = "Max-Forwards is 0, and the proxy itself answers neither TRACE nor OPTIONS";
+        Self {
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            ..Self::bad(Reason::MaxForwards, detail.to_owned())
+        }
     }
 
     /// An expectation that cannot be met (RFC 9110 §10.1.1).

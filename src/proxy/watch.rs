@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// What it is doing when there is none.
     rest: AtomicU8,
     /// What it may change its protocol to.
-    switch: Mutex<Option<Switch>>,
+    switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
@@ -169,7 +169,7 @@ impl State {
 
     /// The client asks for another protocol, which `near` then gives.
     pub(super) fn may_switch(&self, near: OnUpgrade) {
-        *lock(&self.switch) = Some(Switch::new(near));
+        *lock(&self.switch) = Some(Box::new(Switch::new(near)));
     }
 
     /// The upstream agreed to another protocol.
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// What the client asked for, once the connection speaks HTTP no more.
-    pub(super) fn take_switch(&self) -> Option<Switch> {
+    pub(super) fn take_switch(&self) -> Option<Box<Switch>> {
         let switch = lock(&self.switch).take()?;
         self.set(TUNNEL);
         Some(switch)

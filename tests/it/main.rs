@@ -32,3 +32,5 @@ mod proxy;
 mod requirements;
 /// Scripted peers.
 mod support;
+/// A listener of `/tap` that does not keep up.
+mod tap;

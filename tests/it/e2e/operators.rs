@@ -129,6 +129,27 @@ fn failures_and_refusals_are_written_where_only_they_are_wanted() {
 }
 
 #[test]
+fn a_reload_turns_the_access_log_on_and_off() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let off = configuration(&[("billing", origin.address)], RETRIED);
+    let on = format!("log: {{ access: {{ }} }}\n{off}");
+    let mut proxy = Proxy::start(&off);
+    let tell = |id: &str| {
+        assert_eq!(ask(proxy.address, with_id("GET", "/pay", id, "")).status, 200);
+    };
+    tell("before");
+    for (file, id) in [(&on, "between"), (&off, "after")] {
+        proxy.rewrite(file);
+        assert_eq!(post(proxy.admin, "/reload", "").status, 200);
+        tell(id);
+    }
+    proxy.stop();
+    let records = records(&proxy);
+    let ids: Vec<&Value> = records.iter().map(|record| &record["execution"]).collect();
+    assert_eq!(ids, ["between"]);
+}
+
+#[test]
 fn the_last_executions_show_their_attempts_and_failures() {
     let origin = Origin::by(|head, _| {
         let status = if head.line.contains("/pay/bad") { 503 } else { 200 };

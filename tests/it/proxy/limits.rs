@@ -212,6 +212,7 @@ async fn every_refusal_is_counted_by_its_reason() {
             501,
             "transferCoding",
         ),
+        ("OPTIONS /a HTTP/1.1\r\nHost: t\r\nMax-Forwards: 0\r\n\r\n", 405, "maxForwards"),
         ("GET /a HTTP/1.1\r\nHost : t\r\n\r\n", 400, "malformedHead"),
     ] {
         let before = refused(&proxy, reason);

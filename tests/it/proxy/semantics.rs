@@ -159,3 +159,23 @@ async fn fields_of_one_hop_stay_on_it() {
     }
     assert_eq!(seen.field("proxy-authorization"), ["Basic eA=="]);
 }
+
+#[tokio::test]
+async fn a_hop_is_counted_where_hops_are_counted() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for (method, sent, wanted) in [
+        ("OPTIONS", "5", "4"),
+        ("TRACE", "1", "0"),
+        ("GET", "0", "0"),
+        ("OPTIONS", "many", "many"),
+        ("OPTIONS", "99999999999999999999", "99999999999999999999"),
+    ] {
+        let request = format!("{method} / HTTP/1.1\r\nHost: t\r\nMax-Forwards: {sent}\r\n\r\n");
+        assert_eq!(proxy.ask(&request).await.status, 200, "{method} {sent}");
+        assert_eq!(upstream.requests().last().unwrap().field("max-forwards"), [wanted]);
+    }
+    let last = proxy.ask("TRACE / HTTP/1.1\r\nHost: t\r\nMax-Forwards: 0\r\n\r\n").await;
+    assert_eq!(last.status, 405);
+    assert_eq!(upstream.requests().len(), 5);
+}

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::CONTRACT;
 use super::compose::{Outgoing, compose};
 use super::params::Params;
-use super::record::{Causes, Count, Run, Where, Window};
+use super::record::{Causes, Count, Noted, Run, Where, Window};
 use super::send::{Failed, Got, Handed, Lost};
 use crate::language::code::{Code, system};
 use crate::language::expr::EvalError;
@@ -53,8 +53,7 @@ pub(super) struct Attempt<'a> {
     pub(super) progress: Progress,
     /// What the upstream is told that it is called by.
     pub(super) span: Option<SpanId>,
-    /// Set once, when it is known.
-    at: OnceLock<Where>,
+    pub(super) at: Noted,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
@@ -107,7 +106,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         exchange,
         upstream,
         span,
-        at: OnceLock::new(),
+        at: Noted::new(),
     };
     let Some(mut connection) = upstream.at_hand(attempt.endpoint, count.begun()) else {
         return Box::pin(attempt.over_new(outgoing, count));
@@ -116,7 +115,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         Ok(sent) => Box::pin(attempt.over(connection, sent, count)),
         Err(lost) => Box::pin(async move {
             let answer = attempt.lost(lost).await;
-            count.end(answer, attempt.at())
+            count.end(answer, &attempt.at)
         }),
     }
 }
@@ -142,11 +141,6 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 }
 
 impl Attempt<'_> {
-    /// Where it went, as far as it came.
-    fn at(&self) -> Option<Where> {
-        self.at.get().copied()
-    }
-
     /// Over a connection that was at hand, when the request was handed over.
     async fn over(self, connection: Connection, sent: impl Handed, count: Count<'_>) -> Answer {
         let answer = match sent.await {
@@ -154,7 +148,7 @@ impl Attempt<'_> {
             // Boxed, as is all that is rare: what is common need not carry it.
             Err(failed) => Box::pin(self.failed_over(connection, failed)).await,
         };
-        count.end(answer, self.at())
+        count.end(answer, &self.at)
     }
 
     /// Over a connection that must first be made, or waited for.
@@ -173,7 +167,7 @@ impl Attempt<'_> {
             Ok(got) => self.got(got).await,
             Err(lost) => Box::pin(self.lost(lost)).await,
         };
-        count.end(answer, self.at())
+        count.end(answer, &self.at)
     }
 
     /// The request failed on a connection that was at hand.
@@ -550,7 +544,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
-        self.at.get_or_init(|| at);
+        self.at.note(at);
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::{Method, StatusCode, Uri};
@@ -92,6 +93,40 @@ pub(super) struct Count<'a> {
     done: bool,
 }
 
+/// Where an attempt went, noted where the answer is made and read where it is counted: a future that may
+/// move between threads, so atomics, which nobody contends for.
+#[derive(Debug)]
+pub(super) struct Noted {
+    /// `usize::MAX`: it is not known yet.
+    endpoint: AtomicUsize,
+    /// 0: there was no response.
+    status: AtomicU16,
+}
+
+impl Noted {
+    /// Nothing is known yet.
+    pub(super) const fn new() -> Self {
+        Self { endpoint: AtomicUsize::new(usize::MAX), status: AtomicU16::new(0) }
+    }
+
+    /// It went there.
+    pub(super) fn note(&self, at: Where) {
+        self.endpoint.store(at.endpoint, Ordering::Relaxed);
+        let status = at.status.map_or(0, |status| status.as_u16());
+        self.status.store(status, Ordering::Relaxed);
+    }
+
+    /// The endpoint and the status, as far as they are known.
+    fn read(&self) -> (Option<usize>, Option<u16>) {
+        let endpoint = self.endpoint.load(Ordering::Relaxed);
+        let status = self.status.load(Ordering::Relaxed);
+        (
+            Some(endpoint).filter(|known| *known != usize::MAX),
+            Some(status).filter(|known| *known != 0),
+        )
+    }
+}
+
 /// Where an attempt went, as far as it came.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Where {
@@ -137,13 +172,13 @@ impl<'a> Count<'a> {
     }
 
     /// It came to `answer`.
-    pub(super) fn end(mut self, answer: Answer, at: Option<Where>) -> Answer {
+    pub(super) fn end(mut self, answer: Answer, at: &Noted) -> Answer {
         self.done = true;
-        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()), at);
+        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()), at.read());
         answer
     }
 
-    fn count(&self, code: Option<&str>, at: Option<Where>) {
+    fn count(&self, code: Option<&str>, (endpoint, status): (Option<usize>, Option<u16>)) {
         let upstream = &self.upstream.settings.name;
         let metrics = &self.exchange.route.metrics;
         let took = self.begun.elapsed();
@@ -161,8 +196,8 @@ impl<'a> Count<'a> {
             number: self.number,
             cleanup: self.role == Role::Cleanup,
             upstream: Arc::clone(upstream),
-            endpoint: at.map(|at| Arc::clone(self.upstream.authority(at.endpoint))),
-            status: at.and_then(|at| at.status).map(|status| status.as_u16()),
+            endpoint: endpoint.map(|place| Arc::clone(self.upstream.authority(place))),
+            status,
             code: code.map(Into::into),
             interrupted: !self.done,
             wait: self.wait,
@@ -176,7 +211,10 @@ impl<'a> Count<'a> {
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.count(Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)), None);
+            self.count(
+                Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)),
+                (None, None),
+            );
         }
     }
 }
