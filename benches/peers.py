@@ -316,7 +316,7 @@ class Bench:
             body = 'wrk.method="POST" wrk.body=string.rep("x",16384)'
             script = ["-s", self.write("post.lua", body)]
         url = f"http://127.0.0.1:{PROXY}{path}"
-        command = ["taskset", "-c", core, "wrk", "-t1", f"-c{connections}", f"-d{self.options.seconds:g}s"]
+        command = ["taskset", "-c", core, "wrk", "-t1", f"-c{connections}", f"-d{self.options.seconds}s"]
         # Debian's build sometimes dies at its start.
         for _ in range(4):
             out = subprocess.run([*command, "--timeout", "5s", *script, url], capture_output=True, text=True).stdout
@@ -684,7 +684,7 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--cases")
     parser.add_argument("--reps", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--json")
     options = parser.parse_args()
     if not os.path.exists(options.mwl):
