@@ -94,7 +94,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         idle_timeout: Duration::from_mins(1),
         keep_alive: Duration::from_secs(4),
         max_idle: 256,
-        ping_interval: Duration::from_secs(10),
+        ping_interval: Duration::ZERO,
         retry_after_max: Duration::from_mins(5),
         host: HostPolicy::Preserve,
     };

@@ -50,8 +50,8 @@ pub(super) const UPSTREAM: Section = Section {
         or(
             "pingInterval",
             Shape::Duration,
-            r#""PT10S""#,
-            "How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is still there, and how long it has to answer. `PT0S` asks never.",
+            r#""PT0S""#,
+            "How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is still there, and how long it has to answer. `PT0S` asks never: some gRPC servers close connections that ask more often than every five minutes.",
         ),
         or(
             "retryAfterMax",

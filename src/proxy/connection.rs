@@ -21,7 +21,7 @@ use super::site::{Core, Worker};
 use super::tunnel::Tunnel;
 use super::watch::State;
 use super::watched::Watched;
-use super::{execute, multiplexed};
+use super::{execute, idle, multiplexed};
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -111,27 +111,7 @@ pub(crate) async fn serve<T>(
     if let Some(task) = task {
         registered.closed_by(task);
     }
-    let service = service_fn(|request| {
-        let site = worker.site();
-        let busy = Busy::new(&state);
-        let answering = execute::serve(site, request, client, busy);
-        async move { Ok::<_, std::convert::Infallible>(answering.await) }
-    });
-    let io = Watched::new(Prefaced::new(io), Arc::clone(&state));
-    let mut connection = protocol.serve_connection(TokioIo::new(io), service).with_upgrades();
-    let goodbye = http1::UpgradeableConnection::graceful_shutdown;
-    // Boxed: what most connections never do, they need not carry.
-    let served = match drive(&mut connection, &state, &core, goodbye).await {
-        Err(error) if error.is_parse_version_h2() => match connection.into_parts() {
-            Some(parts) => {
-                let mut io = parts.io.into_inner();
-                io.get_mut().put_back(parts.read_buf);
-                Box::pin(multiplexed::serve(io, client, &worker, &state)).await
-            }
-            None => Ok(()),
-        },
-        served => served,
-    };
+    let served = converse(io, client, &worker, &protocol, &state).await;
     if served.is_ok()
         && let Some(switch) = state.take_switch()
     {
@@ -142,6 +122,50 @@ pub(crate) async fn serve<T>(
         ended_badly(&worker, &state, client, &error);
     }
     drop(registered);
+}
+
+/// Serves what is asked on a connection, up to its end or to another protocol than HTTP.
+async fn converse<T>(
+    io: T,
+    client: SocketAddr,
+    worker: &Arc<Worker>,
+    protocol: &http1::Builder,
+    state: &Arc<State>,
+) -> hyper::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut io = Prefaced::new(io);
+    loop {
+        let service = service_fn(|request| {
+            let site = worker.site();
+            let busy = Busy::new(state);
+            let answering = execute::serve(site, request, client, busy);
+            async move { Ok::<_, std::convert::Infallible>(answering.await) }
+        });
+        let watched = TokioIo::new(Watched::new(io, Arc::clone(state)));
+        // Boxed: an idle connection does without it.
+        let mut connection = Box::new(protocol.serve_connection(watched, service).with_upgrades());
+        let goodbye = http1::UpgradeableConnection::graceful_shutdown;
+        let served = drive(&mut *connection, state, &worker.core, goodbye);
+        let http2 = match idle::until_rest(served, state).await {
+            None => false,
+            Some(Err(error)) if error.is_parse_version_h2() => true,
+            Some(served) => return served,
+        };
+        let Some((taken, unread)) = idle::take_out(*connection) else {
+            return Ok(());
+        };
+        io = taken;
+        if http2 {
+            let io = Watched::new(io, Arc::clone(state));
+            // Boxed: the connections that speak HTTP/1 need not carry it.
+            return Box::pin(multiplexed::serve(io, client, worker, state)).await;
+        }
+        if !unread && !idle::resumes(&mut io, state, &worker.core).await {
+            return Ok(());
+        }
+    }
 }
 
 /// Polls a connection to its end, and has it say `goodbye` when the process stops or the watch says so.

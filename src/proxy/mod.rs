@@ -19,6 +19,7 @@ pub(crate) mod grpc;
 pub(crate) mod head;
 pub(crate) mod headers;
 pub(crate) mod id;
+pub(crate) mod idle;
 pub(crate) mod listener;
 pub(crate) mod media;
 pub(crate) mod multiplexed;

@@ -75,7 +75,8 @@ pub struct Upstream {
     /// How many idle connections each worker keeps (default 256).
     pub max_idle: usize,
     /// How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is
-    /// still there, and how long it has to answer (default PT10S); zero: it is not asked.
+    /// still there, and how long it has to answer (default PT0S: it is not
+    /// asked, because gRPC servers take frequent questions for abuse).
     pub ping_interval: Duration,
     /// What a longer Retry-After is clamped to (default PT5M).
     pub retry_after_max: Duration,

@@ -17,6 +17,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use super::idle::AFTER;
 use super::settings::Limits;
 use super::tunnel::{Switch, Tunnel};
 
@@ -39,6 +40,8 @@ pub(crate) struct State {
     streams: AtomicU32,
     /// What it is doing when there is none.
     rest: AtomicU8,
+    /// Whether the watch has found it idle for long.
+    rested: AtomicBool,
     /// What it may change its protocol to.
     switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
@@ -108,6 +111,7 @@ impl State {
             late: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
+            rested: AtomicBool::new(false),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -149,6 +153,21 @@ impl State {
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Has the connection be put by, if it still idles when its task looks.
+    fn rest_now(&self) {
+        self.rested.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
+    /// waits for a client that takes no bytes.
+    pub(super) fn rests(&self) -> bool {
+        self.rested.load(Ordering::Relaxed)
+            && self.rested.swap(false, Ordering::Relaxed)
+            && self.doing.load(Ordering::Relaxed) == IDLE
+            && self.blocked_ticks().is_none()
     }
 
     fn wake(&self) {
@@ -264,6 +283,9 @@ impl Connections {
             if state.doing.load(Ordering::Relaxed) == TUNNEL {
                 // It has a bound of its own.
                 continue;
+            }
+            if state.ticks(IDLE) == Some(AFTER) {
+                state.rest_now();
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {

@@ -50,8 +50,8 @@ impl<T> Watched<T> {
     }
 
     /// What is watched.
-    pub(crate) const fn get_mut(&mut self) -> &mut T {
-        &mut self.io
+    pub(crate) fn into_inner(self) -> T {
+        self.io
     }
 }
 

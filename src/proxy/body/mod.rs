@@ -14,7 +14,12 @@ pub(crate) mod source;
 pub(crate) mod stall;
 pub(crate) mod trailers;
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -32,4 +37,47 @@ pub enum BodyError {
     /// what an HTTP/2 upstream is told.
     #[error("this attempt's request is abandoned")]
     Abandoned(#[source] h2::Error),
+}
+
+/// The next frame of `body` that holds something.
+///
+/// HTTP/2 bodies often end in an empty DATA frame, which the library hands out before it says that this was
+/// the end. Passed on, it is a frame that neither carries nor ends anything: receivers count those, and
+/// close a connection that brings too many.
+pub(crate) fn poll_frame<B>(
+    mut body: Pin<&mut B>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, B::Error>>>
+where
+    B: Body<Data = Bytes>,
+{
+    loop {
+        let frame = ready!(body.as_mut().poll_frame(cx));
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref);
+        if !data.is_some_and(Bytes::is_empty) {
+            return Poll::Ready(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http_body_util::{BodyExt, StreamBody};
+
+    #[tokio::test]
+    async fn empty_frames_are_no_frames() {
+        let chunks = ["", "ab", "", "", "c", ""].map(|chunk| {
+            Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))
+        });
+        let mut body = StreamBody::new(stream::iter(chunks));
+        let mut read = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|cx| poll_frame(Pin::new(&mut body), cx)).await
+        {
+            read.push(frame.unwrap().into_data().unwrap());
+        }
+        assert_eq!(read, ["ab", "c"]);
+        assert!(body.frame().await.is_none());
+    }
 }

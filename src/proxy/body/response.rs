@@ -58,7 +58,7 @@ impl ResponseBody {
     /// The trailers, where they come before any data and within `bound`; whatever comes is still read after.
     pub(crate) async fn peek_trailers(&mut self, bound: Duration) -> Option<&HeaderMap> {
         if self.peeked.is_none() {
-            let read = std::future::poll_fn(|cx| self.poll_read(cx));
+            let read = std::future::poll_fn(|cx| self.poll_first(cx));
             let read = tokio::select! {
                 biased;
                 read = read => Some(read),
@@ -111,8 +111,18 @@ impl ResponseBody {
         }
     }
 
+    /// The first frame that holds something.
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        loop {
+            match self.poll_read(cx) {
+                Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+                polled => return polled,
+            }
+        }
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
-        match Pin::new(&mut self.incoming).poll_frame(cx) {
+        match super::poll_frame(Pin::new(&mut self.incoming), cx) {
             Poll::Pending => {
                 self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled(self.stall.bound()))))
             }

@@ -224,7 +224,7 @@ where
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(None);
         };
-        match Pin::new(stream).poll_frame(cx) {
+        match super::poll_frame(Pin::new(stream), cx) {
             Poll::Pending => {
                 self.waker = Some(cx.waker().clone());
                 Poll::Pending

@@ -351,12 +351,23 @@ impl Connection {
         self.mark = self.counts.mark();
         match &mut self.sender {
             Sender::Alone(sender, _) => Either::Left(sender.try_send_request(request)),
-            Sender::Shared(sender, _) => Either::Right(sender.try_send_request(request)),
+            Sender::Shared(sender, place) => {
+                place.ask(self.mark);
+                Either::Right(sender.try_send_request(request))
+            }
+        }
+    }
+
+    /// The request that was sent over this has got its response, or will get none.
+    pub(crate) const fn answered(&mut self) {
+        if let Sender::Shared(_, place) = &mut self.sender {
+            place.answered();
         }
     }
 
     /// Why the request that was sent over this got no response.
-    pub(crate) fn failed(&self, mut failed: TrySendError<Request<RequestBody>>) -> SendError {
+    pub(crate) fn failed(&mut self, mut failed: TrySendError<Request<RequestBody>>) -> SendError {
+        self.answered();
         let unsent = failed.take_message();
         let error = failed.into_error();
         let ending = Ending::of(&error);

@@ -13,7 +13,7 @@ use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
 use super::connect::ConnectError;
-use super::wire::Counts;
+use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::multiplexed::STREAMS;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -53,7 +53,11 @@ pub(super) type Dialed = Result<Arc<Shared>, ConnectError>;
 
 /// A request's place on a connection, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Shared>);
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    /// What the connection had carried when the request was handed over, until it is answered.
+    asked: Option<Mark>,
+}
 
 impl Shared {
     /// A new connection, which carries nothing yet.
@@ -95,7 +99,7 @@ impl Shared {
         if open == 0 {
             self.metrics.to_active();
         }
-        Some(Place(Arc::clone(self)))
+        Some(Place { shared: Arc::clone(self), asked: None })
     }
 
     /// Since when it carries nothing; `None` where it carries something.
@@ -115,18 +119,33 @@ impl Drop for Shared {
 impl Place {
     /// The connection.
     pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.0
+        &self.shared
     }
 
     /// The connection takes no new requests.
     pub(super) fn retire(&self) {
-        self.0.retired.store(true, Ordering::Relaxed);
+        self.shared.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// A request is handed over; `mark` is what the connection has carried so far.
+    pub(super) const fn ask(&mut self, mark: Mark) {
+        self.asked = Some(mark);
+    }
+
+    /// It has ended, well or badly.
+    pub(super) const fn answered(&mut self) {
+        self.asked = None;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let shared = &self.0;
+        let shared = &self.shared;
+        // A request that was given up, and not a byte came meanwhile: the other side may be gone without a
+        // word, and the next request shall not find that out in its turn.
+        if self.asked.is_some_and(|mark| !shared.counts.read_since(mark)) {
+            self.retire();
+        }
         let open = shared.open.load(Ordering::Relaxed).saturating_sub(1);
         shared.open.store(open, Ordering::Relaxed);
         if open == 0 {

@@ -156,7 +156,7 @@ routes:
         if got.status == 200 {
             prop_assert!(script.last_chance().is_none(), "a body that was not kept was sent again");
             prop_assert_eq!((stored, got.field(DIGEST)), (1, &*digest(&body)));
-            prop_assert_eq!(seen.len(), script.acts.len() + 1);
+            prop_assert_eq!(seen.len(), script.acts.len() + 1, "{:?}", seen);
         } else {
             let kept = script.length <= LIMIT || script.acts.is_empty();
             prop_assert!(

@@ -9,6 +9,8 @@ mod clients;
 mod departures;
 /// tonic, both ends.
 mod grpc;
+/// Connections that wait.
+mod idle;
 /// Connections that close as they are used.
 mod idle_race;
 /// Random bodies, failures and retries.

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::retrying;
+use super::{one_route, retrying};
+use crate::support::peer::{self, Peer, Protocol, STORED};
 use crate::support::proxy::Proxy;
 use crate::support::upstream::{Act, Upstream, always};
+use crate::support::user::{Ask, Framing, Got, User, piecewise};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
@@ -34,6 +36,29 @@ async fn connections_to_a_thousand_upstreams_that_nobody_calls_again_are_closed(
         text.lines().filter(ours).all(|line| line.ends_with(" 0"))
     };
     assert!(idle(&proxy.metrics.render()), "the gauges forgot them");
+}
+
+#[tokio::test]
+async fn bodies_without_a_length_leave_a_connection_of_http_2_as_it_was() {
+    // Each ends in an empty frame; a peer of this library closes a connection that brings a hundred of them
+    // which end nothing.
+    let peer = Peer::run(Protocol::Two, |_, _| peer::Act::Open).await;
+    let proxy = Proxy::start(&one_route(&peer, Protocol::Two, &retrying(3)));
+    let mut user = User::connect(proxy.address, Protocol::Two).await;
+    let ask = Ask {
+        method: http::Method::PUT,
+        path: "/".to_owned(),
+        fields: Vec::new(),
+        framing: Framing::Open,
+    };
+    for _ in 0..250 {
+        let (pieces, upload) = piecewise();
+        let send = async move { pieces.send("in pieces".into()).await.unwrap() };
+        let (response, ()) = tokio::join!(user.send(&ask, upload), send);
+        let got = Got::read(response.unwrap()).await;
+        assert_eq!((got.status, got.whole, &*got.body), (200, true, STORED.as_bytes()));
+    }
+    assert_eq!((peer.connections(), peer.arrivals().len()), (1, 250));
 }
 
 #[tokio::test]

@@ -61,7 +61,10 @@ async fn a_call_passes_with_its_trailers() {
 
 #[tokio::test]
 async fn a_call_that_fails_before_its_first_message_is_a_failure() {
-    for act in [trailers_only(&[("grpc-status", "14")]), call(&[], 0, "14")] {
+    // The last: an empty frame of data is no message.
+    let ways =
+        [trailers_only(&[("grpc-status", "14")]), call(&[], 0, "14"), call(&[(0, "")], 0, "14")];
+    for act in ways {
         let upstream = Upstream::play([act, good()]).await;
         let route = retry("Provider.Call.Http.Grpc.Unavailable", "");
         let proxy = Proxy::start(&one_route(upstream.address, "", &route));

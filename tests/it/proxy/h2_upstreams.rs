@@ -289,6 +289,60 @@ async fn an_attempt_that_is_dropped_cancels_its_stream_and_counts_as_what_droppe
 }
 
 #[tokio::test]
+async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let mut silent = Vec::new();
+        for connection in 0_usize.. {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut server = h2::server::handshake(stream).await.unwrap();
+            if connection > 0 {
+                tokio::spawn(async move {
+                    while let Some(Ok((_, mut respond))) = server.accept().await {
+                        respond.send_response(http::Response::new(()), true).unwrap();
+                    }
+                });
+                continue;
+            }
+            let (_, mut respond) = server.accept().await.unwrap().unwrap();
+            respond.send_response(http::Response::new(()), true).unwrap();
+            // The answer leaves; after that nobody looks at this connection any more.
+            tokio::select! {
+                _ = server.accept() => {}
+                () = tokio::time::sleep(Duration::from_millis(50)) => {}
+            }
+            silent.push(server);
+        }
+    });
+    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.3S } } }\n";
+    let policy = "{ match: { codes: [Provider.Middleware.Timeout.Exceeded] }, attempts: 3 }";
+    let route = format!(
+        "    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: {{ with: {{ policies: [ {policy} ] }} }}\n{timeout}"
+    );
+    let proxy = Proxy::start(&one_route(address, "", &route));
+    assert_eq!(proxy.ask(GET).await.status, 200);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(proxy.ask(GET).await.status, 200);
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_head_beyond_its_bound_is_a_protocol_error() {
+    let mut large = fields(&[]);
+    large.insert("x", "x".repeat(128 * 1024).parse().unwrap());
+    let answered = Reply { fields: large, ..reply(200, "hello") };
+    let acts = [Act::Answer(answered), Act::Answer(reply(200, "good"))];
+    let upstream = Upstream::play(acts).await;
+    let proxy = Proxy::start(&one_route(upstream.address, "", ""));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError");
+    assert_eq!(proxy.ask(GET).await.body, "good");
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_cancels_the_stream_upstream() {
     let slow = vec![(Duration::ZERO, &b"first"[..])];
     let never = Some((Duration::from_mins(1), fields(&[])));
@@ -500,6 +554,11 @@ async fn trailers_pass_between_the_protocols() {
     let mut client = Client::connect(proxy.address).await;
     let answer = client.ask(request("GET", "/a", &[]), b"").await;
     assert_eq!((answer.text(), answer.trailer("x-sum")), ("hi", Some("7")));
+    let act = one::Act::Answer(format!("{head}2\r\nhi\r\n0\r\nContent-Length: 7\r\n\r\n").into());
+    let forbidden = one::Upstream::play([act]).await;
+    let none = Proxy::start(&super::one_route(&forbidden, ""));
+    let answer = Client::connect(none.address).await.ask(request("GET", "/a", &[]), b"").await;
+    assert_eq!((answer.text(), &answer.trailers), ("hi", &None));
     // An HTTP/1.1 client gets them where it says that it takes them.
     let ask = |te: &str| format!("GET /a HTTP/1.1\r\nHost: t\r\nConnection: close{te}\r\n\r\n");
     for (te, there) in [("", false), (", te\r\nTE: trailers", true)] {

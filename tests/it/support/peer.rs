@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -53,6 +53,8 @@ pub(crate) enum Act {
     Hang,
     /// Takes all of it, waits, and does as [`Act::Store`].
     Late(Duration),
+    /// As [`Act::Store`], in an answer that does not say how long it is.
+    Open,
 }
 
 /// The body of a request that was stored.
@@ -268,11 +270,16 @@ async fn answer(
     });
     let enough = match act {
         Act::Say(enough, _) | Act::Break(enough) => enough,
-        Act::Store | Act::Half | Act::Hang | Act::Late(_) => ALL,
+        Act::Store | Act::Half | Act::Hang | Act::Late(_) | Act::Open => ALL,
     };
     take(shared, place, &mut body, enough).await?;
     match act {
         Act::Store => Ok(stored(shared, place)),
+        Act::Open => {
+            let frame = Ok(Frame::data(Bytes::from_static(STORED.as_bytes())));
+            let body = StreamBody::new(futures_util::stream::iter([frame]));
+            Ok(Response::new(body.boxed_unsync()))
+        }
         Act::Late(wait) => {
             tokio::time::sleep(wait).await;
             Ok(stored(shared, place))

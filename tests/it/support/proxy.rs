@@ -122,6 +122,11 @@ impl Response {
 }
 
 impl Client {
+    /// A client on this connection.
+    pub(crate) const fn over(stream: TcpStream) -> Self {
+        Self { stream, buffer: Vec::new() }
+    }
+
     /// Sends bytes.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();

@@ -137,7 +137,11 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
     if body.is_end_stream() {
         return Ended::of(fields);
     }
-    Ended::of(body.peek_trailers(grpc::PEEK).await?)
+    if let Some(trailers) = body.peek_trailers(grpc::PEEK).await {
+        return Ended::of(trailers);
+    }
+    // An end that comes by itself, behind the head, is the end of the head all the same.
+    body.is_end_stream().then(|| Ended::of(fields)).flatten()
 }
 
 impl Attempt<'_> {
@@ -180,7 +184,8 @@ impl Attempt<'_> {
 
     /// A response came.
     async fn got(&self, got: Got) -> Answer {
-        let Got { response, connection } = got;
+        let Got { response, mut connection } = got;
+        connection.answered();
         let (parts, incoming) = response.into_parts();
         let (status, mut fields) = (parts.status, parts.headers);
         let endpoint = self.endpoint;

@@ -74,7 +74,7 @@ impl Attempt<'_> {
     /// Sends the request that failed over `connection` over a fresh one, where that cannot do harm.
     pub(super) async fn once_more(
         &self,
-        connection: Connection,
+        mut connection: Connection,
         failed: Failed,
     ) -> Result<Got, Lost> {
         let mut error = connection.failed(failed);
