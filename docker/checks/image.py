@@ -5,9 +5,11 @@ import pathlib
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 from check import HERE, Failed, run
@@ -48,7 +50,10 @@ def serve_from(root, binary):
     listen, admin, upstream = free_port(), 9900, free_port()
     shutil.copy(binary, root / "mwl-proxy")
     (root / "etc/mwl-proxy").mkdir(parents=True)
-    # What Docker and Kubernetes put into every container.
+    # What Docker and Kubernetes put into every container, as the OCI's runtime specification has it.
+    (root / "dev").mkdir()
+    for name, minor in [("random", 8), ("urandom", 9)]:
+        os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n127.0.0.1 billing.internal\n")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "etc/mwl-proxy/proxy.yaml").write_text(
@@ -64,6 +69,8 @@ routes:
     )
     for path in [root, *root.rglob("*")]:
         os.chmod(path, 0o555 if path.is_dir() or path.name == "mwl-proxy" else 0o444)
+    for device in (root / "dev").iterdir():
+        device.chmod(0o666)
 
     def enter():
         os.chroot(root)
@@ -79,16 +86,13 @@ routes:
     command = ["/mwl-proxy", "run", "-c", "/etc/mwl-proxy/proxy.yaml"]
     proxy = subprocess.Popen(command, preexec_fn=enter, env={}, stderr=subprocess.PIPE, text=True)
     try:
-        wait_for(["/mwl-proxy", "probe"], enter)
+        wait_for("it is not ready", lambda: ready(enter))
+        wait_for("the upstream does not listen", lambda: listens(upstream))
         ask = f"http://127.0.0.1:{listen}"
-        if urllib.request.urlopen(f"{ask}/Dockerfile", timeout=5).status != 200:
-            raise Failed("the name in /etc/hosts is not found")
-        try:
-            urllib.request.urlopen(f"{ask}/nowhere", timeout=5)
-            raise Failed("a name that does not exist was found")
-        except urllib.error.HTTPError as error:
-            if error.code != 502:
-                raise Failed(f"a name that does not exist is answered with {error.code}") from error
+        for path, wanted in [("/Dockerfile", 200), ("/nowhere", 502)]:
+            status, body = answer(ask + path)
+            if status != wanted:
+                raise Failed(f"{path} is answered with {status}, not {wanted}: {body}")
         proxy.send_signal(signal.SIGTERM)
         if proxy.wait(5) != 0:
             raise Failed(f"SIGTERM ends it with {proxy.returncode}")
@@ -101,10 +105,28 @@ routes:
             process.wait()
 
 
-def wait_for(command, enter):
-    """Asks the binary itself until it is ready."""
+def ready(enter):
+    """What the binary itself says, from inside."""
+    asked = subprocess.run(["/mwl-proxy", "probe"], preexec_fn=enter, env={}, capture_output=True)
+    return asked.returncode == 0
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answer(url):
+    try:
+        with urllib.request.urlopen(url, timeout=10) as got:
+            return got.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def wait_for(failing, holds):
     for _ in range(100):
-        if subprocess.run(command, preexec_fn=enter, env={}, capture_output=True).returncode == 0:
+        if holds():
             return
         time.sleep(0.1)
-    raise Failed("it is not ready after ten seconds")
+    raise Failed(f"{failing} after ten seconds")

@@ -39,7 +39,13 @@ impl Observer for RequestObserver<'_> {
         self.0.route.metrics.timeout();
     }
 
-    fn cleanup_done(&self, _step: &str, outcome: &Outcome) {
-        self.0.route.metrics.finally(outcome.is_success());
+    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
+        let Exchange { route, .. } = self.0;
+        route.metrics.finally(outcome.is_success());
+        if let Outcome::Failure(failure) = outcome {
+            // What it was to tell nobody else may ever hear of.
+            let (execution, route, code) = (self.0.id(), &*route.name, failure.code.as_str());
+            tracing::warn!(execution, route, step, code, "A cleanup failed.");
+        }
     }
 }

@@ -25,7 +25,7 @@ use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
 use super::site::{LocalRoute, Site};
 use super::{headers, id, media, query, recording};
-use crate::language::value::{Map, Native, Value};
+use crate::language::value::{Map, Missing, Native, Value};
 use crate::telemetry::record::Recorder;
 
 /// One request that a route has taken.
@@ -69,7 +69,7 @@ pub(crate) struct Exchange {
 pub(crate) enum Begun {
     /// It can be served.
     Whole(Arc<Exchange>),
-    /// Its body is read first, because an expression of the route reads it.
+    /// Its body is read first: an expression of the route reads it, or several calls may send it at once.
     Unread(Box<Unread>),
 }
 
@@ -88,8 +88,9 @@ pub(crate) enum Upload {
     None,
     /// It is sent on as it comes.
     Stream(Arc<Source<Incoming>>),
-    /// It was read, because an expression of the route reads it.
-    Buffered(Bytes, Value),
+    /// It was read: because an expression of the route reads it, as the value, or because it is to be sent
+    /// several times side by side.
+    Buffered(Bytes, Option<Value>),
 }
 
 impl Exchange {
@@ -102,25 +103,21 @@ impl Exchange {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
-        let Accepted { route, mut asked, client, id, written, trace } =
+        let Accepted { route, asked, client, id, written, trace } =
             head::accept(&site, &mut parts, client.ip(), begun)?;
         let admitted = Admitted::admit(&site)?;
-        let (upload, unread) = if route.facts.reads_request {
-            (Upload::None, Some(body))
-        } else if body.is_end_stream() {
+        let facts = route.facts;
+        let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
             (Upload::None, None)
+        } else if facts.reads_request || facts.fans_out {
+            (Upload::None, Some(body))
         } else {
-            let keep = route.facts.resends.then_some(route.buffer.replay);
+            let keep = facts.resends.then_some(route.buffer.replay);
             (Upload::Stream(Arc::new(Source::new(body, keep))), None)
         };
-        if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
-            // A body that is in memory, or none, is not asked for.
-            asked.body_unasked = false;
-            parts.headers.remove(header::EXPECT);
-        }
         // From here on it is the exchange that takes the request off the count.
         std::mem::forget(admitted);
-        let exchange = Self {
+        let mut exchange = Self {
             site,
             route,
             id,
@@ -140,10 +137,51 @@ impl Exchange {
             trace,
             recorder: OnceLock::new(),
         };
-        Ok(match unread {
-            Some(body) => Begun::Unread(Box::new(Unread { exchange, body })),
-            None => Begun::Whole(Arc::new(exchange)),
-        })
+        if let Some(body) = unread {
+            return Ok(Begun::Unread(Box::new(Unread { exchange, body })));
+        }
+        exchange.settle_expectation();
+        Ok(Begun::Whole(Arc::new(exchange)))
+    }
+
+    /// A body that is in memory, or none, is not asked for.
+    fn settle_expectation(&mut self) {
+        if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
+            self.asked.body_unasked = false;
+            self.headers.remove(header::EXPECT);
+        }
+    }
+
+    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    pub(crate) fn detached(
+        site: Arc<Site>,
+        mut parts: http::request::Parts,
+        client: IpAddr,
+    ) -> Result<Arc<Self>, Refusal> {
+        let begun = Instant::now();
+        let Accepted { route, asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client, begun)?;
+        site.core.begin();
+        Ok(Arc::new(Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            written,
+            headers: parts.headers,
+            upload: Upload::None,
+            asked,
+            begun,
+            grpc: false,
+            client,
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            wait: Mutex::new(None),
+            cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
+        }))
     }
 
     /// The client's address.
@@ -223,11 +261,21 @@ impl Unread {
     /// Reads the body, within the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let limit = exchange.route.buffer.request;
+        let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
         let timeout = exchange.site.runtime.limits.body_timeout;
-        let bytes = read(body, limit, timeout).await?;
-        let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
-        exchange.upload = Upload::Buffered(bytes, value);
+        exchange.upload = if facts.reads_request {
+            let bytes = read(body, buffer.request, timeout).await?;
+            let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
+            Upload::Buffered(bytes, Some(value))
+        } else {
+            let keep = facts.resends.then_some(buffer.replay);
+            let source = Arc::new(Source::new(body, keep));
+            match source.read_ahead(timeout).await.map_err(unread)? {
+                Some(bytes) => Upload::Buffered(bytes, None),
+                None => Upload::Stream(source),
+            }
+        };
+        exchange.settle_expectation();
         Ok(Arc::new(exchange))
     }
 }
@@ -266,10 +314,17 @@ async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, 
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     collect(&mut attempt, limit).await.map_err(|error| match error {
         CollectError::TooLarge => Refusal::too_large(limit),
-        CollectError::Broken(BodyError::Stalled(_)) => Refusal::body_timeout(),
-        CollectError::Broken(BodyError::Client(error)) => Refusal::broken_body(error.as_ref()),
-        CollectError::Broken(error) => Refusal::broken_body(&error),
+        CollectError::Broken(error) => unread(error),
     })
+}
+
+/// Why a body could not be read.
+fn unread(error: BodyError) -> Refusal {
+    match error {
+        BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
+        error => Refusal::broken_body(&error),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -290,10 +345,20 @@ impl Native for Exchange {
             "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
             "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
-                Upload::Buffered(_, value) => Some(value.clone()),
+                Upload::Buffered(_, value) => value.clone(),
                 Upload::None | Upload::Stream(_) => None,
             },
             _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => headers::at(&self.headers, rest).map_err(Missing::below),
+            "query" => {
+                query::at(self.uri.query().unwrap_or_default(), rest).map_err(Missing::below)
+            }
+            _ => Missing::follow(self.member(member), rest),
         }
     }
 

@@ -231,6 +231,11 @@ fn what_does_not_end_within_the_grace_is_cancelled_and_audited() {
     for id in ["in-an-attempt", "in-a-gap"] {
         assert_eq!(audited[id], "System.Cancelled");
     }
+    // The audit that was not accepted in its time is said, with its execution.
+    let lines = busy.proxy.program().lines();
+    let lost = |line: &&String| line.contains("A cleanup failed.");
+    let lost: Vec<&String> = lines.iter().filter(lost).collect();
+    assert!(lost.len() == 1 && lost[0].contains("in-an-audit"), "{lost:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::compose::{Outgoing, compose};
 use super::params::Params;
 use super::record::{Causes, Count, Noted, Run, Where, Window};
 use super::send::{Failed, Got, Handed, Lost};
-use crate::language::code::{Code, system};
+use crate::language::code::Code;
 use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
@@ -247,7 +247,7 @@ impl Attempt<'_> {
         let seen = Seen { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
-            Err(fault) => return self.fault(at, fault),
+            Err(fault) => return self.fault(at, &fault),
         };
         let (code, retryable, waits) = match class {
             Class::Success => {
@@ -477,13 +477,9 @@ impl Attempt<'_> {
     }
 
     /// A rule's own expression failed.
-    fn fault(&self, at: Where, fault: EvalError) -> Answer {
-        let (code, why) = match fault {
-            EvalError::Fault(why) => (system::EXPRESSION_EVALUATION_ERROR, why),
-            EvalError::Unrepresentable(why) => (system::UNREPRESENTABLE_VALUE, why),
-        };
-        let message = format!("{}: classify: {why}", self.dispatch.step_name);
-        self.answer(at, Failure::error(code, message).into())
+    fn fault(&self, at: Where, fault: &EvalError) -> Answer {
+        let message = format!("{}: classify: {fault}", self.dispatch.step_name);
+        self.answer(at, Failure::error(fault.code(), message).into())
     }
 
     /// How much of the request was sent, once something was.
