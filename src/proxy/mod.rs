@@ -41,6 +41,8 @@ pub mod settings;
 pub(crate) mod shape;
 pub(crate) mod site;
 pub(crate) mod target;
+#[doc(hidden)]
+pub mod testing;
 pub(crate) mod tunnel;
 pub(crate) mod upstream;
 pub(crate) mod watch;

@@ -24,7 +24,7 @@ use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
 use super::site::{LocalRoute, Site};
 use super::{headers, id, media, query, recording};
-use crate::language::value::{Map, Native, Value};
+use crate::language::value::{Map, Missing, Native, Value};
 use crate::telemetry::record::Recorder;
 
 /// One request that a route has taken.
@@ -68,8 +68,9 @@ pub(crate) enum Upload {
     None,
     /// It is sent on as it comes.
     Stream(Arc<Source<Incoming>>),
-    /// It was read, because an expression of the route reads it.
-    Buffered(Bytes, Value),
+    /// It was read: because an expression of the route reads it, as the value, or because it is to be sent
+    /// several times side by side.
+    Buffered(Bytes, Option<Value>),
 }
 
 impl Exchange {
@@ -104,6 +105,36 @@ impl Exchange {
             upload,
             asked,
             grpc,
+            client,
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            wait: Mutex::new(None),
+            cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
+        }))
+    }
+
+    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    pub(crate) fn detached(
+        site: Arc<Site>,
+        mut parts: http::request::Parts,
+        client: IpAddr,
+    ) -> Result<Arc<Self>, Refusal> {
+        let Accepted { route, asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client)?;
+        site.core.begin();
+        Ok(Arc::new(Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            written,
+            headers: parts.headers,
+            upload: Upload::None,
+            asked,
+            grpc: false,
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
@@ -225,11 +256,17 @@ impl Upload {
                 return Ok(Self::None);
             }
             let keep = route.facts.resends.then_some(route.buffer.replay);
-            return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
+            let source = Arc::new(Source::new(body, keep));
+            if route.facts.fans_out
+                && let Some(bytes) = source.read_ahead(timeout).await.map_err(unread)?
+            {
+                return Ok(Self::Buffered(bytes, None));
+            }
+            return Ok(Self::Stream(source));
         }
         let bytes = read(body, route.buffer.request, timeout).await?;
         let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
-        Ok(Self::Buffered(bytes, value))
+        Ok(Self::Buffered(bytes, Some(value)))
     }
 }
 
@@ -239,10 +276,17 @@ async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, 
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     collect(&mut attempt, limit).await.map_err(|error| match error {
         CollectError::TooLarge => Refusal::too_large(limit),
-        CollectError::Broken(BodyError::Stalled(_)) => Refusal::body_timeout(),
-        CollectError::Broken(BodyError::Client(error)) => Refusal::broken_body(error.as_ref()),
-        CollectError::Broken(error) => Refusal::broken_body(&error),
+        CollectError::Broken(error) => unread(error),
     })
+}
+
+/// Why a body could not be read.
+fn unread(error: BodyError) -> Refusal {
+    match error {
+        BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
+        error => Refusal::broken_body(&error),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -263,10 +307,20 @@ impl Native for Exchange {
             "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
             "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
-                Upload::Buffered(_, value) => Some(value.clone()),
+                Upload::Buffered(_, value) => value.clone(),
                 Upload::None | Upload::Stream(_) => None,
             },
             _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => headers::at(&self.headers, rest).map_err(Missing::below),
+            "query" => {
+                query::at(self.uri.query().unwrap_or_default(), rest).map_err(Missing::below)
+            }
+            _ => Missing::follow(self.member(member), rest),
         }
     }
 

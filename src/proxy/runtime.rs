@@ -19,7 +19,7 @@ use super::settings::{
     Shutdown, Verdict,
 };
 use crate::language::definition::{Strictness, compile};
-use crate::language::plan::Plan;
+use crate::language::plan::{Calls, Plan};
 use crate::language::provider::Catalog;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
@@ -153,6 +153,11 @@ impl Runtime {
     /// `mwl_config_info{hash}`.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// The most calls of providers, cleanups' included, that each route makes for one request.
+    pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
+        self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))
     }
 
     /// Tells `sinks` of its requests: said once, before it serves.

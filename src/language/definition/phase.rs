@@ -171,7 +171,13 @@ impl Compiler<'_> {
         let missing = declared.and_then(|declared| missing(declared, place.node));
         let value = match (written, &missing) {
             (Written::Literal(value), _) => value,
-            (Written::Dynamic(template), None) => return With::Dynamic(template),
+            (Written::Dynamic(template), None) => {
+                if let (Some(node), Some(declared)) = (place.node, declared) {
+                    let schema = contract.document.pointer(&pointer);
+                    self.check_parts(node, schema, &declared.structural);
+                }
+                return With::Dynamic(template);
+            }
             // What is missing cannot come from an expression.
             (Written::Dynamic(_), Some(_)) => Value::empty_object(),
         };

@@ -4,17 +4,20 @@
 //! frame; a stack is a loop over positions, not a future per entry, so a phase with nothing to do costs a
 //! branch. The rooms: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries
 //! down and up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
-//! `view` shows all this to expressions.
+//! `view` and `part` show all this to expressions.
 
 mod call;
 mod execution;
 mod frame;
 mod gather;
 mod graph;
+mod part;
 mod phase;
 mod scope;
 mod stack;
 mod template;
+#[doc(hidden)]
+pub mod testing;
 mod vars;
 mod view;
 

@@ -5,8 +5,10 @@
 
 mod codes;
 mod inspect;
+mod worst;
 
 pub use inspect::{Part, Site};
+pub use worst::Calls;
 
 use std::sync::Arc;
 

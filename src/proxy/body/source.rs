@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 
 use super::BodyError;
 use super::stall::Stall;
@@ -153,6 +154,27 @@ where
             trailed: false,
             stall: Stall::new(stall),
         })
+    }
+
+    /// All of the body, before any attempt sends it; its trailers are dropped. `None` where it is longer than
+    /// what may be kept: then no attempt can send it.
+    pub(crate) async fn read_ahead(
+        self: &Arc<Self>,
+        stall: Duration,
+    ) -> Result<Option<Bytes>, BodyError> {
+        let Ok(mut attempt) = self.attempt(stall) else {
+            return Ok(None);
+        };
+        let mut all = BytesMut::new();
+        while let Some(frame) = attempt.frame().await {
+            if let Ok(chunk) = frame?.into_data() {
+                all.extend_from_slice(&chunk);
+            }
+            if !self.replayable() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(all.freeze()))
     }
 
     /// The attempt of this turn, where it still has it, can read no more and fails.
@@ -347,7 +369,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::BodyExt;
     use proptest::prelude::*;
 
     /// A body of these chunks; `None` stands for a poll that finds nothing yet.
@@ -411,6 +432,15 @@ mod tests {
         let _second = source.attempt(IDLE).unwrap();
         let error = first.frame().await.unwrap().unwrap_err();
         assert!(matches!(error, BodyError::Abandoned(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_read_ahead_as_far_as_it_may_be_kept() {
+        let exact = source(&[Some(b"ab"), None, Some(b"cd")], Some(4));
+        assert_eq!(exact.read_ahead(IDLE).await.unwrap().unwrap(), "abcd");
+        let over = source(&[Some(b"ab"), Some(b"cde"), Some(b"f")], Some(4));
+        assert!(over.read_ahead(IDLE).await.unwrap().is_none());
+        assert_eq!(over.attempt(IDLE).err(), Some(NotReplayable));
     }
 
     #[tokio::test(start_paused = true)]

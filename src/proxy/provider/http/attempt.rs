@@ -14,7 +14,7 @@ use super::compose::compose;
 use super::params::Params;
 use super::record::{Causes, Count, Noted, Run, Where, Window};
 use super::send::{Got, Lost, send};
-use crate::language::code::{Code, system};
+use crate::language::code::Code;
 use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
@@ -152,7 +152,7 @@ impl Attempt<'_> {
         let rules = &self.exchange.route.classify;
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
-            Err(fault) => return self.fault(at, fault),
+            Err(fault) => return self.fault(at, &fault),
         };
         let (code, retryable, waits) = match class {
             Class::Success => {
@@ -382,13 +382,9 @@ impl Attempt<'_> {
     }
 
     /// A rule's own expression failed.
-    fn fault(&self, at: Where, fault: EvalError) -> Answer {
-        let (code, why) = match fault {
-            EvalError::Fault(why) => (system::EXPRESSION_EVALUATION_ERROR, why),
-            EvalError::Unrepresentable(why) => (system::UNREPRESENTABLE_VALUE, why),
-        };
-        let message = format!("{}: classify: {why}", self.dispatch.step_name);
-        self.answer(at, Failure::error(code, message).into())
+    fn fault(&self, at: Where, fault: &EvalError) -> Answer {
+        let message = format!("{}: classify: {fault}", self.dispatch.step_name);
+        self.answer(at, Failure::error(fault.code(), message).into())
     }
 
     /// How much of the request was sent, once something was.
