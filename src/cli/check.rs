@@ -108,17 +108,10 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
     let refused = match config::load(path, origin) {
         Ok(loaded) => match app::check(loaded) {
             Ok(built) => {
-                let warnings = built.found.as_array().map_or(0, Vec::len);
                 let costs = built.runtime.most_calls();
                 let costs = costs.map(|(route, calls)| cost(&format!("route {route}"), calls));
                 let costs = costs.collect();
-                return Report {
-                    text: built.warnings,
-                    json: built.found,
-                    errors: 0,
-                    warnings,
-                    costs,
-                };
+                return Report { costs, ..Report::new(&built.sources, &built.warnings) };
             }
             Err(refused) => refused,
         },

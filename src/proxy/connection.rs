@@ -140,10 +140,8 @@ where
         let service = service_fn(|request| {
             let site = worker.site();
             let busy = Busy::new(state);
-            async move {
-                let response = execute::serve(site, request, client, busy).await;
-                Ok::<_, std::convert::Infallible>(response)
-            }
+            let answering = execute::serve(site, request, client, busy);
+            async move { Ok::<_, std::convert::Infallible>(answering.await) }
         });
         let watched = TokioIo::new(Watched::new(io, Arc::clone(state)));
         // Boxed: an idle connection does without it.

@@ -50,5 +50,8 @@ pub(crate) mod upstream;
 pub(crate) mod watch;
 pub(crate) mod watched;
 
+pub use body::BodyError;
+pub use body::source::{Attempt, NotReplayable, Source};
+pub use route::{Router, Target};
 pub use runtime::Runtime;
 pub use server::Server;

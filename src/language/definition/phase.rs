@@ -78,7 +78,7 @@ impl Compiler<'_> {
         let Envelope { ty, code, message, details, retryable, previous } = &envelope;
         let written = [ty, code, message, details, retryable, previous];
         Some(if written.iter().any(|field| field.is_some()) {
-            Shape::Envelope(envelope)
+            Shape::Envelope(Box::new(envelope))
         } else {
             Shape::Through
         })

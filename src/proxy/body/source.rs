@@ -26,7 +26,7 @@ use super::trailers::permitted;
 
 /// A request body that comes from a client.
 #[derive(Debug)]
-pub(crate) struct Source<B> {
+pub struct Source<B> {
     /// Locked for one poll at a time, by the one thread that owns the request.
     state: Mutex<State<B>>,
     /// The length that the client declared.
@@ -93,11 +93,11 @@ impl Broken {
 
 /// The body was read further than was kept: it cannot be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotReplayable;
+pub struct NotReplayable;
 
 /// The request body as one attempt sends it.
 #[derive(Debug)]
-pub(crate) struct Attempt<B> {
+pub struct Attempt<B> {
     source: Arc<Source<B>>,
     turn: u32,
     /// The next kept chunk to replay.
@@ -115,7 +115,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     /// A body that is kept for replay up to `keep` bytes, or not at all.
-    pub(crate) fn new(stream: B, keep: Option<usize>) -> Self {
+    pub fn new(stream: B, keep: Option<usize>) -> Self {
         let length = stream.size_hint().exact();
         let kept = keep.map(|limit| Kept { chunks: VecDeque::new(), bytes: 0, limit });
         Self {
@@ -135,7 +135,10 @@ where
     }
 
     /// The whole body, for the next attempt; the one before it can read no more.
-    pub(crate) fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
+    ///
+    /// # Errors
+    /// Where more was read than is kept.
+    pub fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
         let mut state = self.lock();
         if !state.replayable() {
             return Err(NotReplayable);

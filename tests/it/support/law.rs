@@ -76,8 +76,10 @@ pub(crate) async fn ended(
             token.cancel();
         });
     }
+    // As a host does it: what nothing must unwind is not cancelled, but dropped.
+    let cancellable = plan.needs_unwind() || cancel.is_some();
     let start = Start {
-        cancel: Some(token),
+        cancel: cancellable.then_some(token),
         cleanup_limit: Duration::from_millis(CLEANUP_LIMIT),
         ..Start::new("law")
     };
