@@ -98,7 +98,7 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
         let catalog = Catalog::seeded(explain.seed);
         Runtime::build_on(settings, &catalog, &Metrics::new(), Some(Arc::clone(&stage)))
     });
-    let Built { runtime, found, shown, .. } = built.map_err(|refused| refused.to_string())?;
+    let Built { runtime, warnings, shown, .. } = built.map_err(|refused| refused.to_string())?;
     let told = rehearse(&runtime, &stage, &asked, explain.seed);
     let told = told.map_err(|error| format!("the system gives no runtime: {error}"))?;
     let explained =
@@ -107,7 +107,7 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
         Format::Text => text::render(&explained),
         Format::Json => format!("{:#}", json::render(&explained)),
     };
-    Ok((found.as_array().map_or(0, Vec::len), said))
+    Ok((warnings.0.len(), said))
 }
 
 fn input(explain: &Explain) -> Result<Input, String> {
