@@ -60,8 +60,8 @@ pub struct Attempt {
     pub cleanup: bool,
     /// The upstream's name.
     pub upstream: Arc<str>,
-    /// `host:port`; `None` where it was interrupted.
-    pub endpoint: Option<Arc<str>>,
+    /// `host:port`.
+    pub endpoint: Arc<str>,
     /// Of the response, where there was one.
     pub status: Option<u16>,
     /// The failure's code; `None` of a success.
@@ -353,7 +353,7 @@ struct ShownAttempt<'a> {
     #[serde(skip_serializing_if = "no")]
     cleanup: bool,
     upstream: &'a str,
-    endpoint: Option<&'a str>,
+    endpoint: &'a str,
     status: Option<u16>,
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "no")]
@@ -371,7 +371,7 @@ fn shown(attempt: &Attempt, begun: Instant) -> ShownAttempt<'_> {
         attempt: attempt.number,
         cleanup: attempt.cleanup,
         upstream: &attempt.upstream,
-        endpoint: attempt.endpoint.as_deref(),
+        endpoint: &attempt.endpoint,
         status: attempt.status,
         code: attempt.code.as_deref(),
         interrupted: attempt.interrupted,
@@ -425,7 +425,7 @@ pub(super) mod tests {
             number,
             cleanup: false,
             upstream: "billing".into(),
-            endpoint: Some("127.0.0.1:3000".into()),
+            endpoint: "127.0.0.1:3000".into(),
             status: Some(if code.is_some() { 503 } else { 200 }),
             code: code.map(Into::into),
             interrupted: false,
@@ -467,7 +467,6 @@ pub(super) mod tests {
         let recorder = Recorder::default();
         let stopped = Attempt {
             interrupted: true,
-            endpoint: None,
             status: None,
             ..attempt(1, begun, Some("Provider.Middleware.Timeout.Exceeded"))
         };

@@ -100,15 +100,11 @@ impl Maker<'_> {
     /// `place`: how many attempts came before it.
     fn attempt(&self, attempt: &Attempt, place: usize, sent: &Sent) -> SpanData {
         let mut attributes = method(&sent.method);
-        if let Some(endpoint) = attempt.endpoint.as_deref() {
-            let (host, port) = host_and_port(endpoint);
-            attributes.push(KeyValue::new("server.address", text(host)));
-            attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
-            let url = format!("http://{endpoint}{}", sent.path);
-            attributes.push(KeyValue::new("url.full", url));
-        } else {
-            attributes.push(KeyValue::new("server.address", text(&attempt.upstream)));
-        }
+        let (host, port) = host_and_port(&attempt.endpoint);
+        attributes.push(KeyValue::new("server.address", text(host)));
+        attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        let url = format!("http://{}{}", attempt.endpoint, sent.path);
+        attributes.push(KeyValue::new("url.full", url));
         attributes.extend([
             KeyValue::new("mwl.upstream", text(&attempt.upstream)),
             KeyValue::new("mwl.step", text(&attempt.step)),

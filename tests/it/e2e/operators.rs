@@ -216,6 +216,7 @@ fn an_execution_that_its_client_left_shows_what_its_cleanup_did() {
         (&attempts[0]["interrupted"], &attempts[1]["cleanup"]),
         (&json!(true), &json!(true))
     );
+    assert_eq!(attempts[0]["endpoint"], origin.address.to_string());
     proxy.stop();
 }
 

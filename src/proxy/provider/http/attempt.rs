@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::CONTRACT;
 use super::compose::{Outgoing, compose};
 use super::params::Params;
-use super::record::{Causes, Count, Noted, Run, Where, Window};
+use super::record::{Causes, Count, Run, Where, Window};
 use super::send::{Failed, Got, Handed, Lost};
 use crate::language::code::Code;
 use crate::language::expr::EvalError;
@@ -53,7 +53,6 @@ pub(super) struct Attempt<'a> {
     pub(super) progress: Progress,
     /// What the upstream is told that it is called by.
     pub(super) span: Option<SpanId>,
-    pub(super) at: Noted,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
@@ -92,7 +91,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     if dispatch.role == Role::Step {
         exchange.count_attempt();
     }
-    let mut count = Count::begin(exchange, upstream, &dispatch);
+    let mut count = Count::begin(exchange, (params.upstream, upstream.as_ref()), &dispatch);
     let span = count.span;
     let outgoing = compose(params, &dispatch, exchange, span);
     count.sends(&outgoing.method, &outgoing.uri);
@@ -100,13 +99,12 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         offers: outgoing.upgrade.is_some(),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
         progress: outgoing.body.progress(),
-        endpoint: upstream.pick(exchange.avoided(params.upstream)),
+        endpoint: count.endpoint,
         dispatch,
         params,
         exchange,
         upstream,
         span,
-        at: Noted::new(),
     };
     let Some(mut connection) = upstream.at_hand(attempt.endpoint, count.begun()) else {
         return Box::pin(attempt.over_new(outgoing, count));
@@ -115,7 +113,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         Ok(sent) => Box::pin(attempt.over(connection, sent, count)),
         Err(lost) => Box::pin(async move {
             let answer = attempt.lost(lost).await;
-            count.end(answer, &attempt.at)
+            count.end(answer)
         }),
     }
 }
@@ -152,7 +150,7 @@ impl Attempt<'_> {
             // Boxed, as is all that is rare: what is common need not carry it.
             Err(failed) => Box::pin(self.failed_over(connection, failed)).await,
         };
-        count.end(answer, &self.at)
+        count.end(answer)
     }
 
     /// Over a connection that must first be made, or waited for.
@@ -171,7 +169,7 @@ impl Attempt<'_> {
             Ok(got) => self.got(got).await,
             Err(lost) => Box::pin(self.lost(lost)).await,
         };
-        count.end(answer, &self.at)
+        count.end(answer)
     }
 
     /// The request failed on a connection that was at hand.
@@ -545,7 +543,6 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
-        self.at.note(at);
         let metadata = if self.exchange.route.plan.reads() {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),

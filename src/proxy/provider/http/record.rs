@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::{Method, StatusCode, Uri};
 use tokio::time::Instant;
 
 use crate::language::code::{Code, system};
+use crate::language::outcome::Outcome;
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::{Map, Native, Value};
 use crate::proxy::recording;
@@ -90,41 +90,9 @@ pub(super) struct Count<'a> {
     /// What is sent, where a span says so.
     target: Option<Box<(Method, Uri)>>,
     wait: Option<Wait>,
+    /// Where it goes.
+    pub(super) endpoint: usize,
     done: bool,
-}
-
-/// Where an attempt went, noted where the answer is made and read where it is counted: a future that may
-/// move between threads, so atomics, which nobody contends for.
-#[derive(Debug)]
-pub(super) struct Noted {
-    /// `usize::MAX`: it is not known yet.
-    endpoint: AtomicUsize,
-    /// 0: there was no response.
-    status: AtomicU16,
-}
-
-impl Noted {
-    /// Nothing is known yet.
-    pub(super) const fn new() -> Self {
-        Self { endpoint: AtomicUsize::new(usize::MAX), status: AtomicU16::new(0) }
-    }
-
-    /// It went there.
-    pub(super) fn note(&self, at: Where) {
-        self.endpoint.store(at.endpoint, Ordering::Relaxed);
-        let status = at.status.map_or(0, |status| status.as_u16());
-        self.status.store(status, Ordering::Relaxed);
-    }
-
-    /// The endpoint and the status, as far as they are known.
-    fn read(&self) -> (Option<usize>, Option<u16>) {
-        let endpoint = self.endpoint.load(Ordering::Relaxed);
-        let status = self.status.load(Ordering::Relaxed);
-        (
-            Some(endpoint).filter(|known| *known != usize::MAX),
-            Some(status).filter(|known| *known != 0),
-        )
-    }
 }
 
 /// Where an attempt went, as far as it came.
@@ -137,10 +105,10 @@ pub(super) struct Where {
 }
 
 impl<'a> Count<'a> {
-    /// The attempt begins.
+    /// The attempt begins, at the upstream at this position: its endpoint is chosen.
     pub(super) fn begin(
         exchange: &'a Exchange,
-        upstream: &'a Upstream,
+        (position, upstream): (usize, &'a Upstream),
         dispatch: &Dispatch<'a>,
     ) -> Self {
         let step = dispatch.step_name;
@@ -155,6 +123,7 @@ impl<'a> Count<'a> {
             span: recording::span(exchange),
             target: None,
             wait: exchange.recorder(false).and_then(|recorder| recorder.waited(step)),
+            endpoint: upstream.pick(exchange.avoided(position)),
             done: false,
         }
     }
@@ -172,17 +141,22 @@ impl<'a> Count<'a> {
     }
 
     /// It came to `answer`.
-    pub(super) fn end(mut self, answer: Answer, at: &Noted) -> Answer {
+    pub(super) fn end(mut self, answer: Answer) -> Answer {
         self.done = true;
-        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()), at.read());
+        self.count(Some(&answer.outcome));
         answer
     }
 
-    fn count(&self, code: Option<&str>, (endpoint, status): (Option<usize>, Option<u16>)) {
+    /// `None`: it was interrupted.
+    fn count(&self, outcome: Option<&Outcome>) {
+        let interrupted = || self.interrupted.get().map_or(system::CANCELLED, Code::as_str);
+        let code = match outcome {
+            Some(outcome) => outcome.failure().map(|failure| failure.code.as_str()),
+            None => Some(interrupted()),
+        };
         let upstream = &self.upstream.settings.name;
-        let metrics = &self.exchange.route.metrics;
         let took = self.begun.elapsed();
-        metrics.attempt(upstream, code, took);
+        self.exchange.route.metrics.attempt(upstream, code, took);
         let Some(recorder) = self.exchange.recorder(code.is_some()) else {
             return;
         };
@@ -196,8 +170,8 @@ impl<'a> Count<'a> {
             number: self.number,
             cleanup: self.role == Role::Cleanup,
             upstream: Arc::clone(upstream),
-            endpoint: endpoint.map(|place| Arc::clone(self.upstream.authority(place))),
-            status,
+            endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
+            status: outcome.and_then(status),
             code: code.map(Into::into),
             interrupted: !self.done,
             wait: self.wait,
@@ -211,12 +185,18 @@ impl<'a> Count<'a> {
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.count(
-                Some(self.interrupted.get().map_or(system::CANCELLED, Code::as_str)),
-                (None, None),
-            );
+            self.count(None);
         }
     }
+}
+
+/// Of the response, where there was one.
+fn status(outcome: &Outcome) -> Option<u16> {
+    let status = match outcome {
+        Outcome::Success(value) => value.get("status"),
+        Outcome::Failure(failure) => failure.details.as_ref()?.get("status"),
+    };
+    u16::try_from(status?.as_u64()?).ok()
 }
 
 #[cfg(test)]
