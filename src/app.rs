@@ -22,11 +22,14 @@ use crate::language::provider::Catalog;
 use crate::proxy::Server;
 use crate::reload::{self, Asks, Cause, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostic, Format, Sources, Span};
+use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
 use crate::telemetry::executions::{Executions, Filter};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
 use crate::telemetry::trace;
+
+/// How many warnings of a configuration are logged.
+const WARNINGS: usize = 20;
 
 /// The running process.
 #[derive(Debug)]
@@ -93,7 +96,7 @@ impl App {
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let telemetry = Telemetry::new(Arc::clone(&metrics));
         let built = build(loaded, &catalog, &metrics)?;
-        warn(&built.warnings);
+        warn(&built);
         let kept = built.shown.executions();
         built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
         telemetry.executions().resize(kept);
@@ -171,7 +174,7 @@ impl App {
     /// Serves what was read. What is refused changes nothing.
     async fn serve(&self, loaded: Result<Loaded, Box<Refused>>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(loaded?, &self.catalog, &self.metrics)?;
-        warn(&built.warnings);
+        warn(&built);
         let Built { runtime, workers, shown, observed, .. } = built;
         let sinks = self.telemetry.sinks(&observed, shown.executions());
         runtime.tell(sinks.unwrap_or_else(|error| {
@@ -329,13 +332,20 @@ fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
     }
 }
 
-fn warn(rendered: &str) {
-    if !rendered.is_empty() {
-        tracing::warn!(
-            warnings = rendered.trim_end(),
-            "The configuration may not do what it seems to."
-        );
+/// Logs what may not be meant: the first of it, for a long table may hold the same slip ten thousand times.
+fn warn(built: &Built) {
+    let Diagnostics(all) = &built.warnings;
+    let first = all.get(..WARNINGS).unwrap_or(all);
+    if first.is_empty() {
+        return;
     }
+    let rendered = built.sources.render(&Diagnostics(first.to_vec()));
+    let more = all.len() - first.len();
+    tracing::warn!(
+        warnings = rendered.trim_end(),
+        more,
+        "The configuration may not do what it seems to; `mwl-proxy check` shows all of it."
+    );
 }
 
 fn now() -> f64 {

@@ -10,7 +10,7 @@ use crate::config::{self, Loaded, Origin, Read, Refused};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
 use crate::proxy::settings::{Admin, Observed};
-use crate::source::{Diagnostics, Span};
+use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 
 /// Where the configuration comes from.
@@ -38,10 +38,10 @@ pub struct Built {
     pub observed: Observed,
     /// How many threads serve.
     pub workers: usize,
-    /// What may not be meant as it is written, rendered; empty where there is nothing.
-    pub warnings: String,
-    /// What was found, for machines: an array.
-    pub found: Json,
+    /// What may not be meant as it is written.
+    pub warnings: Diagnostics,
+    /// Where it is written.
+    pub sources: Sources,
     /// All files that were read.
     pub files: Vec<Read>,
     /// What `/config` and `/routes` show.
@@ -134,8 +134,8 @@ pub fn build(
                 runtime: Arc::new(runtime),
                 observed,
                 workers,
-                warnings: sources.render(&found),
-                found: sources.to_json(&found),
+                warnings: found,
+                sources,
                 files,
                 shown,
             })

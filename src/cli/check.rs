@@ -11,6 +11,7 @@ use super::{Check, Format, complain, say};
 use crate::app;
 use crate::config::{self, Origin};
 use crate::language::definition::{SCHEMA_URI, Strictness, compile};
+use crate::language::plan::Calls;
 use crate::language::provider::Catalog;
 use crate::proxy::provider::http::HttpProvider;
 use crate::source::{self, Diagnostics, Kind, Node, Sources};
@@ -21,6 +22,8 @@ struct Report {
     json: Json,
     errors: usize,
     warnings: usize,
+    /// What a sound file may cost, a line each.
+    costs: Vec<String>,
 }
 
 pub(super) fn check(check: &Check) -> ExitCode {
@@ -47,10 +50,11 @@ impl Report {
             json: sources.to_json(diagnostics),
             errors: count(diagnostics, source::Severity::Error),
             warnings: count(diagnostics, source::Severity::Warning),
+            costs: Vec::new(),
         }
     }
 
-    /// The diagnostics and a line that counts them.
+    /// The diagnostics, a line that counts them, and what the file may cost.
     fn summary(&self, file: &Path) -> String {
         let name = file.display();
         let plural = |count, word: &str| match count {
@@ -65,16 +69,29 @@ impl Report {
                 format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"))
             }
         };
-        if self.text.is_empty() {
-            format!("{name}: {counted}")
-        } else {
-            format!("{}\n{name}: {counted}", self.text)
+        let found = if self.text.is_empty() { String::new() } else { format!("{}\n", self.text) };
+        let mut summary = format!("{found}{name}: {counted}");
+        for cost in &self.costs {
+            summary.push_str("\n  ");
+            summary.push_str(cost);
         }
+        summary
     }
 }
 
 fn count(diagnostics: &Diagnostics, severity: source::Severity) -> usize {
     diagnostics.0.iter().filter(|diagnostic| diagnostic.severity == severity).count()
+}
+
+/// The worst case of what runs once for each request, in words.
+fn cost(what: &str, calls: Calls) -> String {
+    match calls {
+        Some(1) => format!("{what}: at most 1 call"),
+        Some(calls) => format!("{what}: at most {calls} calls"),
+        None => format!(
+            "{what}: no limit on its calls (a Loop, a way back, or a fan-out or budget that is computed)"
+        ),
+    }
 }
 
 /// Reads the file once to see what it is, and then as that.
@@ -91,8 +108,10 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
     let refused = match config::load(path, origin) {
         Ok(loaded) => match app::check(loaded) {
             Ok(built) => {
-                let warnings = built.found.as_array().map_or(0, Vec::len);
-                return Report { text: built.warnings, json: built.found, errors: 0, warnings };
+                let costs = built.runtime.most_calls();
+                let costs = costs.map(|(route, calls)| cost(&format!("route {route}"), calls));
+                let costs = costs.collect();
+                return Report { costs, ..Report::new(&built.sources, &built.warnings) };
             }
             Err(refused) => refused,
         },
@@ -109,11 +128,13 @@ fn is_definition(node: &Node) -> bool {
 }
 
 fn definition(sources: &Sources, node: &Node) -> Report {
-    let found = match compile(node, &catalog(node), Strictness::Load) {
-        Ok((_, warnings)) => warnings,
-        Err(found) => found,
-    };
-    Report::new(sources, &config::distinct(found))
+    match compile(node, &catalog(node), Strictness::Load) {
+        Ok((plan, warnings)) => Report {
+            costs: vec![cost("one execution", plan.most_calls())],
+            ..Report::new(sources, &config::distinct(warnings))
+        },
+        Err(found) => Report::new(sources, &config::distinct(found)),
+    }
 }
 
 /// The providers that a definition may name here. Which upstreams there are only a configuration knows:
@@ -160,9 +181,11 @@ mod tests {
     #[test]
     fn a_definition_is_told_from_a_configuration() {
         let flow = include_str!("../../config/flows/compose.json");
-        assert_eq!(report("f.json", flow), (0, 0, "f.json: ok".into()));
+        let told = "f.json: ok\n  one execution: at most 3 calls";
+        assert_eq!(report("f.json", flow), (0, 0, told.into()));
         let config = include_str!("../../config/minimal.yaml");
-        assert_eq!(report("c.yaml", config), (0, 0, "c.yaml: ok".into()));
+        let told = "c.yaml: ok\n  route everything: at most 1 call";
+        assert_eq!(report("c.yaml", config), (0, 0, told.into()));
     }
 
     #[test]

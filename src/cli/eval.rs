@@ -78,13 +78,13 @@ fn compile(expression: &str) -> Result<Program, String> {
 
 /// The body, and how many characters stand before it.
 fn unwrap(expression: &str) -> (&str, usize) {
-    let Some(body) = Program::body(expression.trim()) else {
-        return (expression, 0);
-    };
-    let inner = expression.trim_start();
-    let inside = inner.strip_prefix("{{").unwrap_or(inner).trim_start();
-    let before = expression.len() - inside.len();
-    (body, expression.get(..before).unwrap_or_default().chars().count())
+    match Program::placed_body(expression.trim()) {
+        Some((before, body)) => {
+            let blanks = expression.chars().count() - expression.trim_start().chars().count();
+            (body, blanks + before)
+        }
+        None => (expression, 0),
+    }
 }
 
 /// The values of the roots that the bindings hold.

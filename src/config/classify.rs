@@ -89,14 +89,12 @@ fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
 
 fn when(report: &Report, node: &Node) -> Option<Program> {
     let text = report.text("when", node)?;
-    let Some(body) = Program::body(text) else {
+    let Some((shift, body)) = Program::placed_body(text) else {
         let message = format!("`when` is the string `{text}`, which is no expression");
         let diagnostic = Diagnostic::error("not-an-expression", node.span, message);
         report.add(diagnostic.with_help("write it between `{{` and `}}`"));
         return None;
     };
-    let shift =
-        text.find(body).and_then(|at| text.get(..at)).map_or(0, |before| before.chars().count());
     match Program::compile(body, Roots::of(&[Root::Response])) {
         Ok(program) => Some(program),
         Err(errors) => {

@@ -9,6 +9,7 @@
 //! row is left unread and that `config/reference.yaml` shows every one.
 
 mod classify;
+mod covering;
 mod document;
 mod env;
 mod matching;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::classify::{CLASSIFY, classify};
+use super::covering::Covering;
 use super::document::{Shared, upstream_call};
 use super::matching::{MATCH, covers, matching};
 use super::read::{Object, Report};
@@ -247,11 +248,15 @@ impl Routes<'_> {
 
     /// Warns of routes that can never be reached because an earlier one takes all that they would.
     fn unreachable(&self, routes: &[Route]) {
+        let mut earlier = Covering::default();
         for (position, route) in routes.iter().enumerate() {
-            let earlier = routes.iter().take(position);
-            let covering =
-                earlier.into_iter().find(|earlier| covers(&earlier.matches, &route.matches));
-            let Some(covering) = covering else { continue };
+            let covering = earlier.first(&route.matches, |position| {
+                routes.get(position).is_some_and(|wider| covers(&wider.matches, &route.matches))
+            });
+            earlier.add(&route.matches, position);
+            let Some(covering) = covering.and_then(|position| routes.get(position)) else {
+                continue;
+            };
             let message = format!(
                 "the route `{}` is never reached: `{}` takes its requests before it",
                 route.name, covering.name

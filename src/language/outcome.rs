@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::code::{Code, system};
-use super::value::{Map, Value};
+use super::value::{Map, Missing, Value};
 
 /// How many failures a `previous` chain may hold. The platform's choice ("Chaining"); a deeper one is
 /// cut and ends in `System.FailureChainTruncated`.
@@ -97,6 +97,22 @@ impl Outcome {
         }
     }
 
+    /// What `path` leads to in the Result as expressions read it. Nothing else of it is made.
+    ///
+    /// # Errors
+    /// Where the path ends before its end.
+    pub fn at(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
+        match (self, path.split_first()) {
+            (_, None) => Ok(self.to_value()),
+            (Self::Failure(failure), _) => failure.at(path),
+            (Self::Success(value), Some((member, rest))) => match member.as_ref() {
+                "value" => value.at(rest).map_err(Missing::below),
+                "type" => Missing::follow(Some(Value::from("success")), rest),
+                _ => Err(Missing::MEMBER),
+            },
+        }
+    }
+
     /// The Result as expressions read it: `type` with `value`, or the envelope.
     pub fn to_value(&self) -> Value {
         match self {
@@ -165,29 +181,43 @@ impl Failure {
         previous.unwrap_or_default()
     }
 
-    fn envelope(&self, previous: Option<Value>) -> Value {
-        let mut map = Map::with_capacity(6);
-        map.insert("type".into(), Value::from(self.ty.as_str()));
-        map.insert(
-            "code".into(),
-            match &self.code {
+    /// What `path` leads to in the envelope. Nothing else of it is made.
+    ///
+    /// # Errors
+    /// Where the path ends before its end.
+    pub fn at(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
+        let Some((member, rest)) = path.split_first() else {
+            return Ok(self.to_value());
+        };
+        match (member.as_ref(), &self.previous, &self.details) {
+            ("previous", Some(previous), _) => previous.at(rest).map_err(Missing::below),
+            ("details", _, Some(details)) => details.at(rest).map_err(Missing::below),
+            (member, ..) => Missing::follow(self.member(member), rest),
+        }
+    }
+
+    /// A member of the envelope, of this link alone.
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "type" => Some(Value::from(self.ty.as_str())),
+            "code" => Some(match &self.code {
                 Code::Static(text) => Value::from(*text),
                 Code::Shared(text) => Value::String(Arc::clone(text)),
-            },
-        );
-        let message = self.message.clone().map(Value::String);
-        let retryable = self.retryable.map(Value::Bool);
-        let rest = [
-            ("message", message),
-            ("details", self.details.clone()),
-            ("retryable", retryable),
-            ("previous", previous),
-        ];
-        for (key, value) in rest {
-            if let Some(value) = value {
-                map.insert(key.into(), value);
-            }
+            }),
+            "message" => self.message.clone().map(Value::String),
+            "details" => self.details.clone(),
+            "retryable" => self.retryable.map(Value::Bool),
+            _ => None,
         }
+    }
+
+    fn envelope(&self, previous: Option<Value>) -> Value {
+        let own = ["type", "code", "message", "details", "retryable"];
+        let mut map = Map::with_capacity(own.len() + 1);
+        for name in own {
+            map.extend(self.member(name).map(|value| (name.into(), value)));
+        }
+        map.extend(previous.map(|previous| ("previous".into(), previous)));
         Value::Object(Arc::new(map))
     }
 
@@ -331,45 +361,4 @@ impl fmt::Display for Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn failure(code: &'static str) -> Arc<Failure> {
-        Arc::new(Failure::error(code, code))
-    }
-
-    fn codes(failure: &Failure) -> Vec<String> {
-        failure.chain().map(|link| link.code.to_string()).collect()
-    }
-
-    #[test]
-    fn superseding_links_at_the_end_of_the_chain() {
-        let inner = Failure::superseding(&failure("B"), Some(&failure("A")));
-        let outer = Failure::superseding(&inner, Some(&failure("Z")));
-        assert_eq!(codes(&outer), ["B", "A", "Z"]);
-    }
-
-    #[test]
-    fn a_chain_is_cut_and_says_so() {
-        let mut chain = failure("first");
-        for _ in 0..200 {
-            chain = Failure::superseding(&failure("next"), Some(&chain));
-        }
-        assert_eq!(chain.chain().count(), MAX_CHAIN);
-        let last = chain.chain().last().unwrap();
-        assert_eq!(last.code, system::FAILURE_CHAIN_TRUNCATED);
-    }
-
-    #[test]
-    fn an_envelope_survives_the_round_trip_through_a_value() {
-        let made = Failure::superseding(&failure("B"), Some(&failure("A")));
-        let read = Failure::from_value(&made.to_value()).unwrap();
-        assert_eq!(read, *made);
-    }
-
-    #[test]
-    fn a_success_is_no_envelope() {
-        let success = Outcome::Success(Value::Null).to_value();
-        assert_eq!(Failure::from_value(&success), None);
-    }
-}
+mod tests;

@@ -124,6 +124,35 @@ impl Schema {
         }
     }
 
+    /// Validates a part of a value against the part of a schema that is for it; `root` is the whole schema,
+    /// whose definitions the part may refer to. A schema that cannot stand alone says nothing.
+    ///
+    /// # Errors
+    ///
+    /// The first violation that the validator meets.
+    pub fn validate_part(
+        part: &serde_json::Value,
+        root: &serde_json::Value,
+        value: &Value,
+    ) -> Result<(), Violation> {
+        const PART: &str = "part";
+        let schema = serde_json::json!({
+            "type": "object",
+            "properties": { PART: part },
+            "$defs": root.get("$defs").cloned().unwrap_or_else(|| serde_json::json!({})),
+        });
+        let Ok(schema) = Self::compile(&Value::from(schema)) else {
+            return Ok(());
+        };
+        schema.validate(&Value::object([(PART, value.clone())])).map_err(|mut violation| {
+            let within = violation.instance_path.strip_prefix("/part").unwrap_or_default();
+            violation.message = violation.message.replacen("at /part: ", "", 1);
+            violation.message = violation.message.replacen("at /part/", "at /", 1);
+            violation.instance_path = within.to_owned();
+            violation
+        })
+    }
+
     /// The `default`s of the declared top-level properties.
     pub fn defaults(&self) -> &Map {
         &self.defaults
@@ -280,148 +309,4 @@ impl From<Violation> for Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn json(text: &str) -> Value {
-        serde_json::from_str::<serde_json::Value>(text).unwrap().into()
-    }
-
-    fn schema(text: &str) -> Schema {
-        Schema::compile(&json(text)).unwrap()
-    }
-
-    fn refused(text: &str) -> String {
-        Schema::compile(&json(text)).unwrap_err()
-    }
-
-    fn broken(schema: &Schema, value: &str) -> Violation {
-        schema.validate(&json(value)).unwrap_err()
-    }
-
-    const RETRY: &str = r#"{
-        "type": "object",
-        "required": ["initial"],
-        "properties": {
-            "initial": { "type": "string", "format": "duration" },
-            "rate": { "type": "number", "minimum": 1, "default": 2 },
-            "until": { "type": "string", "format": "date-time" },
-            "jitter": { "enum": ["none", "full"], "default": "none" }
-        }
-    }"#;
-
-    #[test]
-    fn the_top_level_is_an_object_in_2020_12() {
-        insta::assert_snapshot!(refused("[]"), @"a parameter schema is an object, not an array");
-        insta::assert_snapshot!(refused("{}"), @r#"a parameter schema must have `"type": "object"` at the top level: add it"#);
-        insta::assert_snapshot!(refused(r#"{"type":"string"}"#), @r#"a parameter schema must have `"type": "object"` at the top level, not "string""#);
-        insta::assert_snapshot!(refused(r#"{"type":["object","null"]}"#), @r#"a parameter schema must have `"type": "object"` at the top level, not ["object","null"]"#);
-        insta::assert_snapshot!(refused(r#"{"type":"object","$schema":"http://json-schema.org/draft-07/schema#"}"#), @r#"`$schema` is "http://json-schema.org/draft-07/schema#"; parameter schemas are written in https://json-schema.org/draft/2020-12/schema"#);
-        assert!(
-            Schema::compile(&json(&format!(r#"{{"type":"object","$schema":"{DIALECT}"}}"#)))
-                .is_ok()
-        );
-    }
-
-    #[test]
-    fn what_could_not_be_honoured_is_refused_at_compile() {
-        assert!(
-            refused(r#"{"type":"object","properties":{"a":{"type":"strnig"}}}"#)
-                .contains("/properties/a/type")
-        );
-        let message = refused(
-            r#"{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}"#,
-        );
-        assert!(message.contains("https://example.com/s.json"), "{message}");
-        let message = refused(r#"{"type":"object","properties":{"a":{"format":"zodiac"}}}"#);
-        assert!(message.contains("zodiac"), "{message}");
-        let message =
-            refused(r#"{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}"#);
-        assert!(message.contains("/etc/passwd"), "{message}");
-    }
-
-    #[test]
-    fn the_top_level_is_closed_unless_it_says_otherwise() {
-        let closed = schema(r#"{"type":"object","properties":{"a":{}}}"#);
-        assert!(closed.validate(&json(r#"{"a":1}"#)).is_ok());
-        assert_eq!(
-            broken(&closed, r#"{"a":1,"b":2}"#),
-            Violation {
-                message: "unexpected member `b`: not declared by the schema".to_owned(),
-                schema_path: "/additionalProperties".to_owned(),
-                instance_path: String::new(),
-                value: json(r#"{"a":1,"b":2}"#),
-            }
-        );
-        let open = schema(r#"{"type":"object","additionalProperties":true}"#);
-        assert!(open.validate(&json(r#"{"b":2}"#)).is_ok());
-        let typed = schema(r#"{"type":"object","additionalProperties":{"type":"string"}}"#);
-        assert!(typed.validate(&json(r#"{"b":"x"}"#)).is_ok());
-        assert_eq!(broken(&typed, r#"{"b":2}"#).instance_path, "/b");
-        let nested = schema(r#"{"type":"object","properties":{"a":{"type":"object"}}}"#);
-        assert!(nested.validate(&json(r#"{"a":{"free":true}}"#)).is_ok());
-    }
-
-    #[test]
-    fn nothing_takes_nothing() {
-        let nothing = Schema::nothing();
-        assert!(nothing.validate(&Value::empty_object()).is_ok());
-        insta::assert_snapshot!(broken(&nothing, r#"{"a":1,"b":2}"#).message, @"unexpected members `a`, `b`: no arguments are taken here");
-        insta::assert_snapshot!(broken(&nothing, "[1]").message, @"[1] is an array, wanted an object");
-        let declared = schema(r#"{"type":"object","title":"none","properties":{},"required":[]}"#);
-        assert!(matches!(declared.check, Check::Empty));
-        let open = schema(r#"{"type":"object","additionalProperties":true}"#);
-        assert!(matches!(open.check, Check::AnyObject));
-        assert_eq!(broken(&open, "null").schema_path, "/type");
-    }
-
-    #[test]
-    fn formats_are_asserted() {
-        let retry = schema(RETRY);
-        for good in ["PT30S", "-PT1S", "P2W", "PT0S", "PT0,5S"] {
-            assert!(retry.validate(&json(&format!(r#"{{"initial":"{good}"}}"#))).is_ok(), "{good}");
-        }
-        insta::assert_snapshot!(broken(&retry, r#"{"initial":"30s"}"#).message, @r#"at /initial: "30s" is not a duration, wanted ISO 8601 such as "PT30S""#);
-        insta::assert_snapshot!(broken(&retry, r#"{"initial":"PT1S","until":"tomorrow"}"#).message, @r#"at /until: "tomorrow" is not a timestamp, wanted RFC 3339 such as "2024-01-15T09:30:00Z""#);
-        let email = schema(r#"{"type":"object","properties":{"to":{"format":"email"}}}"#);
-        assert_eq!(broken(&email, r#"{"to":"nobody"}"#).schema_path, "/properties/to/format");
-    }
-
-    #[test]
-    fn a_violation_says_where_what_and_why() {
-        let retry = schema(RETRY);
-        insta::assert_snapshot!(broken(&retry, "{}").message, @r#"the member "initial" is missing, and it is required"#);
-        let rate = broken(&retry, r#"{"initial":"PT1S","rate":0.5}"#);
-        insta::assert_snapshot!(rate.message, @"at /rate: 0.5 is less than the minimum of 1");
-        assert_eq!(rate.schema_path, "/properties/rate/minimum");
-        assert_eq!(rate.instance_path, "/rate");
-        assert_eq!(rate.value, Value::Number(0.5));
-        insta::assert_snapshot!(broken(&retry, r#"{"initial":3}"#).message, @r#"at /initial: 3 is not of type "string""#);
-        insta::assert_snapshot!(broken(&retry, r#"{"initial":"PT1S","jitter":"some"}"#).message, @r#"at /jitter: "some" is not one of "none" or "full""#);
-    }
-
-    #[test]
-    fn a_long_value_is_cut_in_the_message_and_whole_in_the_violation() {
-        let retry = schema(RETRY);
-        let long = "é".repeat(500);
-        let violation = broken(&retry, &format!(r#"{{"initial":"{long}"}}"#));
-        assert!(violation.message.chars().count() < 200, "{}", violation.message);
-        assert_eq!(violation.value, Value::from(long.as_str()));
-    }
-
-    #[test]
-    fn defaults_are_those_of_the_declared_properties() {
-        let retry = schema(RETRY);
-        let defaults: Vec<String> =
-            retry.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
-        assert_eq!(defaults, ["jitter=\"none\"", "rate=2"]);
-        assert!(Schema::nothing().defaults().is_empty());
-    }
-
-    #[test]
-    fn a_whole_number_is_an_integer_however_it_was_written() {
-        let count = schema(r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#);
-        assert!(count.validate(&json(r#"{"n":5.0}"#)).is_ok());
-        assert!(count.validate(&json(r#"{"n":5.5}"#)).is_err());
-    }
-}
+mod tests;

@@ -47,6 +47,15 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
     /// The member `name`, or `None` where the object has no such member.
     fn member(&self, name: &str) -> Option<Value>;
 
+    /// What the path of `member` and then `rest` leads to. An object with large members overrides this, so
+    /// that reading one field makes one field.
+    ///
+    /// # Errors
+    /// Where the path ends before its end; `member` is its first.
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        Missing::follow(self.member(member), rest)
+    }
+
     /// All members, as plain values.
     fn to_map(&self) -> Map;
 
@@ -62,6 +71,47 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
 
     /// For the host, which alone knows the type behind the value.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// Where a path of member names ends before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// How many of its members were there.
+    pub found: usize,
+    /// What stands at that place.
+    pub place: Place,
+}
+
+/// What stands where a path cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing at all: the root holds nothing here.
+    Unset,
+    /// An object without the next member.
+    Object,
+    /// A value of this type, which has no members.
+    Other(&'static str),
+}
+
+impl Missing {
+    /// There is not even a root.
+    pub const UNSET: Self = Self { found: 0, place: Place::Unset };
+    /// The first member is not there.
+    pub const MEMBER: Self = Self { found: 0, place: Place::Object };
+
+    /// What `rest` leads to from a first member, which is `found` if there is one.
+    ///
+    /// # Errors
+    /// Where the path ends before its end, counted from before the first member.
+    pub fn follow(found: Option<Value>, rest: &[Arc<str>]) -> Result<Value, Self> {
+        found.ok_or(Self::MEMBER)?.at(rest).map_err(Self::below)
+    }
+
+    /// The same place, of a path that has one more member in front.
+    #[must_use]
+    pub const fn below(self) -> Self {
+        Self { found: self.found + 1, ..self }
+    }
 }
 
 impl Value {
@@ -98,6 +148,24 @@ impl Value {
             Self::Object(map) => map.get(name).cloned(),
             Self::Native(native) => native.member(name),
             _ => None,
+        }
+    }
+
+    /// What `path` leads to: the value itself where it is empty.
+    ///
+    /// # Errors
+    /// Where the path ends before its end.
+    pub fn at(&self, path: &[Arc<str>]) -> Result<Self, Missing> {
+        let Some((member, rest)) = path.split_first() else {
+            return Ok(self.clone());
+        };
+        match self {
+            Self::Object(map) => match map.get(member.as_ref()) {
+                Some(value) => value.at(rest).map_err(Missing::below),
+                None => Err(Missing::MEMBER),
+            },
+            Self::Native(native) => native.at(member, rest),
+            other => Err(Missing { found: 0, place: Place::Other(other.type_name()) }),
         }
     }
 
@@ -296,27 +364,4 @@ impl fmt::Display for Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whole_numbers_print_without_a_fraction() {
-        assert_eq!(Value::Number(5.0).to_string(), "5");
-        assert_eq!(Value::Number(-0.5).to_string(), "-0.5");
-        assert_eq!(Value::Number(1e300).to_string(), "1e+300");
-    }
-
-    #[test]
-    fn equality_is_by_value_and_without_member_order() {
-        let a: serde_json::Value = serde_json::from_str(r#"{"a":5,"b":[1,null]}"#).unwrap();
-        let b: serde_json::Value = serde_json::from_str(r#"{"b":[1.0,null],"a":5.0}"#).unwrap();
-        assert_eq!(Value::from(a), Value::from(b));
-    }
-
-    #[test]
-    fn what_is_not_finite_is_not_a_value() {
-        assert!(Value::number(f64::NAN).is_none());
-        assert!(Value::number(f64::INFINITY).is_none());
-        assert_eq!(Value::number(1.5), Some(Value::Number(1.5)));
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! by a status, and none of its status half by a broken connection: a policy for one cannot be triggered
 //! by an upstream that says the other.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, Method, StatusCode, header};
@@ -12,7 +13,7 @@ use super::settings::{ClassifyRule, Verdict};
 use super::{grpc, headers};
 use crate::language::code::Code;
 use crate::language::expr::{Bindings, EvalError, Root};
-use crate::language::value::Value;
+use crate::language::value::{Missing, Value};
 
 /// Codes of the http provider, in the order of its document.
 pub(crate) mod code {
@@ -195,11 +196,26 @@ impl Bindings for Seen<'_> {
         if root != Root::Response {
             return None;
         }
-        let status = Value::from(u32::from(self.status.as_u16()));
-        let headers = headers::to_value(self.headers);
-        let mut members = vec![("status", status), ("headers", headers)];
-        members.extend(self.body.map(|body| ("body", body.clone())));
-        Some(Value::object(members))
+        let member = |name: &'static str| {
+            let value = self.at(root, &[name.into()]).ok()?;
+            Some((name, value))
+        };
+        Some(Value::object(["status", "headers", "body"].into_iter().filter_map(member)))
+    }
+
+    fn at(&self, root: Root, path: &[Arc<str>]) -> Result<Value, Missing> {
+        if root != Root::Response {
+            return Err(Missing::UNSET);
+        }
+        let Some((member, rest)) = path.split_first() else {
+            return self.root(root).ok_or(Missing::UNSET);
+        };
+        match member.as_ref() {
+            "headers" => headers::at(self.headers, rest).map_err(Missing::below),
+            "status" => Missing::follow(Some(Value::from(u32::from(self.status.as_u16()))), rest),
+            "body" => Missing::follow(self.body.cloned(), rest),
+            _ => Err(Missing::MEMBER),
+        }
     }
 
     fn now(&self) -> i128 {

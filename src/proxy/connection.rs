@@ -140,10 +140,8 @@ where
         let service = service_fn(|request| {
             let site = worker.site();
             let busy = Busy::new(state);
-            async move {
-                let response = execute::serve(site, request, client, busy).await;
-                Ok::<_, std::convert::Infallible>(response)
-            }
+            let answering = execute::serve(site, request, client, busy);
+            async move { Ok::<_, std::convert::Infallible>(answering.await) }
         });
         let watched = TokioIo::new(Watched::new(io, Arc::clone(state)));
         // Boxed: an idle connection does without it.
@@ -152,7 +150,7 @@ where
         let served = drive(&mut *connection, state, &worker.core, goodbye);
         let http2 = match idle::until_rest(served, state).await {
             None => false,
-            Some(Err(error)) if error.is_parse_version_h2() => true,
+            Some(Err(error)) if error.is_parse_version_h2() && !state.is_asked() => true,
             Some(served) => return served,
         };
         let Some((taken, unread)) = idle::take_out(*connection) else {

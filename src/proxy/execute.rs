@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -21,7 +21,8 @@ use super::connection::{Busy, ClientBody};
 use super::flight::Flight;
 use super::observer::RequestObserver;
 use super::recording::Refused;
-use super::request::{Exchange, Platform, Upload};
+use super::refusal::Refusal;
+use super::request::{Begun, Exchange, Platform, Upload};
 use super::site::Site;
 use super::tunnel::Tunnel;
 use super::{head, id, render};
@@ -32,13 +33,19 @@ use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
 use crate::telemetry::events::{Both, Events};
 
+/// An answer that is being made.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
+
 /// Answers `request`.
-pub(crate) async fn serve(
+///
+/// What needs no waiting is done here, so that the future, which the HTTP library moves about, need not
+/// carry the request.
+pub(crate) fn serve(
     site: Arc<Site>,
     mut request: Request<Incoming>,
     client: SocketAddr,
     busy: Busy,
-) -> Response<AnswerBody> {
+) -> Answering {
     if request.version() == Version::HTTP_11
         && let Some(near) = request.extensions_mut().remove::<OnUpgrade>()
     {
@@ -48,22 +55,34 @@ pub(crate) async fn serve(
     let bodyless = request.body().is_end_stream();
     let grpc = head::is_grpc(request.version(), request.headers());
     let refused = Refused::of(&site, &request, client);
-    let exchange = match Exchange::begin(Arc::clone(&site), request, client).await {
-        Ok(exchange) => exchange,
-        Err(refusal) => {
-            site.runtime.refused(refusal.reason, client, &refusal.detail);
-            let core = &site.core;
-            let id = core.ids.next(core.clock.now().as_nanos());
-            let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
-            let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
-            if let Some(refused) = refused {
-                let why = (refusal.code, refusal.detail.as_str());
-                refused.deliver(id::text(&id), response.status().as_u16(), why);
-            }
-            response.body_mut().frees(busy);
-            return response;
+    let asked = Arc::clone(&site);
+    let refuse = move |refusal: Refusal, busy: Busy| {
+        asked.runtime.refused(refusal.reason, client, &refusal.detail);
+        let core = &asked.core;
+        let id = core.ids.next(core.clock.now().as_nanos());
+        let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
+        let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+        if let Some(refused) = refused {
+            let why = (refusal.code, refusal.detail.as_str());
+            refused.deliver(id::text(&id), response.status().as_u16(), why);
         }
+        response.body_mut().frees(busy);
+        response
     };
+    match Exchange::begin(site, request, client) {
+        Ok(Begun::Whole(exchange)) => Box::pin(answer(exchange, busy)),
+        Ok(Begun::Unread(unread)) => Box::pin(async move {
+            match unread.read().await {
+                Ok(exchange) => answer(exchange, busy).await,
+                Err(refusal) => refuse(refusal, busy),
+            }
+        }),
+        Err(refusal) => Box::pin(std::future::ready(refuse(refusal, busy))),
+    }
+}
+
+/// Runs the Flow of `exchange` and renders what it comes to.
+async fn answer(exchange: Arc<Exchange>, busy: Busy) -> Response<AnswerBody> {
     let busy = match &exchange.upload {
         Upload::None | Upload::Buffered(..) => busy,
         Upload::Stream(source) => busy.answers(ClientBody::Stream(Arc::clone(source))),

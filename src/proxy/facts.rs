@@ -4,7 +4,7 @@
 //! Each answer errs on the side that keeps a policy's meaning: a body that might be read is buffered, a
 //! request that might be sent again is kept.
 
-use crate::language::expr::{Path, Program, Root};
+use crate::language::expr::{Path, PathEnd, Program, Root};
 use crate::language::plan::Plan;
 
 /// What is true of a plan.
@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) reads_response: bool,
     /// The request may be sent more than once.
     pub(crate) resends: bool,
+    /// The request may be sent several times side by side.
+    pub(crate) fans_out: bool,
     /// Several calls make up an execution, whatever fails: a Flow of several Steps, a cleanup.
     pub(crate) several_calls: bool,
     /// Something must run when the request is cut off: a cleanup.
@@ -31,6 +33,7 @@ impl Facts {
     pub(crate) fn of(plan: &Plan) -> Self {
         let mut facts = Self {
             resends: plan.redispatches(),
+            fans_out: plan.fans_out(),
             several_calls: plan.calls_several(),
             unwinds: plan.needs_unwind(),
             ..Self::default()
@@ -41,51 +44,104 @@ impl Facts {
         facts
     }
 
-    /// An expression of a `classify` rule.
+    /// An expression reads the bodies that this one may.
     pub(crate) fn read_by(&mut self, program: &Program) {
+        let blind = program.may_select("body");
         for path in program.reads() {
-            self.path(path);
+            self.path(path, blind);
         }
     }
 
-    /// A path that reaches a member `body`: of the response where it goes through a result or a
-    /// failure; of the request where it starts at the frame's input; of either where it may be both.
-    fn path(&mut self, path: &Path) {
-        let Some(end) = path.members.iter().position(|name| &**name == "body") else {
-            return;
+    /// A path that may reach a member `body`: it names one, it goes on by a name that is not known, or
+    /// (`blind`) the expression reads one somewhere in what such a path leads to. That of the response
+    /// where the path goes through a result or a failure; of the request where it starts at the frame's
+    /// input; of either where it may be both.
+    fn path(&mut self, path: &Path, blind: bool) {
+        let named = path.members.iter().position(|name| &**name == "body");
+        let reaches = match path.end {
+            PathEnd::Unknown => true,
+            PathEnd::Value => blind,
+            PathEnd::Presence => false,
         };
-        let way = path.members.get(..end).unwrap_or_default();
+        if named.is_none() && (!reaches || is_bodiless(path)) {
+            return;
+        }
+        let way = path.members.get(..named.unwrap_or(path.members.len())).unwrap_or_default();
         let through = |names: &[&str]| way.iter().any(|name| names.contains(&&**name));
         let response = matches!(path.root, Root::Response | Root::Failure)
-            || through(&["result", "details", "failure"]);
+            || through(&["result", "results", "details", "failure"]);
         self.reads_response |= response || !(path.root == Root::Frame && through(&["input"]));
         self.reads_request |= !response;
     }
 }
 
+/// Whether a path leads to where no message is: into a message's own fields, or a record.
+fn is_bodiless(path: &Path) -> bool {
+    let members: Vec<&str> = path.members.iter().map(AsRef::as_ref).collect();
+    match (path.root, members.as_slice()) {
+        (Root::Vars, _) => false,
+        (Root::Execution, _)
+        | (_, ["metadata", ..] | ["result", "type" | "code" | "message" | "retryable", ..]) => true,
+        (Root::Response, [field, ..])
+        | (Root::Failure, ["details", field, ..])
+        | (_, ["input", field, ..] | ["result", "value" | "details", field, ..]) => is_field(field),
+        _ => false,
+    }
+}
+
+/// Whether the member `name` of a message holds no other message.
+fn is_field(name: &str) -> bool {
+    matches!(name, "method" | "scheme" | "host" | "path" | "query" | "headers" | "status")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::expr::PathEnd;
+    use crate::language::expr::Roots;
 
-    fn facts(root: Root, members: &[&str]) -> (bool, bool) {
+    fn reads(body: &str) -> (bool, bool) {
         let mut facts = Facts::default();
-        facts.path(&Path {
-            root,
-            members: members.iter().map(|name| (*name).into()).collect(),
-            end: PathEnd::Value,
-        });
+        facts.read_by(&Program::compile(body, Roots::of(&Root::ALL)).unwrap());
         (facts.reads_request, facts.reads_response)
     }
 
     #[test]
     fn a_path_says_which_body_it_reads() {
-        assert_eq!(facts(Root::Frame, &["input", "body", "id"]), (true, false));
-        assert_eq!(facts(Root::Step, &["input", "body"]), (true, true));
-        assert_eq!(facts(Root::Vars, &["kept", "body"]), (true, true));
-        let details = ["result", "details", "body"];
-        assert_eq!(facts(Root::Middleware, &details), (false, true));
-        assert_eq!(facts(Root::Response, &["body"]), (false, true));
-        assert_eq!(facts(Root::Step, &["input", "headers"]), (false, false));
+        for (body, wanted) in [
+            ("frame.input.body.id", (true, false)),
+            ("has(frame.input.body)", (true, false)),
+            ("'body' in frame.input", (true, false)),
+            ("step.input.body", (true, true)),
+            ("vars.kept['body']", (true, true)),
+            ("middleware.result.details.body", (false, true)),
+            ("response.body", (false, true)),
+            ("step.input.headers", (false, false)),
+            ("step.input", (false, false)),
+        ] {
+            assert_eq!(reads(body), wanted, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_not_known_may_be_the_body() {
+        for (body, wanted) in [
+            ("frame.input[vars.key]", (true, false)),
+            ("frame.input['bo' + 'dy']", (true, false)),
+            ("step.input[string(step.name)]", (true, true)),
+            ("middleware.result.value[execution.id]", (false, true)),
+            ("step.results[0].value.body", (false, true)),
+            ("step.results.map(r, r.value.body)", (false, true)),
+            ("[frame.input].map(x, x.body)", (true, false)),
+            ("[frame.input].map(x, x[execution.id])", (true, false)),
+            ("frame.input.map(k, frame.input[k])", (true, false)),
+            ("(1 > 2 ? failure : middleware.result).details.body", (false, true)),
+            ("step.input.headers[execution.id]", (false, false)),
+            ("step.input.headers['x' + 'y'] == 'a'", (false, false)),
+            ("[frame.input][0].path", (false, false)),
+            ("vars.list[0]", (false, false)),
+            ("step.metadata[step.name]", (false, false)),
+        ] {
+            assert_eq!(reads(body), wanted, "{body}");
+        }
     }
 }

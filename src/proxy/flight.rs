@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::request::Exchange;
 use crate::telemetry::record::{Answer, CLIENT_CLOSED_REQUEST};
 
@@ -11,7 +9,6 @@ use crate::telemetry::record::{Answer, CLIENT_CLOSED_REQUEST};
 #[derive(Debug)]
 pub(crate) struct Flight {
     exchange: Arc<Exchange>,
-    begun: Instant,
     /// Of the answer, once there is one.
     status: u16,
     done: bool,
@@ -21,9 +18,8 @@ impl Flight {
     /// Counts `exchange` as begun.
     pub(crate) fn begin(exchange: Arc<Exchange>) -> Self {
         exchange.route.metrics.request_started();
-        let begun = Instant::now();
-        exchange.record_from(begun);
-        Self { begun, exchange, status: CLIENT_CLOSED_REQUEST, done: false }
+        exchange.record_from(exchange.begun);
+        Self { exchange, status: CLIENT_CLOSED_REQUEST, done: false }
     }
 
     /// The answer's head is known.
@@ -43,11 +39,11 @@ impl Flight {
 
     fn end(&mut self, status: u16, sent: u64) {
         self.done = true;
-        let took = self.begun.elapsed();
+        let took = self.exchange.begun.elapsed();
         self.exchange.route.metrics.request_done(status, took);
         let failed = status == CLIENT_CLOSED_REQUEST;
         if let Some(recorder) = self.exchange.recorder(failed) {
-            recorder.answered(Answer { status, began: self.begun, took, sent });
+            recorder.answered(Answer { status, began: self.exchange.begun, took, sent });
         }
     }
 }

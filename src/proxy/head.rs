@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::header::Entry;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request};
+use tokio::time::Instant;
 
 use super::body::trailers;
 use super::forwarded::{self, Hop};
@@ -49,11 +50,12 @@ pub(crate) struct Asked {
     pub(crate) body_unasked: bool,
 }
 
-/// Checks a head that came from `peer`, finds its route, and makes it what is sent on.
+/// Checks a head that came from `peer` and began to be served at `begun`, finds its route, and makes it what is sent on.
 pub(super) fn accept(
     site: &Site,
     parts: &mut request::Parts,
     peer: IpAddr,
+    begun: Instant,
 ) -> Result<Accepted, Refusal> {
     if parts.version == Version::HTTP_2 {
         as_any_version(site, parts)?;
@@ -82,7 +84,7 @@ pub(super) fn accept(
         written = shaping.prefix.is_some().then(|| Box::new(parts.uri.clone()));
         shape(shaping, parts);
     }
-    let id = request_id(site, &mut parts.headers);
+    let id = request_id(site, begun, &mut parts.headers);
     let trace = recording::trace(site, parts);
     Ok(Accepted { route, asked, client, id, written, trace })
 }
@@ -198,8 +200,8 @@ fn origin_form(uri: &Uri) -> Uri {
 }
 
 /// The id that the request carries, or a new one put in its place.
-fn request_id(site: &Site, headers: &mut HeaderMap) -> HeaderValue {
-    let new = || site.core.ids.next(site.core.clock.now().as_nanos());
+fn request_id(site: &Site, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
+    let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
     match headers.entry(&id::REQUEST_ID) {
         Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
         Entry::Occupied(mut given) => {

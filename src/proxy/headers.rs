@@ -1,8 +1,10 @@
 //! Header fields: what stays between the two connections, what passes, and how expressions read them.
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use crate::language::value::{Map, Value};
+use crate::language::value::{Map, Missing, Value};
 
 /// Fields that concern one connection only (RFC 9110 §7.6.1), whether or not `Connection` names them.
 static HOP_BY_HOP: [HeaderName; 6] = [
@@ -96,25 +98,38 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 /// Fields as the object that expressions read: lower-case names; a repeated field joined by `, `, but
 /// `set-cookie` always an array, because its values hold commas. Bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn to_value(headers: &HeaderMap) -> Value {
-    let mut map = Map::with_capacity(headers.keys_len());
-    for name in headers.keys() {
-        let mut texts =
-            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let value = if name == header::SET_COOKIE {
-            Value::array(texts.map(Value::string).collect())
-        } else {
-            let first = texts.next().unwrap_or_default();
-            let joined = texts.fold(first, |mut joined, next| {
-                let all = joined.to_mut();
-                all.push_str(", ");
-                all.push_str(&next);
-                joined
-            });
-            Value::string(joined)
-        };
-        map.insert(name.as_str().into(), value);
+    let member = |name: &HeaderName| Some((name.as_str().into(), field(headers, name.as_str())?));
+    Value::Object(Arc::new(headers.keys().filter_map(member).collect::<Map>()))
+}
+
+/// What `path` leads to in [`to_value`], of which no other member is made.
+pub(crate) fn at(headers: &HeaderMap, path: &[Arc<str>]) -> Result<Value, Missing> {
+    match path.split_first() {
+        None => Ok(to_value(headers)),
+        Some((name, rest)) => Missing::follow(field(headers, name), rest),
     }
-    Value::Object(std::sync::Arc::new(map))
+}
+
+/// The member `name` of [`to_value`].
+fn field(headers: &HeaderMap, name: &str) -> Option<Value> {
+    // The map would find it under any case.
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return None;
+    }
+    let mut texts =
+        headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let first = texts.next()?;
+    if name == header::SET_COOKIE.as_str() {
+        let all = std::iter::once(first).chain(texts);
+        return Some(Value::array(all.map(Value::string).collect()));
+    }
+    let joined = texts.fold(first, |mut joined, next| {
+        let all = joined.to_mut();
+        all.push_str(", ");
+        all.push_str(&next);
+        joined
+    });
+    Some(Value::string(joined))
 }
 
 /// Whether the field `name` is there, with `wanted` where that is given.
@@ -248,5 +263,18 @@ mod tests {
             to_value(&headers).to_string(),
             r#"{"x-a":"1, 2","set-cookie":["a=1"],"x-b":"�"}"#
         );
+    }
+
+    #[test]
+    fn one_field_reads_as_in_the_whole() {
+        let mut headers = map(&[("x-a", "1"), ("set-cookie", "a=1")]);
+        headers.append("x-a", HeaderValue::from_static("2"));
+        let whole = to_value(&headers);
+        for path in ["", "x-a", "X-A", "set-cookie", "x-b", "bad name", "x-a more", "set-cookie 0"]
+        {
+            let path: Vec<Arc<str>> = path.split_whitespace().map(Arc::from).collect();
+            assert_eq!(at(&headers, &path), whole.at(&path), "{path:?}");
+        }
+        assert_eq!(at(&headers, &["x-a".into()]), Ok(Value::from("1, 2")));
     }
 }

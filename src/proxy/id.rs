@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
-use uuid::Builder;
 
 /// The field that carries the id, both ways.
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -35,18 +34,46 @@ impl Ids {
 
     /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.
     pub(crate) fn next(&self, nanos: i128) -> HeaderValue {
-        let mut bytes = [0; 10];
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        random.fill_bytes(&mut bytes);
+        let (high, low) = (random.next_u64(), random.next_u64());
         drop(random);
         let millis = u64::try_from(nanos).unwrap_or(0) / 1_000_000;
-        let id = Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid();
-        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        id.hyphenated().encode_lower(&mut text);
+        let high = (millis << 16) | 0x7000 | (high & 0x0fff);
+        let low = 0x8000_0000_0000_0000 | (low >> 2);
         // One allocation: a copied slice makes a second one when it is first cloned.
-        HeaderValue::from_maybe_shared(Bytes::from_owner(text))
+        HeaderValue::from_maybe_shared(Bytes::from_owner(hyphenated(high, low)))
             .unwrap_or(HeaderValue::from_static("unknown"))
     }
+}
+
+/// The text of the UUID of these halves (RFC 9562 §4).
+fn hyphenated(high: u64, low: u64) -> [u8; 36] {
+    let [a, b, c, d] = [high >> 32, high & 0xffff_ffff, low >> 32, low & 0xffff_ffff].map(hex);
+    let mut text = [b'-'; 36];
+    let mut put = |at: usize, digits: &[u8]| {
+        if let Some(place) = text.get_mut(at..at + digits.len()) {
+            place.copy_from_slice(digits);
+        }
+    };
+    let ((b1, b2), (c1, c2)) = (b.split_at(4), c.split_at(4));
+    put(0, &a);
+    put(9, b1);
+    put(14, b2);
+    put(19, c1);
+    put(24, c2);
+    put(28, &d);
+    text
+}
+
+/// The eight hexadecimal digits of a number below 2^32, all at once: its digits are spread over the bytes of
+/// a word, and those above nine are moved on to the letters.
+fn hex(number: u64) -> [u8; 8] {
+    let word = (number | (number << 16)) & 0x0000_ffff_0000_ffff;
+    let word = (word | (word << 8)) & 0x00ff_00ff_00ff_00ff;
+    let word = (word | (word << 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = ((word + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+    let to_letter = u64::from(b'a' - b'9' - 1);
+    (word + 0x3030_3030_3030_3030 + letters * to_letter).to_be_bytes()
 }
 
 /// Whether an id that a client sends is used: 1 to 128 characters of RFC 9110's `token`. Anything else
@@ -64,6 +91,20 @@ pub(crate) fn text(id: &HeaderValue) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn digits_are_what_the_library_writes(number in 0..=u64::from(u32::MAX)) {
+            prop_assert_eq!(hex(number).to_vec(), format!("{number:08x}").into_bytes());
+        }
+
+        #[test]
+        fn hyphens_are_where_the_library_puts_them(high: u64, low: u64) {
+            let uuid = uuid::Uuid::from_u64_pair(high, low).hyphenated().to_string();
+            prop_assert_eq!(hyphenated(high, low).to_vec(), uuid.into_bytes());
+        }
+    }
 
     #[test]
     fn ids_are_of_their_time_and_differ() {
@@ -73,6 +114,7 @@ mod tests {
         assert_ne!(a, b);
         let id = uuid::Uuid::parse_str(text(&a)).unwrap();
         assert_eq!(id.get_version_num(), 7);
+        assert_eq!(id.get_variant(), uuid::Variant::RFC4122);
         assert!(text(&a).starts_with("01952e3f-0000-7"), "{}", text(&a));
     }
 

@@ -41,10 +41,15 @@ pub mod settings;
 pub(crate) mod shape;
 pub(crate) mod site;
 pub(crate) mod target;
+#[doc(hidden)]
+pub mod testing;
 pub(crate) mod tunnel;
 pub(crate) mod upstream;
 pub(crate) mod watch;
 pub(crate) mod watched;
 
+pub use body::BodyError;
+pub use body::source::{Attempt, NotReplayable, Source};
+pub use route::{Router, Target};
 pub use runtime::Runtime;
 pub use server::Server;

@@ -2,8 +2,9 @@
 //! of the pairs that stay.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use crate::language::value::{Map, Value};
+use crate::language::value::{Map, Missing, Value};
 
 /// The pairs of a query, decoded.
 pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
@@ -24,21 +25,22 @@ pub(crate) fn to_value(query: &str) -> Value {
     for (name, value) in pairs(query) {
         all.entry(name).or_default().push(Value::string(value));
     }
-    let members: Map = all
-        .into_iter()
-        .map(|(name, mut values)| {
-            let value = match values.pop() {
-                Some(only) if values.is_empty() => only,
-                Some(last) => {
-                    values.push(last);
-                    Value::array(values)
-                }
-                None => Value::Null,
-            };
-            (name.into(), value)
-        })
-        .collect();
-    Value::Object(std::sync::Arc::new(members))
+    let member = |(name, values): (Cow<'_, str>, _)| Some((name.into(), one_or_all(values)?));
+    Value::Object(Arc::new(all.into_iter().filter_map(member).collect::<Map>()))
+}
+
+/// What `path` leads to in [`to_value`], of which no other member is made.
+pub(crate) fn at(query: &str, path: &[Arc<str>]) -> Result<Value, Missing> {
+    let Some((name, rest)) = path.split_first() else {
+        return Ok(to_value(query));
+    };
+    let values = pairs(query).filter(|(key, _)| **key == **name);
+    let values = values.map(|(_, value)| Value::string(value)).collect();
+    Missing::follow(one_or_all(values), rest)
+}
+
+fn one_or_all(mut values: Vec<Value>) -> Option<Value> {
+    if values.len() > 1 { Some(Value::array(values)) } else { values.pop() }
 }
 
 /// `query` with `changes` laid over it: each name's pairs are replaced by those given, or removed where
@@ -129,6 +131,15 @@ mod tests {
             to_value("a=1&b=x+y%21&a=2&&c").to_string(),
             r#"{"a":["1","2"],"b":"x y!","c":""}"#
         );
+    }
+
+    #[test]
+    fn one_parameter_reads_as_in_the_whole() {
+        let query = "a=1&b=x+y%21&a=2&&c";
+        for path in ["", "a", "b", "c", "d", "b more"] {
+            let path: Vec<Arc<str>> = path.split_whitespace().map(Arc::from).collect();
+            assert_eq!(at(query, &path), to_value(query).at(&path), "{path:?}");
+        }
     }
 
     #[test]

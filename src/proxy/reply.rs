@@ -15,7 +15,7 @@ use super::headers;
 use super::tunnel::Far;
 use crate::language::provider::Role;
 use crate::language::temporal::Span;
-use crate::language::value::{Map, Native, Value};
+use crate::language::value::{Map, Missing, Native, Value};
 
 /// An upstream's response: the object `{status, headers, body}`, of which `body` is there only where
 /// the route buffers it.
@@ -143,11 +143,13 @@ impl Reply {
         }
     }
 
-    /// The fields as the object that expressions read; `None` once they went to the client.
-    fn headers(&self) -> Option<Value> {
+    /// What `path` leads to in the fields, which are not there once they went to the client.
+    fn headers(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
         match &*self.lock() {
-            Held::Whole(headers, _) | Held::Discarded(headers) => Some(headers::to_value(headers)),
-            Held::Passed => None,
+            Held::Whole(headers, _) | Held::Discarded(headers) => {
+                headers::at(headers, path).map_err(Missing::below)
+            }
+            Held::Passed => Err(Missing::MEMBER),
         }
     }
 
@@ -167,9 +169,16 @@ impl Native for Reply {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "status" => Some(Value::from(u32::from(self.status.as_u16()))),
-            "headers" => self.headers(),
+            "headers" => self.headers(&[]).ok(),
             "body" => self.body.clone(),
             _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => self.headers(rest),
+            _ => Missing::follow(self.member(member), rest),
         }
     }
 
@@ -200,6 +209,13 @@ impl Native for Details {
                 Some(Value::string(wait.to_string()))
             }
             _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match (member, &self.reply) {
+            ("headers", Some(reply)) => reply.at(member, rest),
+            _ => Missing::follow(self.member(member), rest),
         }
     }
 

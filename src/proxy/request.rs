@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::BodyError;
@@ -24,7 +25,7 @@ use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
 use super::site::{LocalRoute, Site};
 use super::{headers, id, media, query, recording};
-use crate::language::value::{Map, Native, Value};
+use crate::language::value::{Map, Missing, Native, Value};
 use crate::telemetry::record::Recorder;
 
 /// One request that a route has taken.
@@ -44,6 +45,8 @@ pub(crate) struct Exchange {
     pub(crate) upload: Upload,
     /// What the client asks of this hop.
     pub(crate) asked: Asked,
+    /// When it began to be served.
+    pub(crate) begun: Instant,
     /// Whether it is a gRPC call, to be answered as one.
     pub(crate) grpc: bool,
     client: IpAddr,
@@ -61,6 +64,23 @@ pub(crate) struct Exchange {
     pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
+/// A request that a route has taken, as far as that goes without waiting.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It can be served.
+    Whole(Arc<Exchange>),
+    /// Its body is read first: an expression of the route reads it, or several calls may send it at once.
+    Unread(Box<Unread>),
+}
+
+/// A request whose body is to be read.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// What there is of it so far.
+    exchange: Exchange,
+    body: Incoming,
+}
+
 /// The request's body.
 #[derive(Debug)]
 pub(crate) enum Upload {
@@ -68,32 +88,36 @@ pub(crate) enum Upload {
     None,
     /// It is sent on as it comes.
     Stream(Arc<Source<Incoming>>),
-    /// It was read, because an expression of the route reads it.
-    Buffered(Bytes, Value),
+    /// It was read: because an expression of the route reads it, as the value, or because it is to be sent
+    /// several times side by side.
+    Buffered(Bytes, Option<Value>),
 }
 
 impl Exchange {
-    /// Checks `request`, finds its route, and reads its body where the route wants that.
-    pub(crate) async fn begin(
+    /// Checks `request` and finds its route.
+    pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<Incoming>,
         client: SocketAddr,
-    ) -> Result<Arc<Self>, Refusal> {
+    ) -> Result<Begun, Refusal> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
-        let Accepted { route, mut asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, client.ip())?;
+        let begun = Instant::now();
+        let Accepted { route, asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client.ip(), begun)?;
         let admitted = Admitted::admit(&site)?;
-        let timeout = site.runtime.limits.body_timeout;
-        let upload = Upload::new(&route, &parts.headers, body, timeout).await?;
-        if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
-            // A body that is in memory, or none, is not asked for.
-            asked.body_unasked = false;
-            parts.headers.remove(header::EXPECT);
-        }
+        let facts = route.facts;
+        let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
+            (Upload::None, None)
+        } else if facts.reads_request || facts.fans_out {
+            (Upload::None, Some(body))
+        } else {
+            let keep = facts.resends.then_some(route.buffer.replay);
+            (Upload::Stream(Arc::new(Source::new(body, keep))), None)
+        };
         // From here on it is the exchange that takes the request off the count.
         std::mem::forget(admitted);
-        Ok(Arc::new(Self {
+        let mut exchange = Self {
             site,
             route,
             id,
@@ -103,7 +127,53 @@ impl Exchange {
             headers: parts.headers,
             upload,
             asked,
+            begun,
             grpc,
+            client,
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            wait: Mutex::new(None),
+            cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
+        };
+        if let Some(body) = unread {
+            return Ok(Begun::Unread(Box::new(Unread { exchange, body })));
+        }
+        exchange.settle_expectation();
+        Ok(Begun::Whole(Arc::new(exchange)))
+    }
+
+    /// A body that is in memory, or none, is not asked for.
+    fn settle_expectation(&mut self) {
+        if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
+            self.asked.body_unasked = false;
+            self.headers.remove(header::EXPECT);
+        }
+    }
+
+    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    pub(crate) fn detached(
+        site: Arc<Site>,
+        mut parts: http::request::Parts,
+        client: IpAddr,
+    ) -> Result<Arc<Self>, Refusal> {
+        let begun = Instant::now();
+        let Accepted { route, asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, client, begun)?;
+        site.core.begin();
+        Ok(Arc::new(Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            written,
+            headers: parts.headers,
+            upload: Upload::None,
+            asked,
+            begun,
+            grpc: false,
             client,
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
@@ -187,6 +257,29 @@ impl Drop for Exchange {
     }
 }
 
+impl Unread {
+    /// Reads the body, within the route's limit.
+    pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
+        let Self { mut exchange, body } = self;
+        let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
+        let timeout = exchange.site.runtime.limits.body_timeout;
+        exchange.upload = if facts.reads_request {
+            let bytes = read(body, buffer.request, timeout).await?;
+            let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
+            Upload::Buffered(bytes, Some(value))
+        } else {
+            let keep = facts.resends.then_some(buffer.replay);
+            let source = Arc::new(Source::new(body, keep));
+            match source.read_ahead(timeout).await.map_err(unread)? {
+                Some(bytes) => Upload::Buffered(bytes, None),
+                None => Upload::Stream(source),
+            }
+        };
+        exchange.settle_expectation();
+        Ok(Arc::new(exchange))
+    }
+}
+
 /// A request that counts as running until this is dropped.
 struct Admitted<'a>(&'a Site);
 
@@ -213,24 +306,6 @@ impl Upload {
             Self::None | Self::Buffered(..) => None,
         }
     }
-
-    async fn new(
-        route: &LocalRoute,
-        headers: &HeaderMap,
-        body: Incoming,
-        timeout: Duration,
-    ) -> Result<Self, Refusal> {
-        if !route.facts.reads_request {
-            if body.is_end_stream() {
-                return Ok(Self::None);
-            }
-            let keep = route.facts.resends.then_some(route.buffer.replay);
-            return Ok(Self::Stream(Arc::new(Source::new(body, keep))));
-        }
-        let bytes = read(body, route.buffer.request, timeout).await?;
-        let value = media::to_value(headers.get(header::CONTENT_TYPE), &bytes);
-        Ok(Self::Buffered(bytes, value))
-    }
 }
 
 /// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart.
@@ -239,10 +314,17 @@ async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, 
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     collect(&mut attempt, limit).await.map_err(|error| match error {
         CollectError::TooLarge => Refusal::too_large(limit),
-        CollectError::Broken(BodyError::Stalled(_)) => Refusal::body_timeout(),
-        CollectError::Broken(BodyError::Client(error)) => Refusal::broken_body(error.as_ref()),
-        CollectError::Broken(error) => Refusal::broken_body(&error),
+        CollectError::Broken(error) => unread(error),
     })
+}
+
+/// Why a body could not be read.
+fn unread(error: BodyError) -> Refusal {
+    match error {
+        BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
+        error => Refusal::broken_body(&error),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -263,10 +345,20 @@ impl Native for Exchange {
             "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
             "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
-                Upload::Buffered(_, value) => Some(value.clone()),
+                Upload::Buffered(_, value) => value.clone(),
                 Upload::None | Upload::Stream(_) => None,
             },
             _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => headers::at(&self.headers, rest).map_err(Missing::below),
+            "query" => {
+                query::at(self.uri.query().unwrap_or_default(), rest).map_err(Missing::below)
+            }
+            _ => Missing::follow(self.member(member), rest),
         }
     }
 

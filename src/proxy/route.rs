@@ -15,7 +15,7 @@ use super::{headers, query};
 
 /// All routes of a configuration.
 #[derive(Debug)]
-pub(crate) struct Router {
+pub struct Router {
     routes: Vec<RouteMatch>,
     /// Routes of any host.
     any: PathIndex,
@@ -27,17 +27,17 @@ pub(crate) struct Router {
 
 /// What of a request decides its route.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
+pub struct Target<'a> {
     /// Without a port; any case.
-    pub(crate) host: &'a str,
+    pub host: &'a str,
     /// As sent.
-    pub(crate) path: &'a str,
+    pub path: &'a str,
     /// As sent, without the question mark.
-    pub(crate) query: &'a str,
+    pub query: &'a str,
     /// The method.
-    pub(crate) method: &'a Method,
+    pub method: &'a Method,
     /// All fields.
-    pub(crate) headers: &'a HeaderMap,
+    pub headers: &'a HeaderMap,
 }
 
 /// Positions of routes, ascending in each list.
@@ -56,7 +56,7 @@ type Lists<'a> = SmallVec<[&'a [usize]; 8]>;
 
 impl Router {
     /// Indexes `routes`.
-    pub(crate) fn new(routes: Vec<RouteMatch>) -> Self {
+    pub fn new(routes: Vec<RouteMatch>) -> Self {
         let mut index = Self {
             routes: Vec::new(),
             any: PathIndex::default(),
@@ -80,7 +80,7 @@ impl Router {
     }
 
     /// The position of the first route that takes `target`.
-    pub(crate) fn find(&self, target: Target<'_>) -> Option<usize> {
+    pub fn find(&self, target: Target<'_>) -> Option<usize> {
         let mut lists = Lists::new();
         self.any.look_up(target.path, &mut lists);
         self.look_up_host(target, &mut lists);

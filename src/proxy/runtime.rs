@@ -19,7 +19,7 @@ use super::settings::{
     Shutdown, Verdict,
 };
 use crate::language::definition::{Strictness, compile};
-use crate::language::plan::Plan;
+use crate::language::plan::{Calls, Plan};
 use crate::language::provider::Catalog;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
@@ -155,6 +155,11 @@ impl Runtime {
         &self.hash
     }
 
+    /// The most calls of providers, cleanups' included, that each route makes for one request.
+    pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
+        self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))
+    }
+
     /// Tells `sinks` of its requests: said once, before it serves.
     pub fn tell(&self, sinks: Sinks) {
         if self.sinks.set(sinks).is_err() {
@@ -216,9 +221,8 @@ impl Builder<'_> {
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);
         }
-        let codes = codes(&catalog, &classify, &plan);
-        let codes: Vec<&str> = codes.iter().map(AsRef::as_ref).collect();
-        let metrics = self.metrics.route(&name, &codes);
+        let written = plan.codes();
+        let metrics = self.metrics.route(&name, &codes(&catalog, &classify, &written));
         let route = Route {
             name,
             plan,
@@ -234,17 +238,23 @@ impl Builder<'_> {
     }
 }
 
-/// Every code that a label may name.
-fn codes(catalog: &Catalog, classify: &[ClassifyRule], plan: &Plan) -> BTreeSet<Arc<str>> {
+/// Every code that a label may name; some of them twice.
+fn codes<'a>(
+    catalog: &'a Catalog,
+    classify: &'a [ClassifyRule],
+    written: &'a BTreeSet<Arc<str>>,
+) -> Vec<&'a str> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
-    let mut codes: BTreeSet<Arc<str>> = closed.map(|code| code.as_str().into()).collect();
-    codes.extend(http::codes().map(Arc::from));
-    codes.extend(crate::language::code::system::ALL.map(Arc::from));
-    codes.extend(classify.iter().filter_map(|rule| match &rule.verdict {
-        Verdict::Failure { code, .. } => Some(Arc::clone(code)),
-        Verdict::Success => None,
-    }));
-    codes.extend(plan.codes());
+    let mut codes: Vec<&str> = closed.map(String::as_str).collect();
+    for code in http::codes().chain(crate::language::code::system::ALL) {
+        codes.push(code);
+    }
+    for rule in classify {
+        if let Verdict::Failure { code, .. } = &rule.verdict {
+            codes.push(code);
+        }
+    }
+    codes.extend(written.iter().map(|code| &**code));
     codes
 }
 

@@ -12,6 +12,8 @@ pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -44,15 +46,20 @@ pub struct Metrics {
     families: Families,
     /// The hash that `mwl_config_info` shows; changes at a reload only.
     shown: Mutex<Option<Arc<str>>>,
+    /// Each set of codes once, by its hash: most routes have the same, and a table has many routes.
+    codes: Mutex<HashMap<u64, Codes>>,
 }
+
+/// Codes, sorted.
+type Codes = Arc<[Arc<str>]>;
 
 /// The handles of one route.
 #[derive(Debug)]
 pub struct RouteMetrics {
     name: Arc<str>,
     metrics: Arc<Metrics>,
-    /// The codes that may be a label, sorted.
-    codes: Box<[Arc<str>]>,
+    /// The codes that may be a label, sorted; shared by the routes that have the same.
+    codes: Codes,
     in_flight: IntGauge,
     duration: Histogram,
     timeouts: IntCounter,
@@ -109,7 +116,7 @@ impl Metrics {
     fn with(buckets: &[f64]) -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry, buckets);
-        Self { registry, families, shown: Mutex::default() }
+        Self { registry, families, shown: Mutex::default(), codes: Mutex::default() }
     }
 
     /// `mwl_log_records_dropped_total{log}`.
@@ -135,9 +142,7 @@ impl Metrics {
     /// The handles of a route. `codes`: those that its definition, its `classify` and the catalog name;
     /// any other counts as `other`.
     pub fn route(self: &Arc<Self>, name: &str, codes: &[&str]) -> Arc<RouteMetrics> {
-        let mut codes: Vec<Arc<str>> = codes.iter().copied().map(Arc::from).collect();
-        codes.sort_unstable();
-        codes.dedup();
+        let codes = self.codes(codes);
         let families = &self.families;
         let finally = |outcome| counter(&families.finally, &[name, outcome]);
         let statuses = Series::default();
@@ -149,7 +154,7 @@ impl Metrics {
         Arc::new(RouteMetrics {
             name: name.into(),
             metrics: Arc::clone(self),
-            codes: codes.into(),
+            codes,
             in_flight: gauge(&families.in_flight, &[name]),
             duration: histogram(&families.request_duration, &[name]),
             timeouts: counter(&families.timeouts, &[name]),
@@ -167,6 +172,24 @@ impl Metrics {
         let refused = &self.families.refused;
         RefusalMetrics {
             counters: reasons.iter().map(|reason| counter(refused, &[reason])).collect(),
+        }
+    }
+
+    /// `codes`, sorted and each once; the same allocation for the same codes.
+    fn codes(&self, codes: &[&str]) -> Codes {
+        let mut codes = codes.to_vec();
+        codes.sort_unstable();
+        codes.dedup();
+        let mut hasher = DefaultHasher::new();
+        codes.hash(&mut hasher);
+        let mut known = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || codes.iter().copied().map(Arc::from).collect();
+        let found = known.entry(hasher.finish()).or_insert_with(made);
+        // Two sets with one hash: the second has an allocation of its own.
+        if found.iter().map(|code| &**code).eq(codes.iter().copied()) {
+            Arc::clone(found)
+        } else {
+            made()
         }
     }
 

@@ -4,23 +4,15 @@
 
 use std::time::Duration;
 
-use mwl_proxy::language::definition::{Strictness, compile};
-use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::outcome::Outcome;
-use mwl_proxy::language::value::Value;
-use mwl_proxy::source::{Format, Sources};
 use proptest::prelude::*;
 use serde_json::json;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use crate::support::law::{
+    CANCELLED, CLEANUP_LIMIT, EXCEEDED, EXHAUSTED, SCRIPT, cases, duration, ended, in_virtual_time,
+    middleware,
+};
 use crate::support::script::{Scripted, Turn};
-
-const EXCEEDED: &str = "Provider.Middleware.Timeout.Exceeded";
-const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
-const CANCELLED: &str = "System.Cancelled";
-/// `Start::cleanup_limit` of these runs, in milliseconds.
-const CLEANUP_LIMIT: u64 = 40;
 
 #[derive(Clone, Debug)]
 enum Layer {
@@ -261,9 +253,38 @@ fn expected(case: &Case) -> Observed {
 
 // --- the engine ----------------------------------------------------------------------------------
 
-fn definition(case: &Case) -> serde_json::Value {
-    let duration = |millis: u64| format!("PT{}.{:03}S", millis / 1000, millis % 1000);
-    let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
+/// The same work, written so that the engine takes another way through it: one call and nothing else, and
+/// with a clause, an arm or a stack that no run can see.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Bare,
+    Caught,
+    Armed,
+    Wrapped,
+}
+
+fn definition(case: &Case, form: Form) -> serde_json::Value {
+    let mut definition = bare(case);
+    let step = &mut definition["steps"]["work"];
+    match form {
+        Form::Bare => {}
+        Form::Caught => {
+            let never = json!({ "match": { "codes": ["Script.Never"] }, "next": "done" });
+            step["catch"] = json!([never]);
+        }
+        Form::Armed => {
+            step["call"]["onSuccess"] = json!({ "assign": { "ran": true } });
+        }
+        Form::Wrapped => {
+            let provider = "mwl:provider.middleware/mwl/timeout/v1";
+            let hour = json!({ "with": { "duration": "PT1H" } });
+            definition["middleware"] = json!([{ "provider": provider, "onEntry": hour }]);
+        }
+    }
+    definition
+}
+
+fn bare(case: &Case) -> serde_json::Value {
     let entry = |(position, layer): (usize, &Layer)| match layer {
         Layer::Retry { code, attempts, delay } => {
             let mut policy = json!({
@@ -294,7 +315,7 @@ fn definition(case: &Case) -> serde_json::Value {
             json!({
                 "provider": middleware("finally"),
                 "onAlways": { "with": { "call": {
-                    "provider": "mwl:provider.call/test/script/v1",
+                    "provider": SCRIPT,
                     "with": with,
                 } } },
             })
@@ -302,12 +323,11 @@ fn definition(case: &Case) -> serde_json::Value {
     };
     let stack: Vec<_> = case.layers.iter().enumerate().map(entry).collect();
     json!({
-        "$schema": "https://mwl.dev/v0.1/flow/schema.json",
         "entrypoint": "work",
         "steps": {
             "work": {
                 "action": "Call",
-                "call": { "provider": "mwl:provider.call/test/script/v1" },
+                "call": { "provider": SCRIPT },
                 "middleware": stack,
                 "next": "done",
             },
@@ -316,34 +336,13 @@ fn definition(case: &Case) -> serde_json::Value {
     })
 }
 
-async fn observed(case: &Case) -> Observed {
+async fn observed(case: &Case, form: Form) -> Observed {
     let turns = case
         .turns
         .iter()
         .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
     let scripted = Scripted::new(turns.collect());
-    let mut sources = Sources::default();
-    let text = definition(case).to_string();
-    let node = sources.parse("case.json", &text, Format::Json).unwrap();
-    let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
-        Ok((plan, _advice)) => plan,
-        Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
-    };
-    let began = Instant::now();
-    let token = CancellationToken::new();
-    if let Some(at) = case.cancel {
-        let token = token.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep_until(began + Duration::from_millis(at)).await;
-            token.cancel();
-        });
-    }
-    let start = Start {
-        cancel: Some(token),
-        cleanup_limit: Duration::from_millis(CLEANUP_LIMIT),
-        ..Start::new("law")
-    };
-    let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
+    let (outcome, ended) = ended(&scripted, definition(case, form), case.cancel).await;
     let chain = match &outcome {
         Outcome::Success(_) => Vec::new(),
         Outcome::Failure(failure) => failure.chain().map(|link| link.code.to_string()).collect(),
@@ -353,7 +352,7 @@ async fn observed(case: &Case) -> Observed {
         chain,
         runs: tags.iter().filter(|tag| tag.is_empty()).count(),
         cleanups: tags.iter().filter_map(|tag| tag.parse().ok()).collect(),
-        ended: u64::try_from(began.elapsed().as_millis()).unwrap(),
+        ended,
     }
 }
 
@@ -391,16 +390,13 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(3000))]
 
     #[test]
     fn a_random_stack_agrees_with_the_model(case in case()) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let observed = runtime.block_on(observed(&case));
-        prop_assert_eq!(observed, expected(&case));
+        for form in [Form::Bare, Form::Caught, Form::Armed, Form::Wrapped] {
+            let observed = in_virtual_time(observed(&case, form));
+            prop_assert_eq!(observed, expected(&case), "{:?}", form);
+        }
     }
 }

@@ -6,30 +6,25 @@
 //! when it would end, and again where something interrupts it before that.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use mwl_proxy::language::definition::{Strictness, compile};
-use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::outcome::Outcome;
-use mwl_proxy::language::value::Value;
-use mwl_proxy::source::{Format, Sources};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use crate::support::law::{
+    CANCELLED, CLEANUP_LIMIT, EXCEEDED, EXHAUSTED, SCRIPT, cases, duration, ended, in_virtual_time,
+    middleware,
+};
 use crate::support::script::Scripted;
 
-const EXCEEDED: &str = "Provider.Middleware.Timeout.Exceeded";
-const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
-const CANCELLED: &str = "System.Cancelled";
 const DISPATCH_CANCELLED: &str = "System.GatherDispatchCancelled";
 const UNMET: &str = "System.GatherCompletionUnmet";
 const EMPTY_RAISE: &str = "System.EmptyRaise";
 const RAISED: &str = "Script.Raised";
-const SCRIPT: &str = "mwl:provider.call/test/script/v1";
-/// `Start::cleanup_limit` of these runs, in milliseconds.
-const CLEANUP_LIMIT: u64 = 40;
+const FAULT: &str = "System.ExpressionEvaluationError";
+const INVALID: &str = "System.ParameterValidationFailed";
+/// An expression that always faults.
+const FAULTY: &str = "{{ vars.absent }}";
 
 #[derive(Clone, Debug)]
 struct Flow {
@@ -46,12 +41,14 @@ enum Step {
     Match(u64, Jump),
     Sleep(u64),
     Call {
-        target: Target,
+        call: Call,
         stack: Vec<Layer>,
         catch: Vec<(&'static str, Jump)>,
     },
     Gather {
         form: Form,
+        /// Whether a field of its own faults: `over`, or `successes` where that is all there is.
+        faults: bool,
         concurrency: Option<usize>,
         /// How many must succeed, and whether the rest is waited for.
         completion: Option<(usize, bool)>,
@@ -64,8 +61,24 @@ type Jump = usize;
 
 #[derive(Clone, Debug)]
 enum Form {
-    Over(Vec<u64>, Target),
-    Calls(Vec<Target>),
+    Over(Vec<u64>, Call),
+    Calls(Vec<Call>),
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    target: Target,
+    arms: Arms,
+}
+
+/// What a call's arms do.
+#[derive(Clone, Copy, Debug)]
+enum Arms {
+    Nothing,
+    /// The success arm gives this number; the failure arm captures.
+    Give(u64),
+    /// The one that runs faults.
+    Fault,
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +96,8 @@ enum Layer {
         delay: u64,
     },
     Timeout(u64),
+    /// Runs so often, each run on the value of the last.
+    Loop(u32),
     /// A cleanup that takes so long and then fails, if so.
     Finally {
         after: u64,
@@ -157,9 +172,52 @@ impl Flow {
     fn gathers(&self) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Gather { .. } => true,
-            Step::Call { target: Target::Flow(flow), .. } => flow.gathers(),
+            Step::Call { call, .. } => call.target.flow().is_some_and(Self::gathers),
             _ => false,
         })
+    }
+
+    /// Whether something in it runs again without a wait.
+    fn hurries(&self) -> bool {
+        let hurries =
+            |layer: &Layer| matches!(layer, Layer::Retry { delay: 0, .. } | Layer::Loop(_));
+        self.stack.iter().any(hurries)
+            || self.steps.iter().any(|step| match step {
+                Step::Call { call, stack, .. } => {
+                    stack.iter().any(hurries) || call.target.hurries()
+                }
+                Step::Gather { form: Form::Over(_, call), .. } => call.target.hurries(),
+                Step::Gather { form: Form::Calls(calls), .. } => {
+                    calls.iter().any(|call| call.target.hurries())
+                }
+                _ => false,
+            })
+    }
+}
+
+impl Target {
+    fn flow(&self) -> Option<&Flow> {
+        match self {
+            Self::Flow(flow) => Some(flow),
+            Self::Script(_) => None,
+        }
+    }
+
+    fn hurries(&self) -> bool {
+        self.flow().is_some_and(Flow::hurries)
+    }
+}
+
+impl Arms {
+    /// The call's Result, of what its target came to.
+    fn finish(self, settled: Settled) -> Settled {
+        match (self, settled) {
+            (Self::Give(number), Ok(_)) => Ok(json!(number)),
+            (Self::Fault, settled) => {
+                Err([vec![FAULT], settled.err().unwrap_or_default()].concat())
+            }
+            (_, settled) => settled,
+        }
     }
 }
 
@@ -193,7 +251,7 @@ const OUTSIDE: usize = usize::MAX;
 /// What a stack wraps.
 #[derive(Clone, Copy)]
 enum Inner<'a> {
-    Target(&'a Target),
+    Call(&'a Call),
     Graph(&'a Flow),
 }
 
@@ -209,6 +267,9 @@ struct Model {
     /// The frame's failure context. A re-run of the graph is the same frame.
     failure: Option<Chain>,
     began: Vec<(u64, String)>,
+    /// When it asked whether it is interrupted: before a re-run without a wait, and after a cleanup, which is
+    /// shielded. A dispatch of a `Gather` may ask before the `Gather` has seen what interrupts it at that instant.
+    asked: Vec<u64>,
     /// Whether two events at one instant leave the outcome to the scheduler.
     ambiguous: bool,
 }
@@ -222,6 +283,7 @@ impl Model {
             attempt,
             failure: None,
             began: Vec::new(),
+            asked: Vec::new(),
             ambiguous: false,
         }
     }
@@ -272,6 +334,25 @@ impl Model {
         Ok(())
     }
 
+    /// The wait before a re-run, which even without one lets an interruption in.
+    fn gap(&mut self, millis: u64) -> Result<(), Rise> {
+        if millis > 0 {
+            return self.wait(millis);
+        }
+        self.asked.push(self.now);
+        match self.due() {
+            Some(owner) => Err(self.unwind(owner, false, vec![])),
+            None => Ok(()),
+        }
+    }
+
+    fn call(&mut self, call: &Call, input: Json) -> Rise {
+        match self.target(&call.target, &tag_of(call), input) {
+            Rise::Settled(settled) => Rise::Settled(call.arms.finish(settled)),
+            unwind @ Rise::Unwind { .. } => unwind,
+        }
+    }
+
     fn flow(&mut self, flow: &Flow, input: Json) -> Rise {
         let outer = self.failure.take();
         let rise = self.stack(&flow.stack, Inner::Graph(flow), input);
@@ -297,7 +378,7 @@ impl Model {
     fn stack(&mut self, stack: &[Layer], inner: Inner<'_>, input: Json) -> Rise {
         let Some((layer, rest)) = stack.split_first() else {
             return match inner {
-                Inner::Target(target) => self.target(target, &tag_of(target), input),
+                Inner::Call(call) => self.call(call, input),
                 Inner::Graph(flow) => self.graph(flow, input),
             };
         };
@@ -319,7 +400,27 @@ impl Model {
                     if runs >= *attempts {
                         break Rise::Settled(Err([vec![EXHAUSTED], chain.clone()].concat()));
                     }
-                    if let Err(unwind) = self.wait(*delay) {
+                    if let Err(unwind) = self.gap(*delay) {
+                        break unwind;
+                    }
+                };
+                self.attempt = outer;
+                rise
+            }
+            Layer::Loop(times) => {
+                let outer = self.attempt;
+                self.attempt = 0;
+                let mut fed = input;
+                let rise = loop {
+                    let runs = self.attempt + 1;
+                    self.attempt = runs;
+                    let rise = self.stack(rest, inner, fed);
+                    self.attempt = runs;
+                    fed = match &rise {
+                        Rise::Settled(Ok(value)) if runs < *times => value.clone(),
+                        _ => break rise,
+                    };
+                    if let Err(unwind) = self.gap(0) {
                         break unwind;
                     }
                 };
@@ -363,6 +464,7 @@ impl Model {
         let done = self.now + after;
         let cut = edge.filter(|edge| *edge < done);
         self.now = cut.unwrap_or(done);
+        self.asked.push(self.now);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
             Rise::Unwind { owner, chain, superseded, .. } => Rise::Unwind {
@@ -425,10 +527,14 @@ impl Model {
                     self.failure = None;
                     continue;
                 }
-                Step::Call { target, stack, catch } => {
-                    (self.stack(stack, Inner::Target(target), value.clone()), catch)
+                Step::Call { call, stack, catch } => {
+                    (self.stack(stack, Inner::Call(call), value.clone()), catch)
                 }
-                Step::Gather { form, concurrency, completion, catch } => {
+                Step::Gather { form, faults: true, catch, .. } => {
+                    let code = if matches!(form, Form::Over(..)) { FAULT } else { INVALID };
+                    (Rise::Settled(Err(vec![code])), catch)
+                }
+                Step::Gather { form, concurrency, completion, catch, .. } => {
                     (self.gather(form, *concurrency, *completion, &value), catch)
                 }
             };
@@ -458,17 +564,16 @@ impl Model {
         completion: Option<(usize, bool)>,
         received: &Json,
     ) -> Rise {
-        let dispatches: Vec<(&Target, Json)> = match form {
-            Form::Over(elements, target) => {
-                elements.iter().map(|element| (target, json!(element))).collect()
+        let dispatches: Vec<(&Call, Json)> = match form {
+            Form::Over(elements, call) => {
+                elements.iter().map(|element| (call, json!(element))).collect()
             }
-            Form::Calls(targets) => {
-                targets.iter().map(|target| (target, received.clone())).collect()
-            }
+            Form::Calls(calls) => calls.iter().map(|call| (call, received.clone())).collect(),
         };
+        let hurries = dispatches.iter().any(|(call, _)| call.target.hurries());
         let count = dispatches.len();
         let (wanted, wait) = completion.unwrap_or((count, true));
-        let mut slots: Vec<Option<Settled>> = vec![None; count];
+        let mut slots: Vec<Slot> = vec![None; count];
         let mut pending = 0..count;
         // In flight: when it ends if undisturbed, which it is, and when it began.
         let mut active: Vec<(u64, usize, u64)> = Vec::new();
@@ -491,9 +596,9 @@ impl Model {
             while active.len() < concurrency.unwrap_or(usize::MAX)
                 && let Some(index) = pending.next()
             {
-                let (target, input) = &dispatches[index];
+                let (call, input) = &dispatches[index];
                 let mut alone = Self::new(self.now, self.attempt, None);
-                alone.target(target, &tag_of(target), input.clone());
+                alone.target(&call.target, &tag_of(call), input.clone());
                 self.ambiguous |= alone.ambiguous;
                 active.push((alone.now, index, self.now));
             }
@@ -501,7 +606,10 @@ impl Model {
             let Some(&(end, index, since)) = active.first() else {
                 break;
             };
-            if let Some((at, owner)) = self.interruption()
+            let interruption = self.interruption();
+            // What gives way at the very instant of an interruption may or may not be seen as settled.
+            self.ambiguous |= hurries && interruption.is_some_and(|(at, _)| at == end);
+            if let Some((at, owner)) = interruption
                 && at < end
             {
                 self.now = self.now.max(at);
@@ -515,11 +623,11 @@ impl Model {
             }
             // Which of two that end together is seen first decides whether a third begins.
             let together = active.get(1).is_some_and(|(other, ..)| *other == end);
-            self.ambiguous |= together && !wait && !pending.is_empty();
+            self.ambiguous |= together && !wait && (hurries || !pending.is_empty());
             active.remove(0);
-            let (target, input) = &dispatches[index];
+            let (call, input) = &dispatches[index];
             let mut alone = Self::new(since, self.attempt, None);
-            let Rise::Settled(settled) = alone.target(target, &tag_of(target), input.clone())
+            let Rise::Settled(settled) = alone.target(&call.target, &tag_of(call), input.clone())
             else {
                 unreachable!("nothing interrupts it");
             };
@@ -528,10 +636,12 @@ impl Model {
                 Ok(_) => successes += 1,
                 Err(_) => failures += 1,
             }
-            slots[index] = Some(settled);
+            slots[index] = Some((settled, call.arms));
             self.now = end;
         }
-        let values: Vec<Json> = slots.into_iter().flatten().filter_map(Result::ok).collect();
+        // The arms run when all is over, on what settled by itself.
+        let slots = slots.into_iter().flatten().map(|(settled, arms)| arms.finish(settled));
+        let values: Vec<Json> = slots.filter_map(Result::ok).collect();
         Rise::Settled(if values.len() < wanted {
             Err(vec![UNMET])
         } else {
@@ -542,31 +652,34 @@ impl Model {
     /// Interrupts what is in flight, and gives when the last of it has resolved.
     fn interrupt(
         &mut self,
-        dispatches: &[(&Target, Json)],
+        dispatches: &[(&Call, Json)],
         active: &[(u64, usize, u64)],
         cancel: &(u64, Chain),
-        slots: &mut [Option<Settled>],
+        slots: &mut [Slot],
     ) -> u64 {
         let mut end = cancel.0;
         for (_, index, since) in active {
-            let (target, input) = &dispatches[*index];
+            let (call, input) = &dispatches[*index];
             let mut alone = Self::new(*since, self.attempt, Some(cancel.clone()));
-            let rise = alone.target(target, &tag_of(target), input.clone());
+            let rise = alone.target(&call.target, &tag_of(call), input.clone());
             slots[*index] = Some(match rise {
-                Rise::Settled(settled) => settled,
-                Rise::Unwind { chain, .. } => Err(chain),
+                Rise::Settled(settled) => (settled, call.arms),
+                Rise::Unwind { chain, .. } => (Err(chain), Arms::Nothing),
             });
             end = end.max(alone.now);
-            self.ambiguous |= alone.ambiguous;
+            self.ambiguous |= alone.ambiguous || alone.asked.contains(&cancel.0);
             self.began.append(&mut alone.began);
         }
         end
     }
 }
 
-/// A target's tag: where it stands in memory, for a case holds each once.
-fn tag_of(target: &Target) -> String {
-    format!("{target:p}")
+/// A dispatch of a `Gather` that began: how its target settled, and the arms that then run.
+type Slot = Option<(Settled, Arms)>;
+
+/// A call's tag: where it stands in memory, for a case holds each once.
+fn tag_of(call: &Call) -> String {
+    format!("{call:p}")
 }
 
 fn cleanup_tag(layer: &Layer) -> String {
@@ -604,20 +717,21 @@ fn in_order(mut began: Vec<(u64, String)>, case: &Case) -> Vec<(u64, String)> {
 
 // --- the engine ----------------------------------------------------------------------------------
 
-fn duration(millis: u64) -> String {
-    format!("PT{}.{:03}S", millis / 1000, millis % 1000)
-}
-
 fn entry(layer: &Layer) -> Json {
-    let middleware = |name: &str| format!("mwl:provider.middleware/mwl/{name}/v1");
     match layer {
-        Layer::Retry { code, attempts, delay } => json!({
-            "provider": middleware("retry"),
-            "onEntry": { "with": { "policies": [{
-                "match": { "codes": [code] },
-                "attempts": attempts,
-                "backoff": { "initial": duration(*delay) },
-            }] } },
+        Layer::Retry { code, attempts, delay } => {
+            let mut policy = json!({ "match": { "codes": [code] }, "attempts": attempts });
+            if *delay > 0 {
+                policy["backoff"] = json!({ "initial": duration(*delay) });
+            }
+            json!({
+                "provider": middleware("retry"),
+                "onEntry": { "with": { "policies": [policy] } },
+            })
+        }
+        Layer::Loop(times) => json!({
+            "provider": middleware("loop"),
+            "onSuccess": { "when": format!("{{{{ middleware.metadata.iteration < {times} }}}}") },
         }),
         Layer::Timeout(bound) => json!({
             "provider": middleware("timeout"),
@@ -638,15 +752,27 @@ fn stack(layers: &[Layer]) -> Json {
     layers.iter().map(entry).collect()
 }
 
-fn call(target: &Target) -> Json {
-    match target {
+fn call(call: &Call) -> Json {
+    let mut written = match &call.target {
         Target::Flow(inner) => json!({ "flow": flow(inner) }),
         Target::Script(turns) => {
             let turns: Vec<_> =
                 turns.iter().map(|(after, code)| json!({ "after": after, "code": code })).collect();
-            json!({ "provider": SCRIPT, "with": { "tag": tag_of(target), "turns": turns } })
+            json!({ "provider": SCRIPT, "with": { "tag": tag_of(call), "turns": turns } })
+        }
+    };
+    match call.arms {
+        Arms::Nothing => {}
+        Arms::Give(number) => {
+            written["onSuccess"] = json!({ "value": number });
+            written["onFailure"] = json!({ "assign": { "code": "{{ call.result.code }}" } });
+        }
+        Arms::Fault => {
+            written["onSuccess"] = json!({ "value": FAULTY });
+            written["onFailure"] = json!({ "assign": { "code": FAULTY } });
         }
     }
+    written
 }
 
 fn name(place: Place) -> String {
@@ -682,14 +808,14 @@ fn step(flow: &Flow, at: usize) -> Json {
         Step::Sleep(millis) => {
             json!({ "action": "Sleep", "for": duration(*millis), "next": next })
         }
-        Step::Call { target, stack: layers, catch } => json!({
+        Step::Call { call: target, stack: layers, catch } => json!({
             "action": "Call",
             "call": call(target),
             "middleware": stack(layers),
             "catch": clauses(catch),
             "next": next,
         }),
-        Step::Gather { form, concurrency, completion, catch } => {
+        Step::Gather { form, faults, concurrency, completion, catch } => {
             let mut step = json!({
                 "action": "Gather",
                 "concurrency": concurrency,
@@ -701,10 +827,17 @@ fn step(flow: &Flow, at: usize) -> Json {
                     step["over"] = json!(elements);
                     step["call"] = call(target);
                 }
-                Form::Calls(targets) => step["calls"] = targets.iter().map(call).collect(),
+                Form::Calls(calls) => step["calls"] = calls.iter().map(call).collect(),
             }
             if let Some((successes, wait)) = completion {
                 step["completion"] = json!({ "successes": successes, "wait": wait });
+            }
+            match form {
+                Form::Over(..) if *faults => step["over"] = json!(FAULTY),
+                Form::Calls(_) if *faults => {
+                    step["completion"] = json!({ "successes": "{{ 'many' }}" });
+                }
+                _ => {}
             }
             step
         }
@@ -730,31 +863,7 @@ fn flow(plan: &Flow) -> Json {
 
 async fn observed(case: &Case) -> Observed {
     let scripted = Scripted::new(Vec::new());
-    let mut definition = flow(&case.flow);
-    definition["$schema"] = json!("https://mwl.dev/v0.1/flow/schema.json");
-    let mut sources = Sources::default();
-    let text = definition.to_string();
-    let node = sources.parse("case.json", &text, Format::Json).unwrap();
-    let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
-        Ok((plan, _advice)) => plan,
-        Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
-    };
-    let began = Instant::now();
-    let token = CancellationToken::new();
-    if let Some(at) = case.cancel {
-        let token = token.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep_until(began + Duration::from_millis(at)).await;
-            token.cancel();
-        });
-    }
-    let start = Start {
-        cancel: Some(token),
-        cleanup_limit: Duration::from_millis(CLEANUP_LIMIT),
-        ..Start::new("law")
-    };
-    let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
-    let ended = u64::try_from(began.elapsed().as_millis()).unwrap();
+    let (outcome, ended) = ended(&scripted, flow(&case.flow), case.cancel).await;
     let result = match &outcome {
         Outcome::Success(value) => Ok(value.to_string()),
         Outcome::Failure(failure) => {
@@ -793,13 +902,14 @@ fn even(least: u64, most: u64) -> impl Strategy<Value = u64> {
 
 fn layers(most: usize) -> impl Strategy<Value = Vec<Layer>> {
     let layer = prop_oneof![
-        (pattern(), 1..4_u32, even(1, 15)).prop_map(|(code, attempts, delay)| Layer::Retry {
+        3 => (pattern(), 1..4_u32, even(0, 15)).prop_map(|(code, attempts, delay)| Layer::Retry {
             code,
             attempts,
             delay
         }),
-        even(0, 80).prop_map(Layer::Timeout),
-        (even(0, 30), proptest::bool::weighted(0.3))
+        3 => even(0, 80).prop_map(Layer::Timeout),
+        1 => (1..4_u32).prop_map(Layer::Loop),
+        3 => (even(0, 30), proptest::bool::weighted(0.3))
             .prop_map(|(after, fails)| Layer::Finally { after, fails }),
     ];
     proptest::collection::vec(layer, 0..=most)
@@ -810,30 +920,41 @@ fn script() -> impl Strategy<Value = Target> {
     proptest::collection::vec(turn, 1..4).prop_map(Target::Script)
 }
 
+fn arms() -> impl Strategy<Value = Arms> {
+    prop_oneof![
+        6 => Just(Arms::Nothing),
+        2 => (0..4_u64).prop_map(Arms::Give),
+        1 => Just(Arms::Fault),
+    ]
+}
+
 fn step_over(target: BoxedStrategy<Target>) -> impl Strategy<Value = Step> {
+    let call = (target, arms()).prop_map(|(target, arms)| Call { target, arms }).boxed();
     let catch = proptest::collection::vec((pattern(), 0..8_usize), 0..3).boxed();
     let form = prop_oneof![
-        (proptest::collection::vec(0..4_u64, 0..4), target.clone())
-            .prop_map(|(elements, target)| Form::Over(elements, target)),
-        proptest::collection::vec(target.clone(), 1..4).prop_map(Form::Calls),
+        (proptest::collection::vec(0..4_u64, 0..4), call.clone())
+            .prop_map(|(elements, call)| Form::Over(elements, call)),
+        proptest::collection::vec(call.clone(), 1..4).prop_map(Form::Calls),
     ];
     prop_oneof![
         1 => proptest::option::of(0..4_u64).prop_map(Step::Pass),
         1 => (0..4_u64, 0..8_usize).prop_map(|(number, jump)| Step::Match(number, jump)),
         1 => even(0, 20).prop_map(Step::Sleep),
-        4 => (target, layers(3), catch.clone()).prop_map(|(target, stack, catch)| Step::Call {
-            target,
+        4 => (call, layers(3), catch.clone()).prop_map(|(call, stack, catch)| Step::Call {
+            call,
             stack,
             catch,
         }),
         3 => (
             form,
+            proptest::bool::weighted(0.1),
             proptest::option::of(1..4_usize),
             proptest::option::weighted(0.7, (0..5_usize, any::<bool>())),
             catch,
         )
-            .prop_map(|(form, concurrency, completion, catch)| Step::Gather {
+            .prop_map(|(form, faults, concurrency, completion, catch)| Step::Gather {
                 form,
+                faults,
                 concurrency,
                 completion,
                 catch,
@@ -855,19 +976,14 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(1000))]
 
     #[test]
     fn a_random_flow_agrees_with_the_model(case in case()) {
         let Some(expected) = expected(&case) else {
             return Err(TestCaseError::reject("two events at one instant"));
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let observed = runtime.block_on(observed(&case));
+        let observed = in_virtual_time(observed(&case));
         prop_assert_eq!(observed, expected);
     }
 }

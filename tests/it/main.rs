@@ -8,6 +8,8 @@
     reason = "tests: a broken assumption is a failed test"
 )]
 
+/// Cancellation from outside, everywhere.
+mod cancels;
 /// The language's rules, a case each.
 mod cases;
 /// The CEL specification's own tests.
@@ -18,6 +20,8 @@ mod e2e;
 mod endurance;
 /// HTTP that holds: matrices, properties, endurance, real clients.
 mod holds;
+/// Hostile expressions, wherever an expression can stand.
+mod hostile;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
 /// Laws of the middlewares, a property each.

@@ -69,7 +69,7 @@ impl Compiler<'_> {
         let mut reached = BTreeSet::from([entry.0]);
         let mut open = vec![entry];
         while let Some(at) = open.pop() {
-            for next in steps.get(at.0).map(|step| successors(&step.action)).unwrap_or_default() {
+            for next in steps.get(at.0).map(|step| step.action.successors()).unwrap_or_default() {
                 if reached.insert(next.0) {
                     open.push(next);
                 }
@@ -100,7 +100,7 @@ impl Compiler<'_> {
         let named = std::mem::take(&mut self.codes);
         let minted: BTreeSet<&str> = named.iter().filter_map(Named::minted).collect();
         let dynamic = named.iter().any(|named| matches!(named, Named::Minted(None)));
-        let targets = calls(plan).filter_map(|call| match &call.target {
+        let targets = plan.calls().filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
             Target::Flow(_) => None,
         });
@@ -148,33 +148,6 @@ impl Named {
             _ => None,
         }
     }
-}
-
-fn successors(action: &Action) -> Vec<StepId> {
-    let (tail, catch) = match action {
-        Action::Call(step) => (&step.tail, &step.catch),
-        Action::Gather(step) => (&step.tail, &step.catch),
-        Action::Match(step) => {
-            let cases = step.cases.iter().map(|(_, tail)| tail.next);
-            return cases.chain([step.default.next]).collect();
-        }
-        Action::Pass(tail) => return vec![tail.next],
-        Action::Sleep(step) => return vec![step.next],
-        Action::Return(_) | Action::Raise(_) => return Vec::new(),
-    };
-    catch.iter().map(|clause| clause.next).chain([tail.next]).collect()
-}
-
-/// Every call of a plan.
-fn calls(plan: &Plan) -> impl Iterator<Item = &CallPlan> {
-    let steps = plan.flows().iter().flat_map(|flow| &flow.steps);
-    let own = steps.flat_map(|step| match &step.action {
-        Action::Call(step) => std::slice::from_ref(&step.call),
-        Action::Gather(step) => &step.calls,
-        _ => &[],
-    });
-    let phases = plan.entries().flat_map(|entry| &entry.phases);
-    own.chain(phases.filter_map(|phase| phase.cleanup.as_ref().map(|cleanup| &cleanup.call)))
 }
 
 /// What stands around a place: the way there from the root.

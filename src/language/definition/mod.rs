@@ -16,6 +16,7 @@ mod fields;
 mod flow;
 mod matcher;
 mod middleware;
+mod parts;
 mod phase;
 mod site;
 mod step;

@@ -78,7 +78,7 @@ impl Compiler<'_> {
         let Envelope { ty, code, message, details, retryable, previous } = &envelope;
         let written = [ty, code, message, details, retryable, previous];
         Some(if written.iter().any(|field| field.is_some()) {
-            Shape::Envelope(envelope)
+            Shape::Envelope(Box::new(envelope))
         } else {
             Shape::Through
         })
@@ -171,7 +171,13 @@ impl Compiler<'_> {
         let missing = declared.and_then(|declared| missing(declared, place.node));
         let value = match (written, &missing) {
             (Written::Literal(value), _) => value,
-            (Written::Dynamic(template), None) => return With::Dynamic(template),
+            (Written::Dynamic(template), None) => {
+                if let (Some(node), Some(declared)) = (place.node, declared) {
+                    let schema = contract.document.pointer(&pointer);
+                    self.check_parts(node, schema, &declared.structural);
+                }
+                return With::Dynamic(template);
+            }
             // What is missing cannot come from an expression.
             (Written::Dynamic(_), Some(_)) => Value::empty_object(),
         };

@@ -14,8 +14,8 @@ impl Compiler<'_> {
     /// A field's value: a literal, an expression, or a tree of them.
     pub(super) fn template(&mut self, node: &Node, site: Site<'_>) -> Option<Template> {
         match &node.kind {
-            Kind::String(text) => match Program::body(text) {
-                Some(body) => self.expression(node, text, body, site).map(Template::Expression),
+            Kind::String(text) => match Program::placed_body(text) {
+                Some(body) => self.expression(node, body, site).map(Template::Expression),
                 None => Some(Template::Constant(Value::String(Arc::clone(text)))),
             },
             Kind::Array(items) => {
@@ -66,16 +66,14 @@ impl Compiler<'_> {
         }
     }
 
+    /// The expression of this body, with the number of characters before it in its string.
     fn expression(
         &mut self,
         node: &Node,
-        text: &str,
-        body: &str,
+        (shift, body): (usize, &str),
         site: Site<'_>,
     ) -> Option<Program> {
         self.reads = true;
-        let before = text.find(body).and_then(|at| text.get(..at)).unwrap_or_default();
-        let shift = before.chars().count();
         let program = match Program::compile(body, site.roots) {
             Ok(program) => program,
             Err(errors) => {
@@ -87,23 +85,19 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        self.check_reads(node, text, &program, site);
+        self.check_reads(node, shift, &program, site);
         Some(program)
     }
 
     /// What an expression reads must be able to be there. Asking whether it is there is always right.
-    fn check_reads(&mut self, node: &Node, text: &str, program: &Program, site: Site<'_>) {
+    fn check_reads(&mut self, node: &Node, shift: usize, program: &Program, site: Site<'_>) {
         let read = program.reads().iter().filter(|path| path.end != PathEnd::Presence);
         for path in read {
-            let Some(reason) = site.absence(path) else {
-                continue;
-            };
-            let name = site::name(path);
-            let message = format!("`{name}` cannot be read here: {reason}");
-            let mut diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
-            let before = text.find(&name).and_then(|at| text.get(..at));
-            diagnostic.offset = before.map(|before| before.chars().count());
-            self.load_error(diagnostic);
+            if let Some(reason) = site.absence(path) {
+                let message = format!("`{}` cannot be read here: {reason}", site::name(path));
+                let diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
+                self.load_error(diagnostic.with_offset(shift + path.offset));
+            }
         }
     }
 
@@ -113,9 +107,9 @@ impl Compiler<'_> {
             return Some(When::Literal(bool));
         }
         if let Some(text) = node.as_str()
-            && let Some(body) = Program::body(text)
+            && let Some(body) = Program::placed_body(text)
         {
-            return self.expression(node, text, body, site).map(When::Expression);
+            return self.expression(node, body, site).map(When::Expression);
         }
         let seen = article(node.type_name());
         let message = format!("`when` must be `true`, `false` or an expression; this is {seen}");

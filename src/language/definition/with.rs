@@ -14,7 +14,7 @@ use crate::language::plan::{FlowId, Template, With};
 use crate::language::provider::{CallProvider, Prepared};
 use crate::language::schema::{Schema, Violation};
 use crate::language::value::Value;
-use crate::source::{Diagnostic, Node, Span};
+use crate::source::{Diagnostic, Member, Node, Span};
 
 /// Where a `with` stands, or, where there is none, what it would belong to.
 #[derive(Clone, Copy)]
@@ -55,9 +55,15 @@ impl Compiler<'_> {
         provider: &Arc<dyn CallProvider>,
     ) -> With {
         let contract = provider.contract();
-        let told = self.check_members(node, span, contract.document.get("parameters"));
+        let parameters = contract.document.get("parameters");
+        let told = self.check_members(node, span, parameters);
         let value = match with {
-            Written::Dynamic(template) => return With::Dynamic(template),
+            Written::Dynamic(template) => {
+                if let Some(node) = node {
+                    self.check_parts(node, parameters, &[]);
+                }
+                return With::Dynamic(template);
+            }
             Written::Literal(value) => value,
         };
         let place = Place { node, span, told };
@@ -103,12 +109,21 @@ impl Compiler<'_> {
         place: Span,
         schema: Option<&Json>,
     ) -> bool {
-        let Some(members) = node.map_or(Some(&[][..]), Node::as_object) else {
+        match node.map_or(Some(&[][..]), Node::as_object) {
+            Some(members) => self.check_names(members, place, &Declared::of(schema)),
             // An expression, or a literal of the wrong type, which was said where it was read.
-            return true;
-        };
+            None => true,
+        }
+    }
+
+    /// Holds the names of an object at `place` to those that are declared. Whether something was said.
+    pub(super) fn check_names(
+        &mut self,
+        members: &[Member],
+        place: Span,
+        names: &Declared<'_>,
+    ) -> bool {
         let before = self.found.0.len();
-        let names = Declared::of(schema);
         for member in members.iter().filter(|member| !names.admits(&member.key)) {
             let message = format!("`{}` is not a parameter", member.key);
             let help = if names.properties.is_empty() {
@@ -156,6 +171,9 @@ impl Compiler<'_> {
             };
             let schema = self.parameters.get(to.0).cloned().flatten();
             let told = self.check_members(node.as_ref(), span, schema.as_ref());
+            if let (None, Some(node)) = (&checked, &node) {
+                self.check_parts(node, schema.as_ref(), &[]);
+            }
             if let Some(Err(violation)) = checked {
                 self.violation(&violation, Place { node: node.as_ref(), span, told });
             }
@@ -180,26 +198,36 @@ pub(super) fn unchecked(with: Written) -> With {
     }
 }
 
-/// The names that a parameter schema declares.
-struct Declared<'s> {
+/// The names that a schema declares.
+pub(super) struct Declared<'s> {
     properties: Vec<&'s str>,
     required: Vec<&'s str>,
     open: bool,
 }
 
 impl<'s> Declared<'s> {
+    /// Of a parameter schema, which is closed where it doesn't say otherwise.
     fn of(schema: Option<&'s Json>) -> Self {
+        let open = schema.and_then(|schema| schema.get("additionalProperties"));
+        Self::with(schema, open.is_some_and(|open| *open != Json::Bool(false)))
+    }
+
+    /// Of a schema within one, which is open where it doesn't say otherwise.
+    pub(super) fn nested(schema: &'s Json) -> Self {
+        Self::with(Some(schema), schema.get("additionalProperties") != Some(&Json::Bool(false)))
+    }
+
+    fn with(schema: Option<&'s Json>, open: bool) -> Self {
         let member = |name| schema.and_then(|schema| schema.get(name));
         let properties = member("properties").and_then(Json::as_object);
         let required = member("required").and_then(Json::as_array);
-        let closed = member("additionalProperties").is_none_or(|open| *open == Json::Bool(false));
         Self {
             properties: properties
                 .into_iter()
                 .flat_map(|all| all.keys().map(String::as_str))
                 .collect(),
             required: required.into_iter().flatten().filter_map(Json::as_str).collect(),
-            open: !closed || member("patternProperties").is_some(),
+            open: open || member("patternProperties").is_some(),
         }
     }
 

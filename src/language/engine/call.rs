@@ -8,10 +8,11 @@ use super::scope::{Flowed, Interrupted, Scope};
 use super::stack::{Operation, Site};
 use super::template::{Evaluated, bindings_of, evaluate, evaluate_or};
 use super::view::{CallRecord, CallView, FrameState, View, Window};
+use crate::language::code::Code;
 use crate::language::observe::Attempt;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{CallPlan, Target, With};
-use crate::language::provider::{CallProvider, Dispatch, Prepared};
+use crate::language::provider::{Answer, CallProvider, Dispatch, Prepared};
 use crate::language::value::Value;
 
 /// A call as the operation of a stack.
@@ -53,7 +54,16 @@ impl Operation for CallOperation<'_> {
         let place = self.site.step.map_or(&*frame.flow.name, |step| step.name);
         let dispatcher =
             Dispatcher { execution: frame.execution, state: &frame.state, site: self.site, place };
-        let settled = dispatcher.dispatch(frame.scope, self.call, input, None).await?;
+        if let Some((provider, with)) = self.call.bare() {
+            // No field to evaluate and no arm to run: nobody sees the window.
+            let (attempt, why) = (dispatcher.attempt(frame.scope), OnceLock::new());
+            let dispatch = dispatcher.told(frame.scope, with, &input, &why);
+            let mut running = provider.call(dispatch);
+            let answered = frame.scope.leaf(&mut running).await;
+            return Ok(dispatcher.answered(&attempt, answered, &why)?.outcome);
+        }
+        let settled = dispatcher.dispatch(frame.scope, self.call, input, None);
+        let settled = Box::pin(settled).await?;
         Ok(frame.arm(self.site, self.call, settled))
     }
 }
@@ -78,7 +88,13 @@ impl<'a> Dispatcher<'a> {
                 Ok(Window::Flow(frame))
             }
             Ok((input, Given::Provider(provider, with))) => {
-                let (result, metadata) = self.provide(scope, provider, &with, &input).await?;
+                let (attempt, why) = (self.attempt(scope), OnceLock::new());
+                let dispatch = self.told(scope, &with, &input, &why);
+                let mut running = provider.call(dispatch);
+                let answered = scope.leaf(&mut running).await;
+                let answer = self.answered(&attempt, answered, &why)?;
+                drop(running);
+                let Answer { outcome: result, metadata } = answer;
                 Ok(Window::Provider { input, result, metadata })
             }
         };
@@ -112,18 +128,25 @@ impl<'a> Dispatcher<'a> {
         Ok((input, given))
     }
 
-    /// Runs a provider: a leaf.
-    async fn provide(
-        &self,
-        scope: &mut Scope,
-        provider: &dyn CallProvider,
-        with: &Prepared,
-        input: &Value,
-    ) -> Result<(Outcome, Value), Interrupted> {
+    /// An attempt that begins now.
+    fn attempt(&self, scope: &Scope) -> Attempt<'a> {
         let attempt = Attempt { step: self.place, number: scope.attempt, role: scope.role };
         self.execution.observer.attempt_started(&attempt);
-        let why = OnceLock::new();
-        let dispatch = Dispatch {
+        attempt
+    }
+
+    /// What a provider is told; `why` will say what interrupted it, if anything does.
+    fn told<'p>(
+        self,
+        scope: &Scope,
+        with: &'p Prepared,
+        input: &'p Value,
+        why: &'p OnceLock<Code>,
+    ) -> Dispatch<'p>
+    where
+        'a: 'p,
+    {
+        Dispatch {
             with,
             input,
             execution_id: self.execution.id,
@@ -133,18 +156,29 @@ impl<'a> Dispatcher<'a> {
             attempts: scope.attempts,
             role: scope.role,
             host: self.execution.host,
-            interrupted: &why,
-        };
-        let mut call = provider.call(dispatch);
-        let answer = scope.leaf(&mut call).await.inspect_err(|interrupted| {
-            let explanation = interrupted.explanation();
-            if let Some(failure) = explanation {
-                why.get_or_init(|| failure.code.clone());
+            interrupted: why,
+        }
+    }
+
+    /// What came of `attempt`.
+    fn answered(
+        &self,
+        attempt: &Attempt<'_>,
+        answered: Result<Answer, Interrupted>,
+        why: &OnceLock<Code>,
+    ) -> Result<Answer, Interrupted> {
+        let observer = self.execution.observer;
+        match &answered {
+            Ok(answer) => observer.attempt_done(attempt, &answer.outcome),
+            Err(interrupted) => {
+                let explanation = interrupted.explanation();
+                if let Some(failure) = explanation {
+                    why.get_or_init(|| failure.code.clone());
+                }
+                observer.attempt_interrupted(attempt, explanation);
             }
-            self.execution.observer.attempt_interrupted(&attempt, explanation);
-        })?;
-        self.execution.observer.attempt_done(&attempt, &answer.outcome);
-        Ok((answer.outcome, answer.metadata))
+        }
+        answered
     }
 
     fn view(&self, record: &CallRecord, call: CallView<'a>) -> View<'a>
@@ -156,7 +190,7 @@ impl<'a> Dispatcher<'a> {
             frame: self.state,
             pin: record.entered,
             step: self.site.step,
-            phase: self.site.phase,
+            phase: self.site.phase.copied(),
             call: Some(call),
             match_input: None,
         }
@@ -181,8 +215,10 @@ impl Frame<'_, '_> {
         }
         let call_view =
             CallView { input: &arriving, index, record: &record, window: Some(&window) };
-        let view =
-            View { call: Some(call_view), ..self.view(record.entered, site.step, site.phase) };
+        let view = View {
+            call: Some(call_view),
+            ..self.view(record.entered, site.step, site.phase.copied())
+        };
         let evaluated = (|| {
             let value = match window.result() {
                 Outcome::Success(value) => {

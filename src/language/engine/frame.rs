@@ -5,12 +5,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::call::CallOperation;
 use super::execution::Execution;
 use super::scope::{Flowed, Interrupted, Scope};
 use super::stack::{Operation, Site};
 use super::vars::Vars;
 use super::view::{CompletedFrame, FrameState, PhaseView, StepState, View};
-use crate::language::outcome::{Failure, Outcome};
+use crate::language::outcome::Failure;
 use crate::language::plan::{FlowId, FlowPlan};
 use crate::language::temporal::Timestamp;
 use crate::language::value::{Map, Value};
@@ -34,33 +35,7 @@ impl Operation for Graph {
     }
 }
 
-/// Runs a Flow in a frame of its own.
-pub(super) async fn run<'e>(
-    execution: &'e Execution<'e>,
-    flow: FlowId,
-    scope: &mut Scope,
-    with: Value,
-    input: Value,
-) -> Result<CompletedFrame, Interrupted> {
-    // The execution begins with its root frame, at the same instant ("execution").
-    let entered = if flow == FlowId::ROOT { execution.entered } else { execution.stamp() };
-    let flow = execution.plan.flow(flow);
-    let state = |vars| FrameState { input: input.clone(), entered, vars, failure: None };
-    let (state, result) = match variables(flow, with) {
-        // No entry is established and the graph does not run.
-        Err(failure) => (state(Vars::default()), Outcome::from(failure)),
-        Ok(vars) => {
-            let mut frame = Frame { execution, flow, state: state(vars), scope };
-            let result = frame.stack(Site::FLOW, &flow.stack, input.clone(), &Graph).await?;
-            (frame.state, result)
-        }
-    };
-    let exited = execution.stamp();
-    let FrameState { input, vars, .. } = state;
-    Ok(CompletedFrame { input, vars: vars.to_value(), result, entered, exited })
-}
-
-/// [`run`] for a frame within a frame: where the recursion is boxed.
+/// Runs a Flow in a frame within a frame: where the recursion is boxed.
 pub(super) fn run_nested<'a, 'e: 'a>(
     execution: &'e Execution<'e>,
     flow: FlowId,
@@ -68,7 +43,13 @@ pub(super) fn run_nested<'a, 'e: 'a>(
     with: Value,
     input: Value,
 ) -> Pin<Box<dyn Future<Output = Result<CompletedFrame, Interrupted>> + Send + 'a>> {
-    Box::pin(run(execution, flow, scope, with, input))
+    Box::pin(async move {
+        let mut frame = Frame::new(execution, flow, scope, input.clone());
+        let result = frame.run(with, input).await?;
+        let exited = execution.stamp();
+        let FrameState { input, entered, vars, failure: _ } = frame.state;
+        Ok(CompletedFrame { input, vars: vars.to_value(), result, entered, exited })
+    })
 }
 
 /// The frame's first variables: the schema's defaults, overlaid by the validated arguments.
@@ -87,7 +68,41 @@ fn variables(flow: &FlowPlan, with: Value) -> Result<Vars, Failure> {
     Ok(Vars::new(vars))
 }
 
-impl<'e> Frame<'e, '_> {
+impl<'e, 's> Frame<'e, 's> {
+    /// A frame that begins now, with nothing bound.
+    pub(super) fn new(
+        execution: &'e Execution<'e>,
+        flow: FlowId,
+        scope: &'s mut Scope,
+        input: Value,
+    ) -> Self {
+        // The execution begins with its root frame, at the same instant ("execution").
+        let entered = if flow == FlowId::ROOT { execution.entered } else { execution.stamp() };
+        let state = FrameState { input, entered, vars: Vars::default(), failure: None };
+        Self { execution, flow: execution.plan.flow(flow), state, scope }
+    }
+
+    /// From the arguments to the Result.
+    pub(super) async fn run(&mut self, with: Value, input: Value) -> Flowed {
+        match variables(self.flow, with) {
+            Ok(vars) => self.state.vars = vars,
+            // No entry is established and the graph does not run.
+            Err(failure) => return Ok(failure.into()),
+        }
+        let Some((plan, call)) = self.flow.only_call() else {
+            // Boxed: most Flows are one call, and need not carry it.
+            return Box::pin(self.stack(Site::FLOW, &self.flow.stack, input, &Graph)).await;
+        };
+        // What the graph would do with this Flow, without the transitions, which nothing in it can see.
+        let step = self.begin_step(plan, input.clone());
+        let site = Site { step: Some(&step), phase: None };
+        let operation = CallOperation { site, call: &call.call };
+        if call.stack.is_empty() {
+            return operation.run(self, input).await;
+        }
+        self.stack(site, &call.stack, input, &operation).await
+    }
+
     /// The bindings of a construct that was entered at `pin`.
     pub(super) fn view<'a>(
         &'a self,

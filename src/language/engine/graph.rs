@@ -48,13 +48,14 @@ impl<'e> Frame<'e, '_> {
             }
             steps = steps.wrapping_add(1);
             if steps.is_multiple_of(STEPS_BETWEEN_YIELDS) {
-                self.scope.leaf(tokio::task::yield_now()).await?;
+                self.scope.leaf(Box::pin(tokio::task::yield_now())).await?;
             }
         }
     }
 
-    async fn step(&mut self, plan: &'e StepPlan, input: Value) -> Result<Transition, Interrupted> {
-        let mut step = StepState {
+    /// A Step execution that begins now.
+    pub(super) fn begin_step(&self, plan: &'e StepPlan, input: Value) -> StepState<'e> {
+        StepState {
             name: &plan.name,
             id: self.execution.next_step(),
             action: plan.action.name(),
@@ -64,7 +65,11 @@ impl<'e> Frame<'e, '_> {
             result: None,
             results: None,
             dispatch_count: None,
-        };
+        }
+    }
+
+    async fn step(&mut self, plan: &'e StepPlan, input: Value) -> Result<Transition, Interrupted> {
+        let mut step = self.begin_step(plan, input);
         let ended = match &plan.action {
             Action::Call(call) => return self.call_step(call, step).await,
             Action::Gather(gather) => return Box::pin(self.gather_step(gather, step)).await,
@@ -72,7 +77,7 @@ impl<'e> Frame<'e, '_> {
                 Err(fault) => Err(fault),
                 Ok(until) => {
                     if let Some(until) = until {
-                        self.scope.leaf(tokio::time::sleep_until(until)).await?;
+                        self.scope.leaf(Box::pin(tokio::time::sleep_until(until))).await?;
                     }
                     Ok(self.success(sleep.next, step.input))
                 }

@@ -1,20 +1,23 @@
 //! Runs plans (MWL, "Execution model").
 //!
-//! One execution is one future. It holds no lock, spawns nothing and boxes only where a frame nests in a
-//! frame; a stack is a loop over positions, not a future per entry, so a phase with nothing to do costs a
+//! One execution is one future. It holds no lock, spawns nothing and boxes only what is rare: a frame in a
+//! frame, a graph of more than one call, a gap, a cleanup; a stack is a loop over positions, not a future per entry, so a phase with nothing to do costs a
 //! branch. The rooms: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries
 //! down and up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
-//! `view` shows all this to expressions.
+//! `view` and `part` show all this to expressions.
 
 mod call;
 mod execution;
 mod frame;
 mod gather;
 mod graph;
+mod part;
 mod phase;
 mod scope;
 mod stack;
 mod template;
+#[doc(hidden)]
+pub mod testing;
 mod vars;
 mod view;
 
@@ -26,6 +29,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::execution::Execution;
+use self::frame::Frame;
 use self::scope::Scope;
 use super::clock::Clock;
 use super::observe::{Observer, Silent};
@@ -94,8 +98,9 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
         steps: AtomicU64::new(1),
     };
     let mut scope = Scope::root(cancel);
-    match frame::run(&execution, FlowId::ROOT, &mut scope, with, input).await {
-        Ok(frame) => frame.result,
+    let mut frame = Frame::new(&execution, FlowId::ROOT, &mut scope, input.clone());
+    match frame.run(with, input).await {
+        Ok(outcome) => outcome,
         // Nobody inside owns it: the chain is the frame's Result ("External cancellation").
         Err(interrupted) => Outcome::Failure(interrupted.chain),
     }

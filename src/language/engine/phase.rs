@@ -121,7 +121,7 @@ impl<'e> Frame<'e, '_> {
                     delay: reentry.after,
                     source: reentry.source,
                 });
-                let same = run.passed.clone();
+                let same = run.passed().clone();
                 let crossed = self.reenter(run, reentry, bindings, same);
                 failure.discard();
                 return Ok(crossed);
@@ -154,7 +154,7 @@ impl<'e> Frame<'e, '_> {
         }
         self.state.vars.apply(bindings);
         let fed = match reentry.feed {
-            Feed::Same => run.passed.clone(),
+            Feed::Same => run.passed().clone(),
             Feed::Product => product,
         };
         Crossed::Again(reentry, fed)
@@ -210,7 +210,7 @@ impl<'e> Frame<'e, '_> {
             let wanted = entry.middleware.on_always(&run.state, &with, in_flight)?;
             if let (Always::Dispatch, Some(cleanup)) = (wanted, &phase.cleanup) {
                 let phase = entry_view(entry, run, Some(in_flight), pin);
-                let site = Site { step: site.step, phase: Some(phase) };
+                let site = Site { step: site.step, phase: Some(&phase) };
                 let operation = CallOperation { site, call: &cleanup.call };
                 let scope = self.scope.for_cleanup(self.execution.cleanup_limit, teardown);
                 let outer = std::mem::replace(self.scope, scope);
@@ -323,11 +323,21 @@ pub(super) fn shaped(
 }
 
 impl PhasePlan {
+    /// The `with` of a block in which nothing is evaluated: it sees no bindings and binds nothing.
+    pub(super) fn literal(&self) -> Option<&Prepared> {
+        let Self { acts: _, when: None, with, cleanup: _, shape: Shape::Through, assign } = self
+        else {
+            return None;
+        };
+        match with {
+            With::Literal { prepared: Ok(prepared), .. } if assign.is_empty() => Some(prepared),
+            _ => None,
+        }
+    }
+
     /// Whether the block holds nothing to evaluate and the middleware nothing to do: then the phase is
     /// not entered at all.
     pub(super) fn is_idle(&self) -> bool {
-        let Self { acts, when, with, cleanup: _, shape, assign } = self;
-        let closed = matches!(with, With::Literal { prepared: Ok(_), .. });
-        !acts && closed && when.is_none() && matches!(shape, Shape::Through) && assign.is_empty()
+        !self.acts && self.literal().is_some()
     }
 }

@@ -12,12 +12,13 @@
 //! [`Outcome`]: crate::language::outcome::Outcome
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::language::code::system;
@@ -90,6 +91,23 @@ struct Bound {
     explanation: Arc<Failure>,
 }
 
+/// A leaf that runs: a future of its own rather than an `async` block, because every request carries one.
+#[must_use = "a future does nothing unless it is polled"]
+pub(super) enum Leaf<'s, F: Future> {
+    /// Nothing can interrupt it.
+    Free(F),
+    /// A bound can, and nobody outside: the usual case of an execution that is dropped, not cancelled.
+    Bounded {
+        leaf: F,
+        bound: Pin<Box<Sleep>>,
+        scope: &'s Scope,
+        /// Of the bound that fires first.
+        position: usize,
+    },
+    /// Anything can.
+    Cancellable(Pin<Box<dyn Future<Output = Result<F::Output, Interrupted>> + Send + 's>>),
+}
+
 impl Scope {
     /// The scope of a root frame.
     pub(super) fn root(cancel: Option<CancellationToken>) -> Self {
@@ -150,12 +168,30 @@ impl Scope {
     }
 
     /// Runs a leaf. It is dropped where the scope is interrupted first.
-    pub(super) async fn leaf<F: Future>(&mut self, leaf: F) -> Result<F::Output, Interrupted> {
-        let mut leaf = pin!(leaf);
+    pub(super) fn leaf<'s, F>(&'s mut self, leaf: F) -> Leaf<'s, F>
+    where
+        F: Future<Output: Send> + Unpin + Send + 's,
+    {
+        match (&self.cancel, self.earliest()) {
+            (Cancel::Never, None) => Leaf::Free(leaf),
+            (Cancel::Never, Some((position, deadline))) => {
+                let bound = Box::pin(tokio::time::sleep_until(deadline));
+                Leaf::Bounded { leaf, bound, scope: self, position }
+            }
+            (Cancel::Token(_) | Cancel::Lenient(..), _) => {
+                Leaf::Cancellable(Box::pin(self.cancellable(leaf)))
+            }
+        }
+    }
+
+    /// [`leaf`](Self::leaf) where somebody outside may cancel.
+    async fn cancellable<F: Future + Unpin>(
+        &mut self,
+        mut leaf: F,
+    ) -> Result<F::Output, Interrupted> {
         loop {
             let earliest = self.earliest();
             let token = match &self.cancel {
-                Cancel::Never if earliest.is_none() => return Ok(leaf.await),
                 Cancel::Never => None,
                 Cancel::Token(canceller) | Cancel::Lenient(canceller, _) => {
                     Some(canceller.token.clone())
@@ -209,6 +245,21 @@ impl Scope {
             chain: cancellation(system::CANCELLED, explanation),
             superseded: false,
             cleaned: false,
+        }
+    }
+}
+
+impl<F: Future + Unpin> Future for Leaf<'_, F> {
+    type Output = Result<F::Output, Interrupted>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Free(leaf) => Pin::new(leaf).poll(cx).map(Ok),
+            Self::Bounded { leaf, bound, scope, position } => match Pin::new(leaf).poll(cx) {
+                Poll::Ready(output) => Poll::Ready(Ok(output)),
+                Poll::Pending => bound.as_mut().poll(cx).map(|()| Err(scope.fired(*position))),
+            },
+            Self::Cancellable(running) => running.as_mut().poll(cx),
         }
     }
 }

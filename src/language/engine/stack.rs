@@ -6,18 +6,19 @@
 //! entry whose bound it is.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::frame::Frame;
-use super::phase::{after_cleanup, prepared, shaped};
+use super::phase::{after_cleanup, prepared};
 use super::scope::{Flowed, Interrupted, Owner};
-use super::template::{Evaluated, bindings_of, holds};
+use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
 use super::view::{PhaseView, StepState};
-use crate::language::outcome::Outcome;
-use crate::language::plan::EntryPlan;
-use crate::language::provider::{Entry, EntryState, GatedOff, Phase, Reentry};
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::plan::{EntryPlan, Shape};
+use crate::language::provider::{Entry, EntryState, GatedOff, Phase, Prepared, Reentry};
 use crate::language::value::Value;
 
 /// What a stack wraps: a call or a graph.
@@ -30,7 +31,7 @@ pub(super) trait Operation: Sync {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {
     pub(super) step: Option<&'a StepState<'a>>,
-    pub(super) phase: Option<PhaseView<'a>>,
+    pub(super) phase: Option<&'a PhaseView<'a>>,
 }
 
 impl Site<'_> {
@@ -44,18 +45,18 @@ pub(super) struct EntryRun {
     pub(super) state: EntryState,
     /// `middleware.input`.
     pub(super) input: Value,
-    /// What it passed down at first: what a re-run with the same feed receives.
-    pub(super) passed: Value,
+    /// What it passed down at first, where that is not its input: see [`passed`](Self::passed).
+    shaped: Option<Value>,
     /// The variables after its `onEntry`; kept where it can re-run.
     pub(super) restore_to: Option<Vars>,
     /// The bound that it imposed.
-    pub(super) bound: Option<usize>,
+    bound: Option<usize>,
     /// Whether its actions take part: false while gated off at `onEntry`.
     pub(super) armed: bool,
     /// Whether what rises is its own emission, past its `onSuccess` and `onFailure` already.
-    pub(super) emitted: bool,
+    emitted: bool,
     /// The attempt that the scope showed outside this entry.
-    pub(super) outer: (u32, Option<u32>),
+    outer: (u32, Option<u32>),
 }
 
 /// What a descent past one entry, now established, came to.
@@ -75,7 +76,17 @@ pub(super) enum Crossed {
 /// What an ascent past one entry came to.
 enum Ascended {
     Up(Flowed),
-    Again(Value),
+    Again(Reentry, Value),
+}
+
+/// A bound that an entry wants to impose: when it fires, and why.
+type Race = (Option<Instant>, Arc<Failure>);
+
+impl EntryRun {
+    /// What a re-run with the same feed receives.
+    pub(super) fn passed(&self) -> &Value {
+        self.shaped.as_ref().unwrap_or(&self.input)
+    }
 }
 
 impl Frame<'_, '_> {
@@ -93,89 +104,91 @@ impl Frame<'_, '_> {
         let mut runs = Vec::with_capacity(stack.len());
         let mut value = input;
         loop {
-            let mut rising = loop {
-                let Some(entry) = stack.get(runs.len()) else {
-                    break operation.run(self, value).await;
-                };
-                match self.descend(site, entry, value, &mut runs) {
-                    Ok(Descent::Down(passed)) => value = passed,
-                    Ok(Descent::NoRun(emitted)) => break Ok(Outcome::Success(emitted)),
-                    // Not established: its own phases do not run.
-                    Err(fault) => break Ok(fault.into()),
-                }
+            let mut rising = match self.descend_all(site, stack, value, &mut runs) {
+                Ok(passed) => operation.run(self, passed).await,
+                Err(emitted) => Ok(emitted),
             };
-            loop {
+            value = loop {
                 let position = runs.len().wrapping_sub(1);
                 let (Some(entry), Some(run)) = (stack.get(position), runs.last_mut()) else {
                     return rising;
                 };
-                match self.ascend(site, entry, run, rising).await {
-                    Ascended::Up(flowed) => {
-                        runs.pop();
-                        rising = flowed;
+                rising = match self.ascend(site, entry, run, rising) {
+                    Ascended::Up(flowed) => flowed,
+                    // The gap. What has been consumed is gone; what interrupts it finds this entry
+                    // established and the inner ones not.
+                    Ascended::Again(reentry, fed) => {
+                        match self.scope.leaf(Box::pin(gap(&reentry))).await {
+                            Ok(()) => {
+                                self.begin_run(entry, run);
+                                break fed;
+                            }
+                            Err(interrupted) => Err(interrupted),
+                        }
                     }
-                    Ascended::Again(fed) => {
-                        value = fed;
-                        break;
-                    }
+                };
+                (self.scope.attempt, self.scope.attempts) = run.outer;
+                if !entry.phase(Phase::Always).is_idle() {
+                    rising = Box::pin(self.always(site, entry, run, rising)).await;
                 }
-            }
+                runs.pop();
+            };
         }
     }
 
+    /// Every `onEntry` below those of `runs`. The `Ok` is what the innermost passes down, the `Err` what
+    /// rises without a run of the operation.
+    fn descend_all(
+        &mut self,
+        site: Site<'_>,
+        stack: &[EntryPlan],
+        input: Value,
+        runs: &mut Vec<EntryRun>,
+    ) -> Result<Value, Outcome> {
+        let mut value = input;
+        let mut now = None;
+        while let Some(entry) = stack.get(runs.len()) {
+            match self.descend(site, entry, value, &mut now, runs) {
+                Ok(Descent::Down(passed)) => value = passed,
+                Ok(Descent::NoRun(emitted)) => return Err(Outcome::Success(emitted)),
+                // Not established: its own phases do not run.
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Ok(value)
+    }
+
     /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not among `runs`.
+    ///
+    /// `now` is the instant of this descent: entries between which nothing is evaluated are established at
+    /// the same one, and the clock is read once for them.
     fn descend(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
         input: Value,
+        now: &mut Option<Instant>,
         runs: &mut Vec<EntryRun>,
     ) -> Evaluated<Descent> {
         let phase = entry.phase(Phase::Entry);
-        let pin = self.execution.stamp();
         let mut run = EntryRun {
             state: EntryState::default(),
             input,
-            passed: Value::Null,
+            shaped: None,
             restore_to: None,
             bound: None,
             armed: true,
             emitted: false,
             outer: (self.scope.attempt, self.scope.attempts),
         };
-        let mut race = None;
-        if phase.is_idle() {
-            run.passed = run.input.clone();
-        } else {
-            let gate = holds(phase.when.as_ref(), &self.phase_view(site, entry, &run, None, pin))?;
-            if gate && !phase.acts {
-                let view = self.phase_view(site, entry, &run, None, pin);
-                prepared(entry, Phase::Entry, &view)?;
-            } else if gate {
-                let view = self.phase_view(site, entry, &run, None, pin);
-                let with = prepared(entry, Phase::Entry, &view)?;
-                if let Entry::Race { bound, explanation } =
-                    entry.middleware.on_entry(&mut run.state, &with)?
-                {
-                    let now = Instant::now();
-                    let deadline = now.checked_add(bound);
-                    // For expressions alone.
-                    let read = deadline.filter(|_| self.execution.plan.reads());
-                    run.state.deadline = read.map(|deadline| self.execution.clock.at(deadline));
-                    race = Some((deadline, explanation));
-                }
-                run.state.config = Some(with);
-            }
-            run.armed = gate || !phase.acts;
-            let view = self.phase_view(site, entry, &run, None, pin);
-            let passed = shaped(&phase.shape, &view, || run.input.clone())?;
-            let bindings = bindings_of(&phase.assign, &view)?;
-            run.passed = passed;
-            self.state.vars.apply(bindings);
-        }
+        let race = match phase.literal() {
+            Some(_) if !phase.acts => None,
+            Some(with) => self.enter(entry, &mut run, with, now)?,
+            None => self.enter_shaped(site, entry, &mut run, now)?,
+        };
         if !run.armed && entry.middleware.gated_off() == GatedOff::NoRun {
             run.emitted = true;
-            let emitted = run.passed.clone();
+            let emitted = run.passed().clone();
             runs.push(run);
             return Ok(Descent::NoRun(emitted));
         }
@@ -185,9 +198,63 @@ impl Frame<'_, '_> {
             run.restore_to = Some(self.state.vars.clone());
             self.begin_run(entry, &mut run);
         }
-        let passed = run.passed.clone();
+        let passed = run.passed().clone();
         runs.push(run);
         Ok(Descent::Down(passed))
+    }
+
+    /// The whole block of an `onEntry` in which something is evaluated.
+    fn enter_shaped(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        now: &mut Option<Instant>,
+    ) -> Evaluated<Option<Race>> {
+        let phase = entry.phase(Phase::Entry);
+        let pin = self.execution.stamp();
+        let gate = holds(phase.when.as_ref(), &self.phase_view(site, entry, run, None, pin))?;
+        let mut race = None;
+        if gate {
+            let with =
+                prepared(entry, Phase::Entry, &self.phase_view(site, entry, run, None, pin))?;
+            if phase.acts {
+                // Evaluation took time.
+                *now = None;
+                race = self.enter(entry, run, &with, now)?;
+            }
+        }
+        run.armed = gate || !phase.acts;
+        let view = self.phase_view(site, entry, run, None, pin);
+        let shaped = match &phase.shape {
+            Shape::Value(template) => Some(evaluate(template, &view)?),
+            Shape::Through | Shape::Envelope(_) => None,
+        };
+        let bindings = bindings_of(&phase.assign, &view)?;
+        run.shaped = shaped;
+        self.state.vars.apply(bindings);
+        *now = None;
+        Ok(race)
+    }
+
+    /// The action of an `onEntry`.
+    fn enter(
+        &self,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        with: &Prepared,
+        now: &mut Option<Instant>,
+    ) -> Evaluated<Option<Race>> {
+        let wanted = entry.middleware.on_entry(&mut run.state, with)?;
+        run.state.config = Some(Arc::clone(with));
+        let Entry::Race { bound, explanation } = wanted else {
+            return Ok(None);
+        };
+        let deadline = now.get_or_insert_with(Instant::now).checked_add(bound);
+        // For expressions alone.
+        let read = deadline.filter(|_| self.execution.plan.reads());
+        run.state.deadline = read.map(|deadline| self.execution.clock.at(deadline));
+        Ok(Some((deadline, explanation)))
     }
 
     /// Counts a run of the inner scope.
@@ -198,38 +265,21 @@ impl Frame<'_, '_> {
         self.scope.attempts = config.and_then(|config| entry.middleware.budget(config));
     }
 
-    /// Everything that happens at one position on the way up.
-    async fn ascend(
+    /// What happens at one position on the way up, before its `onAlways`.
+    fn ascend(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
         run: &mut EntryRun,
         rising: Flowed,
     ) -> Ascended {
-        let rising = self.accept(site, run, rising);
-        let rising = match rising {
+        match self.accept(site, run, rising) {
             Ok(outcome) if !run.emitted => match self.cross(site, entry, run, outcome) {
-                Crossed::Emit(outcome) => Ok(outcome),
-                Crossed::Again(reentry, fed) => {
-                    // The gap. What has been consumed is gone; what interrupts it finds this entry
-                    // established and the inner ones not. Boxed: most ascents have none.
-                    match Box::pin(self.scope.leaf(gap(&reentry))).await {
-                        Ok(()) => {
-                            self.begin_run(entry, run);
-                            return Ascended::Again(fed);
-                        }
-                        Err(interrupted) => Err(interrupted),
-                    }
-                }
+                Crossed::Emit(outcome) => Ascended::Up(Ok(outcome)),
+                Crossed::Again(reentry, fed) => Ascended::Again(reentry, fed),
             },
-            rising => rising,
-        };
-        (self.scope.attempt, self.scope.attempts) = run.outer;
-        let phase = entry.phase(Phase::Always);
-        if phase.is_idle() {
-            return Ascended::Up(rising);
+            rising => Ascended::Up(rising),
         }
-        Ascended::Up(Box::pin(self.always(site, entry, run, rising)).await)
     }
 
     /// The seam: lifts the entry's bound, for what has risen to here is accepted, and converts the

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::language::code::{Code, system};
-use crate::language::expr::{Bindings, EvalError, Program};
+use crate::language::expr::{Bindings, Program};
 use crate::language::outcome::{Failure, FailureType};
 use crate::language::plan::{Assign, Envelope, Template, When};
 use crate::language::value::Value;
@@ -131,11 +131,7 @@ pub(super) fn wrong(field: &str, wanted: &str, observed: Value) -> Failure {
 }
 
 fn run(program: &Program, bindings: &dyn Bindings) -> Evaluated<Value> {
-    program.evaluate(bindings).map_err(|error| {
-        let (code, message) = match error {
-            EvalError::Fault(message) => (system::EXPRESSION_EVALUATION_ERROR, message),
-            EvalError::Unrepresentable(message) => (system::UNREPRESENTABLE_VALUE, message),
-        };
-        Failure::error(code, format!("{message} in `{}`", program.source()))
-    })
+    program
+        .evaluate(bindings)
+        .map_err(|error| Failure::error(error.code(), format!("{error} in `{}`", program.source())))
 }

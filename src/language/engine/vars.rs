@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::template::Captured;
-use crate::language::value::{Map, Value};
+use crate::language::value::{Map, Missing, Value};
 
 /// One flat namespace; a name holds one value at a time.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,18 @@ impl Vars {
     pub(super) fn apply(&mut self, bindings: Captured) {
         if !bindings.is_empty() {
             Arc::make_mut(self.0.get_or_insert_default()).extend(bindings);
+        }
+    }
+
+    /// What `path` leads to, from the `vars` root.
+    pub(super) fn at(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
+        match (&self.0, path.split_first()) {
+            (_, None) => Ok(self.to_value()),
+            (None, _) => Err(Missing::MEMBER),
+            (Some(map), Some((name, rest))) => {
+                let value = map.get(name.as_ref()).ok_or(Missing::MEMBER)?;
+                value.at(rest).map_err(Missing::below)
+            }
         }
     }
 

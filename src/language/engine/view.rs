@@ -2,17 +2,19 @@
 //! "Execution context").
 //!
 //! A [`View`] is a handful of references. Each construct lays what it adds over the view it stands in:
-//! a Step adds `step`, a phase `middleware`, a call `call` and, in its arms, the target's window.
+//! a Step adds `step`, a phase `middleware`, a call `call` and, in its arms, the target's window. What a
+//! root holds, member by member, is in `part`.
 
 use std::sync::Arc;
 
 use super::execution::Execution;
+use super::part::Part;
 use super::vars::Vars;
 use crate::language::expr::{Bindings, Root};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{EntryState, Middleware};
 use crate::language::temporal::Timestamp;
-use crate::language::value::{Map, Value};
+use crate::language::value::{Missing, Value};
 
 /// A frame's state, as far as expressions read it.
 #[derive(Debug)]
@@ -145,42 +147,39 @@ impl Window {
     }
 }
 
-impl Bindings for View<'_> {
-    fn root(&self, root: Root) -> Option<Value> {
+impl View<'_> {
+    fn part(&self, root: Root) -> Option<Part<'_>> {
         match root {
-            Root::Vars => Some(self.frame.vars.to_value()),
-            Root::Execution => Some(self.execution_root()),
-            Root::Frame => Some(Value::object([
-                ("input", self.frame.input.clone()),
-                ("metadata", record(self.frame.entered, None)),
-            ])),
-            Root::Failure => {
-                Some(self.frame.failure.as_ref().map_or(Value::Null, |failure| failure.to_value()))
-            }
-            Root::Step => self.step.map(step_root),
-            Root::Middleware => self.phase.map(|phase| phase_root(&phase)),
-            Root::Call => self.call.map(|call| call_root(&call)),
+            Root::Vars => Some(Part::Vars(&self.frame.vars)),
+            Root::Execution => Some(Part::Execution(self.execution)),
+            Root::Frame => Some(Part::Frame(self.frame)),
+            Root::Failure => Some(self.frame.failure.as_deref().map_or(Part::Null, Part::Failure)),
+            Root::Step => self.step.map(Part::Step),
+            Root::Middleware => self.phase.map(Part::Phase),
+            Root::Call => self.call.map(Part::Call),
             Root::Flow => match self.call?.window? {
-                Window::Flow(frame) => Some(flow_root(frame)),
+                Window::Flow(frame) => Some(Part::Completed(frame)),
                 Window::Provider { .. } => None,
             },
             Root::Provider => match self.call?.window? {
-                Window::Provider { input, result, metadata } => Some(Value::object([
-                    ("input", input.clone()),
-                    ("result", result.to_value()),
-                    ("metadata", metadata.clone()),
-                ])),
+                Window::Provider { input, result, metadata } => {
+                    Some(Part::Settled { input, result, metadata })
+                }
                 Window::Flow(_) => None,
             },
-            Root::Match => {
-                let step = self.step?;
-                Some(Value::object([
-                    ("input", self.match_input?.clone()),
-                    ("metadata", record(step.entered, step.exited)),
-                ]))
-            }
+            Root::Match => Some(Part::Match { input: self.match_input?, step: self.step? }),
             Root::Response => None,
         }
+    }
+}
+
+impl Bindings for View<'_> {
+    fn root(&self, root: Root) -> Option<Value> {
+        self.part(root).map(|part| part.to_value())
+    }
+
+    fn at(&self, root: Root, path: &[Arc<str>]) -> Result<Value, Missing> {
+        self.part(root).ok_or(Missing::UNSET)?.at(path)
     }
 
     fn now(&self) -> i128 {
@@ -190,104 +189,6 @@ impl Bindings for View<'_> {
     fn wall_time(&self) -> i128 {
         self.execution.clock.now().as_nanos()
     }
-}
-
-impl View<'_> {
-    fn execution_root(&self) -> Value {
-        Value::object([
-            ("id", Value::from(self.execution.id)),
-            ("metadata", record(self.execution.entered, None)),
-            ("platform", self.execution.platform.clone()),
-        ])
-    }
-}
-
-fn stamp(instant: Timestamp) -> Value {
-    Value::string(instant.to_string())
-}
-
-/// A metadata record's universal pair ("Metadata records").
-fn record(entered: Timestamp, exited: Option<Timestamp>) -> Value {
-    Value::Object(Arc::new(record_members(entered, exited)))
-}
-
-fn record_members(entered: Timestamp, exited: Option<Timestamp>) -> Map {
-    let mut members = Map::new();
-    members.insert("enteredAt".into(), stamp(entered));
-    if let Some(exited) = exited {
-        members.insert("exitedAt".into(), stamp(exited));
-    }
-    members
-}
-
-fn step_root(step: &StepState<'_>) -> Value {
-    let mut metadata = record_members(step.entered, step.exited);
-    if let Some(count) = step.dispatch_count {
-        metadata.insert("dispatchCount".into(), count_value(count));
-    }
-    let mut members = Map::new();
-    members.insert("name".into(), Value::from(step.name));
-    members.insert("id".into(), Value::from(step.id.as_str()));
-    members.insert("action".into(), Value::from(step.action));
-    members.insert("input".into(), step.input.clone());
-    members.insert("metadata".into(), Value::Object(Arc::new(metadata)));
-    if let Some(result) = &step.result {
-        members.insert("result".into(), result.to_value());
-    }
-    if let Some(results) = &step.results {
-        members.insert("results".into(), results.clone());
-    }
-    Value::Object(Arc::new(members))
-}
-
-fn phase_root(phase: &PhaseView<'_>) -> Value {
-    let mut metadata = record_members(phase.entered, None);
-    for member in phase.middleware.contract().contributed() {
-        if let Some(value) = phase.middleware.metadata(phase.state, member) {
-            metadata.insert(member.as_str().into(), value);
-        }
-    }
-    let mut members = Map::new();
-    members.insert("input".into(), phase.input.clone());
-    members.insert("metadata".into(), Value::Object(Arc::new(metadata)));
-    if let Some(result) = phase.result {
-        members.insert("result".into(), result.to_value());
-    }
-    Value::Object(Arc::new(members))
-}
-
-fn call_root(call: &CallView<'_>) -> Value {
-    let CallRecord { entered, dispatched, accepted } = *call.record;
-    let mut metadata = record_members(entered, accepted);
-    for (name, instant) in [("dispatchedAt", dispatched), ("acceptedAt", accepted)] {
-        if let Some(instant) = instant {
-            metadata.insert(name.into(), stamp(instant));
-        }
-    }
-    let mut members = Map::new();
-    members.insert("input".into(), call.input.clone());
-    members.insert("metadata".into(), Value::Object(Arc::new(metadata)));
-    if let Some(index) = call.index {
-        members.insert("index".into(), count_value(index));
-    }
-    if let Some(window) = call.window {
-        members.insert("result".into(), window.result().to_value());
-    }
-    Value::Object(Arc::new(members))
-}
-
-fn flow_root(frame: &CompletedFrame) -> Value {
-    Value::object([
-        ("input", frame.input.clone()),
-        ("metadata", record(frame.entered, Some(frame.exited))),
-        ("vars", frame.vars.clone()),
-        ("result", frame.result.to_value()),
-    ])
-}
-
-/// A count as the data model's number.
-pub(super) fn count_value(count: usize) -> Value {
-    Value::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ use cel::{IdedExpr, ParseError};
 use super::CompileError;
 use super::environment;
 use super::functions::Pattern;
-use super::references::Path;
+use super::references::{Elsewhere, Path};
 use super::rewrite::{Names, Rewriter};
+use crate::language::value::Value;
 
 /// The most bytes of an expression.
 pub(super) const LENGTH: usize = 16 * 1024;
@@ -32,32 +33,30 @@ pub(super) struct Compiled {
     pub(super) paths: Vec<Path>,
     /// The patterns that it matches against.
     pub(super) patterns: Vec<Pattern>,
-    /// Whether it reads a clock.
-    pub(super) reads_clock: bool,
+    /// The lists of literals that `in` looks into.
+    pub(super) lists: Vec<Value>,
+    /// What it reads of values that no static path leads to.
+    pub(super) elsewhere: Elsewhere,
 }
 
 /// Compiles `body` for a site where `names` may be used.
 pub(super) fn compile(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
-    if body.trim().is_empty() {
-        return Err(error("the expression is empty".to_owned(), 0));
-    }
-    if body.len() > LENGTH {
-        return Err(error(
-            format!(
-                "the expression has {} bytes; the most is {LENGTH}: split it, with `assign`, into several",
-                body.len()
-            ),
-            0,
-        ));
-    }
+    on_a_large_stack(|| compile_here(body, names))
+        .map_err(|cause| error(format!("cannot start a thread to compile on: {cause}"), 0))?
+        .unwrap_or_else(|| Err(error("the parser failed on this expression".to_owned(), 0)))
+}
+
+/// Runs `work` on a thread whose stack holds the deepest tree that a text of [`LENGTH`] can make. `None`
+/// where it panicked.
+pub(super) fn on_a_large_stack<T: Send>(
+    work: impl FnOnce() -> T + Send,
+) -> std::io::Result<Option<T>> {
     std::thread::scope(|scope| {
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("mwl-compile".to_owned())
             .stack_size(STACK)
-            .spawn_scoped(scope, || on_a_large_stack(body, names))
-            .map_err(|cause| error(format!("cannot start a thread to compile on: {cause}"), 0))?
-            .join()
-            .unwrap_or_else(|_| Err(error("the parser failed on this expression".to_owned(), 0)))
+            .spawn_scoped(scope, work)?;
+        Ok(thread.join().ok())
     })
 }
 
@@ -65,7 +64,9 @@ fn error(message: String, offset: usize) -> Vec<CompileError> {
     vec![CompileError { message, offset }]
 }
 
-fn on_a_large_stack(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
+/// Compiles on the caller's own stack.
+pub(super) fn compile_here(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
+    check_length(body)?;
     let env = environment::shared();
     let (expr, source) = env
         .parser()
@@ -83,8 +84,25 @@ fn on_a_large_stack(body: &str, names: Names) -> Result<Compiled, Vec<CompileErr
         expr,
         paths: rewriter.paths,
         patterns: rewriter.patterns,
-        reads_clock: rewriter.reads_clock,
+        lists: rewriter.lists,
+        elsewhere: rewriter.elsewhere,
     })
+}
+
+fn check_length(body: &str) -> Result<(), Vec<CompileError>> {
+    if body.trim().is_empty() {
+        return Err(error("the expression is empty".to_owned(), 0));
+    }
+    if body.len() > LENGTH {
+        return Err(error(
+            format!(
+                "the expression has {} bytes; the most is {LENGTH}: split it, with `assign`, into several",
+                body.len()
+            ),
+            0,
+        ));
+    }
+    Ok(())
 }
 
 /// The parser's errors, with their place as an offset. Its recovery may report one slip many times.

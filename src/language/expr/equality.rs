@@ -16,6 +16,9 @@ use crate::language::value::Value;
 /// values of different types unequal.
 pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
     spend(2)?;
+    if let (Some(a), Some(b)) = (values::unwrap(a), values::unwrap(b)) {
+        return data(&a, &b);
+    }
     if let (Some(a), Some(b)) = (Elements::of(a), Elements::of(b)) {
         return lists(a, b);
     }
@@ -35,6 +38,39 @@ pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
         return Ok(false);
     }
     Ok(a.equals(b))
+}
+
+/// [`equal`] of two values of the data model, which need not become CEL values for it.
+fn data(a: &Value, b: &Value) -> Result<bool, ExecutionError> {
+    spend(1)?;
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            all(a.iter().zip(b.iter()).map(|(a, b)| data(a, b)))
+        }
+        (Value::Object(_) | Value::Native(_), Value::Object(_) | Value::Native(_)) => {
+            let (a, b) = (a.as_object().unwrap_or_default(), b.as_object().unwrap_or_default());
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            all(a.iter().map(|(name, a)| b.get(name).map_or(Ok(false), |b| data(a, b))))
+        }
+        _ => Ok(a == b),
+    }
+}
+
+/// Whether all of them are true, up to the first that is not or fails.
+fn all(
+    outcomes: impl Iterator<Item = Result<bool, ExecutionError>>,
+) -> Result<bool, ExecutionError> {
+    for outcome in outcomes {
+        if !outcome? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether `value` is in `container`: an element of a list, a key of a map.

@@ -8,7 +8,7 @@ use cel::{ExecutionError, OverloadError, Value as CelValue};
 
 use super::references::Path;
 use super::scope::Scope;
-use crate::language::value::Value;
+use crate::language::value::{Missing, Place};
 
 /// The most characters of a message that came from data.
 const SHOWN: usize = 300;
@@ -20,8 +20,9 @@ pub(super) const TOO_MUCH_WORK: &str = "the expression asks for more work than o
 /// The sentence for `error`.
 pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
     let text = match error {
-        ExecutionError::UndeclaredReference(name) => match path_number(name) {
-            Some(number) => missing(scope.paths().get(number), scope),
+        ExecutionError::UndeclaredReference(name) => match number(name).map(|n| scope.read(n)) {
+            Some(Some((path, Err(gap)))) => missing(path, gap),
+            Some(_) => "a binding is missing".to_owned(),
             None => format!("there is no function for `{name}` here"),
         },
         ExecutionError::NoSuchKey(key) => {
@@ -62,39 +63,28 @@ pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
     }
 }
 
-/// The number of the path that the variable `@p3` stands for.
-fn path_number(variable: &str) -> Option<usize> {
-    variable.strip_prefix("@p")?.parse().ok()
+/// The number of the path that a variable such as `@p3` stands for.
+fn number(variable: &str) -> Option<usize> {
+    let name = variable.strip_prefix('@')?;
+    let number = ["p", "has", "in"].into_iter().find_map(|kind| name.strip_prefix(kind))?;
+    number.parse().ok()
 }
 
 /// The sentence for a static path that leads nowhere: how far it leads, and what is missing there.
-pub(super) fn missing(path: Option<&Path>, scope: &Scope<'_>) -> String {
-    let Some(path) = path else {
-        return "a binding is missing".to_owned();
-    };
+pub(super) fn missing(path: &Path, missing: Missing) -> String {
     let mut place = path.root.name().to_owned();
-    let Some(mut value) = scope.root(path.root).cloned() else {
-        return format!("`{place}` holds nothing here");
-    };
-    for member in &path.members {
-        let next = match value {
-            Value::Object(_) | Value::Native(_) => value.get(member),
-            other => {
-                return format!(
-                    "`{place}` is {}, which has no member `{member}`",
-                    other.type_name()
-                );
-            }
-        };
-        let Some(next) = next else {
-            return format!(
-                "`{place}` has no member `{member}`; test it with `has({place}.{member})` first"
-            );
-        };
-        value = next;
-        place = format!("{place}.{member}");
+    for member in path.members.iter().take(missing.found) {
+        place.push('.');
+        place.push_str(member);
     }
-    format!("`{place}` was not there")
+    let next = path.members.get(missing.found).map_or("", AsRef::as_ref);
+    match missing.place {
+        Place::Unset => format!("`{place}` holds nothing here"),
+        Place::Object => {
+            format!("`{place}` has no member `{next}`; test it with `has({place}.{next})` first")
+        }
+        Place::Other(name) => format!("`{place}` is {name}, which has no member `{next}`"),
+    }
 }
 
 fn overload(error: &OverloadError) -> String {

@@ -26,7 +26,7 @@ fn write(value: &Value, out: &mut String) -> Result<(), ExecutionError> {
         Value::Null => out.push_str("null"),
         Value::Bool(bool) => out.push_str(if *bool { "true" } else { "false" }),
         Value::Number(number) => {
-            work::spend(3)?;
+            work::spend(8)?;
             out.push_str(&ecmascript(*number));
         }
         Value::String(text) => {

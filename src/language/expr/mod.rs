@@ -16,12 +16,14 @@
 use std::sync::Arc;
 
 use cel::IdedExpr;
+use cel::common::ast::Expr;
 
+use self::compile::Compiled;
 use self::functions::Pattern;
 use self::rewrite::Names;
 use self::scope::Scope;
 use super::code::system;
-use super::value::Value;
+use super::value::{Missing, Value};
 
 mod compile;
 mod convert;
@@ -41,16 +43,27 @@ pub mod testing;
 mod values;
 mod work;
 
+use self::references::Elsewhere;
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
 
-/// What an expression is evaluated against. Asked only for roots that the program names.
-pub trait Bindings {
+/// What an expression is evaluated against. Asked only for what the evaluation comes to read.
+pub trait Bindings: Sync {
     /// The value of `root`; `None` where it holds nothing here (reading it is an evaluation error).
     fn root(&self, root: Root) -> Option<Value>;
-    /// The instant that `now()` returns: nanoseconds since the Unix epoch. Asked only for a program that
-    /// reads a clock, like [`Bindings::wall_time`].
+
+    /// What `path` leads to from `root`. Bindings that build their roots override this, so that nothing
+    /// beside the path is built.
+    ///
+    /// # Errors
+    /// Where the path ends before its end.
+    fn at(&self, root: Root, path: &[Arc<str>]) -> Result<Value, Missing> {
+        self.root(root).ok_or(Missing::UNSET)?.at(path)
+    }
+
+    /// The instant that `now()` returns: nanoseconds since the Unix epoch.
     fn now(&self) -> i128;
+
     /// The instant that `wallTime()` returns, read afresh.
     fn wall_time(&self) -> i128;
 }
@@ -68,8 +81,10 @@ struct Inner {
     paths: Vec<Path>,
     /// The literal patterns of `matches`.
     patterns: Vec<Pattern>,
-    /// Whether an evaluation asks for `now()` or `wallTime()`.
-    reads_clock: bool,
+    /// The lists of literals that `in` looks into.
+    lists: Vec<Value>,
+    /// What is read of values that no static path leads to.
+    elsewhere: Elsewhere,
     body: Body,
 }
 
@@ -118,8 +133,15 @@ impl Program {
     /// first pair closes before the end, while `{{ {'a': {'b': 1}} }}` is an expression: a `}}` that closes
     /// CEL braces, or stands in a CEL string, closes no pair.
     pub fn body(text: &str) -> Option<&str> {
-        let body = text.strip_prefix("{{")?.strip_suffix("}}")?;
-        (!embedding::closes_within(body)).then(|| body.trim())
+        Self::placed_body(text).map(|(_, body)| body)
+    }
+
+    /// [`body`](Self::body), and how many characters stand before it in `text`.
+    pub fn placed_body(text: &str) -> Option<(usize, &str)> {
+        let within = text.strip_prefix("{{")?.strip_suffix("}}")?;
+        let body = within.trim_start();
+        let blanks = within.chars().count() - body.chars().count();
+        (!embedding::closes_within(within)).then(|| (2 + blanks, body.trim_end()))
     }
 
     /// Compiles `body` for a site that may read `roots`.
@@ -130,18 +152,21 @@ impl Program {
     /// that does not exist or takes other arguments, a pattern that is no regular expression, an expression
     /// that is too long or nests too deep.
     pub fn compile(body: &str, roots: Roots) -> Result<Self, Vec<CompileError>> {
-        let compiled = compile::compile(body, Names::Roots(roots))?;
+        compile::compile(body, Names::Roots(roots)).map(|compiled| Self::of(body, compiled))
+    }
+
+    fn of(body: &str, compiled: Compiled) -> Self {
         let named: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
-        let whole =
-            matches!(&compiled.expr.expr, cel::common::ast::Expr::Ident(name) if name == "@p0");
-        Ok(Self(Arc::new(Inner {
+        let whole = matches!(&compiled.expr.expr, Expr::Ident(name) if name == "@p0");
+        Self(Arc::new(Inner {
             source: body.into(),
             roots: Roots::of(&named),
             paths: compiled.paths,
             patterns: compiled.patterns,
-            reads_clock: compiled.reads_clock,
+            lists: compiled.lists,
+            elsewhere: compiled.elsewhere,
             body: if whole { Body::Path } else { Body::Tree(rewrite::giving(compiled.expr)) },
-        })))
+        }))
     }
 
     /// The value of the expression against `bindings`.
@@ -152,11 +177,12 @@ impl Program {
     /// [`EvalError::Unrepresentable`] where its result is no value of the data model.
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
         let scope = Scope::of(&self.0, bindings);
-        match &self.0.body {
-            Body::Path => scope
-                .path(0)
-                .ok_or_else(|| EvalError::Fault(fault::missing(self.0.paths.first(), &scope))),
-            Body::Tree(expr) => scope.evaluate(expr),
+        match (&self.0.body, self.0.paths.first()) {
+            (Body::Path, Some(path)) => bindings
+                .at(path.root, &path.members)
+                .map_err(|missing| EvalError::Fault(fault::missing(path, missing))),
+            (Body::Path, None) => Err(EvalError::Fault("there is no path to read".to_owned())),
+            (Body::Tree(expr), _) => scope.evaluate(expr),
         }
     }
 
@@ -175,14 +201,11 @@ impl Program {
         &self.0.paths
     }
 
-    /// Whether evaluation may read the member at `members` below `root`, or something in it, by name.
-    pub fn may_read(&self, root: Root, members: &[&str]) -> bool {
-        self.reads().iter().any(|path| path.may_read(root, members))
-    }
-
-    /// Whether evaluation takes a value whole that holds the member at `members` below `root`.
-    pub fn takes_whole(&self, root: Root, members: &[&str]) -> bool {
-        self.reads().iter().any(|path| path.takes_whole(root, members))
+    /// Whether evaluation may read a member `name` of a value that no static path leads to: of an element,
+    /// of what a function gives, or by a key that is not known before. What it is a member of then lies
+    /// below some path of [`reads`](Self::reads) that ends in a value.
+    pub fn may_select(&self, name: &str) -> bool {
+        self.0.elsewhere.may_be(name)
     }
 }
 

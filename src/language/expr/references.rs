@@ -1,8 +1,9 @@
 //! Which parts of the bindings an expression reads, found at compile time.
 //!
 //! The host decides with this what it need not build or buffer: a body that no expression of a route can
-//! reach streams through. So the answer errs on one side only. Where a path is not known (a computed index,
-//! a value handed on whole), everything below it counts as reachable.
+//! reach streams through. So the answer errs on one side only. Where a member's name is not known (a
+//! computed key), it may be any; and what is read of values that no static path leads to (an element, an
+//! argument) is noted by its name alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Path {
     pub members: Vec<Arc<str>>,
     /// What happens at its end.
     pub end: PathEnd,
+    /// Where it is first written: characters from the start of the body.
+    pub offset: usize,
 }
 
 /// What an expression does at the end of a [`Path`].
@@ -35,31 +38,29 @@ pub enum PathEnd {
     Presence,
 }
 
-impl Path {
-    /// Whether evaluation may read the member at `members` below `root`, or something in it, by name: the
-    /// path leads there or beyond, or turns unknown on the way.
-    pub fn may_read(&self, root: Root, members: &[&str]) -> bool {
-        if self.root != root {
-            return false;
-        }
-        match self.shared(members) {
-            shared if shared == members.len() => true,
-            shared => shared == self.members.len() && self.end == PathEnd::Unknown,
-        }
+/// What an expression reads of values that no static path leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    /// The members that it names.
+    members: Vec<Arc<str>>,
+    /// Whether it computes the name of one.
+    computed: bool,
+}
+
+impl Elsewhere {
+    /// The member `name` is read.
+    pub(super) fn name(&mut self, name: &str) {
+        self.members.push(Arc::from(name));
     }
 
-    /// Whether evaluation takes a value whole that holds the member at `members` below `root`, or is it.
-    pub fn takes_whole(&self, root: Root, members: &[&str]) -> bool {
-        self.root == root
-            && self.end == PathEnd::Value
-            && self.members.len() <= members.len()
-            && self.shared(members) == self.members.len()
+    /// Any member may be read.
+    pub(super) const fn compute(&mut self) {
+        self.computed = true;
     }
 
-    /// How many leading members are the same.
-    fn shared(&self, members: &[&str]) -> usize {
-        let pairs = self.members.iter().zip(members);
-        pairs.take_while(|(a, b)| a.as_ref() == **b).count()
+    /// Whether the member `name` may be read.
+    pub(super) fn may_be(&self, name: &str) -> bool {
+        self.computed || self.members.iter().any(|member| &**member == name)
     }
 }
 
@@ -109,39 +110,16 @@ pub(super) fn literal_index(call: &CallExpr) -> Option<(&IdedExpr, &str)> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(members: &[&str], end: PathEnd) -> Path {
-        Path {
-            root: Root::Step,
-            members: members.iter().map(|member| Arc::from(*member)).collect(),
-            end,
-        }
-    }
-
-    #[test]
-    fn a_path_reads_what_it_leads_to_and_what_it_cannot_exclude() {
-        let body = ["input", "body"];
-        for (members, end, reads, whole) in [
-            (&["input", "body"][..], PathEnd::Value, true, true),
-            (&["input", "body", "x"], PathEnd::Value, true, false),
-            (&["input", "body"], PathEnd::Presence, true, false),
-            (&["input"], PathEnd::Value, false, true),
-            (&["input"], PathEnd::Unknown, true, false),
-            (&["input"], PathEnd::Presence, false, false),
-            (&[], PathEnd::Value, false, true),
-            (&[], PathEnd::Unknown, true, false),
-            (&["input", "headers"], PathEnd::Value, false, false),
-            (&["input", "headers"], PathEnd::Unknown, false, false),
-            (&["output"], PathEnd::Value, false, false),
-        ] {
-            let path = path(members, end);
-            assert_eq!(path.may_read(Root::Step, &body), reads, "{path} {end:?}");
-            assert_eq!(path.takes_whole(Root::Step, &body), whole, "{path} {end:?}");
-            assert!(!path.may_read(Root::Call, &body));
-            assert!(!path.takes_whole(Root::Call, &body));
-        }
+/// Where the path that `expr` is begins.
+pub(super) fn first(mut expr: &IdedExpr) -> &IdedExpr {
+    loop {
+        expr = match &expr.expr {
+            Expr::Select(select) => &select.operand,
+            Expr::Call(call) => match call.args.first() {
+                Some(operand) => operand,
+                None => return expr,
+            },
+            _ => return expr,
+        };
     }
 }

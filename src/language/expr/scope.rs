@@ -10,46 +10,54 @@ use cel::{Context, IdedExpr};
 use chrono::DateTime;
 
 use super::convert::NoValue;
-use super::functions::Given;
-use super::roots::Root;
-use super::work::Account;
+use super::functions::{given, owned_bool};
+use super::references::Path;
+use super::work::{self, Account};
 use super::{Bindings, EvalError, Inner, environment, fault, values};
-use crate::language::value::Value;
+use crate::language::value::{Missing, Place, Value};
 
-/// What an evaluation reads. The roots are asked for once, before it begins: the crate's evaluator may not
-/// borrow what is not `Sync`, and a root that is a host's object is still opened only where it is read.
+/// What an evaluation reads: the bindings, asked for each path when the evaluation comes to it.
 pub(super) struct Scope<'a> {
     program: &'a Inner,
-    /// By the root's place in [`Root::ALL`]; `None` where the program does not name it, or it is unset.
-    roots: [Option<Value>; Root::ALL.len()],
-    now: i128,
-    wall_time: i128,
+    bindings: &'a dyn Bindings,
 }
 
 impl<'a> Scope<'a> {
     /// The scope of an evaluation of `program`.
-    pub(super) fn of(program: &'a Inner, bindings: &dyn Bindings) -> Self {
-        Self {
-            program,
-            roots: Root::ALL.map(|root| {
-                let named = program.roots.contains(root);
-                if named { bindings.root(root) } else { None }
-            }),
-            now: if program.reads_clock { bindings.now() } else { 0 },
-            wall_time: if program.reads_clock { bindings.wall_time() } else { 0 },
+    pub(super) const fn of(program: &'a Inner, bindings: &'a dyn Bindings) -> Self {
+        Self { program, bindings }
+    }
+
+    /// The path of this number, which a variable like `@p3` stands for, and what it leads to.
+    pub(super) fn read(&self, number: usize) -> Option<(&'a Path, Result<Value, Missing>)> {
+        let path = self.program.paths.get(number)?;
+        Some((path, self.bindings.at(path.root, &path.members)))
+    }
+
+    /// `has(root.a.b)`: whether the value `root.a`, which must be an object, has a `b`.
+    fn has(&self, number: usize) -> Option<bool> {
+        let (path, read) = self.read(number)?;
+        match read {
+            Ok(_) => Some(true),
+            Err(missing) => lacks(missing, path).then_some(false),
         }
     }
 
-    /// The value of `root`.
-    pub(super) fn root(&self, root: Root) -> Option<&Value> {
-        let place = Root::ALL.iter().position(|other| *other == root)?;
-        self.roots.get(place)?.as_ref()
-    }
-
-    /// The value at the end of the program's path of this number.
-    pub(super) fn path(&self, number: usize) -> Option<Value> {
-        let path = self.program.paths.get(number)?;
-        walk(self.root(path.root)?, &path.members)
+    /// `'b' in root.a`: the same of an object; of an array, whether it holds the text.
+    fn is_in(&self, number: usize) -> Option<bool> {
+        let (path, read) = self.read(number)?;
+        let (member, before) = path.members.split_last()?;
+        match read {
+            Ok(_) => Some(true),
+            Err(missing) if lacks(missing, path) => Some(false),
+            Err(_) => match self.bindings.at(path.root, before) {
+                Ok(Value::Array(items)) => {
+                    work::spend_elements(items.len()).ok()?;
+                    Some(items.iter().any(|item| item.as_str() == Some(member)))
+                }
+                _ => None,
+            },
+        }
     }
 
     /// Evaluates `expr`, which ends in a call of `@give`, to a value of the data model.
@@ -58,47 +66,35 @@ impl<'a> Scope<'a> {
         let mut context = Context::with_env(Arc::clone(environment::shared()));
         context.set_variable_resolver(self);
         // A panic in the crate or in a host's object is this expression's fault, not the worker's.
+        // The crate's own entry: inlined into a debug build of this crate, its evaluator would recurse with
+        // frames of 50 KiB.
         let evaluation = AssertUnwindSafe(|| cel::Value::resolve(expr, &context));
-        let Ok(result) = catch_unwind(evaluation) else {
+        let result = catch_unwind(evaluation);
+        let given = given();
+        let Ok(result) = result else {
             return Err(EvalError::Fault("the evaluator failed on this expression".to_owned()));
         };
         // An expression may swallow the fault that stopped its work: `slow || true`.
         if account.overdrawn() {
             return Err(EvalError::Fault(fault::TOO_MUCH_WORK.to_owned()));
         }
-        let given = result.map_err(|error| EvalError::Fault(fault::describe(&error, self)))?;
-        let given = match &given {
-            cel::Value::Opaque(given) => given.downcast_ref::<Given>(),
-            _ => None,
-        };
+        if let Err(error) = result {
+            return Err(EvalError::Fault(fault::describe(&error, self)));
+        }
         match given {
-            Some(Given(Ok(value))) => Ok(value.clone()),
-            Some(Given(Err(problem @ NoValue::Unrepresentable { .. }))) => {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(problem @ NoValue::Unrepresentable { .. })) => {
                 Err(EvalError::Unrepresentable(problem.to_string()))
             }
-            Some(Given(Err(NoValue::TooDeep))) => {
-                Err(EvalError::Fault(NoValue::TooDeep.to_string()))
-            }
+            Some(Err(NoValue::TooDeep)) => Err(EvalError::Fault(NoValue::TooDeep.to_string())),
             None => Err(EvalError::Fault("the evaluation gave nothing".to_owned())),
         }
     }
-
-    /// The program's paths.
-    pub(super) fn paths(&self) -> &[super::Path] {
-        &self.program.paths
-    }
 }
 
-/// The value that `members` lead to from `value`.
-fn walk(value: &Value, members: &[Arc<str>]) -> Option<Value> {
-    let Some((member, rest)) = members.split_first() else {
-        return Some(value.clone());
-    };
-    match value {
-        Value::Object(map) => walk(map.get(member.as_ref())?, rest),
-        Value::Native(native) => walk(&native.member(member)?, rest),
-        _ => None,
-    }
+/// Whether all of `path` is there but its last member, of an object.
+fn lacks(missing: Missing, path: &Path) -> bool {
+    missing.place == Place::Object && missing.found + 1 == path.members.len()
 }
 
 /// The CEL timestamp at `nanos`; where that is beyond the calendar, at the epoch's far end of it.
@@ -112,16 +108,22 @@ impl VariableResolver for Scope<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         // Every other name is asked for too: a comprehension's variable, a type.
         let name = variable.strip_prefix('@')?;
-        if let Some(number) = name.strip_prefix('p') {
-            return self.path(number.parse().ok()?).map(|value| CowVal::Owned(values::wrap(value)));
-        }
-        if let Some(number) = name.strip_prefix("re") {
-            let pattern = self.program.patterns.get(number.parse::<usize>().ok()?)?;
-            return Some(CowVal::Borrowed(pattern));
-        }
         match name {
-            "now" => Some(CowVal::owned(timestamp(self.now))),
-            "wallTime" => Some(CowVal::owned(timestamp(self.wall_time))),
+            "now" => return Some(CowVal::owned(timestamp(self.bindings.now()))),
+            "wallTime" => return Some(CowVal::owned(timestamp(self.bindings.wall_time()))),
+            _ => {}
+        }
+        let (kind, number) = name.split_at_checked(name.find(|c: char| c.is_ascii_digit())?)?;
+        let number: usize = number.parse().ok()?;
+        match kind {
+            "p" => {
+                let value = self.read(number)?.1.ok()?;
+                Some(CowVal::Owned(values::wrap(value)))
+            }
+            "has" => self.has(number).map(owned_bool),
+            "in" => self.is_in(number).map(owned_bool),
+            "re" => Some(CowVal::Borrowed(self.program.patterns.get(number)?)),
+            "list" => Some(CowVal::Owned(values::wrap(self.program.lists.get(number)?.clone()))),
             _ => None,
         }
     }

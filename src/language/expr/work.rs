@@ -16,14 +16,11 @@ use cel::common::value::Val;
 use super::values::{List, Object, Text};
 
 /// What an evaluation may spend. A unit is about the evaluation of one operator, 50 to 100 ns, so that
-/// all of it is spent in less than 100 ms.
-pub(super) const BUDGET: u64 = 500_000;
+/// all of it is spent in about 50 ms, and in less than 100 ms without optimisation.
+pub(super) const BUDGET: u64 = 400_000;
 
 /// The most bytes of text that copying one unit pays for.
 const BYTES_PER_UNIT: u64 = 64;
-
-/// The elements of shared data that one unit pays for: they are passed by reference.
-const SHARED_PER_UNIT: u64 = 2;
 
 thread_local! {
     /// What is left to spend in the evaluation that runs on this thread; everything, outside of one.
@@ -68,13 +65,18 @@ pub(super) fn spend_bytes(bytes: usize) -> Result<(), ExecutionError> {
     spend(1 + count(bytes) / BYTES_PER_UNIT)
 }
 
+/// Pays for going through so many elements of shared data.
+pub(super) fn spend_elements(elements: usize) -> Result<(), ExecutionError> {
+    spend(1 + count(elements))
+}
+
 /// Pays for one copy, or one reading, of `value`.
 pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
     if let Some(text) = value.downcast_ref::<Text>() {
         return spend_bytes(text.as_str().len());
     }
     if let Some(list) = value.downcast_ref::<List>() {
-        return spend(1 + count(list.items().len()) / SHARED_PER_UNIT);
+        return spend_elements(list.items().len());
     }
     if value.downcast_ref::<Object>().is_some() {
         return spend(1);
@@ -86,7 +88,7 @@ pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
         return spend_bytes(bytes.inner().len());
     }
     if let Some(list) = value.downcast_ref::<CelList<'_>>() {
-        spend(3)?;
+        spend(3 + count(list.inner().len()))?;
         return list.inner().iter().try_for_each(|item| spend_copy(item.as_ref()));
     }
     if let Some(map) = value.downcast_ref::<CelMap<'_>>() {

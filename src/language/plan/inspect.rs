@@ -70,6 +70,17 @@ impl Plan {
         self.entries().any(|entry| entry.middleware.reruns())
     }
 
+    /// Whether some Step may run several dispatches at once.
+    pub fn fans_out(&self) -> bool {
+        let steps = self.flows().iter().flat_map(|flow| &flow.steps);
+        steps.map(|step| &step.action).any(|action| match action {
+            Action::Gather(step) => {
+                step.concurrency != Some(1) && (step.over.is_some() || step.calls.len() > 1)
+            }
+            _ => false,
+        })
+    }
+
     /// Every call: of Steps and of cleanups.
     pub fn calls(&self) -> impl Iterator<Item = &CallPlan> {
         let cleanups = self.entries().flat_map(EntryPlan::cleanups);
@@ -99,7 +110,7 @@ impl FlowPlan {
             Action::Gather(_) => true,
             Action::Call(_) => {
                 let step = StepId(position);
-                self.steps.iter().any(|other| other.leads_to(step))
+                self.steps.iter().any(|other| other.action.successors().contains(&step))
             }
             _ => false,
         })
@@ -115,21 +126,23 @@ impl StepPlan {
             _ => &[],
         }
     }
+}
 
-    /// Whether control may move from here to `step`.
-    fn leads_to(&self, step: StepId) -> bool {
-        let (tail, catch): (&Tail, &[CatchClause]) = match &self.action {
-            Action::Call(own) => (&own.tail, &own.catch),
-            Action::Gather(own) => (&own.tail, &own.catch),
-            Action::Match(own) if own.cases.iter().any(|(_, tail)| tail.next == step) => {
-                return true;
+impl Action {
+    /// The Steps to which control may move from one that does this.
+    pub fn successors(&self) -> Vec<StepId> {
+        let (tail, catch) = match self {
+            Self::Call(step) => (&step.tail, &step.catch),
+            Self::Gather(step) => (&step.tail, &step.catch),
+            Self::Match(step) => {
+                let cases = step.cases.iter().map(|(_, tail)| tail.next);
+                return cases.chain([step.default.next]).collect();
             }
-            Action::Match(own) => (&own.default, &[]),
-            Action::Pass(tail) => (tail, &[]),
-            Action::Sleep(own) => return own.next == step,
-            Action::Return(_) | Action::Raise(_) => return false,
+            Self::Pass(tail) => return vec![tail.next],
+            Self::Sleep(step) => return vec![step.next],
+            Self::Return(_) | Self::Raise(_) => return Vec::new(),
         };
-        tail.next == step || catch.iter().any(|clause| clause.next == step)
+        catch.iter().map(|clause| clause.next).chain([tail.next]).collect()
     }
 }
 

@@ -5,8 +5,10 @@
 
 mod codes;
 mod inspect;
+mod worst;
 
 pub use inspect::{Part, Site};
+pub use worst::Calls;
 
 use std::sync::Arc;
 
@@ -67,6 +69,44 @@ impl FlowPlan {
     #[expect(clippy::indexing_slicing, reason = "ids are positions in the same Flow")]
     pub fn step(&self, id: StepId) -> &StepPlan {
         &self.steps[id.0]
+    }
+}
+
+impl FlowPlan {
+    /// The Call Step that is all of this Flow: no stack around the graph, and a Step whose success is
+    /// returned as it is and whose failure nothing catches.
+    pub fn only_call(&self) -> Option<(&StepPlan, &CallStep)> {
+        let step = self.step(self.entrypoint);
+        let Action::Call(call) = &step.action else {
+            return None;
+        };
+        let CallStep { input: None, stack: _, call: _, tail, catch } = call.as_ref() else {
+            return None;
+        };
+        let Tail { output: None, assign, next } = tail else {
+            return None;
+        };
+        let returns = matches!(self.step(*next).action, Action::Return(None));
+        let only = returns && self.stack.is_empty() && assign.is_empty() && catch.is_empty();
+        only.then_some((step, call))
+    }
+}
+
+impl CallPlan {
+    /// The provider and its arguments, of a call that has nothing else: its target receives what arrives
+    /// at it, and its Result is the target's.
+    pub fn bare(&self) -> Option<(&dyn CallProvider, &Prepared)> {
+        let Self { target, input: None, with, value: None, on_success, on_failure } = self else {
+            return None;
+        };
+        match (target, with) {
+            (Target::Provider(provider), With::Literal { prepared: Ok(prepared), .. })
+                if on_success.is_empty() && on_failure.is_empty() =>
+            {
+                Some((provider.as_ref(), prepared))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -327,8 +367,8 @@ pub enum Shape {
     Through,
     /// `output` of `onEntry` or `value` of `onSuccess`.
     Value(Template),
-    /// The envelope fields of `onFailure`.
-    Envelope(Envelope),
+    /// The envelope fields of `onFailure`. Boxed: few phases have one, and a table of routes has many phases.
+    Envelope(Box<Envelope>),
 }
 
 /// The authorable fields of the failure envelope, as written.

@@ -114,6 +114,12 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The most runs of the inner scope that an entry armed with `config` may make; `None` where nothing
+    /// limits them.
+    fn most_runs(&self, config: &Prepared) -> Option<u64> {
+        self.budget(config).map(u64::from)
+    }
+
     /// Whether an armed entry may run its inner scope more than once.
     fn reruns(&self) -> bool {
         false

@@ -23,7 +23,7 @@ use http_body::{Body, Frame};
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BodyError {
+pub enum BodyError {
     /// The client's body broke off or is malformed.
     #[error("the client's request body broke off")]
     Client(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 
 use super::BodyError;
 use super::stall::Stall;
@@ -25,7 +26,7 @@ use super::trailers::permitted;
 
 /// A request body that comes from a client.
 #[derive(Debug)]
-pub(crate) struct Source<B> {
+pub struct Source<B> {
     /// Locked for one poll at a time, by the one thread that owns the request.
     state: Mutex<State<B>>,
     /// The length that the client declared.
@@ -92,11 +93,11 @@ impl Broken {
 
 /// The body was read further than was kept: it cannot be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotReplayable;
+pub struct NotReplayable;
 
 /// The request body as one attempt sends it.
 #[derive(Debug)]
-pub(crate) struct Attempt<B> {
+pub struct Attempt<B> {
     source: Arc<Source<B>>,
     turn: u32,
     /// The next kept chunk to replay.
@@ -114,7 +115,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     /// A body that is kept for replay up to `keep` bytes, or not at all.
-    pub(crate) fn new(stream: B, keep: Option<usize>) -> Self {
+    pub fn new(stream: B, keep: Option<usize>) -> Self {
         let length = stream.size_hint().exact();
         let kept = keep.map(|limit| Kept { chunks: VecDeque::new(), bytes: 0, limit });
         Self {
@@ -134,7 +135,10 @@ where
     }
 
     /// The whole body, for the next attempt; the one before it can read no more.
-    pub(crate) fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
+    ///
+    /// # Errors
+    /// Where more was read than is kept.
+    pub fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
         let mut state = self.lock();
         if !state.replayable() {
             return Err(NotReplayable);
@@ -153,6 +157,27 @@ where
             trailed: false,
             stall: Stall::new(stall),
         })
+    }
+
+    /// All of the body, before any attempt sends it; its trailers are dropped. `None` where it is longer than
+    /// what may be kept: then no attempt can send it.
+    pub(crate) async fn read_ahead(
+        self: &Arc<Self>,
+        stall: Duration,
+    ) -> Result<Option<Bytes>, BodyError> {
+        let Ok(mut attempt) = self.attempt(stall) else {
+            return Ok(None);
+        };
+        let mut all = BytesMut::new();
+        while let Some(frame) = attempt.frame().await {
+            if let Ok(chunk) = frame?.into_data() {
+                all.extend_from_slice(&chunk);
+            }
+            if !self.replayable() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(all.freeze()))
     }
 
     /// The attempt of this turn, where it still has it, can read no more and fails.
@@ -347,7 +372,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::BodyExt;
     use proptest::prelude::*;
 
     /// A body of these chunks; `None` stands for a poll that finds nothing yet.
@@ -411,6 +435,15 @@ mod tests {
         let _second = source.attempt(IDLE).unwrap();
         let error = first.frame().await.unwrap().unwrap_err();
         assert!(matches!(error, BodyError::Abandoned(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_read_ahead_as_far_as_it_may_be_kept() {
+        let exact = source(&[Some(b"ab"), None, Some(b"cd")], Some(4));
+        assert_eq!(exact.read_ahead(IDLE).await.unwrap().unwrap(), "abcd");
+        let over = source(&[Some(b"ab"), Some(b"cde"), Some(b"f")], Some(4));
+        assert!(over.read_ahead(IDLE).await.unwrap().is_none());
+        assert_eq!(over.attempt(IDLE).err(), Some(NotReplayable));
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures_util::future::{BoxFuture, Either};
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::{TrySendError, http1, http2};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
@@ -24,7 +24,7 @@ use self::connect::{ConnectError, Opened, OpenedShared};
 use self::ending::Ending;
 use self::pool::{Idle, Pool};
 use self::shared::{Connections, Dialed, Place, Shared};
-use self::wire::Counts;
+use self::wire::{Counts, Mark};
 use super::body::request::RequestBody;
 use super::settings::{self, Protocol};
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -65,6 +65,8 @@ impl Idle for Parked {
 pub(crate) struct Connection {
     sender: Sender,
     counts: Arc<Counts>,
+    /// What they were when the request was handed over.
+    mark: Mark,
     reused: bool,
 }
 
@@ -130,6 +132,22 @@ impl Upstream {
     pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
         self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
+    }
+
+    /// A connection to `endpoint` that lies idle and takes a request at once.
+    pub(crate) fn at_hand(self: &Arc<Self>, endpoint: usize, now: Instant) -> Option<Connection> {
+        if self.settings.protocol == Protocol::Http2 {
+            return None;
+        }
+        let wanted =
+            |parked: &Parked| parked.endpoint == endpoint && parked.opened.sender.is_ready();
+        let (found, dropped) = self.lock().take(now, wanted);
+        for _ in 0..dropped {
+            self.metrics.closed_idle();
+        }
+        let parked = found?;
+        self.metrics.to_active();
+        Some(self.lend(parked, true))
     }
 
     /// A connection to `endpoint` for one request: one that is there, or else a new one.
@@ -234,7 +252,8 @@ impl Upstream {
         let Parked { opened, endpoint } = parked;
         let Opened { sender, counts, driver } = opened;
         let lease = Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) };
-        Connection { sender: Sender::Alone(sender, lease), counts, reused }
+        let mark = counts.mark();
+        Connection { sender: Sender::Alone(sender, lease), counts, mark, reused }
     }
 
     fn park(self: &Arc<Self>, parked: Parked) {
@@ -304,7 +323,8 @@ impl Connection {
     fn of(place: Place, reused: bool) -> Self {
         let sender = place.shared().sender.clone();
         let counts = Arc::clone(&place.shared().counts);
-        Self { sender: Sender::Shared(sender, place), counts, reused }
+        let mark = counts.mark();
+        Self { sender: Sender::Shared(sender, place), counts, mark, reused }
     }
 
     /// Whether it was there before the request that it was lent to.
@@ -320,45 +340,49 @@ impl Connection {
         }
     }
 
-    /// Sends one request and waits for the head of its response. The request is handed over before the
-    /// first poll, so that the future does not carry it.
+    /// Hands one request over, and waits for the head of its response. The future does not carry the request,
+    /// nor does it borrow the connection.
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + Send {
-        let mark = self.counts.mark();
-        let (sent, place) = match &mut self.sender {
-            Sender::Alone(sender, _) => (Either::Left(sender.try_send_request(request)), None),
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>>
+    + Send
+    + use<> {
+        self.mark = self.counts.mark();
+        match &mut self.sender {
+            Sender::Alone(sender, _) => Either::Left(sender.try_send_request(request)),
             Sender::Shared(sender, place) => {
-                place.ask(mark);
-                (Either::Right(sender.try_send_request(request)), Some(place))
+                place.ask(self.mark);
+                Either::Right(sender.try_send_request(request))
             }
-        };
-        let counts = &self.counts;
-        async move {
-            let answered = sent.await;
-            let place = place.map(|place| {
-                place.answered();
-                &*place
-            });
-            answered.map_err(|mut failed| {
-                let unsent = failed.take_message();
-                let error = failed.into_error();
-                let ending = Ending::of(&error);
-                if let Some(place) = place
-                    && !ending.spares_connection()
-                {
-                    place.retire();
-                }
-                let (wrote, read) = (counts.wrote_since(mark), counts.read_since(mark));
-                SendError { error, unsent, wrote, read, ending }
-            })
         }
+    }
+
+    /// The request that was sent over this has got its response, or will get none.
+    pub(crate) const fn answered(&mut self) {
+        if let Sender::Shared(_, place) = &mut self.sender {
+            place.answered();
+        }
+    }
+
+    /// Why the request that was sent over this got no response.
+    pub(crate) fn failed(&mut self, mut failed: TrySendError<Request<RequestBody>>) -> SendError {
+        self.answered();
+        let unsent = failed.take_message();
+        let error = failed.into_error();
+        let ending = Ending::of(&error);
+        if let Sender::Shared(_, place) = &self.sender
+            && !ending.spares_connection()
+        {
+            place.retire();
+        }
+        let (wrote, read) = (self.counts.wrote_since(self.mark), self.counts.read_since(self.mark));
+        SendError { error, unsent, wrote, read, ending }
     }
 
     /// Puts it back for the next request.
     pub(crate) fn release(self) {
-        let Self { sender, counts, reused: _ } = self;
+        let Self { sender, counts, mark: _, reused: _ } = self;
         match sender {
             Sender::Alone(sender, mut lease) => {
                 let Some(driver) = lease.driver.take() else {

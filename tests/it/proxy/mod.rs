@@ -8,6 +8,8 @@ mod expecting;
 mod forwarding;
 /// Malformed and hostile messages.
 mod framing;
+/// One request to several upstreams.
+mod gathering;
 /// gRPC calls.
 mod grpc;
 /// Clients that speak HTTP/2.

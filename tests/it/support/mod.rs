@@ -6,6 +6,8 @@ pub(crate) mod client;
 pub(crate) mod grpc;
 /// HTTP/2 on both ends.
 pub(crate) mod h2;
+/// What the random laws share.
+pub(crate) mod law;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
 /// A scripted upstream of threads, for the program as a process.

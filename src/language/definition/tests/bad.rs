@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod arguments;
 mod calls;
 mod graph;
 mod middleware;

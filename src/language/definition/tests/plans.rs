@@ -201,3 +201,67 @@ steps: { a: { action: Call, call: { flow: Nest }, next: b }, b: { action: Return
     assert_eq!(target("Caller", 0), "outer");
     assert_eq!(target("Nest", 1), "Caller");
 }
+
+fn entry(name: &str, rest: &str) -> String {
+    format!("{{ provider: mwl:provider.middleware/mwl/{name}/v1, {rest} }}")
+}
+
+fn retry(attempts: &[u32]) -> String {
+    let policy = |attempts| format!("{{ match: {{ codes: [A] }}, attempts: {attempts} }}");
+    let policies: Vec<String> = attempts.iter().map(policy).collect();
+    entry("retry", &format!("onEntry: {{ with: {{ policies: [{}] }} }}", policies.join(", ")))
+}
+
+const HTTP: &str = "{ provider: mwl:provider.call/acme/http/v1, with: { path: / } }";
+
+fn call_step(stack: &[&str], next: &str) -> String {
+    format!("{{ action: Call, call: {HTTP}, middleware: [{}], next: {next} }}", stack.join(", "))
+}
+
+fn most_calls(rest: &str) -> Option<u64> {
+    plan(&root(&format!("{rest}\n  z: {{ action: Return }}"))).most_calls()
+}
+
+#[test]
+fn the_most_calls_within_a_stack_are_known() {
+    let finally = entry("finally", &format!("onAlways: {{ with: {{ call: {HTTP} }} }}"));
+    let endless = entry("loop", "onSuccess: { when: \"{{ vars.more }}\" }");
+    let timeout = entry("timeout", "onEntry: { with: { duration: PT1S } }");
+    let computed = entry("retry", "onEntry: { with: \"{{ vars.policies }}\" }");
+    for (stack, calls) in [
+        (&[][..], Some(1)),
+        (&[&*timeout], Some(1)),
+        (&[&*retry(&[3])], Some(3)),
+        (&[&*retry(&[3, 5])], Some(7)),
+        (&[&*retry(&[2]), &*timeout, &*retry(&[3])], Some(6)),
+        (&[&*finally, &*retry(&[3])], Some(4)),
+        (&[&*retry(&[3]), &*finally], Some(6)),
+        (&[&*endless], None),
+        (&[&*computed], None),
+    ] {
+        let flow = format!("steps:\n  a: {}", call_step(stack, "z"));
+        assert_eq!(most_calls(&flow), calls, "{stack:?}");
+    }
+    let flow = format!("middleware: [{}]\nsteps:\n  a: {}", retry(&[2]), call_step(&[], "z"));
+    assert_eq!(most_calls(&flow), Some(2));
+}
+
+#[test]
+fn the_most_calls_of_a_graph_are_known() {
+    let ways = format!(
+        "steps:\n  a: {{ action: Match, cases: [{{ when: true, next: b }}], default: {{ next: c }} }}\n  \
+         b: {}\n  c: {}",
+        call_step(&[], "c"),
+        call_step(&[&*retry(&[4])], "z")
+    );
+    assert_eq!(most_calls(&ways), Some(5));
+    let back = format!("steps:\n  a: {}\n  b: {}", call_step(&[], "b"), call_step(&[], "a"));
+    assert_eq!(most_calls(&back), None);
+    let idle = "steps:\n  a: { action: Pass, next: b }\n  b: { action: Pass, next: a }";
+    assert_eq!(most_calls(idle), Some(0));
+    let gather =
+        |form: &str| most_calls(&format!("steps:\n  a: {{ action: Gather, {form}, next: z }}"));
+    assert_eq!(gather(&format!("calls: [{HTTP}, {HTTP}]")), Some(2));
+    assert_eq!(gather(&format!("over: [1, 2, 3], call: {HTTP}")), Some(3));
+    assert_eq!(gather(&format!("over: \"{{{{ vars.all }}}}\", call: {HTTP}")), None);
+}

@@ -1,11 +1,10 @@
 //! What the rewriting puts into a tree.
 
-use std::sync::Arc;
+use std::cell::Cell;
 
 use cel::ExecutionError;
 use cel::common::types::{CelInt, DYN_TYPE, INT_TYPE};
-use cel::common::value::{CowVal, Val};
-use cel::objects::Opaque;
+use cel::common::value::CowVal;
 
 use super::super::convert::{self, NoValue};
 use super::super::{equality, work};
@@ -68,33 +67,20 @@ fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(count)
 }
 
-/// What an evaluation hands out: its result, converted already.
-#[derive(Debug)]
-pub(in super::super) struct Given(pub(in super::super) Result<Value, NoValue>);
-
-/// Asked for by the crate's type for host values. One is only equal to itself.
-impl PartialEq for Given {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
+thread_local! {
+    /// The result of the evaluation that runs on this thread, once it has one.
+    static GIVEN: Cell<Option<Result<Value, NoValue>>> = const { Cell::new(None) };
 }
 
-impl Eq for Given {}
-
-impl Opaque for Given {
-    #[expect(clippy::unnecessary_literal_bound, reason = "the trait's signature")]
-    fn runtime_type_name(&self) -> &str {
-        "@given"
-    }
+/// The result of the evaluation that just ran on this thread; `None` where it came to none.
+pub(in super::super) fn given() -> Option<Result<Value, NoValue>> {
+    GIVEN.take()
 }
 
-/// The result of the whole expression, as a value that leaves the crate's evaluator as it is.
-///
-/// The crate gives its own copy of a result, or else asks for its evaluator to be inlined into ours: then
-/// a debug build of this crate would evaluate with frames of 50 KiB, and overflow.
+/// The whole expression's value, converted, and laid aside: it never passes the crate's own result type,
+/// into which it would be copied.
 fn give<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [value] = take(args)?;
-    let given: Arc<dyn Opaque> = Arc::new(Given(convert::to_value(value.as_ref())));
-    let given: Box<dyn Val> = cel::Value::Opaque(given).try_into()?;
-    Ok(CowVal::Owned(given))
+    GIVEN.set(Some(convert::to_value(value.as_ref())));
+    Ok(owned_bool(true))
 }

@@ -19,7 +19,7 @@ mod inserted;
 mod mwl;
 mod text;
 
-pub(super) use self::inserted::Given;
+pub(super) use self::inserted::given;
 pub(super) use self::text::{Pattern, pattern};
 
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
@@ -53,6 +53,7 @@ fn unexpected(val: &dyn Val, want: &str) -> ExecutionError {
     ExecutionError::UnexpectedType { got: val.get_type().name().to_owned(), want: want.to_owned() }
 }
 
-fn owned_bool<'b, 'v>(bool: bool) -> CowVal<'b, 'v> {
+/// A boolean, without an allocation.
+pub(super) fn owned_bool<'b, 'v>(bool: bool) -> CowVal<'b, 'v> {
     CowVal::Borrowed(if bool { &CelBool::TRUE } else { &CelBool::FALSE })
 }

@@ -7,7 +7,7 @@ use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
 use super::super::references::{PathEnd, literal_index};
 use super::super::{functions, signatures};
-use super::nodes::{call, ident, is_operator, is_scalar, qualified};
+use super::nodes::{call, ident, is_operator, is_scalar, literal_list, qualified};
 use super::{Names, Rewriter};
 
 impl Rewriter<'_> {
@@ -44,10 +44,19 @@ impl Rewriter<'_> {
         if let Some(read) = self.optional_read(id, &parsed) {
             return read;
         }
+        if parsed.func_name == operators::IN
+            && let Some(found) = self.is_in(id, &parsed)
+        {
+            return found;
+        }
         let scalar = parsed.args.iter().any(is_scalar);
+        let key = if navigates { Some(self.key(&parsed)) } else { None };
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
-            args.push(if navigates && index == 0 { self.navigated(arg) } else { self.expr(arg) });
+            args.push(match key {
+                Some(end) if index == 0 => self.navigated(arg, end),
+                _ => self.expr(arg),
+            });
         }
         // Beside a literal scalar the crate's own comparison is right, and as cheap as that scalar.
         match parsed.func_name.as_str() {
@@ -61,6 +70,48 @@ impl Rewriter<'_> {
         }
     }
 
+    /// What `operand[key]` does with the operand: it takes an element by a literal position, or a member that
+    /// only the evaluation knows.
+    fn key(&mut self, parsed: &CallExpr) -> PathEnd {
+        let key = parsed.args.get(1).map(|key| &key.expr);
+        let is_path =
+            parsed.args.first().is_some_and(|operand| self.static_path(operand).is_some());
+        match key {
+            Some(Expr::Literal(LiteralValue::String(member))) => {
+                self.elsewhere.name(member.inner());
+                PathEnd::Value
+            }
+            Some(Expr::Literal(_)) => PathEnd::Value,
+            // Of a path, that is noted with the path.
+            _ if is_path => PathEnd::Unknown,
+            _ => {
+                self.elsewhere.compute();
+                PathEnd::Unknown
+            }
+        }
+    }
+
+    /// `'b' in root.a`, or `x in ['a', 'b']`.
+    fn is_in(&mut self, id: u64, parsed: &CallExpr) -> Option<IdedExpr> {
+        let [value, container] = parsed.args.as_slice() else {
+            return None;
+        };
+        if let Expr::Literal(LiteralValue::String(member)) = &value.expr {
+            let presence = self.presence(container, member.inner(), "in");
+            if presence.is_none() {
+                self.elsewhere.name(member.inner());
+            }
+            return presence.map(|expr| IdedExpr { id, expr });
+        }
+        if !matches!(self.names, Names::Roots(_)) {
+            return None;
+        }
+        self.lists.push(literal_list(container)?);
+        let list = ident(container.id, format!("@list{}", self.lists.len() - 1));
+        let value = self.expr(value.clone());
+        Some(call(id, "@contains", vec![value, list]))
+    }
+
     /// `root.a.?b` or `root.a[?'b']`: the value `root.a` is asked for its `b`, and nothing else.
     fn optional_read(&mut self, id: u64, parsed: &CallExpr) -> Option<IdedExpr> {
         let name = parsed.func_name.as_str();
@@ -69,9 +120,9 @@ impl Rewriter<'_> {
         }
         let (operand, member) = literal_index(parsed)?;
         let (root, mut members) = self.static_path(operand)?;
-        let variable = self.note(root, members.clone(), PathEnd::Presence);
+        let variable = self.note(operand, root, members.clone(), PathEnd::Presence);
         members.push(Arc::from(member));
-        self.note(root, members, PathEnd::Value);
+        self.note(operand, root, members, PathEnd::Value);
         let operand = ident(operand.id, format!("@p{variable}"));
         let mut args = parsed.args.iter().skip(1).cloned().collect::<Vec<_>>();
         args.insert(0, operand);
@@ -86,14 +137,25 @@ impl Rewriter<'_> {
             self.refuse_call(id, &name, problem);
         }
         match (name.as_str(), target.is_some(), args.len()) {
-            ("now", false, 0) => return self.clock(id, "@now"),
-            ("wallTime", false, 0) => return self.clock(id, "@wallTime"),
+            ("now", false, 0) => return ident(id, "@now".to_owned()),
+            ("wallTime", false, 0) => return ident(id, "@wallTime".to_owned()),
             ("matches", ..) => return self.matches(id, target, args),
             _ => {}
         }
         let walks = !is_constant(&name);
         let target = target.map(|target| self.argument(*target, walks));
-        let args: Vec<IdedExpr> = args.into_iter().map(|arg| self.argument(arg, walks)).collect();
+        // Sorting goes through a list more often than once.
+        let target = match name.as_str() {
+            "sort" | "@sortByAssociatedKeys" => {
+                target.map(|target| call(target.id, "@charge", vec![target]))
+            }
+            _ => target,
+        };
+        let mut args: Vec<IdedExpr> =
+            args.into_iter().map(|arg| self.argument(arg, walks)).collect();
+        if name == "format" {
+            args = args.into_iter().map(|arg| call(arg.id, "@charge", vec![arg])).collect();
+        }
         let ours = match (name.as_str(), target.is_some()) {
             ("duration", false) => "@duration",
             ("getMilliseconds", true) if args.is_empty() => "@getMilliseconds",
@@ -129,11 +191,6 @@ impl Rewriter<'_> {
             return call(expr.id, "@charge", vec![expr]);
         }
         expr
-    }
-
-    fn clock(&mut self, id: u64, variable: &str) -> IdedExpr {
-        self.reads_clock = true;
-        ident(id, variable.to_owned())
     }
 
     /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.

@@ -4,7 +4,9 @@
 //! against the functions that exist, and the paths that are read are noted. On the way it changes the tree
 //! where the crate alone would not do:
 //!
-//! - a static path becomes one variable, which the scope looks up in the shared data in one go;
+//! - a static path becomes one variable, which the scope looks up in the shared data in one go, and so does
+//!   the question whether there is one, `has(…)` or `'…' in …`;
+//! - a list of literals that `in` looks into is made once, here;
 //! - what multiplies work pays for it first (`@charge`, `@tick`; see `work`);
 //! - a few calls go to our own functions, where the crate's are wrong or unbounded (see `functions`).
 //!
@@ -19,9 +21,10 @@ use cel::{Env, IdedExpr};
 
 use self::nodes::{call, ident, is_small, qualified};
 use super::functions::Pattern;
-use super::references::{Path, PathEnd, static_path};
+use super::references::{Elsewhere, Path, PathEnd, first, static_path};
 use super::roots::{Root, Roots, near_miss};
 use super::{CompileError, compile};
+use crate::language::value::Value;
 
 mod calls;
 mod folds;
@@ -49,8 +52,10 @@ pub(super) struct Rewriter<'a> {
     pub(super) paths: Vec<Path>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
-    /// Whether the expression calls `now()` or `wallTime()`.
-    pub(super) reads_clock: bool,
+    /// The lists of literals that `in` looks into; `@list0` is the first.
+    pub(super) lists: Vec<Value>,
+    /// What is read of values that no static path leads to.
+    pub(super) elsewhere: Elsewhere,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
 }
@@ -64,7 +69,8 @@ impl<'a> Rewriter<'a> {
             locals: Vec::new(),
             paths: Vec::new(),
             patterns: Vec::new(),
-            reads_clock: false,
+            lists: Vec::new(),
+            elsewhere: Elsewhere::default(),
             errors: Vec::new(),
         }
     }
@@ -100,7 +106,7 @@ impl<'a> Rewriter<'a> {
     /// The variable for the static path that `expr` is, if it is one.
     fn path(&mut self, expr: &IdedExpr, end: PathEnd) -> Option<IdedExpr> {
         let (root, members) = self.static_path(expr)?;
-        let variable = self.note(root, members, end);
+        let variable = self.note(expr, root, members, end);
         Some(ident(expr.id, format!("@p{variable}")))
     }
 
@@ -117,19 +123,20 @@ impl<'a> Rewriter<'a> {
         })
     }
 
-    /// The number of this path, which is noted once.
-    fn note(&mut self, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
-        let path = Path { root, members, end };
-        let known = self.paths.iter().position(|known| *known == path);
-        known.unwrap_or_else(|| {
-            self.paths.push(path);
+    /// The number of this path, which `expr` or what is before it begins, and which is noted once.
+    fn note(&mut self, expr: &IdedExpr, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
+        let same =
+            |known: &Path| known.root == root && known.members == members && known.end == end;
+        self.paths.iter().position(same).unwrap_or_else(|| {
+            let offset = compile::offset(self.source, first(expr).id);
+            self.paths.push(Path { root, members, end, offset });
             self.paths.len() - 1
         })
     }
 
-    /// Rewrites `expr`, of which a member is read that is not known before run time.
-    fn navigated(&mut self, expr: IdedExpr) -> IdedExpr {
-        match self.path(&expr, PathEnd::Unknown) {
+    /// Rewrites `expr`, of which an element or a member is read by an index.
+    fn navigated(&mut self, expr: IdedExpr, end: PathEnd) -> IdedExpr {
+        match self.path(&expr, end) {
             Some(variable) => variable,
             None => self.expr(expr),
         }
@@ -198,17 +205,23 @@ impl<'a> Rewriter<'a> {
         if !select.test && self.is_type(&select) {
             return Expr::Select(select);
         }
-        let read = if select.test { self.static_path(&select.operand) } else { None };
         // `has(root.a.b)` asks the value `root.a` whether it has a `b`.
-        if let Some((root, mut members)) = read {
-            let variable = self.note(root, members.clone(), PathEnd::Presence);
-            members.push(Arc::from(select.field.as_str()));
-            self.note(root, members, PathEnd::Presence);
-            select.operand = Box::new(ident(select.operand.id, format!("@p{variable}")));
-        } else {
-            select.operand = Box::new(self.expr(*select.operand));
+        if select.test
+            && let Some(presence) = self.presence(&select.operand, &select.field, "has")
+        {
+            return presence;
         }
+        self.elsewhere.name(&select.field);
+        select.operand = Box::new(self.expr(*select.operand));
         Expr::Select(select)
+    }
+
+    /// The variable that asks the static path `operand` for its `member`.
+    fn presence(&mut self, operand: &IdedExpr, member: &str, kind: &str) -> Option<Expr> {
+        let (root, mut members) = self.static_path(operand)?;
+        members.push(Arc::from(member));
+        let variable = self.note(operand, root, members, PathEnd::Presence);
+        Some(Expr::Ident(format!("@{kind}{variable}")))
     }
 
     /// Whether `select` spells a type's qualified name, such as `google.protobuf.Duration`.

@@ -3,6 +3,8 @@
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
+use crate::language::value::Value;
+
 pub(super) fn is_operator(call: &CallExpr) -> bool {
     call.target.is_none()
         && matches!(
@@ -34,6 +36,29 @@ pub(super) fn is_operator(call: &CallExpr) -> bool {
 /// A literal that is no container and no bytes.
 pub(super) fn is_scalar(expr: &IdedExpr) -> bool {
     matches!(&expr.expr, Expr::Literal(literal) if !matches!(literal, LiteralValue::Bytes(_)))
+}
+
+/// The list that `expr` writes, where each element is a literal with one form in the data model, so that a
+/// comparison with it comes out the same.
+pub(super) fn literal_list(expr: &IdedExpr) -> Option<Value> {
+    const EXACT: u64 = 1 << 53;
+    let Expr::List(list) = &expr.expr else {
+        return None;
+    };
+    let element = |element: &IdedExpr| match &element.expr {
+        Expr::Literal(LiteralValue::String(text)) => Some(Value::from(text.inner())),
+        Expr::Literal(LiteralValue::Boolean(bool)) => Some(Value::Bool(*bool.inner())),
+        Expr::Literal(LiteralValue::Null) => Some(Value::Null),
+        Expr::Literal(LiteralValue::Double(double)) => Value::number(*double.inner()),
+        Expr::Literal(LiteralValue::Int(int)) if int.inner().unsigned_abs() <= EXACT =>
+        {
+            #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+            Value::number(*int.inner() as f64)
+        }
+        _ => None,
+    };
+    let items: Option<Vec<Value>> = list.elements.iter().map(element).collect();
+    items.filter(|_| list.optional_indices.is_empty()).map(Value::array)
 }
 
 /// Whether the value of the rewritten `expr` costs nothing to copy: a literal, a shared value, a boolean.

@@ -1,13 +1,16 @@
 //! The rows of the spec's tables, the MWL functions, names in and out of scope, offsets, limits.
 
+use self::table::DATA;
 use super::*;
 
 mod functions;
 mod hostile;
+mod hostile_table;
 mod limits;
 mod names;
 mod reads;
 mod results;
+mod table;
 
 /// Bindings from a JSON object, with two clocks that stand still.
 struct Fixture(Value);
@@ -28,15 +31,18 @@ impl Bindings for Fixture {
 
 const EVERY: Roots = Roots::of(&Root::ALL);
 
-const DATA: &str = r#"{
-    "vars": {
-        "count": 5, "ratio": 2.5, "big": 1e300, "name": "modis", "none": null, "yes": true, "one": 1,
-        "items": ["a", "b", "c"], "numbers": [3, 1, 2], "i": 1, "half": 0.5,
-        "object": {"a": 1, "b": {"c": [1, 2]}}, "same": {"b": {"c": [1.0, 2.0]}, "a": 1.0},
-        "list": [{"a": 1}, {"a": 2}], "odd key": "odd", "empty": {}, "pattern": "^m.*s$", "emoji": "é😀x"
-    },
-    "step": {"input": {"features": [{"id": "x", "step": 1}, {"id": "y", "step": 2}]}},
-    "failure": {"details": {"status": 503}}
+/// What [`table::TYPICAL`] reads.
+const LIVE: &str = r#"{
+    "vars": {"n": 2},
+    "execution": {"platform": {"environment": "production"}},
+    "step": {"input": {"method": "POST", "headers": {"x-tier": "gold", "content-type": "application/json"}}},
+    "middleware": {
+        "metadata": {"attempt": 2},
+        "result": {
+            "type": "error", "code": "Provider.Call.Http.Unavailable", "retryable": true,
+            "details": {"status": 503, "retryAfter": "PT2S"}
+        }
+    }
 }"#;
 
 fn json(text: &str) -> Value {
@@ -79,5 +85,25 @@ fn refused(body: &str, roots: Roots) -> String {
 fn check(table: &[(&str, &str)]) {
     for (body, expected) in table {
         assert_eq!(value(body), *expected, "{body}");
+    }
+}
+
+#[test]
+fn typical_predicates_hold() {
+    let live = Fixture(json(LIVE));
+    for (body, expected) in table::TYPICAL {
+        let value = compile(body).evaluate(&live).unwrap();
+        assert_eq!(value.to_string(), *expected, "{body}");
+    }
+}
+
+#[test]
+fn no_expression_of_the_table_stands_twice() {
+    let mut seen = std::collections::BTreeSet::new();
+    for (group, rows) in table::ALL {
+        assert!(!rows.is_empty(), "{group}");
+        for (body, _) in *rows {
+            assert!(seen.insert(body), "{body}");
+        }
     }
 }

@@ -15,9 +15,10 @@ fn the_paths_of_an_expression_are_known() {
     for (body, expected) in [
         ("step.input.body.x", "step.input.body.x Value"),
         ("step['input'].body", "step.input.body Value"),
-        ("has(step.input.body)", "step.input Presence, step.input.body Presence"),
+        ("has(step.input.body)", "step.input.body Presence"),
+        ("'body' in step.input", "step.input.body Presence"),
         ("step.input[vars.key]", "step.input Unknown, vars.key Value"),
-        ("step.results[0].body", "step.results Unknown"),
+        ("step.results[0].body", "step.results Value"),
         ("step.input.?body", "step.input Presence, step.input.body Value"),
         ("step.input[?'body']", "step.input Presence, step.input.body Value"),
         ("step.input.items.map(i, i.body)", "step.input.items Value"),
@@ -27,11 +28,33 @@ fn the_paths_of_an_expression_are_known() {
     ] {
         assert_eq!(paths(body), expected, "{body}");
     }
-    let program = compile("has(step.input.body) && middleware.result != null");
-    assert!(program.may_read(Root::Step, &["input", "body"]));
-    assert!(!program.may_read(Root::Middleware, &["result", "body"]));
-    assert!(program.takes_whole(Root::Middleware, &["result", "body"]));
-    assert!(!program.takes_whole(Root::Step, &["input", "body"]));
+}
+
+#[test]
+fn what_no_path_leads_to_is_known_by_its_name() {
+    for (body, selects) in [
+        ("step.input.body", false),
+        ("step.input[vars.key]", false),
+        ("step.results[0].body", true),
+        ("step.results[0]['body']", true),
+        ("step.results[0][vars.key]", true),
+        ("has(step.results[0].body)", true),
+        ("step.results.map(r, r.body)", true),
+        ("step.results.exists(r, 'body' in r)", true),
+        ("step.results.map(r, r.status)", false),
+        ("step.results.map(r, r[0])", false),
+        ("step.results.map(r, r.?body)", true),
+        ("step.results", false),
+    ] {
+        assert_eq!(compile(body).may_select("body"), selects, "{body}");
+    }
+}
+
+#[test]
+fn a_path_knows_where_it_stands() {
+    let program = compile("'step.x' + step.x + vars['é'] + step.x");
+    let offsets = program.reads().iter().map(|path| format!("{path} {}", path.offset));
+    assert_eq!(offsets.collect::<Vec<_>>(), ["step.x 11", "vars.é 20"]);
 }
 
 /// A host's object that notes what is asked of it.
@@ -71,6 +94,8 @@ fn a_host_object_is_asked_only_for_what_is_named() {
         ("has(vars.host.absent)", "absent"),
         ("[vars.host].map(h, h.path)", "path"),
         ("'path' in vars.host", "path"),
+        ("has(vars.host.absent) || 'path' in vars.host", "absent,path"),
+        ("vars.host.path in ['a', 'b']", "path"),
         ("size(vars.host)", "*"),
         ("vars.host == {'body': 'text'}", "*"),
         ("toJson(vars.host)", "*"),

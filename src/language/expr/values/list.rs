@@ -41,13 +41,7 @@ impl List {
 impl StaticVal for List {}
 
 impl Val for List {
-    fn get_type(&self) -> &Type {
-        &LIST_TYPE
-    }
-
-    fn cel_type() -> &'static Type {
-        &LIST_TYPE
-    }
+    container_capabilities!(LIST_TYPE);
 
     fn as_adder<'b, 'v>(&'b self) -> Option<&'b (dyn Adder + 'v)>
     where
@@ -56,42 +50,8 @@ impl Val for List {
         Some(self)
     }
 
-    fn as_container(&self) -> Option<&dyn Container> {
-        Some(self)
-    }
-
-    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
-    where
-        Self: 'v,
-    {
-        Some(self)
-    }
-
-    fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
-    where
-        Self: 'v,
-    {
-        Some(self)
-    }
-
-    fn as_sizer(&self) -> Option<&dyn Sizer> {
-        Some(self)
-    }
-
-    fn as_zeroer(&self) -> Option<&dyn Zeroer> {
-        Some(self)
-    }
-
-    fn equals(&self, other: &dyn Val) -> bool {
-        equality::equal(self, other).unwrap_or(false)
-    }
-
     fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
         Box::new(Self::of(Arc::clone(&self.items)))
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
     }
 }
 

@@ -13,6 +13,53 @@ use cel::common::value::Val;
 
 use crate::language::value::Value;
 
+/// What the two containers can both be asked for.
+macro_rules! container_capabilities {
+    ($type:expr) => {
+        fn get_type(&self) -> &Type {
+            &$type
+        }
+
+        fn cel_type() -> &'static Type {
+            &$type
+        }
+
+        fn as_container(&self) -> Option<&dyn Container> {
+            Some(self)
+        }
+
+        fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
+        where
+            Self: 'v,
+        {
+            Some(self)
+        }
+
+        fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
+        where
+            Self: 'v,
+        {
+            Some(self)
+        }
+
+        fn as_sizer(&self) -> Option<&dyn Sizer> {
+            Some(self)
+        }
+
+        fn as_zeroer(&self) -> Option<&dyn Zeroer> {
+            Some(self)
+        }
+
+        fn equals(&self, other: &dyn Val) -> bool {
+            equality::equal(self, other).unwrap_or(false)
+        }
+
+        fn as_any(&self) -> Option<&dyn Any> {
+            Some(self)
+        }
+    };
+}
+
 mod list;
 mod object;
 mod text;

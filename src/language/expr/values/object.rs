@@ -54,50 +54,10 @@ impl Object {
 impl StaticVal for Object {}
 
 impl Val for Object {
-    fn get_type(&self) -> &Type {
-        &MAP_TYPE
-    }
-
-    fn cel_type() -> &'static Type {
-        &MAP_TYPE
-    }
-
-    fn as_container(&self) -> Option<&dyn Container> {
-        Some(self)
-    }
-
-    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
-    where
-        Self: 'v,
-    {
-        Some(self)
-    }
-
-    fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
-    where
-        Self: 'v,
-    {
-        Some(self)
-    }
-
-    fn as_sizer(&self) -> Option<&dyn Sizer> {
-        Some(self)
-    }
-
-    fn as_zeroer(&self) -> Option<&dyn Zeroer> {
-        Some(self)
-    }
-
-    fn equals(&self, other: &dyn Val) -> bool {
-        equality::equal(self, other).unwrap_or(false)
-    }
+    container_capabilities!(MAP_TYPE);
 
     fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
         Box::new(Self::of(self.value.clone()))
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
     }
 }
 

@@ -1,6 +1,8 @@
 //! One dispatch, from `with` and input to a Result.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,11 @@ use hyper::upgrade::OnUpgrade;
 use tokio::time::sleep;
 
 use super::CONTRACT;
-use super::compose::compose;
+use super::compose::{Outgoing, compose};
 use super::params::Params;
 use super::record::{Causes, Count, Noted, Run, Where, Window};
-use super::send::{Got, Lost, send};
-use crate::language::code::{Code, system};
+use super::send::{Failed, Got, Handed, Lost};
+use crate::language::code::Code;
 use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
@@ -34,33 +36,58 @@ use crate::proxy::tunnel::{self, Far};
 use crate::proxy::upstream::ending::Ending;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
 use crate::proxy::{headers, media};
+use crate::telemetry::trace::SpanId;
 
 /// What an attempt is made with, and what is known of it whatever comes.
-struct Attempt<'a> {
-    dispatch: Dispatch<'a>,
-    exchange: &'a Exchange,
-    upstream: &'a Arc<Upstream>,
-    repeatable: Repeatable,
+pub(super) struct Attempt<'a> {
+    pub(super) dispatch: Dispatch<'a>,
+    pub(super) params: &'a Params,
+    pub(super) exchange: &'a Exchange,
+    pub(super) upstream: &'a Arc<Upstream>,
+    /// The endpoint that it goes to.
+    pub(super) endpoint: usize,
+    /// Whether the request's method makes it repeatable, or its key.
+    pub(super) repeatable: Repeatable,
     /// Whether the request offers to change the protocol.
-    offers: bool,
-    progress: Progress,
-    at: Noted,
+    pub(super) offers: bool,
+    pub(super) progress: Progress,
+    /// What the upstream is told that it is called by.
+    pub(super) span: Option<SpanId>,
+    pub(super) at: Noted,
 }
 
 /// How long a cancellation may take to drop the call that asked for it.
 const CANCELLATION: Duration = Duration::from_secs(1);
 
+/// A response, as far as it was read.
+struct Received {
+    status: StatusCode,
+    fields: HeaderMap,
+    payload: Payload,
+    /// What expressions read of the body, where the route reads it.
+    value: Option<Value>,
+    /// How a gRPC call ended that sent no message.
+    ended: Option<Ended>,
+}
+
+/// An attempt that runs.
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
 /// Runs a dispatch.
-pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
+///
+/// What needs no waiting is done here. The common attempt finds a connection at hand, so that its request is on
+/// its way before there is a future, which holds what the answer needs and no more.
+pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
+    let at_once = |answer| Box::pin(std::future::ready(answer));
     let Some(params) = dispatch.with.downcast_ref::<Params>() else {
-        return Answer::wrong_with(&CONTRACT);
+        return at_once(Answer::wrong_with(&CONTRACT));
     };
     let exchange = dispatch.host.and_then(|host| host.downcast_ref::<Exchange>());
     let Some(exchange) = exchange else {
-        return no_proxy(&dispatch);
+        return at_once(no_proxy(&dispatch));
     };
     let Some(upstream) = exchange.site.upstreams.get(params.upstream) else {
-        return no_proxy(&dispatch);
+        return at_once(no_proxy(&dispatch));
     };
     if dispatch.role == Role::Step {
         exchange.count_attempt();
@@ -73,20 +100,24 @@ pub(super) async fn run(dispatch: Dispatch<'_>) -> Answer {
         offers: outgoing.upgrade.is_some(),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
         progress: outgoing.body.progress(),
+        endpoint: upstream.pick(exchange.avoided(params.upstream)),
         dispatch,
+        params,
         exchange,
         upstream,
+        span,
         at: Noted::new(),
     };
-    let again = || compose(params, &attempt.dispatch, exchange, span);
-    let sent = send(exchange, params.upstream, upstream, outgoing, again, &attempt.progress);
-    let answer = match sent.await {
-        Ok(got) => attempt.got(got).await,
-        // Boxed, as is all that is rare: what is common need not carry it.
-        Err(lost) => Box::pin(attempt.lost(lost)).await,
+    let Some(mut connection) = upstream.at_hand(attempt.endpoint, count.begun()) else {
+        return Box::pin(attempt.over_new(outgoing, count));
     };
-    count.end(&answer.outcome, &attempt.at);
-    answer
+    match attempt.hand_over(&mut connection, outgoing) {
+        Ok(sent) => Box::pin(attempt.over(connection, sent, count)),
+        Err(lost) => Box::pin(async move {
+            let answer = attempt.lost(lost).await;
+            count.end(answer, &attempt.at)
+        }),
+    }
 }
 
 /// A dispatch outside the proxy: a definition that is run from the command line, say.
@@ -114,11 +145,50 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 }
 
 impl Attempt<'_> {
+    /// Over a connection that was at hand, when the request was handed over.
+    async fn over(self, connection: Connection, sent: impl Handed, count: Count<'_>) -> Answer {
+        let answer = match sent.await {
+            Ok(response) => self.got(Got { response, connection }).await,
+            // Boxed, as is all that is rare: what is common need not carry it.
+            Err(failed) => Box::pin(self.failed_over(connection, failed)).await,
+        };
+        count.end(answer, &self.at)
+    }
+
+    /// Over a connection that must first be made, or waited for.
+    async fn over_new(self, outgoing: Outgoing, count: Count<'_>) -> Answer {
+        let got = match Box::pin(self.connection()).await {
+            Ok(mut connection) => match self.hand_over(&mut connection, outgoing) {
+                Ok(sent) => match sent.await {
+                    Ok(response) => Ok(Got { response, connection }),
+                    Err(failed) => Box::pin(self.once_more(connection, failed)).await,
+                },
+                Err(lost) => Err(lost),
+            },
+            Err(lost) => Err(lost),
+        };
+        let answer = match got {
+            Ok(got) => self.got(got).await,
+            Err(lost) => Box::pin(self.lost(lost)).await,
+        };
+        count.end(answer, &self.at)
+    }
+
+    /// The request failed on a connection that was at hand.
+    async fn failed_over(&self, connection: Connection, failed: Failed) -> Answer {
+        match self.once_more(connection, failed).await {
+            Ok(got) => self.got(got).await,
+            Err(lost) => self.lost(lost).await,
+        }
+    }
+
     /// A response came.
     async fn got(&self, got: Got) -> Answer {
-        let Got { response, connection, endpoint } = got;
+        let Got { response, mut connection } = got;
+        connection.answered();
         let (parts, incoming) = response.into_parts();
         let (status, mut fields) = (parts.status, parts.headers);
+        let endpoint = self.endpoint;
         let at = Where { endpoint, reused: connection.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switched(at, fields, parts.extensions, connection);
@@ -134,25 +204,50 @@ impl Attempt<'_> {
             fields.remove(header::CONTENT_LENGTH);
         }
         let idle = self.upstream.settings.idle_timeout;
-        let mut body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
-        let mut ended = None;
-        if self.is_grpc(status, &fields) {
-            ended = Box::pin(peek(&mut body, &fields)).await;
+        let body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
+        let grpc = self.is_grpc(status, &fields);
+        if grpc || self.exchange.route.facts.reads_response {
+            return Box::pin(self.got_to_read(at, status, fields, body, grpc)).await;
         }
-        let (payload, value) = if self.exchange.route.facts.reads_response {
-            match Box::pin(self.read(body, &fields)).await {
-                Ok((payload, value)) => (payload, Some(value)),
-                Err(error) => return self.unread(at, status, &error),
+        let payload = Payload::Stream(Box::new(body));
+        self.judge(at, Received { status, fields, payload, value: None, ended: None })
+    }
+
+    /// A response of which more than the head is needed.
+    async fn got_to_read(
+        &self,
+        at: Where,
+        status: StatusCode,
+        fields: HeaderMap,
+        mut body: ResponseBody,
+        grpc: bool,
+    ) -> Answer {
+        let ended = if grpc { peek(&mut body, &fields).await } else { None };
+        if !self.exchange.route.facts.reads_response {
+            let payload = Payload::Stream(Box::new(body));
+            return self.judge(at, Received { status, fields, payload, value: None, ended });
+        }
+        match self.read(body, &fields).await {
+            Ok((payload, value)) => {
+                let value = Some(value);
+                self.judge(at, Received { status, fields, payload, value, ended })
             }
-        } else {
-            (Payload::Stream(Box::new(body)), None)
-        };
-        let now = self.exchange.site.core.clock.now().as_nanos();
-        let seen = Seen { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
+            Err(error) => self.unread(at, status, &error),
+        }
+    }
+
+    /// What a response comes to.
+    fn judge(&self, at: Where, received: Received) -> Answer {
+        let Received { status, fields, payload, value, ended } = received;
         let rules = &self.exchange.route.classify;
+        // Where nothing could read it, the clock is left alone.
+        let timed = !rules.is_empty() || ended.is_some() || status.as_u16() >= 400;
+        let clock = self.exchange.site.core.clock;
+        let now = if timed { clock.now() } else { clock.begun() }.as_nanos();
+        let seen = Seen { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
-            Err(fault) => return self.fault(at, fault),
+            Err(fault) => return self.fault(at, &fault),
         };
         let (code, retryable, waits) = match class {
             Class::Success => {
@@ -228,8 +323,8 @@ impl Attempt<'_> {
     /// No response came.
     async fn lost(&self, lost: Lost) -> Answer {
         match lost {
-            Lost::Connect(error, endpoint) => {
-                let at = Where { endpoint, reused: false, status: None };
+            Lost::Connect(error) => {
+                let at = Where { endpoint: self.endpoint, reused: false, status: None };
                 let details = Details {
                     phase: Some(error.cause.phase()),
                     ..self.details(at, error.cause.proxy_status())
@@ -238,20 +333,20 @@ impl Attempt<'_> {
                 let what = format_args!("{error}");
                 self.failed(at, code, true, what, details)
             }
-            Lost::BodyGone(endpoint) => {
-                let at = Where { endpoint, reused: false, status: None };
+            Lost::BodyGone => {
+                let at = Where { endpoint: self.endpoint, reused: false, status: None };
                 let details = self.details(at, "proxy_internal_error");
                 let what = format_args!("was not asked: the request's body was read already");
                 let code = Code::Static(code::BODY_NOT_REPLAYABLE);
                 self.failed(at, code, false, what, details)
             }
-            Lost::Send { error, endpoint, reused } => {
+            Lost::Send { error, reused } => {
                 if self.progress.broken() == Some(Broken::Gone) && self.exchange.cancel() {
                     // The Result is the cancellation's, which drops this call; the wait ends where the
                     // call is shielded from it.
                     sleep(CANCELLATION).await;
                 }
-                self.broken(Where { endpoint, reused, status: None }, &error)
+                self.broken(Where { endpoint: self.endpoint, reused, status: None }, &error)
             }
         }
     }
@@ -382,13 +477,9 @@ impl Attempt<'_> {
     }
 
     /// A rule's own expression failed.
-    fn fault(&self, at: Where, fault: EvalError) -> Answer {
-        let (code, why) = match fault {
-            EvalError::Fault(why) => (system::EXPRESSION_EVALUATION_ERROR, why),
-            EvalError::Unrepresentable(why) => (system::UNREPRESENTABLE_VALUE, why),
-        };
-        let message = format!("{}: classify: {why}", self.dispatch.step_name);
-        self.answer(at, Failure::error(code, message).into())
+    fn fault(&self, at: Where, fault: &EvalError) -> Answer {
+        let message = format!("{}: classify: {fault}", self.dispatch.step_name);
+        self.answer(at, Failure::error(fault.code(), message).into())
     }
 
     /// How much of the request was sent, once something was.

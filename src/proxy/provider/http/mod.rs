@@ -61,7 +61,7 @@ impl CallProvider for HttpProvider {
         &'a self,
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(attempt::run(dispatch))
+        attempt::run(dispatch)
     }
 }
 

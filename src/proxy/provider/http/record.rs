@@ -9,8 +9,7 @@ use http::{Method, StatusCode, Uri};
 use tokio::time::Instant;
 
 use crate::language::code::{Code, system};
-use crate::language::outcome::Outcome;
-use crate::language::provider::{Dispatch, Role};
+use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::{Map, Native, Value};
 use crate::proxy::recording;
 use crate::proxy::request::Exchange;
@@ -167,10 +166,16 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// Its Result is `outcome`.
-    pub(super) fn end(mut self, outcome: &Outcome, at: &Noted) {
+    /// When it began.
+    pub(super) const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// It came to `answer`.
+    pub(super) fn end(mut self, answer: Answer, at: &Noted) -> Answer {
         self.done = true;
-        self.count(outcome.failure().map(|failure| failure.code.as_str()), at.read());
+        self.count(answer.outcome.failure().map(|failure| failure.code.as_str()), at.read());
+        answer
     }
 
     fn count(&self, code: Option<&str>, (endpoint, status): (Option<usize>, Option<u16>)) {

@@ -14,12 +14,13 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 
-use super::compose::{Outgoing, Source};
+use super::attempt::Attempt;
+use super::compose::{Outgoing, Source, compose};
 use crate::proxy::body::hold::Permission;
-use crate::proxy::body::request::{Progress, RequestBody};
+use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
-use crate::proxy::request::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::{Connection, SendError, Upstream};
@@ -30,67 +31,100 @@ use crate::telemetry::events;
 pub(super) struct Got {
     pub(super) response: Response<Incoming>,
     pub(super) connection: Connection,
-    pub(super) endpoint: usize,
 }
 
 /// Why there is none.
 #[derive(Debug)]
 pub(super) enum Lost {
     /// No connection came to be.
-    Connect(ConnectError, usize),
+    Connect(ConnectError),
     /// The connection failed under the request.
-    Send { error: Box<SendError>, endpoint: usize, reused: bool },
+    Send { error: Box<SendError>, reused: bool },
     /// The request's body was read by an earlier attempt and not kept.
-    BodyGone(usize),
+    BodyGone,
 }
 
-/// Sends `outgoing` to the upstream at `position`; `compose` makes it once more.
-pub(super) async fn send(
-    exchange: &Exchange,
-    position: usize,
-    upstream: &Arc<Upstream>,
-    outgoing: Outgoing,
-    compose: impl Fn() -> Outgoing,
-    progress: &Progress,
-) -> Result<Got, Lost> {
-    let endpoint = upstream.pick(exchange.avoided(position));
-    let unreached = |error| {
-        exchange.avoid(position, endpoint);
-        Lost::Connect(error, endpoint)
-    };
-    let mut connection = upstream.connection(endpoint).await.map_err(unreached)?;
-    let reused = connection.reused();
-    let harmless = outgoing.method.is_idempotent();
-    let timeout = exchange.site.runtime.limits.body_timeout;
-    let request = request(outgoing, endpoint, upstream, timeout);
-    let request = request.map_err(|NotReplayable| Lost::BodyGone(endpoint))?;
-    progress.begin(request.body());
-    let mut error = match connection.send(request).await {
-        Ok(response) => {
-            return Ok(Got { response, connection, endpoint });
+/// What the HTTP library says of a request that got no response.
+pub(super) type Failed = TrySendError<Request<RequestBody>>;
+
+/// A request that was handed over: the head of its response.
+pub(super) trait Handed: Future<Output = Result<Response<Incoming>, Failed>> + Send {}
+
+impl<T: Future<Output = Result<Response<Incoming>, Failed>> + Send> Handed for T {}
+
+impl Attempt<'_> {
+    /// A connection for the request, which need not be at hand.
+    pub(super) async fn connection(&self) -> Result<Connection, Lost> {
+        let connection = self.upstream.connection(self.endpoint).await;
+        connection.map_err(|error| self.unreached(error))
+    }
+
+    /// Hands `outgoing` over to `connection`.
+    pub(super) fn hand_over(
+        &self,
+        connection: &mut Connection,
+        outgoing: Outgoing,
+    ) -> Result<impl Handed + use<>, Lost> {
+        let request = self.request(outgoing);
+        let request = request.map_err(|NotReplayable| Lost::BodyGone)?;
+        self.progress.begin(request.body());
+        Ok(connection.send(request))
+    }
+
+    /// Sends the request that failed over `connection` over a fresh one, where that cannot do harm.
+    pub(super) async fn once_more(
+        &self,
+        mut connection: Connection,
+        failed: Failed,
+    ) -> Result<Got, Lost> {
+        let mut error = connection.failed(failed);
+        let reused = connection.reused();
+        let unprocessed = error.ending.is_unprocessed();
+        let harmless = self.repeatable.idempotent || unprocessed;
+        let progress = &self.progress;
+        let again = if !reused || (error.read && !unprocessed) {
+            None
+        } else if let Some(unsent) = error.unsent.take() {
+            Some(unsent)
+        } else if harmless && progress.broken().is_none() && progress.replayable() {
+            let outgoing = compose(self.params, &self.dispatch, self.exchange, self.span);
+            let request = self.request(outgoing).ok();
+            request.inspect(|request| progress.begin(request.body()))
+        } else {
+            None
+        };
+        let Some(request) = again else {
+            return Err(Lost::Send { error: Box::new(error), reused });
+        };
+        drop((connection, error));
+        self.report_resend();
+        let fresh = self.upstream.fresh(self.endpoint).await;
+        let mut connection = fresh.map_err(|error| self.unreached(error))?;
+        match connection.send(request).await {
+            Ok(response) => Ok(Got { response, connection }),
+            Err(failed) => {
+                let error = Box::new(connection.failed(failed));
+                Err(Lost::Send { error, reused: false })
+            }
         }
-        Err(error) => error,
-    };
-    let unprocessed = error.ending.is_unprocessed();
-    let again = if !reused || (error.read && !unprocessed) {
-        None
-    } else if let Some(unsent) = error.unsent.take() {
-        Some(unsent)
-    } else if (harmless || unprocessed) && progress.broken().is_none() && progress.replayable() {
-        let request = self::request(compose(), endpoint, upstream, timeout).ok();
-        request.inspect(|request| progress.begin(request.body()))
-    } else {
-        None
-    };
-    let Some(request) = again else {
-        return Err(Lost::Send { error: Box::new(error), endpoint, reused });
-    };
-    drop((connection, error));
-    report_resend(exchange, upstream, endpoint);
-    let mut connection = upstream.fresh(endpoint).await.map_err(unreached)?;
-    match connection.send(request).await {
-        Ok(response) => Ok(Got { response, connection, endpoint }),
-        Err(error) => Err(Lost::Send { error: Box::new(error), endpoint, reused: false }),
+    }
+
+    fn request(&self, outgoing: Outgoing) -> Result<Request<RequestBody>, NotReplayable> {
+        let timeout = self.exchange.site.runtime.limits.body_timeout;
+        request(outgoing, self.endpoint, self.upstream, timeout)
+    }
+
+    /// The endpoint gave no connection: the next attempt passes it over.
+    fn unreached(&self, error: ConnectError) -> Lost {
+        self.exchange.avoid(self.params.upstream, self.endpoint);
+        Lost::Connect(error)
+    }
+
+    fn report_resend(&self) {
+        let Self { upstream, exchange, endpoint, .. } = self;
+        upstream.metrics.stale_resend();
+        let authority = upstream.authority(*endpoint);
+        events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
     }
 }
 
@@ -165,12 +199,6 @@ fn with_authority(uri: Uri, headers: &mut HeaderMap, endpoint: &str) -> Uri {
     parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
     // All three parts are there, which is all that is asked of them.
     Uri::from_parts(parts).unwrap_or_default()
-}
-
-fn report_resend(exchange: &Exchange, upstream: &Upstream, endpoint: usize) {
-    upstream.metrics.stale_resend();
-    let authority = upstream.authority(endpoint);
-    events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
 }
 
 #[cfg(test)]

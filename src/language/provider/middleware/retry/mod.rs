@@ -93,6 +93,13 @@ impl Middleware for Retry {
         }
     }
 
+    /// Each policy handles all but the last of its `attempts` with another run.
+    fn most_runs(&self, config: &Prepared) -> Option<u64> {
+        let policies = &config.downcast_ref::<Policies>()?.0;
+        let reruns = policies.iter().map(|policy| u64::from(policy.attempts).saturating_sub(1));
+        Some(reruns.fold(1, u64::saturating_add))
+    }
+
     fn on_entry(&self, entry: &mut EntryState, _with: &Prepared) -> Result<Entry, Failure> {
         entry.own = None;
         Ok(Entry::Proceed)

@@ -1,0 +1,103 @@
+//! What the engine costs around a call that costs next to nothing: a bare call, stacks, a graph.
+//!
+//! Times are for comparison within one run. The allocations are asserted: they repeat, and one more of them
+//! is what a careless change shows first.
+
+#![expect(clippy::print_stdout, reason = "a bench says what it measured")]
+#![expect(clippy::unwrap_used, reason = "a bench that cannot run ends")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::Criterion;
+use mwl_proxy::language::definition::{Strictness, compile};
+use mwl_proxy::language::engine::{Start, run};
+use mwl_proxy::language::plan::Plan;
+use mwl_proxy::language::provider::Catalog;
+use mwl_proxy::language::value::Value;
+use mwl_proxy::source::{Format, Sources};
+use serde_json::{Value as Json, json};
+use tokio::runtime::{Builder, Runtime};
+
+/// The name of a case, its definition, and the allocations of one run.
+struct Case {
+    name: &'static str,
+    definition: Json,
+    allocations: u64,
+}
+
+fn cases() -> Vec<Case> {
+    let timeout = || entry("timeout", &json!({ "duration": "PT5S" }));
+    let policies = json!({ "policies": [{ "match": { "codes": ["*"] }, "attempts": 3 }] });
+    let retry = || entry("retry", &policies);
+    let works = json!({ "value": 1 });
+    let fails = json!({ "failure": { "type": "error", "code": "Bench.Failed" } });
+    let case = |name, with: &Json, stack: Vec<Json>, allocations| Case {
+        name,
+        definition: definition(with, &stack, None),
+        allocations,
+    };
+    vec![
+        // The provider's own future.
+        case("a bare call", &works, vec![], 1),
+        // And the entries, and the timer.
+        case("Timeout", &works, vec![timeout()], 3),
+        case("Timeout over Retry over Timeout", &works, vec![timeout(), retry(), timeout()], 3),
+        case("three attempts that fail", &fails, vec![retry()], 17),
+        Case {
+            name: "a graph of two Steps",
+            definition: definition(&works, &[], Some(&json!({ "action": "Pass", "next": "done" }))),
+            allocations: 2,
+        },
+    ]
+}
+
+fn entry(name: &str, with: &Json) -> Json {
+    let provider = format!("mwl:provider.middleware/mwl/{name}/v1");
+    json!({ "provider": provider, "onEntry": { "with": with } })
+}
+
+fn definition(with: &Json, stack: &[Json], between: Option<&Json>) -> Json {
+    let call = json!({ "provider": "mwl:provider.call/mwl/mock/v1", "with": with });
+    let next = if between.is_some() { "between" } else { "done" };
+    let work = json!({ "action": "Call", "call": call, "middleware": stack, "next": next });
+    let mut steps = json!({ "work": work, "done": { "action": "Return" } });
+    if let (Some(between), Some(steps)) = (between, steps.as_object_mut()) {
+        steps.insert("between".to_owned(), between.clone());
+    }
+    let schema = "https://mwl.dev/v0.1/flow/schema.json";
+    json!({ "$schema": schema, "entrypoint": "work", "steps": steps })
+}
+
+fn plan(definition: &Json) -> Arc<Plan> {
+    let text = definition.to_string();
+    let node = Sources::default().parse("bench.json", &text, Format::Json).unwrap();
+    compile(&node, &Catalog::spec_defined(), Strictness::Load).unwrap().0
+}
+
+fn once(runtime: &Runtime, plan: &Plan, with: &Value) {
+    let outcome = run(plan, Start::new("bench"), with.clone(), Value::Null);
+    black_box(runtime.block_on(outcome));
+}
+
+fn main() {
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    let mut criterion = Criterion::default().configure_from_args();
+    let with = Value::empty_object();
+    let mut wrong = Vec::new();
+    for Case { name, definition, allocations } in cases() {
+        let plan = plan(&definition);
+        // What is made once is made before the count.
+        once(&runtime, &plan, &with);
+        let counted = allocation_counter::measure(|| once(&runtime, &plan, &with)).count_total;
+        println!("{name}: {counted} allocations");
+        if counted != allocations {
+            wrong.push(format!("{name}: {counted} allocations, not {allocations}"));
+        }
+        criterion.bench_function(name, |bencher| {
+            bencher.iter(|| once(&runtime, &plan, &with));
+        });
+    }
+    criterion.final_summary();
+    assert!(wrong.is_empty(), "{}", wrong.join("; "));
+}

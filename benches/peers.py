@@ -1,0 +1,700 @@
+#!/usr/bin/env python3
+"""mwl-proxy beside its peers: what a request costs each of them, in one run on one machine.
+
+    benches/peers.py [times]      CPU time a request by case, and memory: ratios of figures that were taken side by side
+    benches/peers.py deep         user-space instructions (callgrind) and system calls (strace) a request: these repeat
+    benches/peers.py prices       the same two for what a policy adds: an audit in a Finally, a Retry-After expression
+    benches/peers.py routes       the same two for 10 and for 10,000 routes; how long the long table takes to load
+    benches/peers.py workers      the load that two workers serve, over what one serves, for one and two busy cores
+    benches/peers.py connects     upstream connections and failed answers a request while one answer in ten is a 503
+    benches/peers.py start        from the start of the process to the first answer
+
+Options: --mwl BINARY (target/release/mwl-proxy), --only NAME,…, --cases NAME,…, --reps N, --seconds N, --json FILE.
+
+A peer that is not on PATH is named and left out: nginx, haproxy, envoy. `floor` is the HTTP library alone
+(`benches/tools`, built here). The load comes from `wrk`, instructions from `valgrind`, system calls from `strace`.
+The proxy has core 0 and one worker, the origin and the load core 1. Every repetition takes the contenders in another
+order, and a ratio is the median of the ratios within a repetition: so what else the machine does weighs on both sides.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+TICK = os.sysconf("SC_CLK_TCK")
+ORIGIN, SECOND, PROXY, ADMIN = 29000, 29001, 28080, 29900
+KIB = 1024
+
+# Name, path, connections; the cases with a policy begin with `policy`.
+CASES = {
+    "c1": ("/1k", 1),
+    "c32": ("/1k", 32),
+    "c256": ("/1k", 256),
+    "64k": ("/64k", 32),
+    "1m": ("/1m", 16),
+    "post16k": ("/post", 32),
+    "policy": ("/1k", 32),
+    "policy-flaky": ("/flaky", 32),
+}
+
+NGINX = """
+worker_processes 1; daemon off; {master} error_log {run}/nginx.err crit; pid {run}/nginx.pid;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off; tcp_nodelay on; keepalive_requests 1000000000; keepalive_timeout 60s;
+  client_body_buffer_size 64k; proxy_buffer_size 16k; proxy_buffers 8 32k; proxy_busy_buffers_size 128k;
+  proxy_max_temp_file_size 0; client_body_temp_path {run}/b; proxy_temp_path {run}/p;
+  fastcgi_temp_path {run}/f; uwsgi_temp_path {run}/u; scgi_temp_path {run}/s;
+  upstream origin {{
+    server 127.0.0.1:{origin} max_fails=0; {second}
+    keepalive 1024; keepalive_requests 1000000000;
+  }}
+  server {{
+    listen 127.0.0.1:{proxy} backlog=4096;
+    location / {{
+      proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_set_header Host $http_host; {policy}
+    }}
+  }}
+}}
+"""
+NGINX_POLICY = (
+    "proxy_next_upstream error timeout http_503 non_idempotent; proxy_next_upstream_tries 3; "
+    "proxy_next_upstream_timeout 5s; proxy_connect_timeout 1s; proxy_read_timeout 1s; proxy_send_timeout 1s;"
+)
+HAPROXY = """
+global
+  nbthread 1
+  maxconn 8192
+defaults
+  mode http
+  timeout connect 1s
+  timeout client 60s
+  timeout server {bound}
+  option http-keep-alive
+  http-reuse always
+{policy}
+frontend front
+  bind 127.0.0.1:{proxy}
+  default_backend back
+backend back
+  balance roundrobin
+  server one 127.0.0.1:{origin}
+{second}
+"""
+HAPROXY_POLICY = """
+  retries 2
+  retry-on conn-failure empty-response response-timeout 503
+  option redispatch 1
+"""
+ENVOY = """
+static_resources:
+  listeners:
+  - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {proxy} }} }}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          '@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: front
+          codec_type: HTTP1
+          generate_request_id: false
+          route_config:
+            virtual_hosts:
+            - {{ name: all, domains: ['*'], routes: [{{ match: {{ prefix: / }}, route: {{ cluster: back, {policy} }} }}] }}
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config:
+              '@type': type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+              dynamic_stats: false
+              suppress_envoy_headers: true
+  clusters:
+  - name: back
+    type: STATIC
+    connect_timeout: 1s
+    circuit_breakers:
+      thresholds: [{{ max_connections: 8192, max_pending_requests: 8192, max_requests: 8192, max_retries: 8192 }}]
+    load_assignment: {{ cluster_name: back, endpoints: [{{ lb_endpoints: [{endpoints}] }}] }}
+"""
+ENVOY_POLICY = (
+    "timeout: 5s, retry_policy: { retry_on: 5xx, num_retries: 2, per_try_timeout: 1s, "
+    "retry_back_off: { base_interval: 0.001s, max_interval: 0.001s } }"
+)
+
+
+def middleware(name, **phases):
+    return {"provider": f"mwl:provider.middleware/mwl/{name}/v1", **phases}
+
+
+def entry(name, **arguments):
+    return middleware(name, onEntry={"with": arguments})
+
+
+def failures(*names):
+    return {"codes": [f"Provider.Call.Http.{name}" for name in names]}
+
+
+RETRIED = failures("Unavailable", "ConnectionFailed", "ConnectionClosed")
+POLICY = [
+    entry("timeout", duration="PT5S"),
+    entry("retry", policies=[{"match": RETRIED, "attempts": 3}]),
+    entry("timeout", duration="PT1S"),
+]
+AUDIT = middleware(
+    "finally",
+    onAlways={
+        "with": {
+            "call": {
+                "provider": "mwl:provider.call/mwl-proxy/http/v1",
+                "input": "{{ {'execution': execution.id, 'type': middleware.result.type} }}",
+                "with": {"upstream": "audit", "method": "POST", "path": "/post"},
+            }
+        }
+    },
+)
+WAITING = middleware(
+    "retry",
+    onEntry={"with": {"policies": [{"match": RETRIED, "attempts": 3}]}},
+    onFailure={
+        "with": {
+            "delay": "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
+        }
+    },
+)
+
+
+class Bench:
+    """One run: its directory, its tools, its contenders."""
+
+    def __init__(self, options):
+        self.options = options
+        self.run = tempfile.mkdtemp(prefix="mwl-peers-")
+        target = os.path.join(ROOT, "target", "benches")
+        manifest = os.path.join(HERE, "tools", "Cargo.toml")
+        build = ["cargo", "build", "--release", "--quiet", "--locked", "--manifest-path", manifest]
+        subprocess.run([*build, "--target-dir", target], check=True)
+        self.tools = os.path.join(target, "release")
+
+    def write(self, name, text):
+        path = os.path.join(self.run, name)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    # --- the contenders: the command that serves, with the policy or without -------------------------
+
+    def floor(self, policy):
+        return None if policy else [os.path.join(self.tools, "floor"), str(PROXY), str(ORIGIN)]
+
+    def nginx(self, policy):
+        text = NGINX.format(
+            run=self.run,
+            origin=ORIGIN,
+            proxy=PROXY,
+            master="master_process off;" if self.options.mode == "deep" else "",
+            second=f"server 127.0.0.1:{SECOND} max_fails=0;" if policy else "",
+            policy=NGINX_POLICY if policy else "",
+        )
+        return ["nginx", "-c", self.write("nginx.conf", text)]
+
+    def haproxy(self, policy):
+        text = HAPROXY.format(
+            origin=ORIGIN,
+            proxy=PROXY,
+            bound="1s" if policy else "60s",
+            second=f"  server two 127.0.0.1:{SECOND}" if policy else "",
+            policy=HAPROXY_POLICY if policy else "",
+        )
+        return ["haproxy", "-f", self.write("haproxy.cfg", text)]
+
+    def envoy(self, policy):
+        def at(port):
+            address = f"{{ address: 127.0.0.1, port_value: {port} }}"
+            return f"{{ endpoint: {{ address: {{ socket_address: {address} }} }} }}"
+
+        endpoints = [at(ORIGIN), at(SECOND)] if policy else [at(ORIGIN)]
+        text = ENVOY.format(
+            proxy=PROXY,
+            policy=ENVOY_POLICY if policy else "timeout: 0s",
+            endpoints=", ".join(endpoints),
+        )
+        common = ["--concurrency", "1", "--disable-hot-restart", "-l", "error"]
+        return ["envoy", *common, "-c", self.write("envoy.yaml", text)]
+
+    def mwl(self, policy):
+        return self.mwl_with(POLICY if policy else [], two=policy)
+
+    def mwl_with(self, stack, two=False, routes=None, workers=None):
+        ports = [ORIGIN, SECOND] if two else [ORIGIN]
+        last = {"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin"}
+        config = {
+            "listeners": [{"address": f"127.0.0.1:{PROXY}"}],
+            "admin": {"address": f"127.0.0.1:{ADMIN}"},
+            "upstreams": {
+                "origin": {"endpoints": [f"http://127.0.0.1:{port}" for port in ports]},
+                "audit": {"endpoints": [f"http://127.0.0.1:{SECOND}"]},
+            },
+            "routes": [*(routes or []), {**last, "middleware": stack}],
+        }
+        if workers:
+            config["limits"] = {"workers": workers}
+        return [os.path.abspath(self.options.mwl), "run", "-c", self.write("mwl.json", json.dumps(config))]
+
+    def contenders(self):
+        all = {"floor": self.floor, "nginx": self.nginx, "haproxy": self.haproxy, "envoy": self.envoy, "mwl": self.mwl}
+        for name in ("nginx", "haproxy", "envoy"):
+            if not shutil.which(name):
+                print(f"{name} is not on PATH: left out")
+                del all[name]
+        only = self.options.only
+        return {name: make for name, make in all.items() if not only or name in only.split(",")}
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def start_origin(self):
+        origin = pinned(1, [os.path.join(self.tools, "origin"), str(ORIGIN), str(SECOND)])
+        until(lambda: b"200" in ask_once(ORIGIN, "/1k")[:16], origin, 20)
+        return origin
+
+    def start(self, command, core=None, patience=30):
+        log = open(os.path.join(self.run, "log"), "a")
+        process = pinned(core, command, stdout=log, stderr=log, cwd=self.run)
+        until(lambda: b" 200 " in ask_once(PROXY, "/1k")[:16], process, patience)
+        return process
+
+    # --- measurements ------------------------------------------------------------------------------
+
+    def instructions(self, command, path="/1k"):
+        """User-space instructions a request: the slope between a short run and a longer one."""
+        counted = []
+        for requests in (400, 2000):
+            log = os.path.join(self.run, "callgrind")
+            valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={log}.%p"]
+            process = self.start([*valgrind, *command], patience=120)
+            ask(requests, path)
+            stop(process)
+            logs = [name for name in os.listdir(self.run) if name.startswith("callgrind.")]
+            total = 0
+            for name in logs:
+                name = os.path.join(self.run, name)
+                found = re.search(r"Collected : (\d+)", open(name).read())
+                total += int(found[1]) if found else 0
+                os.remove(name)
+            counted.append(total)
+        return (counted[1] - counted[0]) / 1600
+
+    def calls(self, command, path="/1k"):
+        """System calls a request."""
+        process = self.start(command)
+        ask(400, path)
+        pids = [word for pid in tree(process.pid) for word in ("-p", str(pid))]
+        summary = os.path.join(self.run, "strace")
+        tracer = subprocess.Popen(["strace", "-f", "-c", "-o", summary, *pids], stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        ask(4000, path)
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait()
+        stop(process)
+        total = open(summary).read().strip().splitlines()[-1].split()
+        return int(total[3]) / 4000
+
+    def wrk(self, case, core="1"):
+        path, connections = CASES[case]
+        script = []
+        if case == "post16k":
+            body = 'wrk.method="POST" wrk.body=string.rep("x",16384)'
+            script = ["-s", self.write("post.lua", body)]
+        url = f"http://127.0.0.1:{PROXY}{path}"
+        command = ["taskset", "-c", core, "wrk", "-t1", f"-c{connections}", f"-d{self.options.seconds}s"]
+        # Debian's build sometimes dies at its start.
+        for _ in range(4):
+            out = subprocess.run([*command, "--timeout", "5s", *script, url], capture_output=True, text=True).stdout
+            served = re.search(r"(\d+) requests in", out)
+            if served and int(served[1]):
+                bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+                return int(served[1]), int(bad[1]) if bad else 0
+        raise RuntimeError(f"wrk: {out[-200:]}")
+
+
+def pinned(core, command, **how):
+    how.setdefault("stdout", subprocess.DEVNULL)
+    how.setdefault("stderr", subprocess.DEVNULL)
+    pin = (lambda: os.sched_setaffinity(0, {core})) if core is not None else None
+    return subprocess.Popen(command, preexec_fn=pin, **how)
+
+
+def until(ready, process, patience):
+    end = time.time() + patience
+    while not ready():
+        if process.poll() is not None or time.time() > end:
+            raise RuntimeError(f"{process.args[0]} does not serve")
+        time.sleep(0.05)
+
+
+def stop(process):
+    pids = tree(process.pid)
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass  # It ended with its parent.
+    time.sleep(0.2)
+
+
+def tree(pid):
+    """`pid` and its descendants."""
+    children = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = open(f"/proc/{name}/stat").read()
+        except OSError:
+            continue
+        parent = int(stat[stat.rindex(")") + 2 :].split()[1])
+        children.setdefault(parent, []).append(int(name))
+    found, left = [], [pid]
+    while left:
+        found.append(left.pop())
+        left += children.get(found[-1], [])
+    return found
+
+
+def cpu(pid):
+    """The CPU time of a process and its descendants, in seconds."""
+    ticks = 0
+    for one in tree(pid):
+        try:
+            stat = open(f"/proc/{one}/stat").read()
+        except OSError:
+            continue
+        ticks += sum(map(int, stat[stat.rindex(")") + 2 :].split()[11:13]))
+    return ticks / TICK
+
+
+def resident(pid):
+    """Resident memory, in MiB."""
+    maps = (open(f"/proc/{one}/smaps_rollup").read() for one in tree(pid))
+    return sum(int(re.search(r"Rss:\s+(\d+)", text)[1]) for text in maps) / KIB
+
+
+def ask_once(port, path):
+    request = f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as stream:
+            stream.sendall(request.encode())
+            answer = b""
+            while part := stream.recv(65536):
+                answer += part
+                # The origin keeps its connections.
+                if b"\r\n\r\n" in answer:
+                    break
+            return answer
+    except OSError:
+        return b""
+
+
+def ask(requests, path, connections=8, host="bench"):
+    """So many requests over a few kept connections, one after another on each."""
+    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    streams = [socket.create_connection(("127.0.0.1", PROXY), 60) for _ in range(connections)]
+    for _ in range(requests // connections):
+        for stream in streams:
+            stream.sendall(request)
+        for stream in streams:
+            read_answer(stream)
+    for stream in streams:
+        stream.close()
+
+
+def read_answer(stream):
+    answer = b""
+    while True:
+        end = answer.find(b"\r\n\r\n")
+        if end >= 0:
+            length = re.search(rb"(?i)content-length: (\d+)", answer[:end])
+            if len(answer) >= end + 4 + int(length[1]):
+                return
+        part = stream.recv(65536)
+        if not part:
+            raise RuntimeError(f"closed after {answer[:80]!r}")
+        answer += part
+
+
+# --- modes -------------------------------------------------------------------------------------------
+
+
+def times(bench):
+    names, options, out = bench.contenders(), bench.options, []
+    os.sched_setaffinity(0, {1})
+    wanted = options.cases.split(",") if options.cases else list(CASES)
+    origin = bench.start_origin()
+    try:
+        for rep in range(options.reps):
+            order = list(names)
+            random.Random(rep).shuffle(order)
+            for name in order:
+                for policy in (False, True):
+                    cases = [case for case in wanted if case.startswith("policy") == policy]
+                    command = names[name](policy) if cases else None
+                    if command:
+                        out += [{"rep": rep, "name": name, **row} for row in timed(bench, command, cases)]
+    finally:
+        stop(origin)
+    report_times(names, wanted, out)
+    return out
+
+
+def timed(bench, command, cases):
+    process = bench.start(command, core=0)
+    try:
+        idle = resident(process.pid)
+        bench.wrk("c32")
+        for case in cases:
+            before = cpu(process.pid)
+            served, bad = bench.wrk(case)
+            took = (cpu(process.pid) - before) / served * 1e6
+            memory = resident(process.pid)
+            yield {"case": case, "us": took, "served": served, "bad": bad, "memory": memory, "idle": idle}
+    finally:
+        stop(process)
+
+
+def report_times(names, cases, out):
+    def figures(name, case, member):
+        return {row["rep"]: row[member] for row in out if (row["name"], row["case"]) == (name, case)}
+
+    for case in cases:
+        rows = {name: figures(name, case, "us") for name in names}
+        shown = [f"{name} {statistics.median(row.values()):.1f}" for name, row in rows.items() if row]
+        print(f"{case}: microseconds a request: " + ", ".join(shown))
+        own = rows.get("mwl", {})
+        ratios = []
+        for name, row in rows.items():
+            both = [own[rep] / row[rep] for rep in own if row.get(rep)]
+            if both and name != "mwl":
+                ratios.append(f"{name} {statistics.median(both):.2f}")
+        print("    mwl / " + ", ".join(ratios))
+        bad = {name: sum(figures(name, case, "bad").values()) for name in names}
+        bad = [f"{name} {count}" for name, count in bad.items() if count]
+        if bad:
+            print("    answers that were no success: " + ", ".join(bad))
+    for name in names:
+        rows = [row for row in out if row["name"] == name]
+        if rows:
+            idle = min(row["idle"] for row in rows)
+            by_case = {case: max(figures(name, case, "memory").values(), default=0) for case in cases}
+            by_case = [f"{case} {most:.0f}" for case, most in by_case.items() if most]
+            print(f"{name}: MiB resident: idle {idle:.0f}; after " + ", ".join(by_case))
+
+
+def deep(bench):
+    def every():
+        for name, make in bench.contenders().items():
+            for policy in (False, True):
+                command = make(policy)
+                if command:
+                    yield name + (" with the policy" if policy else ""), command, "/1k"
+
+    return priced(bench, every())
+
+
+def prices(bench):
+    def every():
+        yield "no stack", bench.mwl_with([]), "/1k"
+        yield "Timeout over Retry over Timeout", bench.mwl_with(POLICY), "/1k"
+        yield "the same, one answer in ten a 503", bench.mwl_with(POLICY), "/flaky"
+        waiting = [POLICY[0], WAITING, POLICY[2]]
+        yield "with the Retry-After expression", bench.mwl_with(waiting), "/1k"
+        yield "with it, one answer in ten a 503", bench.mwl_with(waiting), "/flaky"
+        yield "a Finally audit over the stack", bench.mwl_with([AUDIT, *POLICY]), "/1k"
+
+    rows = priced(bench, every())
+    origin = bench.start_origin()
+    process = bench.start(bench.mwl_with([AUDIT, *POLICY]))
+    try:
+        ask(400, "/1k")
+        before = seen()
+        ask(4000, "/1k")
+        after = seen()
+    finally:
+        stop(process)
+        stop(origin)
+    connects = (after[1] - before[1] - 1) / 4000
+    print(f"the audit: {(after[0] - before[0] - 1) / 4000 - 1:.2f} audits and {connects:.4f} new connections a request")
+    return rows
+
+
+def priced(bench, every):
+    rows = []
+    origin = bench.start_origin()
+    try:
+        for name, command, path in every:
+            row = {"name": name, "instructions": bench.instructions(command, path), "calls": bench.calls(command, path)}
+            print("{name}: {instructions:.0f} instructions, {calls:.2f} system calls a request".format(**row), flush=True)
+            rows.append(row)
+    finally:
+        stop(origin)
+    return rows
+
+
+def table(count):
+    """So many routes: prefixes, exact paths, hosts and methods mixed, and a policy on each."""
+    routes = []
+    for number in range(count):
+        match = [
+            {"pathPrefix": f"/prefix/{number}"},
+            {"path": f"/exact/{number}"},
+            {"hosts": [f"h{number}.test"], "pathPrefix": "/"},
+            {"methods": ["PUT"], "pathPrefix": f"/put/{number}/"},
+        ][number % 4]
+        routes.append({"name": f"r{number}", "match": match, "upstream": "origin", "middleware": POLICY})
+    return routes
+
+
+def routes(bench):
+    rows = []
+    origin = bench.start_origin()
+    try:
+        for count in (10, 10_000):
+            command = bench.mwl_with([], routes=table(count))
+            begun = time.time()
+            process = bench.start(command, patience=120)
+            took, memory = time.time() - begun, resident(process.pid)
+            begun = time.time()
+            reload(ADMIN)
+            reloaded, after = time.time() - begun, resident(process.pid)
+            stop(process)
+            row = {"routes": count, "load": took, "reload": reloaded, "memory": memory, "reloaded": after}
+            row["instructions"] = bench.instructions(command)
+            rows.append(row)
+            print(
+                "{routes} routes: {instructions:.0f} instructions a request; start {load:.2f} s, {memory:.0f} MiB; "
+                "reload {reload:.2f} s, {reloaded:.0f} MiB".format(**row),
+                flush=True,
+            )
+    finally:
+        stop(origin)
+    print(f"ratio: {rows[1]['instructions'] / rows[0]['instructions']:.3f}")
+    return rows
+
+
+def reload(port):
+    with socket.create_connection(("127.0.0.1", port), 120) as stream:
+        stream.sendall(b"POST /reload HTTP/1.1\r\nHost: bench\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while part := stream.recv(65536):
+            answer += part
+    if b" 200 " not in answer[:16]:
+        raise RuntimeError(f"the reload was refused: {answer[:300]!r}")
+
+
+def workers(bench):
+    """Load over CPU time: with one core for each worker and none to spare, a second worker doubles what is served
+    where a request costs it the same CPU time."""
+    rows = []
+    origin = bench.start_origin()
+    try:
+        for rep in range(bench.options.reps):
+            for count in random.Random(rep).sample((1, 2), 2):
+                process = bench.start(bench.mwl_with([], workers=count))
+                try:
+                    bench.wrk("c32", core="0,1")
+                    before, begun = cpu(process.pid), time.time()
+                    served, _ = bench.wrk("c256", core="0,1")
+                    took = (cpu(process.pid) - before) / served * 1e6
+                    rows.append({"workers": count, "us": took, "rate": served / (time.time() - begun)})
+                finally:
+                    stop(process)
+    finally:
+        stop(origin)
+    one, two = ([row["us"] for row in rows if row["workers"] == count] for count in (1, 2))
+    ratio = 2 * statistics.median(one) / statistics.median(two)
+    print(f"two workers serve {ratio:.2f} times what one serves for each CPU second that a core has")
+    return rows
+
+
+def seen():
+    """The origin's requests and connections so far."""
+    requests, connections = ask_once(ORIGIN, "/seen").split(b"\r\n\r\n")[1].split()
+    return int(requests), int(connections)
+
+
+def connects(bench):
+    rows = []
+    origin = bench.start_origin()
+    try:
+        for name, make in bench.contenders().items():
+            command = make(True)
+            if not command:
+                continue
+            process = bench.start(command, core=0)
+            bench.wrk("policy-flaky")
+            before = seen()
+            served, bad = bench.wrk("policy-flaky")
+            after = seen()
+            stop(process)
+            row = {"name": name, "connects": (after[1] - before[1] - 1) / served, "well": 1 - bad / served}
+            rows.append(row)
+            print("{name}: {connects:.4f} upstream connections a request, {well:.4%} answered well".format(**row))
+    finally:
+        stop(origin)
+    return rows
+
+
+def start(bench):
+    took = []
+    origin = bench.start_origin()
+    try:
+        for _ in range(max(5, bench.options.reps)):
+            begun = time.perf_counter()
+            process = subprocess.Popen(bench.mwl(False), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while b" 200 " not in ask_once(PROXY, "/1k")[:16]:
+                time.sleep(0.0005)
+            took.append((time.perf_counter() - begun) * 1000)
+            stop(process)
+    finally:
+        stop(origin)
+    print(f"first answer after {statistics.median(took):.1f} ms (of {len(took)}: {min(took):.1f} to {max(took):.1f})")
+    return took
+
+
+MODES = {f.__name__: f for f in (times, deep, prices, routes, workers, connects, start)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", nargs="?", default="times", choices=MODES)
+    parser.add_argument("--mwl", default=os.path.join(ROOT, "target", "release", "mwl-proxy"))
+    parser.add_argument("--only")
+    parser.add_argument("--cases")
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    if not os.path.exists(options.mwl):
+        parser.error(f"{options.mwl} is not there: cargo build --release")
+    bench = Bench(options)
+    rows = MODES[options.mode](bench)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

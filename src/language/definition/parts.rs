@@ -1,0 +1,91 @@
+//! The literal parts of a `with` that holds expressions too.
+//!
+//! Nothing can be said of the whole before its expressions have values. But a schema's `properties`,
+//! `additionalProperties` and `items` hold for each part by itself, so a part without expressions is held to
+//! its own schema here, where a slip in it can be shown. Other keywords are left to run time.
+
+use serde_json::Value as Json;
+
+use super::fields::is_expression_text;
+use super::with::Declared;
+use super::{Compiler, literal, part};
+use crate::language::schema::Schema;
+use crate::source::{Diagnostic, Kind, Member, Node};
+
+impl Compiler<'_> {
+    /// Holds the literal parts of `with`, but for its `structural` members, to `schema`. Its own names are
+    /// checked elsewhere.
+    pub(super) fn check_parts(
+        &mut self,
+        with: &Node,
+        schema: Option<&Json>,
+        structural: &[String],
+    ) {
+        let (Some(members), Some(schema)) = (with.as_object(), schema) else {
+            return;
+        };
+        let is_structural = |member: &&Member| structural.iter().any(|name| **name == *member.key);
+        for member in members.iter().filter(|member| !is_structural(member)) {
+            self.check_member(member, schema, schema);
+        }
+    }
+
+    fn check_member(&mut self, member: &Member, schema: &Json, root: &Json) {
+        let declared = schema.get("properties").and_then(|all| all.get(&*member.key));
+        let other = schema.get("additionalProperties");
+        let is_schema = |other: &&Json| other.is_object();
+        let other = other.filter(is_schema).filter(|_| schema.get("patternProperties").is_none());
+        if let Some(schema) = declared.or(other) {
+            self.check_part(&member.value, schema, root);
+        }
+    }
+
+    fn check_part(&mut self, node: &Node, schema: &Json, root: &Json) {
+        let Some(schema) = resolved(schema, root) else {
+            return;
+        };
+        if !holds_expression(node) {
+            self.check_literal(node, schema, root);
+            return;
+        }
+        match &node.kind {
+            Kind::Object(members) => {
+                self.check_names(members, node.span, &Declared::nested(schema));
+                for member in members {
+                    self.check_member(member, schema, root);
+                }
+            }
+            Kind::Array(items) if schema.get("prefixItems").is_none() => {
+                let each = schema.get("items");
+                for item in items.iter().filter(|_| each.is_some()) {
+                    self.check_part(item, each.unwrap_or(&Json::Null), root);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check_literal(&mut self, node: &Node, schema: &Json, root: &Json) {
+        if let Err(violation) = Schema::validate_part(schema, root, &literal(node)) {
+            let span = part(node, &violation.instance_path).span;
+            self.load_error(Diagnostic::error("invalid-with", span, &*violation.message));
+        }
+    }
+}
+
+/// What a `$ref` within `root` leads to; the schema itself where it is none.
+fn resolved<'s>(schema: &'s Json, root: &'s Json) -> Option<&'s Json> {
+    match schema.get("$ref") {
+        None => Some(schema),
+        Some(reference) => root.pointer(reference.as_str()?.strip_prefix('#')?),
+    }
+}
+
+fn holds_expression(node: &Node) -> bool {
+    match &node.kind {
+        Kind::String(text) => is_expression_text(text),
+        Kind::Array(items) => items.iter().any(holds_expression),
+        Kind::Object(members) => members.iter().any(|member| holds_expression(&member.value)),
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) => false,
+    }
+}

@@ -1,0 +1,191 @@
+//! Literal arguments: held to what they are given to, before anything runs.
+
+use super::super::*;
+use super::load_only;
+
+#[test]
+fn literal_arguments_of_middleware() {
+    insta::assert_snapshot!(load_only(&root(r"
+steps:
+  a:
+    action: Call
+    middleware:
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
+      - { provider: mwl:provider.middleware/mwl/retry/v1, onEntry: { with: { policies: [{ match: { codes: [A.*.B] }, attempts: 2, backoff: { initial: PT1S } }] } } }
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+  b: { action: Return }
+")), @r#"
+    error[invalid-with]: the parameter `duration` is missing
+     --> f:8:19
+      |
+    8 |       - provider: mwl:provider.middleware/mwl/timeout/v1
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: at /duration: "30s" is not a duration, wanted ISO 8601 such as "PT30S"
+     --> f:9:90
+      |
+    9 | der.middleware/mwl/timeout/v1, onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
+      |                                                             ^^^
+
+    error[invalid-with]: `x` is not a parameter
+     --> f:9:120
+      |
+    9 |  onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
+      |                                                             ^
+      = help: it takes no arguments; remove it
+
+    error[invalid-pattern]: `A.*.B` is not a code pattern: `*` may stand only alone or as the last segment; write `Prefix.Code`, `Prefix.*` or `*`
+      --> f:10:108
+       |
+    10 | /retry/v1, onEntry: { with: { policies: [{ match: { codes: [A.*.B] }, attempts: 2, backoff: { initial: PT1S } }] } } }
+       |                                                             ^^^^^
+    "#);
+    // What is never looked at is not.
+    assert_eq!(
+        warned(&root(
+            r"
+middleware: [{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { when: false } }]
+steps: { a: { action: Return } }
+"
+        )),
+        ""
+    );
+}
+
+#[test]
+fn literal_arguments_of_calls() {
+    insta::assert_snapshot!(load_only(&root(r#"
+flows:
+  F:
+    parameters: { type: object, properties: { tries: { type: integer } }, required: [tries] }
+    entrypoint: x
+    steps: { x: { action: Return } }
+steps:
+  a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
+  b: { action: Call, call: { flow: F }, next: c }
+  c: { action: Call, call: { flow: F, with: { tries: x } }, next: d }
+  d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+  e: { action: Call, call: { flow: F, with: 3 }, next: f }
+  f: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: /, retries: many } }, next: g }
+  g: { action: Return }
+"#)), @r#"
+    error[invalid-with]: the parameter `path` is missing
+      --> f:10:78
+       |
+    10 |   a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
+       |                                                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: `pathh` is not a parameter
+      --> f:10:80
+       |
+    10 |   a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
+       |                                                                                ^^^^^
+      = help: did you mean `path`?
+
+    error[invalid-with]: the parameter `tries` is missing
+      --> f:11:36
+       |
+    11 |   b: { action: Call, call: { flow: F }, next: c }
+       |                                    ^
+
+    error[invalid-with]: at /tries: "x" is not of type "integer"
+      --> f:12:54
+       |
+    12 |   c: { action: Call, call: { flow: F, with: { tries: x } }, next: d }
+       |                                                      ^
+
+    error[invalid-with]: the parameter `tries` is missing
+      --> f:13:45
+       |
+    13 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+       |                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+    error[invalid-with]: `trise` is not a parameter
+      --> f:13:47
+       |
+    13 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
+       |                                               ^^^^^
+      = help: did you mean `tries`?
+
+    error[wrong-type]: `with` must be an object or an expression; this is 3
+      --> f:14:45
+       |
+    14 |   e: { action: Call, call: { flow: F, with: 3 }, next: f }
+       |                                             ^
+
+    error[invalid-with]: at /retries: "many" is not of type "integer"
+      --> f:15:98
+       |
+    15 |   f: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: /, retries: many } }, next: g }
+       |                                                                                                  ^^^^
+    "#);
+}
+
+#[test]
+fn literal_parts_of_computed_arguments() {
+    insta::assert_snapshot!(load_only(&root(r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry:
+      with:
+        policies:
+          - match: { codes: ["*"] }
+            attempts: "{{ vars.n }}"
+            backoff: { initial: 1s }
+          - match: { codes: ["*"], retryable: "{{ vars.r }}", type: [error] }
+            attempts: 0
+steps:
+  a:
+    action: Call
+    call:
+      provider: mwl:provider.call/acme/http/v1
+      with: { path: "{{ vars.path }}", retries: many }
+    next: b
+  b: { action: Return }
+"#)), @r#"
+    error[invalid-with]: at /initial: "1s" is not a duration, wanted ISO 8601 such as "PT30S"
+      --> f:11:33
+       |
+    11 |             backoff: { initial: 1s }
+       |                                 ^^
+
+    error[invalid-with]: `type` is not a parameter
+      --> f:12:63
+       |
+    12 |           - match: { codes: ["*"], retryable: "{{ vars.r }}", type: [error] }
+       |                                                               ^^^^
+      = help: did you mean `types`?
+
+    error[invalid-with]: 0 is less than the minimum of 1
+      --> f:13:23
+       |
+    13 |             attempts: 0
+       |                       ^
+
+    error[invalid-with]: "many" is not of type "integer"
+      --> f:19:49
+       |
+    19 |       with: { path: "{{ vars.path }}", retries: many }
+       |                                                 ^^^^
+    "#);
+}
+
+#[test]
+fn a_computed_argument_is_left_to_its_value() {
+    warned(&root(
+        r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry:
+      with:
+        policies:
+          - match: { codes: ["*"] }
+            attempts: "{{ vars.n }}"
+            backoff: { initial: "{{ vars.first }}", max: PT5S }
+steps:
+  a: { action: Return }
+"#,
+    ));
+}

@@ -1,0 +1,68 @@
+//! The bindings of a phase, without a run: for the benches, which measure what an expression reads there.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::execution::Execution;
+use super::vars::Vars;
+use super::view::{FrameState, PhaseView, StepNumber, StepState, View};
+use crate::language::clock::Clock;
+use crate::language::expr::Bindings;
+use crate::language::observe::Silent;
+use crate::language::outcome::Outcome;
+use crate::language::plan::Plan;
+use crate::language::provider::EntryState;
+use crate::language::value::{Map, Value};
+
+/// Shows `see` the bindings of an ascent phase of the first middleware entry of `plan`, past `result`, in the
+/// second run of what it wraps. `None` where the plan has no entry.
+pub fn past<R>(
+    plan: &Plan,
+    (input, platform): (Value, Value),
+    vars: Map,
+    result: &Outcome,
+    see: impl FnOnce(&dyn Bindings) -> R,
+) -> Option<R> {
+    let clock = Clock::system();
+    let now = clock.now();
+    let execution = Execution {
+        plan,
+        id: "01998e3e-4f2a-7c51-8d33-2f1f6b7f0c11",
+        platform,
+        clock,
+        observer: &Silent,
+        host: None,
+        cleanup_limit: std::time::Duration::from_secs(10),
+        entered: now,
+        steps: AtomicU64::new(1),
+    };
+    let step = StepState {
+        name: "charge-payment",
+        id: StepNumber::new(0),
+        action: "Call",
+        input: input.clone(),
+        entered: now,
+        exited: None,
+        result: None,
+        results: None,
+        dispatch_count: None,
+    };
+    let frame = FrameState { input, entered: now, vars: Vars::new(vars), failure: None };
+    let state = EntryState { runs: 2, ..EntryState::default() };
+    let phase = PhaseView {
+        input: &step.input,
+        result: Some(result),
+        entered: now,
+        middleware: Arc::as_ref(&plan.entries().next()?.middleware),
+        state: &state,
+    };
+    Some(see(&View {
+        execution: &execution,
+        frame: &frame,
+        pin: now,
+        step: Some(&step),
+        phase: Some(phase),
+        call: None,
+        match_input: None,
+    }))
+}
