@@ -38,16 +38,16 @@ fn cases() -> Vec<Case> {
         allocations,
     };
     vec![
-        // The provider's own future.
-        case("a bare call", &works, vec![], 1),
+        // The provider's own future, and the start's empty `platform`.
+        case("a bare call", &works, vec![], 2),
         // And the entries, and the timer.
-        case("Timeout", &works, vec![timeout()], 3),
-        case("Timeout over Retry over Timeout", &works, vec![timeout(), retry(), timeout()], 3),
-        case("three attempts that fail", &fails, vec![retry()], 17),
+        case("Timeout", &works, vec![timeout()], 4),
+        case("Timeout over Retry over Timeout", &works, vec![timeout(), retry(), timeout()], 4),
+        case("three attempts that fail", &fails, vec![retry()], 22),
         Case {
             name: "a graph of two Steps",
             definition: definition(&works, &[], Some(&json!({ "action": "Pass", "next": "done" }))),
-            allocations: 2,
+            allocations: 3,
         },
     ]
 }

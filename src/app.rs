@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
 
+pub(crate) use self::build::build_with;
 pub use self::build::{Built, Input, Shown, build, check, complete};
 use crate::admin;
 use crate::config::{Loaded, Read, Refused};

@@ -9,7 +9,7 @@ use crate::admin;
 use crate::config::{self, Loaded, Origin, Read, Refused};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
-use crate::proxy::settings::{Admin, Observed};
+use crate::proxy::settings::{Admin, Observed, Settings};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 
@@ -117,6 +117,14 @@ pub fn build(
     catalog: &Catalog,
     metrics: &Arc<Metrics>,
 ) -> Result<Built, Box<Refused>> {
+    build_with(loaded, |settings| Runtime::build(settings, catalog, metrics))
+}
+
+/// The same, where something else than what serves is made of the settings.
+pub(crate) fn build_with(
+    loaded: Loaded,
+    compile: impl FnOnce(Settings) -> Result<(Runtime, Diagnostics), Diagnostics>,
+) -> Result<Built, Box<Refused>> {
     let Loaded { settings, sources, warnings, files, written } = loaded;
     let shown = Shown {
         hash: Arc::clone(&settings.hash),
@@ -126,7 +134,7 @@ pub fn build(
     };
     let (observed, workers) = (settings.observed.clone(), settings.limits.workers);
     let mut found = warnings;
-    match Runtime::build(settings, catalog, metrics) {
+    match compile(settings) {
         Ok((runtime, more)) => {
             found.append(more);
             let found = config::distinct(found);

@@ -5,6 +5,7 @@
 
 mod check;
 mod eval;
+mod explain;
 mod flow;
 mod flow_test;
 mod list;
@@ -46,6 +47,28 @@ and with what the corpus has no form for:
 Time is virtual: an hour of backoff takes no time. What fails is printed with its path, the JSON pointer
 of the difference, and both sides.";
 
+/// How a response is written, for the help of `explain`.
+const RESPONSES: &str = "\
+A RESPONSE is one of
+
+  STATUS    the upstream answers, 200 to 599
+  reset     the connection is lost once the request was sent
+  refused   the upstream takes no connection
+  hang      the upstream reads the request and never answers
+
+with any of these behind it, a comma before each:
+
+  NAME=VALUE       a header field of the answer: 503,retry-after=2
+  after=DURATION   how long it takes: 200,after=PT40S
+  upstream=NAME    kept for calls to that upstream: 500,upstream=audit
+  body=TEXT        the answer's body: the rest, but for after= and upstream= at its end
+
+Responses are used in order, one for each request that reaches an upstream; the last of them is given again
+where more are asked for. Those that name no upstream are for the calls of the Flow's Steps. A cleanup (an
+audit, say) gets 200 from an upstream that no response names.
+
+Jitter is drawn from --seed: the same arguments say the same.";
+
 /// A sidecar reverse proxy whose resilience policy is a language.
 ///
 /// Without a command and without a file, the quick-start runs: a proxy before a built-in upstream that
@@ -71,6 +94,10 @@ enum Command {
     /// Evaluates one CEL expression as a route would and prints the value as JSON. Exit 0: it has one; 1:
     /// it fails, with the failure's code; 2: it does not compile.
     Eval(Eval),
+    /// Says what a policy would do with a request and these responses, in virtual time: no socket is opened,
+    /// an hour of waiting takes no time. Exit 0: it was said; 2: the configuration or the arguments are wrong.
+    #[command(after_long_help = RESPONSES)]
+    Explain(Explain),
     /// Prints the configuration's JSON Schema, for editors.
     Schema,
     /// Prints the provider documents.
@@ -111,7 +138,7 @@ struct Check {
 enum Format {
     /// With source excerpts.
     Text,
-    /// One array of objects.
+    /// One JSON value.
     Json,
 }
 
@@ -157,6 +184,37 @@ struct Eval {
 }
 
 #[derive(Debug, Args)]
+struct Explain {
+    /// The configuration file; without it the quick-start's.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "upstream")]
+    config: Option<PathBuf>,
+    /// No file: the policy of `run --upstream URL`.
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// The request: a method and a target.
+    #[arg(long, value_name = "REQUEST", default_value = "GET /")]
+    request: String,
+    /// A field of the request, `name: value`. May be given several times.
+    #[arg(long = "header", value_name = "FIELD")]
+    headers: Vec<String>,
+    /// The request's body: a text, or a file's content as @FILE.
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// What an upstream answers, in order; the last goes on. Without any: 200.
+    #[arg(long = "respond", value_name = "RESPONSE")]
+    responses: Vec<String>,
+    /// How long the client waits before it leaves, as PT5S; without it, for ever.
+    #[arg(long, value_name = "DURATION")]
+    client_timeout: Option<String>,
+    /// Another number gives other draws of jitter.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// For people, or for machines.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Args)]
 struct Probe {
     /// The proxy's admin address.
     #[arg(long, value_name = "ADDR", default_value = ADMIN)]
@@ -172,6 +230,7 @@ pub fn main() -> ExitCode {
         Command::Flow(Flow::Run(run)) => flow::run(&run),
         Command::Flow(Flow::Test(test)) => flow_test::test(&test),
         Command::Eval(eval) => eval::eval(&eval),
+        Command::Explain(explain) => explain::explain(&explain),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

@@ -39,25 +39,27 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
         return app::run(Input::File(file.clone()), |_| {});
     }
     if let Some(upstream) = &run.upstream {
-        let input = before(upstream, run);
+        let input = before(upstream, run.listen, run.admin);
         return app::run(input, |addresses| say(&dev_banner(addresses, upstream)));
     }
     let flaky = quickstart::start()?;
-    let input = Input::Text {
+    let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
+    let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
+    app::run(input, |addresses| say(&banner(addresses)))
+}
+
+/// The configuration of the quick-start, before a built-in upstream at `flaky`.
+pub(super) fn quickstart_before(flaky: &str, listen: String, admin: String) -> Input {
+    Input::Text {
         name: PathBuf::from("quickstart.yaml"),
         text: QUICKSTART.to_owned(),
-        variables: vec![
-            ("LISTEN", run.listen.to_string()),
-            ("ADMIN", run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string())),
-            ("FLAKY", flaky.to_string()),
-        ],
-    };
-    app::run(input, |addresses| say(&banner(addresses)))
+        variables: vec![("LISTEN", listen), ("ADMIN", admin), ("FLAKY", flaky.to_owned())],
+    }
 }
 
 /// The configuration of the dev proxy. Each attempt is bounded; what the proxy itself calls worth another
 /// attempt gets two more, a server that says how long to wait is believed, and the whole is bounded too.
-fn before(upstream: &str, run: &Run) -> Input {
+pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAddr>) -> Input {
     let retry = json!({
         "provider": "mwl:provider.middleware/mwl/retry/v1",
         "onEntry": { "with": { "policies": [{
@@ -78,11 +80,11 @@ fn before(upstream: &str, run: &Run) -> Input {
     let stack = [timeout("PT2M"), retry, timeout("PT30S")];
     let mut config = json!({
         "environment": "dev",
-        "listeners": [{ "address": run.listen.to_string() }],
+        "listeners": [{ "address": listen.to_string() }],
         "upstreams": { "app": { "endpoints": [upstream] } },
         "routes": [{ "name": "app", "upstream": "app", "middleware": stack }],
     });
-    if let (Some(admin), Json::Object(config)) = (run.admin, &mut config) {
+    if let (Some(admin), Json::Object(config)) = (admin, &mut config) {
         config.insert("admin".into(), json!({ "address": admin.to_string() }));
     }
     Input::Text {
@@ -123,8 +125,10 @@ fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
         admin => format!("metrics: http://{admin}/metrics"),
     };
     format!(
-        "mwl-proxy on http://{proxy}, before {upstream}: retryable failures get up to 3 attempts, each \
-         attempt at most 30 seconds; {metrics}. Ctrl-C stops."
+        "mwl-proxy on http://{proxy}, before {upstream}. A failure that is worth another attempt gets up to \
+         3 attempts of at most 30 seconds each, all within 2 minutes; a Retry-After is waited for. To see \
+         what that does: mwl-proxy explain --upstream {upstream} --respond 503 --respond 200\n\
+         {metrics}. Ctrl-C stops."
     )
 }
 
@@ -158,12 +162,10 @@ mod tests {
 
     #[test]
     fn built_in_configurations_compile() {
-        let quickstart = Input::Text {
-            name: PathBuf::from("q.yaml"),
-            text: QUICKSTART.to_owned(),
-            variables: ["LISTEN", "ADMIN", "FLAKY"].map(|n| (n, "127.0.0.1:1".into())).to_vec(),
-        };
-        for input in [quickstart, before("http://127.0.0.1:3000", &args())] {
+        let any = "127.0.0.1:0";
+        let quickstart = quickstart_before("127.0.0.1:1", any.into(), any.into());
+        let listen = any.parse().unwrap();
+        for input in [quickstart, before("http://127.0.0.1:3000", listen, Some(listen))] {
             let loaded = input.load().unwrap_or_else(|refused| panic!("{refused}"));
             let built = check(loaded).unwrap_or_else(|refused| panic!("{refused}"));
             assert!(built.warnings.is_empty());

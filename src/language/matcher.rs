@@ -1,6 +1,8 @@
 //! The language's one failure-selection grammar (MWL, "Failure matching"): what `catch` clauses and
 //! `Retry` policies select failures with.
 
+use std::fmt;
+
 use super::code::CodePattern;
 use super::outcome::{Failure, FailureType};
 
@@ -27,6 +29,25 @@ impl Matcher {
     }
 }
 
+/// In one line for people: `A.B or A.C.*, type timeout, retryable`.
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { codes, types, retryable } = self;
+        let codes = codes.as_ref().map(|codes| {
+            let codes: Vec<String> = codes.iter().map(ToString::to_string).collect();
+            codes.join(" or ")
+        });
+        let types = types.as_ref().map(|types| {
+            let types: Vec<&str> = types.iter().map(FailureType::as_str).collect();
+            format!("type {}", types.join(" or "))
+        });
+        let retryable = retryable.map(|yes| if yes { "retryable" } else { "not retryable" });
+        let parts: Vec<String> =
+            codes.into_iter().chain(types).chain(retryable.map(str::to_owned)).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +61,16 @@ mod tests {
         let timeout = Matcher { types: Some(vec![FailureType::Timeout]), ..all.clone() };
         assert!(!timeout.matches(&failure));
         assert!(!Matcher { retryable: Some(false), ..all }.matches(&failure));
+    }
+
+    #[test]
+    fn it_reads_as_a_line() {
+        let codes = ["A.B", "A.C.*"].map(|code| CodePattern::parse(code).unwrap()).to_vec();
+        let types = Some(vec![FailureType::Timeout, FailureType::Error]);
+        let all = Matcher { codes: Some(codes), types, retryable: Some(false) };
+        assert_eq!(all.to_string(), "A.B or A.C.*, type timeout or error, not retryable");
+        let retryable = Matcher { retryable: Some(true), ..Matcher::default() };
+        assert_eq!(retryable.to_string(), "retryable");
     }
 
     #[test]

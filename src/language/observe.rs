@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outcome::{Failure, Outcome};
-use super::provider::{DelaySource, Role};
+use super::provider::{DelaySource, Prepared, Role};
 
 /// Told what one execution does.
 pub trait Observer: Send + Sync {
@@ -33,6 +33,12 @@ pub trait Observer: Send + Sync {
         let _ = retry;
     }
 
+    /// A re-running entry acted on failures and let this one rise: none of its policies takes it, or, where
+    /// `gated`, its own `when` says so.
+    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
+        let _ = (step, failure, gated);
+    }
+
     /// A middleware's action emitted a failure of its own in place of the one that rose: a policy's
     /// budget ran out (`Provider.Middleware.Retry.Exhausted`; `details` say which, and why where it was
     /// for another reason). The failure that rose is its `previous`.
@@ -43,6 +49,11 @@ pub trait Observer: Send + Sync {
     /// A bound fired and its scope has unwound; `emitted` is what rises from the seam.
     fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
         let _ = (step, emitted);
+    }
+
+    /// A clause of the Step's `catch` takes the failure: the Step `next` is entered.
+    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
+        let _ = (step, failure, next);
     }
 
     /// A cleanup ended.
@@ -81,4 +92,8 @@ pub struct Retry<'a> {
     pub delay: Duration,
     /// Where the wait came from.
     pub source: DelaySource,
+    /// What a jittered wait was drawn from.
+    pub range: Option<(Duration, Duration)>,
+    /// What the entry captured in its `onEntry`: its policies, where it is a `Retry`.
+    pub config: Option<&'a Prepared>,
 }

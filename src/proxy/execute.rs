@@ -156,9 +156,12 @@ async fn run(
     let events = Events::begin(exchange.id(), &route.name);
     let counted = RequestObserver(exchange);
     let both = events.as_deref().map(|events| Both(&counted, events));
-    let observer: &dyn Observer = match &both {
-        Some(both) => both,
-        None => &counted,
+    let stage = exchange.site.runtime.stage.as_deref();
+    let staged = stage.map(|stage| Both(&counted, stage));
+    let observer: &dyn Observer = match (&staged, &both) {
+        (Some(staged), _) => staged,
+        (None, Some(both)) => both,
+        (None, None) => &counted,
     };
     let start = Start {
         id: exchange.id(),
@@ -171,6 +174,9 @@ async fn run(
     };
     let input = Value::Native(Arc::clone(exchange) as _);
     let outcome = engine::run(&route.plan, start, route.arguments.clone(), input).await;
+    if let Some(stage) = stage {
+        stage.settled(&outcome);
+    }
     if let Some(events) = &events {
         events.done(&outcome);
     }

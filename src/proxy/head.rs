@@ -16,7 +16,7 @@ use super::body::trailers;
 use super::forwarded::{self, Hop};
 use super::refusal::Refusal;
 use super::route::Target;
-use super::runtime::Shaping;
+use super::runtime::{Runtime, Shaping};
 use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
 use super::{grpc, headers, id, multiplexed, recording, shape, target, tunnel};
@@ -160,25 +160,34 @@ fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal
 
 /// The first route that takes the request.
 fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
+    let found = matched(&site.runtime, parts, |target| site.runtime.router.find(target))?;
+    let route = found.and_then(|position| site.routes.get(position));
+    route.cloned().ok_or_else(Refusal::no_route)
+}
+
+/// What `find` makes of that which routes are matched on, where the request gets as far as that.
+pub(super) fn matched<T>(
+    runtime: &Runtime,
+    parts: &request::Parts,
+    find: impl FnOnce(Target<'_>) -> T,
+) -> Result<T, Refusal> {
     if parts.method == Method::CONNECT {
         return Err(Refusal::connect());
     }
     target::check_form(&parts.uri, &parts.method)?;
-    let limit = site.runtime.limits.target_size;
+    let limit = runtime.limits.target_size;
     if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limit) {
         return Err(Refusal::target_too_long(limit));
     }
     let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
     let path = target::check_path(parts.uri.path())?;
-    let found = site.runtime.router.find(Target {
+    Ok(find(Target {
         host: target::host(authority),
         path: &path,
         query: parts.uri.query().unwrap_or_default(),
         method: &parts.method,
         headers: &parts.headers,
-    });
-    let route = found.and_then(|position| site.routes.get(position));
-    route.cloned().ok_or_else(Refusal::no_route)
+    }))
 }
 
 /// Counts this hop off `Max-Forwards`, which only TRACE and OPTIONS heed (RFC 9110 §7.6.2). What is no number

@@ -25,6 +25,11 @@ impl Ids {
         Self { random: Mutex::new(SmallRng::from_rng(&mut rand::rng())) }
     }
 
+    /// The same ids each time: for rehearsals.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self { random: Mutex::new(SmallRng::seed_from_u64(seed)) }
+    }
+
     /// Random bytes: for ids of traces and spans, which must differ and need not be secret.
     pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];

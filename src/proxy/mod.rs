@@ -5,7 +5,8 @@
 //! [`head`] has checked and [`route`] has matched; the engine runs the route's plan and calls
 //! [`provider`]'s `http`, which sends over an [`upstream`]'s connection and [`classify`]s what comes back
 //! into a [`reply`]; [`render`] answers. [`runtime`] is the configuration that all this reads, [`site`]
-//! what one worker holds of it, [`server`] the workers.
+//! what one worker holds of it, [`server`] the workers. [`rehearsal`] runs all of this for one request
+//! before scripted upstreams, in virtual time.
 
 pub mod alone;
 pub(crate) mod body;
@@ -30,6 +31,7 @@ pub(crate) mod query;
 pub(crate) mod rate_limit;
 pub(crate) mod recording;
 pub(crate) mod refusal;
+pub(crate) mod rehearsal;
 pub(crate) mod render;
 pub(crate) mod reply;
 pub(crate) mod request;

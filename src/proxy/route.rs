@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
@@ -38,6 +39,17 @@ pub struct Target<'a> {
     pub method: &'a Method,
     /// All fields.
     pub headers: &'a HeaderMap,
+}
+
+/// A condition that a request does not meet.
+#[derive(Clone, Copy, Debug)]
+enum Miss<'a> {
+    Method,
+    Path,
+    Prefix,
+    Host,
+    /// `header` or `query`, its name, and the value that is wanted.
+    Field(&'static str, &'a str, Option<&'a str>),
 }
 
 /// Positions of routes, ascending in each list.
@@ -96,6 +108,14 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// Why each route does not take `target`, in order, up to the one that does: `None`, the last.
+    pub(crate) fn misses(&self, target: Target<'_>) -> Vec<Option<String>> {
+        let found = self.find(target);
+        let tried = self.routes.iter().take(found.map_or(usize::MAX, |found| found + 1));
+        let why = |route| miss(route, target).map(|miss| miss.say(route, target));
+        tried.map(why).collect()
     }
 
     fn look_up_host<'a>(&'a self, target: Target<'_>, lists: &mut Lists<'a>) {
@@ -158,17 +178,56 @@ fn found<'a, 'k>(
     keys.filter_map(|key| map.get(key).map(Vec::as_slice))
 }
 
-/// Every condition, including those that the index has looked up: the index only narrows.
 fn matches(route: &RouteMatch, target: Target<'_>) -> bool {
+    miss(route, target).is_none()
+}
+
+/// The first condition that `target` does not meet, including those that the index has looked up: the index
+/// only narrows.
+fn miss<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
     let RouteMatch { hosts, path, path_prefix, methods, headers, query } = route;
-    (methods.is_empty() || methods.contains(target.method))
-        && path.as_ref().is_none_or(|path| path.as_ref() == target.path)
-        && path_prefix.as_ref().is_none_or(|prefix| in_prefix(prefix, target.path))
-        && (hosts.is_empty() || hosts.iter().any(|host| is_host(host, target.host)))
-        && headers
-            .iter()
-            .all(|(name, wanted)| headers::has(target.headers, name, wanted.as_deref()))
-        && query.iter().all(|(name, wanted)| query::has(target.query, name, wanted.as_deref()))
+    if !methods.is_empty() && !methods.contains(target.method) {
+        return Some(Miss::Method);
+    }
+    if path.as_ref().is_some_and(|path| path.as_ref() != target.path) {
+        return Some(Miss::Path);
+    }
+    if path_prefix.as_ref().is_some_and(|prefix| !in_prefix(prefix, target.path)) {
+        return Some(Miss::Prefix);
+    }
+    if !hosts.is_empty() && !hosts.iter().any(|host| is_host(host, target.host)) {
+        return Some(Miss::Host);
+    }
+    let mut fields = headers.iter();
+    if let Some((name, wanted)) =
+        fields.find(|(name, wanted)| !headers::has(target.headers, name, wanted.as_deref()))
+    {
+        return Some(Miss::Field("header", name.as_str(), wanted.as_deref()));
+    }
+    let mut parameters = query.iter();
+    let missed =
+        parameters.find(|(name, wanted)| !query::has(target.query, name, wanted.as_deref()));
+    missed.map(|(name, wanted)| Miss::Field("query", name, wanted.as_deref()))
+}
+
+impl Miss<'_> {
+    /// What was seen and what was wanted.
+    fn say(&self, route: &RouteMatch, target: Target<'_>) -> String {
+        let text = |written: &Option<Arc<str>>| written.as_deref().unwrap_or_default().to_owned();
+        match self {
+            Self::Method => {
+                let wanted: Vec<&str> = route.methods.iter().map(Method::as_str).collect();
+                format!("the method is {}, not {}", target.method, wanted.join(" or "))
+            }
+            Self::Path => format!("the path is {}, not {}", target.path, text(&route.path)),
+            Self::Prefix => {
+                format!("the path {} is not beneath {}", target.path, text(&route.path_prefix))
+            }
+            Self::Host => format!("the host is {}, not {}", target.host, route.hosts.join(" or ")),
+            Self::Field(kind, name, None) => format!("there is no {kind} {name}"),
+            Self::Field(kind, name, Some(value)) => format!("there is no {kind} {name}={value}"),
+        }
+    }
 }
 
 /// `/a` holds `/a`, `/a/` and `/a/b`, not `/ab`; `/` holds all.
@@ -263,6 +322,47 @@ mod tests {
         let mut query = route("", "", "/");
         query.query = vec![("b".into(), Some("2".into()))];
         assert_eq!(find(&[post, header, other, query], "t", "/"), Some(3));
+    }
+
+    #[test]
+    fn a_route_that_is_passed_over_says_why() {
+        let post = RouteMatch { methods: vec![Method::POST, Method::PUT], ..RouteMatch::default() };
+        let header = RouteMatch {
+            headers: vec![(http::header::ACCEPT, Some("a/b".into()))],
+            ..RouteMatch::default()
+        };
+        let query = RouteMatch { query: vec![("c".into(), None)], ..RouteMatch::default() };
+        let table = vec![
+            post,
+            route("", "/a", ""),
+            route("", "", "/a"),
+            route("a.test", "", ""),
+            header,
+            query,
+            route("", "", "/"),
+            route("", "", "/"),
+        ];
+        let target = Target {
+            host: "b.test",
+            path: "/b",
+            query: "d=1",
+            method: &Method::GET,
+            headers: &HeaderMap::new(),
+        };
+        let why: Vec<_> = Router::new(table).misses(target);
+        let why: Vec<_> = why.iter().map(Option::as_deref).collect();
+        assert_eq!(
+            why,
+            [
+                Some("the method is GET, not POST or PUT"),
+                Some("the path is /b, not /a"),
+                Some("the path /b is not beneath /a"),
+                Some("the host is b.test, not a.test"),
+                Some("there is no header accept=a/b"),
+                Some("there is no query c"),
+                None,
+            ]
+        );
     }
 
     proptest! {

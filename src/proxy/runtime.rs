@@ -13,6 +13,7 @@ use ::http::HeaderValue;
 use super::facts::Facts;
 use super::provider::http::{self, HttpProvider};
 use super::refusal::Reason;
+use super::rehearsal::Stage;
 use super::route::Router;
 use super::settings::{
     self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Listener, PrefixRewrite, Settings,
@@ -20,7 +21,7 @@ use super::settings::{
 };
 use crate::language::definition::{Strictness, compile};
 use crate::language::plan::{Calls, Plan};
-use crate::language::provider::Catalog;
+use crate::language::provider::{CallProvider, Catalog};
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::{Metrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
@@ -37,6 +38,8 @@ pub struct Runtime {
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    /// In a rehearsal, what stands in for the upstreams.
+    pub(crate) stage: Option<Arc<Stage>>,
     /// How many requests a worker may serve at once: its share of `limits.requests`.
     pub(crate) share: usize,
     pub(crate) forwarded: Option<Forwarded>,
@@ -94,6 +97,16 @@ impl Runtime {
         catalog: &Catalog,
         metrics: &Arc<Metrics>,
     ) -> Result<(Self, Diagnostics), Diagnostics> {
+        Self::build_on(settings, catalog, metrics, None)
+    }
+
+    /// The same, and where there is a `stage`, before its upstreams and with it as an observer.
+    pub(crate) fn build_on(
+        settings: Settings,
+        catalog: &Catalog,
+        metrics: &Arc<Metrics>,
+        stage: Option<Arc<Stage>>,
+    ) -> Result<(Self, Diagnostics), Diagnostics> {
         let Settings {
             environment,
             listeners,
@@ -116,7 +129,7 @@ impl Runtime {
             .enumerate()
             .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
             .collect();
-        let builder = Builder { catalog, metrics, names: Arc::new(names) };
+        let builder = Builder { catalog, metrics, names: Arc::new(names), stage: stage.as_ref() };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
         let mut table = Vec::new();
@@ -144,6 +157,7 @@ impl Runtime {
             router: Router::new(table),
             routes: built,
             upstreams,
+            stage,
             hash,
             sinks: OnceLock::new(),
         };
@@ -189,6 +203,7 @@ struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
+    stage: Option<&'a Arc<Stage>>,
 }
 
 impl Builder<'_> {
@@ -211,7 +226,11 @@ impl Builder<'_> {
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider = HttpProvider::new(Arc::clone(&self.names), default);
         let mut catalog = self.catalog.clone();
-        catalog.add_call(Arc::new(provider)).map_err(|error| refused(span, &error.to_string()))?;
+        let provider: Arc<dyn CallProvider> = match self.stage {
+            Some(_) => Stage::cued(provider),
+            None => Arc::new(provider),
+        };
+        catalog.add_call(provider).map_err(|error| refused(span, &error.to_string()))?;
         catalog.add_codes(classify.iter().filter_map(|rule| match &rule.verdict {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,

@@ -65,9 +65,14 @@ pub(crate) struct Worker {
 impl Core {
     /// A worker's core.
     pub(crate) fn new() -> Self {
+        Self::with(Clock::system(), Ids::new())
+    }
+
+    /// A worker's core with another clock and other ids than the system's.
+    pub(crate) fn with(clock: Clock, ids: Ids) -> Self {
         Self {
-            clock: Clock::system(),
-            ids: Ids::new(),
+            clock,
+            ids,
             connections: Connections::default(),
             cancel: CancellationToken::new(),
             pace: Pace::default(),
@@ -138,7 +143,10 @@ impl Site {
         let known = last.map_or(&[][..], |last| &last.upstreams);
         let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
             let same = known.iter().find(|old| old.settings == *settings);
-            let new = || Arc::new(Upstream::new(Arc::clone(settings), Arc::clone(metrics)));
+            let new = || {
+                let stage = runtime.stage.clone();
+                Arc::new(Upstream::new(Arc::clone(settings), Arc::clone(metrics), stage))
+            };
             same.map_or_else(new, Arc::clone)
         });
         let upstreams = upstreams.collect();

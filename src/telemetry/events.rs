@@ -287,9 +287,19 @@ impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
         self.1.retry_scheduled(retry);
     }
 
+    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
+        self.0.passed_over(step, failure, gated);
+        self.1.passed_over(step, failure, gated);
+    }
+
     fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
         self.0.gave_up(step, failure);
         self.1.gave_up(step, failure);
+    }
+
+    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
+        self.0.caught(step, failure, next);
+        self.1.caught(step, failure, next);
     }
 
     fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
@@ -399,6 +409,8 @@ mod tests {
             policy: Some(1),
             delay: Duration::from_millis(1500),
             source: DelaySource::Override,
+            range: None,
+            config: None,
         });
         both.attempt_started(&Attempt { number: 2, ..attempt });
         both.attempt_interrupted(&Attempt { number: 2, ..attempt }, None);

@@ -193,6 +193,8 @@ impl<'e> Frame<'e, '_> {
         match evaluated {
             Ok((output, bindings)) => {
                 self.state.vars.apply(bindings);
+                let next = &self.flow.step(clause.next).name;
+                self.execution.observer.caught(step.name, failure, next);
                 Transition::To(clause.next, output)
             }
             Err(fault) => Transition::Complete(self.fail(fault)),

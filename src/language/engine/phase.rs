@@ -98,14 +98,20 @@ impl<'e> Frame<'e, '_> {
         let pin = self.execution.stamp();
         let rising = Outcome::Failure(Arc::clone(&failure));
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
+        let gated = !holds(phase.when.as_ref(), &view)?;
+        let ascent = if !gated && (run.armed || !phase.acts) {
             let with = prepared(entry, Phase::Failure, &view)?;
             entry.middleware.on_failure(&mut run.state, &with, &failure)?
         } else {
             Ascent::Pass
         };
         let emitted = match ascent {
-            Ascent::Pass => failure,
+            Ascent::Pass => {
+                if phase.acts && run.armed && entry.middleware.reruns() {
+                    self.execution.observer.passed_over(self.place(site), &failure, gated);
+                }
+                failure
+            }
             Ascent::Fail(next) => {
                 let next = Failure::superseding(&Arc::new(next), Some(&failure));
                 self.execution.observer.gave_up(self.place(site), &next);
@@ -120,6 +126,8 @@ impl<'e> Frame<'e, '_> {
                     policy: reentry.policy,
                     delay: reentry.after,
                     source: reentry.source,
+                    range: reentry.range,
+                    config: run.state.config.as_ref(),
                 });
                 let same = run.passed().clone();
                 let crossed = self.reenter(run, reentry, bindings, same);

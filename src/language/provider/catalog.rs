@@ -63,12 +63,21 @@ enum Origin {
 impl Catalog {
     /// The providers that the specification defines: the one way into the `mwl` namespace.
     pub fn spec_defined() -> Self {
+        Self::of_specification(None)
+    }
+
+    /// The same, with jitter that is the same for the same `seed`: for rehearsals.
+    pub fn seeded(seed: u64) -> Self {
+        Self::of_specification(Some(seed))
+    }
+
+    fn of_specification(seed: Option<u64>) -> Self {
         let mut catalog = Self::default();
         let mut added = Ok(());
         for call in super::call::all() {
             added = added.and_then(|()| catalog.insert_call(call, Origin::Specification));
         }
-        for middleware in super::middleware::all() {
+        for middleware in super::middleware::all(seed) {
             added =
                 added.and_then(|()| catalog.insert_middleware(middleware, Origin::Specification));
         }

@@ -259,6 +259,8 @@ pub struct Reentry {
     pub after: Duration,
     /// Where the wait came from.
     pub source: DelaySource,
+    /// What a jittered wait was drawn from.
+    pub range: Option<(Duration, Duration)>,
     /// The position of the policy that decided, where policies did.
     pub policy: Option<usize>,
     /// What the next run receives.

@@ -19,7 +19,8 @@ use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
-use crate::proxy::settings::Endpoint;
+use crate::proxy::rehearsal::{Line, Near, Stage};
+use crate::proxy::settings::{Endpoint, Upstream};
 
 /// How large a response head may be.
 const HEAD_SIZE: usize = 64 * 1024;
@@ -107,6 +108,8 @@ pub(super) struct Opened {
     pub(super) counts: Arc<Counts>,
     /// Closes it.
     pub(super) driver: AbortHandle,
+    /// In a rehearsal, the way to the other end.
+    pub(super) line: Option<Arc<Line>>,
 }
 
 /// A new connection that is shared.
@@ -116,47 +119,74 @@ pub(super) struct OpenedShared {
     pub(super) counts: Arc<Counts>,
     /// How many requests the other side takes at a time, as far as it has said.
     pub(super) limit: Arc<AtomicU32>,
+    /// In a rehearsal, the way to the other end.
+    pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint`, and the counts of its bytes.
-pub(super) async fn open(endpoint: &Endpoint, timeout: Duration) -> Result<Opened, ConnectError> {
-    let (wire, counts) = wire(endpoint, timeout).await?;
-    shake_hands(wire, counts).await
+/// A connection to `endpoint` of `upstream`, and the counts of its bytes. On a `stage` it leads to what
+/// stands there.
+pub(super) async fn open(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    stage: Option<&Arc<Stage>>,
+) -> Result<Opened, ConnectError> {
+    match stage {
+        None => over(socket(endpoint, upstream).await?, None).await,
+        Some(stage) => {
+            let (near, line) = staged(endpoint, upstream, stage).await?;
+            over(near, Some(line)).await
+        }
+    }
 }
 
-/// The same over `io`, which is open already.
-pub(super) async fn over<T>(io: T) -> Result<Opened, ConnectError>
+/// The same with HTTP/2.
+pub(super) async fn open_shared(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    stage: Option<&Arc<Stage>>,
+) -> Result<OpenedShared, ConnectError> {
+    let ping = upstream.ping_interval;
+    let now = Instant::now();
+    let deadline = now.checked_add(upstream.connect_timeout).unwrap_or(now);
+    match stage {
+        None => shared(socket(endpoint, upstream).await?, ping, deadline, None).await,
+        Some(stage) => {
+            let (near, line) = staged(endpoint, upstream, stage).await?;
+            shared(near, ping, deadline, Some(line)).await
+        }
+    }
+}
+
+/// HTTP/1.1 over `io`.
+pub(super) async fn over<T>(io: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (wire, counts) = Wire::new(io);
-    shake_hands(TokioIo::new(wire), counts).await
-}
-
-async fn shake_hands<T>(wire: TokioIo<Wire<T>>, counts: Arc<Counts>) -> Result<Opened, ConnectError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let handshake = http1::Builder::new().max_header_size(HEAD_SIZE).handshake(wire).await;
+    let mut protocol = http1::Builder::new();
+    let handshake = protocol.max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
     let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
     let driver = tokio::spawn(async move {
         if let Err(error) = driver.with_upgrades().await {
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok(Opened { sender, counts, driver: driver.abort_handle() })
+    Ok(Opened { sender, counts, driver: driver.abort_handle(), line })
 }
 
-/// The same with HTTP/2. A connection that is silent for `ping` with requests on it is asked whether it is
+/// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is
 /// still there, and closed when it does not answer for as long again: requests on it would be lost one by
 /// one, and the next would be put on it, too.
-pub(super) async fn open_shared(
-    endpoint: &Endpoint,
-    timeout: Duration,
+async fn shared<T>(
+    io: T,
     ping: Duration,
-) -> Result<OpenedShared, ConnectError> {
-    let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
-    let (wire, counts) = wire(endpoint, timeout).await?;
+    deadline: Instant,
+    line: Option<Arc<Line>>,
+) -> Result<OpenedShared, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (wire, counts) = Wire::new(io);
     let mut protocol = http2::Builder::new(TokioExecutor::new());
     protocol
         .timer(TokioTimer::new())
@@ -167,7 +197,7 @@ pub(super) async fn open_shared(
     if !ping.is_zero() {
         protocol.keep_alive_interval(ping).keep_alive_timeout(ping);
     }
-    let handshake = protocol.handshake(wire).await;
+    let handshake = protocol.handshake(TokioIo::new(wire)).await;
     let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
     // The other side begins by saying how much it takes (RFC 9113 §3.4). Whatever is sent before may be more,
     // and be refused; and one that does not say it speaks something else.
@@ -193,28 +223,47 @@ pub(super) async fn open_shared(
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok(OpenedShared { sender, counts, limit })
+    Ok(OpenedShared { sender, counts, limit, line })
 }
 
-type Driver = http2::Connection<TokioIo<Wire<TcpStream>>, RequestBody, TokioExecutor>;
+type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
 
 /// How many requests the other side takes at a time.
-fn streams(driver: &Driver) -> u32 {
+fn streams<T>(driver: &Driver<T>) -> u32
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
-type CountedWire = (TokioIo<Wire<TcpStream>>, Arc<Counts>);
+/// A socket to `endpoint`.
+async fn socket(endpoint: &Endpoint, upstream: &Upstream) -> Result<TcpStream, ConnectError> {
+    within(upstream.connect_timeout, tcp(endpoint)).await
+}
 
-/// A socket to `endpoint`, counted.
-async fn wire(endpoint: &Endpoint, timeout: Duration) -> Result<CountedWire, ConnectError> {
+/// A pipe to what stands on `stage` in place of `endpoint`.
+async fn staged(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    stage: &Arc<Stage>,
+) -> Result<(Near, Arc<Line>), ConnectError> {
+    let connecting = async {
+        let connected = stage.connect(upstream, endpoint).await;
+        connected.map_err(|error| ConnectError::from_io(&error))
+    };
+    within(upstream.connect_timeout, connecting).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    connecting: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
     #[expect(clippy::disallowed_methods, reason = "a connect is a leaf: it may be dropped")]
-    let connected = tokio::time::timeout(timeout, tcp(endpoint)).await;
-    let stream = connected.map_err(|_elapsed| ConnectError {
+    let connected = tokio::time::timeout(limit, connecting).await;
+    connected.map_err(|_elapsed| ConnectError {
         cause: Cause::Timeout,
-        message: format!("did not accept a connection within {}", Span::from_duration(timeout)),
-    })??;
-    let (wire, counts) = Wire::new(stream);
-    Ok((TokioIo::new(wire), counts))
+        message: format!("did not accept a connection within {}", Span::from_duration(limit)),
+    })?
 }
 
 /// The first address of the name that takes a connection. Resolved anew for each connection, so a
@@ -256,7 +305,7 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let error = open(&endpoint("127.0.0.1", port), Duration::from_secs(5)).await;
+        let error = tcp(&endpoint("127.0.0.1", port)).await;
         let error = error.err().unwrap();
         assert_eq!(error.cause, Cause::Refused);
         assert_eq!(error.to_string(), "refused the connection");

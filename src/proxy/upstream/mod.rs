@@ -20,12 +20,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use self::connect::{ConnectError, Opened, OpenedShared};
+use self::connect::{ConnectError, Opened};
 use self::ending::Ending;
 use self::pool::{Idle, Pool};
 use self::shared::{Connections, Dialed, Place, Shared};
 use self::wire::{Counts, Mark};
 use super::body::request::RequestBody;
+use super::rehearsal::{Line, Stage};
 use super::settings::{self, Protocol};
 use crate::telemetry::metrics::UpstreamMetrics;
 
@@ -40,6 +41,8 @@ pub(crate) struct Upstream {
     pool: Mutex<Pool<Parked>>,
     /// Those that speak HTTP/2.
     shared: Mutex<Connections>,
+    /// In a rehearsal, what stands at the other end.
+    stage: Option<Arc<Stage>>,
     /// The endpoint whose turn it is, counted up without end.
     turn: AtomicUsize,
     /// Whether a task is there that closes old idle connections.
@@ -65,6 +68,8 @@ impl Idle for Parked {
 pub(crate) struct Connection {
     sender: Sender,
     counts: Arc<Counts>,
+    /// In a rehearsal, the way to the other end.
+    line: Option<Arc<Line>>,
     /// What they were when the request was handed over.
     mark: Mark,
     reused: bool,
@@ -105,13 +110,18 @@ pub(crate) struct SendError {
 
 impl Upstream {
     /// An upstream without connections.
-    pub(crate) fn new(settings: Arc<settings::Upstream>, metrics: Arc<UpstreamMetrics>) -> Self {
+    pub(crate) fn new(
+        settings: Arc<settings::Upstream>,
+        metrics: Arc<UpstreamMetrics>,
+        stage: Option<Arc<Stage>>,
+    ) -> Self {
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
         Self {
             settings,
             metrics,
             pool: Mutex::new(pool),
             shared: Mutex::default(),
+            stage,
             turn: AtomicUsize::new(0),
             swept: AtomicBool::new(false),
         }
@@ -155,6 +165,12 @@ impl Upstream {
         self: &Arc<Self>,
         endpoint: usize,
     ) -> Result<Connection, ConnectError> {
+        if let Some(stage) = &self.stage
+            && stage.refuses(&self.settings)
+        {
+            // Who takes no connection has closed those that were open.
+            self.disconnect();
+        }
         if self.settings.protocol == Protocol::Http2 {
             // Boxed, as a connect is: what is awaited most carries neither.
             return Box::pin(self.place(endpoint)).await;
@@ -199,7 +215,7 @@ impl Upstream {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        match connect::over(io).await {
+        match connect::over(io, None).await {
             Ok(opened) => {
                 self.metrics.opened();
                 self.park(Parked { opened, endpoint: 0 });
@@ -212,7 +228,8 @@ impl Upstream {
     async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
         let at = self.endpoint(endpoint)?;
         // Boxed: most requests find a connection, and carry one word of this.
-        let opened = Box::pin(connect::open(at, self.settings.connect_timeout)).await?;
+        let opened = connect::open(at, &self.settings, self.stage.as_ref());
+        let opened = Box::pin(opened).await?;
         self.metrics.opened();
         Ok(self.lend(Parked { opened, endpoint }, false))
     }
@@ -233,12 +250,9 @@ impl Upstream {
     }
 
     async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
-        let settings = &self.settings;
         let at = self.endpoint(endpoint)?;
-        let opened = connect::open_shared(at, settings.connect_timeout, settings.ping_interval);
-        let OpenedShared { sender, counts, limit } = opened.await?;
-        let shared = Shared::new(sender, counts, endpoint, limit, Arc::clone(&self.metrics));
-        let shared = Arc::new(shared);
+        let opened = connect::open_shared(at, &self.settings, self.stage.as_ref()).await?;
+        let shared = Arc::new(Shared::new(opened, endpoint, Arc::clone(&self.metrics)));
         self.shared().add(Arc::clone(&shared));
         self.keep_swept();
         Ok(shared)
@@ -250,10 +264,10 @@ impl Upstream {
 
     fn lend(self: &Arc<Self>, parked: Parked, reused: bool) -> Connection {
         let Parked { opened, endpoint } = parked;
-        let Opened { sender, counts, driver } = opened;
+        let Opened { sender, counts, driver, line } = opened;
         let lease = Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) };
         let mark = counts.mark();
-        Connection { sender: Sender::Alone(sender, lease), counts, mark, reused }
+        Connection { sender: Sender::Alone(sender, lease), counts, line, mark, reused }
     }
 
     fn park(self: &Arc<Self>, parked: Parked) {
@@ -274,6 +288,14 @@ impl Upstream {
         if !self.swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
+    }
+
+    /// Closes the idle connections, and puts no further request on the others.
+    fn disconnect(&self) {
+        while self.lock().take(Instant::now(), |_| true).0.is_some() {
+            self.metrics.closed_idle();
+        }
+        self.shared().clear();
     }
 
     fn shared(&self) -> MutexGuard<'_, Connections> {
@@ -323,8 +345,9 @@ impl Connection {
     fn of(place: Place, reused: bool) -> Self {
         let sender = place.shared().sender.clone();
         let counts = Arc::clone(&place.shared().counts);
+        let line = place.shared().line.clone();
         let mark = counts.mark();
-        Self { sender: Sender::Shared(sender, place), counts, mark, reused }
+        Self { sender: Sender::Shared(sender, place), counts, line, mark, reused }
     }
 
     /// Whether it was there before the request that it was lent to.
@@ -348,6 +371,9 @@ impl Connection {
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>>
     + Send
     + use<> {
+        if let Some(line) = &self.line {
+            line.announce();
+        }
         self.mark = self.counts.mark();
         match &mut self.sender {
             Sender::Alone(sender, _) => Either::Left(sender.try_send_request(request)),
@@ -382,13 +408,13 @@ impl Connection {
 
     /// Puts it back for the next request.
     pub(crate) fn release(self) {
-        let Self { sender, counts, mark: _, reused: _ } = self;
+        let Self { sender, counts, line, mark: _, reused: _ } = self;
         match sender {
             Sender::Alone(sender, mut lease) => {
                 let Some(driver) = lease.driver.take() else {
                     return;
                 };
-                let opened = Opened { sender, counts, driver };
+                let opened = Opened { sender, counts, driver, line };
                 lease.upstream.park(Parked { opened, endpoint: lease.endpoint });
             }
             Sender::Shared(..) => {}

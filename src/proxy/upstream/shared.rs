@@ -12,10 +12,11 @@ use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakSha
 use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
-use super::connect::ConnectError;
+use super::connect::{ConnectError, OpenedShared};
 use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::multiplexed::STREAMS;
+use crate::proxy::rehearsal::Line;
 use crate::telemetry::metrics::UpstreamMetrics;
 
 /// How often, at most, connections that are in use are looked at for when they are not.
@@ -26,6 +27,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Shared {
     pub(super) sender: SendRequest<RequestBody>,
     pub(super) counts: Arc<Counts>,
+    /// In a rehearsal, the way to the other end.
+    pub(super) line: Option<Arc<Line>>,
     pub(super) endpoint: usize,
     /// How many requests the other side takes at a time.
     pub(super) limit: Arc<AtomicU32>,
@@ -62,17 +65,17 @@ pub(super) struct Place {
 impl Shared {
     /// A new connection, which carries nothing yet.
     pub(super) fn new(
-        sender: SendRequest<RequestBody>,
-        counts: Arc<Counts>,
+        opened: OpenedShared,
         endpoint: usize,
-        limit: Arc<AtomicU32>,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
+        let OpenedShared { sender, counts, limit, line } = opened;
         metrics.opened();
         metrics.to_idle();
         Self {
             sender,
             counts,
+            line,
             endpoint,
             limit,
             metrics,
@@ -185,6 +188,11 @@ impl Connections {
     /// `shared` is there from now on.
     pub(super) fn add(&mut self, shared: Arc<Shared>) {
         self.open.push(shared);
+    }
+
+    /// Lets go of all: those that carry requests end with them.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
     }
 
     /// Lets go of those that have closed and those that have carried nothing since before `keep_alive`; says

@@ -10,10 +10,10 @@ pub mod loop_;
 pub mod retry;
 pub mod timeout;
 
-/// Every spec-defined middleware.
-pub fn all() -> Vec<Arc<dyn Middleware>> {
+/// Every spec-defined middleware. With a `seed`, whatever they draw is the same each time.
+pub fn all(seed: Option<u64>) -> Vec<Arc<dyn Middleware>> {
     vec![
-        Arc::new(retry::Retry::new()),
+        Arc::new(seed.map_or_else(retry::Retry::new, retry::Retry::seeded)),
         Arc::new(timeout::Timeout::new()),
         Arc::new(loop_::Loop::new()),
         Arc::new(finally::Finally::new()),

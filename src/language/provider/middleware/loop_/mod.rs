@@ -52,6 +52,7 @@ impl Middleware for Loop {
         Ok(Ascent::Reenter(Reentry {
             after: Duration::ZERO,
             source: DelaySource::Schedule,
+            range: None,
             policy: None,
             feed: Feed::Product,
             restore: false,

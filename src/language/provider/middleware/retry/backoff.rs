@@ -4,10 +4,12 @@
 //! uniform draw from [0, d(n)], `equal` d(n)/2 plus a uniform draw from [0, d(n)/2], and `decorrelated` a
 //! uniform draw from [initial, 3 × the previous draw], at most max; its first from [initial, 3 × initial].
 
+use std::fmt;
 use std::time::Duration;
 
 use super::{span, wrong};
 use crate::language::outcome::Failure;
+use crate::language::temporal::Span;
 use crate::language::value::Value;
 
 /// A policy's `backoff`.
@@ -19,6 +21,17 @@ pub(super) struct Backoff {
     /// Nanoseconds; infinite where none is written.
     max: f64,
     jitter: Jitter,
+}
+
+/// One wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Gap {
+    /// How long.
+    pub(super) wait: Duration,
+    /// What it was drawn from, where it was.
+    pub(super) range: Option<(Duration, Duration)>,
+    /// What decorrelated jitter draws from next time, in nanoseconds.
+    pub(super) drawn: Option<f64>,
 }
 
 /// A jitter mode.
@@ -57,27 +70,43 @@ impl Backoff {
         Ok(Self { initial, rate, max: nanos("max")?.unwrap_or(f64::INFINITY), jitter })
     }
 
-    /// The wait of the `n`-th gap (from 1), and what is drawn from next time. `uniform` is a draw from
+    /// The wait of the `n`-th gap (from 1). `drawn` is what the policy drew last, `uniform` a draw from
     /// [0, 1).
-    pub(super) fn gap(&self, n: u32, drawn: Option<f64>, uniform: f64) -> (Duration, Option<f64>) {
+    pub(super) fn gap(&self, n: u32, drawn: Option<f64>, uniform: f64) -> Gap {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let scheduled = match self.initial {
             // Zero times an infinite power is no wait, not a NaN.
             0.0 => 0.0,
             initial => (initial * self.rate.powi(exponent)).min(self.max),
         };
-        let wait = match self.jitter {
-            Jitter::None => scheduled,
-            Jitter::Full => scheduled * uniform,
-            Jitter::Equal => scheduled / 2.0 + scheduled / 2.0 * uniform,
-            Jitter::Decorrelated => {
-                let high = 3.0 * drawn.unwrap_or(self.initial);
-                let spread = (high - self.initial).max(0.0);
-                let wait = (self.initial + spread * uniform).min(self.max);
-                return (duration(wait), Some(wait));
-            }
+        let (low, high) = match self.jitter {
+            Jitter::None => return Gap { wait: duration(scheduled), range: None, drawn },
+            Jitter::Full => (0.0, scheduled),
+            Jitter::Equal => (scheduled / 2.0, scheduled),
+            Jitter::Decorrelated => (self.initial, 3.0 * drawn.unwrap_or(self.initial)),
         };
-        (duration(wait), drawn)
+        let wait = (low + (high - low).max(0.0) * uniform).min(self.max);
+        let range = Some((duration(low.min(self.max)), duration(high.min(self.max))));
+        let drawn = if self.jitter == Jitter::Decorrelated { Some(wait) } else { drawn };
+        Gap { wait: duration(wait), range, drawn }
+    }
+}
+
+impl fmt::Display for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "waits {}", Span::from_duration(duration(self.initial)))?;
+        if self.rate > 1.0 {
+            write!(f, " ×{}", self.rate)?;
+        }
+        if self.max.is_finite() {
+            write!(f, " up to {}", Span::from_duration(duration(self.max)))?;
+        }
+        match self.jitter {
+            Jitter::None => Ok(()),
+            Jitter::Full => f.write_str(", jitter full"),
+            Jitter::Equal => f.write_str(", jitter equal"),
+            Jitter::Decorrelated => f.write_str(", jitter decorrelated"),
+        }
     }
 }
 
@@ -105,14 +134,14 @@ mod tests {
     #[test]
     fn the_schedule_grows_to_its_cap() {
         let backoff = backoff(10.0, 2.0, Some(120.0), Jitter::None);
-        let waits = (1..=6).map(|n| backoff.gap(n, None, 0.5).0.as_secs());
+        let waits = (1..=6).map(|n| backoff.gap(n, None, 0.5).wait.as_secs());
         assert_eq!(waits.collect::<Vec<_>>(), [10, 20, 40, 80, 120, 120]);
     }
 
     #[test]
     fn a_rate_of_one_waits_the_same_each_time() {
         let backoff = backoff(1.0, 1.0, None, Jitter::None);
-        assert_eq!(backoff.gap(1000, None, 0.0).0, Duration::from_secs(1));
+        assert_eq!(backoff.gap(1000, None, 0.0).wait, Duration::from_secs(1));
     }
 
     proptest! {
@@ -124,9 +153,9 @@ mod tests {
             n in 1_u32..2000,
             uniform in 0.0..1.0_f64,
         ) {
-            let scheduled = backoff(initial, rate, max, Jitter::None).gap(n, None, uniform).0;
-            let full = backoff(initial, rate, max, Jitter::Full).gap(n, None, uniform).0;
-            let equal = backoff(initial, rate, max, Jitter::Equal).gap(n, None, uniform).0;
+            let scheduled = backoff(initial, rate, max, Jitter::None).gap(n, None, uniform).wait;
+            let full = backoff(initial, rate, max, Jitter::Full).gap(n, None, uniform).wait;
+            let equal = backoff(initial, rate, max, Jitter::Equal).gap(n, None, uniform).wait;
             prop_assert!(full <= scheduled);
             prop_assert!(equal <= scheduled);
             prop_assert!(equal + Duration::from_nanos(2) >= scheduled / 2);
@@ -136,9 +165,25 @@ mod tests {
         }
 
         #[test]
+        fn a_jittered_wait_lies_in_the_range_that_it_is_said_to_be_drawn_from(
+            rate in 1.0..10.0_f64,
+            n in 1_u32..40,
+            previous in proptest::option::of(1e9..1e12_f64),
+            uniform in 0.0..1.0_f64,
+        ) {
+            for jitter in [Jitter::Full, Jitter::Equal, Jitter::Decorrelated] {
+                let gap = backoff(1.0, rate, Some(600.0), jitter).gap(n, previous, uniform);
+                let (low, high) = gap.range.unwrap();
+                prop_assert!(low <= gap.wait && gap.wait <= high, "{jitter:?} {gap:?}");
+            }
+            let fixed = backoff(1.0, rate, Some(600.0), Jitter::None).gap(n, previous, uniform);
+            prop_assert_eq!(fixed.range, None);
+        }
+
+        #[test]
         fn the_schedule_never_shrinks(rate in 1.0..5.0_f64, n in 1_u32..500) {
             let backoff = backoff(0.25, rate, Some(60.0), Jitter::None);
-            prop_assert!(backoff.gap(n, None, 0.0).0 <= backoff.gap(n + 1, None, 0.0).0);
+            prop_assert!(backoff.gap(n, None, 0.0).wait <= backoff.gap(n + 1, None, 0.0).wait);
         }
 
         #[test]
@@ -146,7 +191,9 @@ mod tests {
             let backoff = backoff(1.0, 1.0, Some(20.0), Jitter::Decorrelated);
             let mut previous = None;
             for uniform in draws {
-                let (wait, drawn) = backoff.gap(1, previous, uniform);
+                let Gap { wait, range, drawn } = backoff.gap(1, previous, uniform);
+                let (lowest, highest) = range.unwrap();
+                prop_assert!(lowest <= wait && wait <= highest);
                 let high = previous.map_or(3e9, |previous: f64| 3.0 * previous).min(20e9);
                 prop_assert!(wait >= Duration::from_secs(1));
                 prop_assert!(nanos(wait) <= high + 1.0);

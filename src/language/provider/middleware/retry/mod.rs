@@ -8,7 +8,11 @@
 
 mod backoff;
 
-use std::sync::{Arc, LazyLock};
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use self::backoff::Backoff;
 use crate::language::code::CodePattern;
@@ -27,8 +31,11 @@ static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("retry.v1.json")));
 
 /// The `Retry` middleware.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Retry(());
+#[derive(Debug, Default)]
+pub struct Retry {
+    /// Where jitter comes from; `None`: the thread's own generator.
+    draws: Option<Mutex<SmallRng>>,
+}
 
 /// What `onEntry` captures.
 #[derive(Debug)]
@@ -62,8 +69,28 @@ struct Account {
 impl Retry {
     /// The middleware.
     pub fn new() -> Self {
-        Self(())
+        Self::default()
     }
+
+    /// The middleware with jitter that is the same each time: for rehearsals.
+    pub fn seeded(seed: u64) -> Self {
+        Self { draws: Some(Mutex::new(SmallRng::seed_from_u64(seed))) }
+    }
+
+    /// A draw from [0, 1).
+    fn uniform(&self) -> f64 {
+        match &self.draws {
+            None => rand::random(),
+            Some(draws) => draws.lock().unwrap_or_else(PoisonError::into_inner).random(),
+        }
+    }
+}
+
+/// A policy that an entry captured, in one line for people: what it takes, how many of them, and its
+/// waits. `None` where `config` is no `Retry`'s, or there is no such policy.
+pub fn describe(config: &Prepared, policy: usize) -> Option<String> {
+    let Policies(policies) = config.downcast_ref()?;
+    Some(policies.get(policy)?.to_string())
 }
 
 impl Middleware for Retry {
@@ -131,19 +158,19 @@ impl Middleware for Retry {
             return Ok(Ascent::Fail(exhausted(runs, position, Some(reason))));
         }
         let overridden = with.downcast_ref::<Override>().and_then(|delay| delay.0);
-        let (after, source) = match (overridden, &policy.backoff) {
-            (Some(delay), _) => (delay.to_duration(), DelaySource::Override),
-            (None, None) => (std::time::Duration::ZERO, DelaySource::Schedule),
+        let (after, source, range) = match (overridden, &policy.backoff) {
+            (Some(delay), _) => (delay.to_duration(), DelaySource::Override, None),
+            (None, None) => (std::time::Duration::ZERO, DelaySource::Schedule, None),
             (None, Some(backoff)) => {
-                let uniform = rand::random::<f64>();
-                let (wait, drawn) = backoff.gap(account.handled, account.drawn, uniform);
-                account.drawn = drawn;
-                (wait, DelaySource::Schedule)
+                let gap = backoff.gap(account.handled, account.drawn, self.uniform());
+                account.drawn = gap.drawn;
+                (gap.wait, DelaySource::Schedule, gap.range)
             }
         };
         Ok(Ascent::Reenter(Reentry {
             after,
             source,
+            range,
             policy: Some(position),
             feed: Feed::Same,
             restore: true,
@@ -170,6 +197,17 @@ impl Policy {
 
     fn matches(&self, failure: &Failure) -> bool {
         self.matcher.matches(failure)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { matcher, attempts, backoff } = self;
+        write!(f, "{matcher}, {attempts} attempts, ")?;
+        match backoff {
+            Some(backoff) => backoff.fmt(f),
+            None => f.write_str("no wait"),
+        }
     }
 }
 

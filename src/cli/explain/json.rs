@@ -1,0 +1,65 @@
+//! What was explained, for machines.
+
+use http::HeaderMap;
+use serde_json::{Map, Value as Json, json};
+
+use super::Explained;
+use crate::proxy::rehearsal::End;
+
+/// One object. Lengths of time are ISO 8601 durations, `at` is since the request came.
+pub(super) fn render(explained: &Explained<'_>) -> Json {
+    let Explained { asked, responses, described: _, told } = explained;
+    let routes: Vec<Json> = told
+        .routes
+        .iter()
+        .map(|(name, why)| json!({ "name": **name, "takes": why.is_none(), "why": why }))
+        .collect();
+    let (end, response) = end(&told.end);
+    let unused = told.unused.iter().filter_map(|place| responses.get(*place));
+    json!({
+        "request": {
+            "method": asked.method.as_str(),
+            "target": asked.target.to_string(),
+            "headers": fields(&asked.headers),
+        },
+        "route": told.routes.iter().find(|(_, why)| why.is_none()).map(|(name, _)| &**name),
+        "routes": routes,
+        "events": told.events,
+        "result": told.result,
+        "end": end,
+        "response": response,
+        "took": told.took,
+        "unused": unused.collect::<Vec<_>>(),
+    })
+}
+
+/// How it ended, and the response where there is one.
+fn end(end: &End) -> (&'static str, Json) {
+    match end {
+        End::Answered { status, headers, body, broken } => {
+            let response = json!({
+                "status": status.as_u16(),
+                "headers": fields(headers),
+                "body": String::from_utf8_lossy(body),
+            });
+            (if *broken { "brokenOff" } else { "answered" }, response)
+        }
+        End::Dropped => ("dropped", Json::Null),
+        End::Left => ("clientLeft", Json::Null),
+        End::Forever => ("waitsForever", Json::Null),
+        End::Endless => ("endless", Json::Null),
+    }
+}
+
+/// By name; repeated fields as an array.
+fn fields(headers: &HeaderMap) -> Json {
+    let mut all = Map::new();
+    for name in headers.keys() {
+        let values = headers.get_all(name).iter();
+        let mut values: Vec<Json> =
+            values.map(|value| String::from_utf8_lossy(value.as_bytes()).into()).collect();
+        let value = if values.len() > 1 { values.into() } else { values.pop().unwrap_or_default() };
+        all.insert(name.as_str().to_owned(), value);
+    }
+    all.into()
+}

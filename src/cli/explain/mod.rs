@@ -1,0 +1,214 @@
+//! `explain`: what a policy would do, said before it does it.
+//!
+//! The request runs through the whole proxy on a [`rehearsal`]'s stage. Here the arguments are read, each
+//! mistake shown with its place, and what was told is written for people ([`text`]) or machines
+//! ([`json`]).
+//!
+//! [`rehearsal`]: crate::proxy::rehearsal
+
+mod json;
+mod request;
+mod response;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use http::header::{self, HeaderValue};
+
+use self::response::Response;
+use super::{ADMIN, Explain, Format, LISTEN, complain, run, say};
+use crate::app::{Built, Input, build_with};
+use crate::language::provider::Catalog;
+use crate::language::temporal::Span;
+use crate::proxy::Runtime;
+use crate::proxy::rehearsal::{Asked, Stage, Told, rehearse};
+use crate::source::{Diagnostic, Diagnostics, Sources};
+use crate::telemetry::metrics::Metrics;
+
+/// The exit code of arguments that cannot be read, and of a configuration that is refused.
+const ILL_FORMED: u8 = 2;
+
+/// What the built-in upstream of the quick-start is called.
+const FLAKY: &str = "flaky:80";
+
+/// A mistake in an argument: how many bytes before it, what was seen and what is wanted.
+#[derive(Debug)]
+struct Wrong {
+    offset: usize,
+    message: String,
+}
+
+/// What the command line asks to explain.
+#[derive(Debug)]
+struct Wanted {
+    asked: Asked,
+    responses: Vec<Response>,
+}
+
+/// All that is said.
+#[derive(Debug)]
+struct Explained<'a> {
+    asked: &'a Asked,
+    /// The responses as they were written.
+    responses: &'a [String],
+    /// The routes in plain words.
+    described: &'a serde_json::Value,
+    told: Told,
+}
+
+pub(super) fn explain(explain: &Explain) -> ExitCode {
+    match input(explain).and_then(|input| explained(explain, &input)) {
+        Ok((warnings, told)) => {
+            if warnings > 0 {
+                let plural = if warnings == 1 { "" } else { "s" };
+                complain(&format!("{warnings} warning{plural}: `mwl-proxy check` shows them."));
+            }
+            say(&told);
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            complain(message.trim_end());
+            ExitCode::from(ILL_FORMED)
+        }
+    }
+}
+
+/// How many warnings the configuration has, and what there is to say.
+fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String> {
+    let mut sources = Sources::default();
+    let wanted = read(explain, &mut sources);
+    let Wanted { mut asked, responses } = wanted.map_err(|found| sources.render(&found))?;
+    let loaded = input.load().map_err(|refused| refused.to_string())?;
+    let known: Vec<&str> = loaded.settings.upstreams.iter().map(|u| u.name.as_ref()).collect();
+    let found = unknown(&responses, &known, explain, &mut sources);
+    if found.has_errors() {
+        return Err(sources.render(&found));
+    }
+    if let Some(listener) = loaded.settings.listeners.first() {
+        let host = HeaderValue::try_from(listener.address.to_string());
+        let host = host.map_err(|error| error.to_string())?;
+        asked.headers.entry(header::HOST).or_insert(host);
+    }
+    let stage = Stage::new(responses.into_iter().map(|response| response.planned).collect());
+    let built = build_with(loaded, |settings| {
+        let catalog = Catalog::seeded(explain.seed);
+        Runtime::build_on(settings, &catalog, &Metrics::new(), Some(Arc::clone(&stage)))
+    });
+    let Built { runtime, warnings, shown, .. } = built.map_err(|refused| refused.to_string())?;
+    let told = rehearse(&runtime, &stage, &asked, explain.seed);
+    let told = told.map_err(|error| format!("the system gives no runtime: {error}"))?;
+    let explained =
+        Explained { asked: &asked, responses: &explain.responses, described: &shown.routes, told };
+    let said = match explain.format {
+        Format::Text => text::render(&explained),
+        Format::Json => format!("{:#}", json::render(&explained)),
+    };
+    Ok((warnings.0.len(), said))
+}
+
+fn input(explain: &Explain) -> Result<Input, String> {
+    match (&explain.config, &explain.upstream) {
+        (Some(file), _) => Ok(Input::File(file.clone())),
+        (None, Some(upstream)) => {
+            let listen = LISTEN.parse().map_err(|_| format!("{LISTEN} is no address"))?;
+            Ok(run::before(upstream, listen, None))
+        }
+        (None, None) => Ok(run::quickstart_before(FLAKY, LISTEN.to_owned(), ADMIN.to_owned())),
+    }
+}
+
+/// Reads the arguments; every mistake in them at once.
+fn read(explain: &Explain, sources: &mut Sources) -> Result<Wanted, Diagnostics> {
+    let mut found = Diagnostics::default();
+    let asked = keep(request::line(&explain.request), "--request", &explain.request, sources);
+    let asked = asked.map_err(|wrong| found.push(wrong)).ok();
+    let mut fields = Vec::new();
+    for (number, written) in explain.headers.iter().enumerate() {
+        let name = numbered("--header", number, explain.headers.len());
+        match keep(request::field(written), &name, written, sources) {
+            Ok(field) => fields.push(field),
+            Err(wrong) => found.push(wrong),
+        }
+    }
+    let body = explain.body.as_deref().map(request::body).transpose();
+    let body = keep(body, "--body", explain.body.as_deref().unwrap_or_default(), sources);
+    let body = body.map_err(|wrong| found.push(wrong)).ok().flatten();
+    let mut responses = Vec::new();
+    for (number, written) in explain.responses.iter().enumerate() {
+        let name = numbered("--respond", number, explain.responses.len());
+        match keep(response::read(written), &name, written, sources) {
+            Ok(response) => responses.push(response),
+            Err(wrong) => found.push(wrong),
+        }
+    }
+    let patience = explain.client_timeout.as_deref();
+    let read = patience.map(duration).transpose();
+    let patience = keep(read, "--client-timeout", patience.unwrap_or_default(), sources);
+    let patience = patience.map_err(|wrong| found.push(wrong)).ok().flatten();
+    match asked {
+        Some(mut asked) if !found.has_errors() => {
+            for (name, value) in fields {
+                asked.headers.append(name, value);
+            }
+            asked.body = body.unwrap_or_default();
+            asked.patience = patience;
+            Ok(Wanted { asked, responses })
+        }
+        _ => Err(found),
+    }
+}
+
+/// `--respond`, or which of several.
+fn numbered(name: &str, number: usize, of: usize) -> String {
+    if of == 1 { name.to_owned() } else { format!("{name} #{}", number + 1) }
+}
+
+/// What was read of an argument, or a diagnostic that points into it.
+fn keep<T>(
+    read: Result<T, Wrong>,
+    name: &str,
+    written: &str,
+    sources: &mut Sources,
+) -> Result<T, Diagnostic> {
+    read.map_err(|Wrong { offset, message }| {
+        let before = written.get(..offset).unwrap_or(written).chars().count();
+        let span = sources.keep(name, written);
+        Diagnostic::error("invalid-argument", span, message).with_offset(before)
+    })
+}
+
+/// A length of time that is more than none.
+fn duration(text: &str) -> Result<std::time::Duration, Wrong> {
+    let span = Span::parse(text).filter(|span| *span > Span::ZERO);
+    let message = || format!("`{text}` is no duration above zero, such as PT5S or PT0.5S");
+    span.map(Span::to_duration).ok_or_else(|| Wrong { offset: 0, message: message() })
+}
+
+/// Responses that are kept for upstreams which are not there.
+fn unknown(
+    responses: &[Response],
+    known: &[&str],
+    explain: &Explain,
+    sources: &mut Sources,
+) -> Diagnostics {
+    let mut found = Diagnostics::default();
+    for (number, response) in responses.iter().enumerate() {
+        let named = response.planned.upstream.as_deref();
+        let Some(name) = named.filter(|name| !known.contains(name)) else {
+            continue;
+        };
+        let all = known.join("`, `");
+        let message = format!("there is no upstream `{name}`; there is `{all}`");
+        let wrong = Wrong { offset: response.upstream_at, message };
+        let written = explain.responses.get(number).map(String::as_str).unwrap_or_default();
+        let name = numbered("--respond", number, responses.len());
+        if let Err(wrong) = keep(Err::<(), _>(wrong), &name, written, sources) {
+            found.push(wrong);
+        }
+    }
+    found
+}

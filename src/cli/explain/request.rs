@@ -1,0 +1,106 @@
+//! The request to explain, as it is written on the command line.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Uri};
+
+use super::Wrong;
+use crate::proxy::rehearsal::Asked;
+
+/// Fields that follow from the body.
+pub(super) const FRAMING: [HeaderName; 2] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
+
+/// `POST /billing/charge`; a target alone is one to GET. A target in absolute form names the host.
+pub(super) fn line(written: &str) -> Result<Asked, Wrong> {
+    let start = written.len() - written.trim_start().len();
+    let text = written.trim();
+    let (method, target, at) = match text.split_once(char::is_whitespace) {
+        None => (Method::GET, text, start),
+        Some((method, rest)) => {
+            let target = rest.trim_start();
+            (self::method(method, start)?, target, start + text.len() - target.len())
+        }
+    };
+    let (target, host) = self::target(target, at)?;
+    let mut headers = HeaderMap::new();
+    if let Some(host) = host {
+        headers.insert(header::HOST, host);
+    }
+    Ok(Asked { method, target, headers, body: Bytes::new(), patience: None::<Duration> })
+}
+
+fn method(text: &str, offset: usize) -> Result<Method, Wrong> {
+    let wrong = |message| Wrong { offset, message };
+    let method = Method::from_bytes(text.as_bytes());
+    let method = method.map_err(|_| wrong(format!("`{text}` is no method; `POST`, say")))?;
+    let upper = text.to_ascii_uppercase();
+    if upper != text {
+        return Err(wrong(format!("`{text}` is another method than `{upper}`: case matters")));
+    }
+    Ok(method)
+}
+
+/// The target in origin form, and the host that an absolute one names.
+fn target(text: &str, at: usize) -> Result<(Uri, Option<HeaderValue>), Wrong> {
+    let wrong = |offset, message: String| Wrong { offset: at + offset, message };
+    let absolute = text.starts_with("http://") || text.starts_with("https://");
+    if !(text.starts_with('/') || text == "*" || absolute) {
+        let message =
+            format!("`{text}` is no target: it begins with `/`, such as `/billing/charge`");
+        return Err(wrong(0, message));
+    }
+    if let Some((place, sign)) =
+        text.char_indices().find(|(_, sign)| !sign.is_ascii_graphic() || *sign == '#')
+    {
+        let message = match sign {
+            '#' => "a fragment is never sent".to_owned(),
+            _ => format!("a target holds no {sign:?}; percent-encode it"),
+        };
+        return Err(wrong(place, message));
+    }
+    let uri: Uri = text.parse().map_err(|error| wrong(0, format!("`{text}`: {error}")))?;
+    let host = uri.authority().map(|authority| HeaderValue::try_from(authority.as_str()));
+    let host = host.transpose().map_err(|error| wrong(0, format!("`{text}`: {error}")))?;
+    let origin = uri.path_and_query().cloned().map(Uri::from);
+    Ok((origin.unwrap_or_default(), host))
+}
+
+/// `accept: text/plain`.
+pub(super) fn field(written: &str) -> Result<(HeaderName, HeaderValue), Wrong> {
+    let Some((name, value)) = written.split_once(':') else {
+        let message = format!("`{written}` is no field; write `name: value`");
+        return Err(Wrong { offset: 0, message });
+    };
+    let offset = name.len() + 1 + (value.len() - value.trim_start().len());
+    Ok((self::name(name.trim_end(), 0)?, self::value(value.trim(), offset)?))
+}
+
+/// A field's name that is not the framing's.
+pub(super) fn name(text: &str, offset: usize) -> Result<HeaderName, Wrong> {
+    let parsed = HeaderName::try_from(text);
+    let message = || format!("`{text}` is no name of a header field");
+    let name = parsed.map_err(|_| Wrong { offset, message: message() })?;
+    if FRAMING.contains(&name) {
+        let message = format!("`{name}` follows from the body and cannot be written");
+        return Err(Wrong { offset, message });
+    }
+    Ok(name)
+}
+
+/// A field's value.
+pub(super) fn value(text: &str, offset: usize) -> Result<HeaderValue, Wrong> {
+    let message = || format!("{text:?} is no value of a header field");
+    HeaderValue::try_from(text).map_err(|_| Wrong { offset, message: message() })
+}
+
+/// A text, or `@FILE`.
+pub(super) fn body(written: &str) -> Result<Bytes, Wrong> {
+    let Some(path) = written.strip_prefix('@') else {
+        return Ok(Bytes::copy_from_slice(written.as_bytes()));
+    };
+    let read = std::fs::read(path);
+    let message = |error| format!("{path} cannot be read: {error}");
+    read.map(Bytes::from).map_err(|error| Wrong { offset: 1, message: message(error) })
+}

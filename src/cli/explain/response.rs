@@ -1,0 +1,157 @@
+//! A scripted response, as it is written on the command line: `503,retry-after=2`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName};
+
+use super::{Wrong, duration, request};
+use crate::proxy::rehearsal::{Act, Planned};
+
+/// A response, and where in its text the upstream's name stands.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) planned: Planned,
+    pub(super) upstream_at: usize,
+}
+
+/// One `name=value`, and where each of the two stands.
+struct Written<'a> {
+    name: &'a str,
+    value: &'a str,
+    at: usize,
+}
+
+/// What the options say.
+#[derive(Debug, Default)]
+struct Options<'a> {
+    /// Where each of the answer's own stands, for saying that something is none.
+    own: Vec<(usize, &'a str)>,
+    headers: HeaderMap,
+    body: Bytes,
+    after: Option<(usize, Duration)>,
+    upstream: Option<(usize, &'a str)>,
+}
+
+/// Reads one.
+pub(super) fn read(written: &str) -> Result<Response, Wrong> {
+    let (what, rest) = written.split_once(',').unwrap_or((written, ""));
+    let act = act(what)?;
+    let mut options = Options::default();
+    if what.len() < written.len() {
+        for option in split(rest, what.len() + 1)? {
+            options.take(&option)?;
+        }
+    }
+    let Options { own, headers, body, after, upstream } = options;
+    let act = match act {
+        Act::Answer { status, .. } => Act::Answer { status, headers, body },
+        act => {
+            if let Some((offset, name)) = own.first() {
+                let message = format!("`{what}` is no answer: it has no `{name}`");
+                return Err(Wrong { offset: *offset, message });
+            }
+            act
+        }
+    };
+    if let (Act::Hang, Some((offset, _))) = (&act, after) {
+        let message = "`hang` never answers: `after` has no meaning".to_owned();
+        return Err(Wrong { offset, message });
+    }
+    Ok(Response {
+        upstream_at: upstream.map_or(0, |(at, _)| at),
+        planned: Planned {
+            upstream: upstream.map(|(_, name)| name.into()),
+            after: after.map_or(Duration::ZERO, |(_, after)| after),
+            act,
+        },
+    })
+}
+
+fn act(what: &str) -> Result<Act, Wrong> {
+    match what {
+        "reset" => return Ok(Act::Reset),
+        "refused" => return Ok(Act::Refused),
+        "hang" => return Ok(Act::Hang),
+        _ => {}
+    }
+    let status = what.parse::<u16>().ok().filter(|status| (200..600).contains(status));
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let message = || {
+        format!("`{what}` is no response: a status from 200 to 599, `reset`, `refused` or `hang`")
+    };
+    let status = status.ok_or_else(|| Wrong { offset: 0, message: message() })?;
+    Ok(Act::Answer { status, headers: HeaderMap::new(), body: Bytes::new() })
+}
+
+/// The options of `rest`, which stands at `at`. A comma that no `name=` follows belongs to the value
+/// before it: dates hold one. A body takes the rest, but for `after=` and `upstream=` at its end.
+fn split(rest: &str, at: usize) -> Result<Vec<Written<'_>>, Wrong> {
+    let mut options = Vec::new();
+    let mut from = 0;
+    while let Some(text) = rest.get(from..) {
+        let Some((name, value)) = text.split_once('=').filter(|(name, _)| is_name(name)) else {
+            let end = text.find(',').unwrap_or(text.len());
+            let seen = text.get(..end).unwrap_or(text);
+            let message = format!("`{seen}` is no `name=value`");
+            return Err(Wrong { offset: at + from, message });
+        };
+        let length = if name == "body" { body_end(value) } else { value_end(value) };
+        let value = value.get(..length).unwrap_or(value);
+        options.push(Written { name, value, at: at + from });
+        from += name.len() + 1 + length + 1;
+        if from > rest.len() {
+            break;
+        }
+    }
+    Ok(options)
+}
+
+fn is_name(text: &str) -> bool {
+    HeaderName::try_from(text).is_ok()
+}
+
+/// Where a value ends: before the first comma that a `name=` follows.
+fn value_end(text: &str) -> usize {
+    let named = |(comma, _): &(usize, &str)| {
+        let after = text.get(comma + 1..).and_then(|after| after.split_once('='));
+        after.is_some_and(|(name, _)| is_name(name))
+    };
+    text.match_indices(',').find(named).map_or(text.len(), |(comma, _)| comma)
+}
+
+/// Where a body ends.
+fn body_end(text: &str) -> usize {
+    let mut end = text.len();
+    while let Some((before, last)) = text.get(..end).and_then(|text| text.rsplit_once(','))
+        && (last.starts_with("after=") || last.starts_with("upstream="))
+    {
+        end = before.len();
+    }
+    end
+}
+
+impl<'a> Options<'a> {
+    fn take(&mut self, option: &Written<'a>) -> Result<(), Wrong> {
+        let Written { name, value, at } = *option;
+        let value_at = at + name.len() + 1;
+        match name {
+            "after" => {
+                let place = |wrong: Wrong| Wrong { offset: value_at + wrong.offset, ..wrong };
+                self.after = Some((at, duration(value).map_err(place)?));
+            }
+            "upstream" => self.upstream = Some((value_at, value)),
+            "body" => {
+                self.own.push((at, name));
+                self.body = Bytes::copy_from_slice(value.as_bytes());
+            }
+            _ => {
+                self.own.push((at, name));
+                let field = request::name(name, at)?;
+                self.headers.append(field, request::value(value, value_at)?);
+            }
+        }
+        Ok(())
+    }
+}

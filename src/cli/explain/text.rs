@@ -1,0 +1,279 @@
+//! What was explained, for people: the route, then a line for each thing that happened with its time, then
+//! the Result and the answer.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::Explained;
+use crate::proxy::rehearsal::End;
+use crate::proxy::rehearsal::record::{Call, Event, Failed, Given, Length, Sent, What};
+
+/// How many routes that do not take the request are listed.
+const ROUTES: usize = 20;
+/// How many characters of a value or a body are shown.
+const SHOWN: usize = 400;
+/// What stands before a line that goes on.
+const INDENT: &str = "            ";
+
+/// The whole text, without a last line break.
+pub(super) fn render(explained: &Explained<'_>) -> String {
+    let Explained { asked, responses, described, told } = explained;
+    let mut out = format!("{} {}\n\n", asked.method, asked.target);
+    routes(&mut out, explained, described);
+    let texts = Texts { responses };
+    for event in &told.events {
+        texts.event(&mut out, event);
+    }
+    if !told.events.is_empty() {
+        out.push('\n');
+    }
+    if let Some(result) = &told.result {
+        self::result(&mut out, result);
+    }
+    end(&mut out, &told.end, told.took);
+    let unused: Vec<&str> =
+        told.unused.iter().filter_map(|place| responses.get(*place)).map(String::as_str).collect();
+    if !unused.is_empty() {
+        write(&mut out, format_args!("\nNothing asked for --respond {}.", unused.join(", ")));
+    }
+    out.trim_end().to_owned()
+}
+
+fn routes(out: &mut String, explained: &Explained<'_>, described: &Json) {
+    let tried = &explained.told.routes;
+    let mut misses = tried.iter().filter_map(|(name, why)| Some((name, why.as_ref()?)));
+    for (name, why) in misses.by_ref().take(ROUTES) {
+        write(out, format_args!("not {name}: {why}"));
+    }
+    let more = misses.count();
+    if more > 0 {
+        write(out, format_args!("and {more} routes more do not take it"));
+    }
+    let Some((name, _)) = tried.iter().find(|(_, why)| why.is_none()) else {
+        let why = if tried.is_empty() {
+            "The request is refused before any route is asked."
+        } else {
+            "No route takes the request."
+        };
+        write(out, format_args!("{why}\n"));
+        return;
+    };
+    let mut all = described.as_array().into_iter().flatten();
+    let route = all.find(|route| route.get("name").and_then(Json::as_str) == Some(&**name));
+    let text = |key| route.and_then(|route| route.get(key)).and_then(Json::as_str);
+    write(out, format_args!("route {name}: {}", text("match").unwrap_or_default()));
+    let entries = |list: &Json| -> Vec<String> {
+        let texts = list.as_array().into_iter().flatten().filter_map(Json::as_str);
+        texts.map(str::to_owned).collect()
+    };
+    for entry in route.and_then(|route| route.get("flow")).map(entries).unwrap_or_default() {
+        write(out, format_args!("  {entry}"));
+    }
+    let steps = route.and_then(|route| route.get("steps")).and_then(Json::as_object);
+    for (step, stack) in steps.into_iter().flatten() {
+        for entry in entries(stack) {
+            // A route's one Step has the route's name.
+            let place = if **step == **name { String::new() } else { format!("{step}: ") };
+            write(out, format_args!("  {place}{entry}"));
+        }
+    }
+    out.push('\n');
+}
+
+/// The responses as they were written, by which events are told.
+struct Texts<'a> {
+    responses: &'a [String],
+}
+
+impl Texts<'_> {
+    fn event(&self, out: &mut String, Event { at, what }: &Event) {
+        let mut lines = match what {
+            What::Started { call } => vec![place(call)],
+            What::Requested { call: _, sent, given } => self.requested(sent, *given),
+            What::Refused { call: _, upstream, endpoint, given } => {
+                vec![format!("  {upstream} ({endpoint}) {}", self.given("refuses", *given))]
+            }
+            What::Done { call: _, status, took } => {
+                let status = status.map(|status| format!("{status}, ")).unwrap_or_default();
+                vec![format!("  {status}a success{}", after(*took))]
+            }
+            What::Failed { call: _, failure, took } => failed("  ", failure, &after(*took)),
+            What::Interrupted { call: _, by, took } => {
+                let by = by.as_deref().unwrap_or("a cancellation: nobody waits any more");
+                vec![format!("  cut off{} by {by}", after(*took))]
+            }
+            What::Retry { .. } => retry(what),
+            What::Passed { step: _, code, gated: false } => {
+                vec![format!("retry: no policy takes {code}; it rises")]
+            }
+            What::Passed { step: _, code, gated: true } => {
+                vec![format!("retry: its `when` is false; {code} rises")]
+            }
+            What::Exhausted { step: _, failure } => failed("retry gives up: ", failure, ""),
+            What::Bound { step: _, failure } => failed("a bound fires: ", failure, ""),
+            What::Caught { step, code, next } => {
+                vec![format!("the `catch` of {step} takes {code}: next is {next}")]
+            }
+            What::Cleaned { step, failure: None } => vec![format!("the cleanup of {step} is done")],
+            What::Cleaned { step, failure: Some(failure) } => {
+                failed(&format!("the cleanup of {step} fails: "), failure, "")
+            }
+        }
+        .into_iter();
+        let first = lines.next().unwrap_or_default();
+        write(out, format_args!("{:>9.3} s {first}", at.0.as_secs_f64()));
+        for line in lines {
+            write(out, format_args!("{INDENT}{line}"));
+        }
+    }
+
+    fn requested(&self, sent: &Sent, given: Given) -> Vec<String> {
+        let Sent { upstream, endpoint, method, target, reused, resent } = sent;
+        let how = match (resent, reused) {
+            (true, _) => {
+                ", once more: the connection from before was found closed (no new attempt)"
+            }
+            (false, true) => ", on the connection from before",
+            (false, false) => "",
+        };
+        vec![
+            format!("  {method} {target} to {upstream} ({endpoint}){how}"),
+            format!("  {}", self.given("answers", given)),
+        ]
+    }
+
+    /// Which response is given.
+    fn given(&self, verb: &str, given: Given) -> String {
+        let Given { respond, repeated } = given;
+        let written = respond.and_then(|number| self.responses.get(number.checked_sub(1)?));
+        let said = match (respond.zip(written), repeated) {
+            (None, _) => "200 (nothing else is scripted for it)".to_owned(),
+            (Some((number, written)), false) => format!("--respond #{number}: {written}"),
+            (Some((number, written)), true) => {
+                format!("--respond #{number} again, for want of another: {written}")
+            }
+        };
+        format!("{verb} {said}")
+    }
+}
+
+fn place(call: &Call) -> String {
+    let Call { step, attempt, cleanup } = call;
+    let cleanup = if *cleanup { "cleanup, " } else { "" };
+    format!("{cleanup}{step}: attempt {attempt}")
+}
+
+/// ` after PT2S`, where that is any time.
+fn after(took: Length) -> String {
+    if took.0.is_zero() { String::new() } else { format!(" after {}", rounded(took)) }
+}
+
+/// A length of time in whole milliseconds, up: as far as a timer can wait.
+fn rounded(Length(length): Length) -> Length {
+    let millis = length.as_nanos().div_ceil(1_000_000);
+    Length(u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis))
+}
+
+/// A failure's code and signal, and beneath it its message.
+fn failed(lead: &str, failure: &Failed, after: &str) -> Vec<String> {
+    let retryable = match failure.retryable {
+        Some(true) => ", retryable",
+        Some(false) => ", not retryable",
+        None => "",
+    };
+    let mut lines = vec![format!("{lead}{}{retryable}{after}", failure.code)];
+    lines.extend(failure.message.as_ref().map(|message| format!("  {message}")));
+    lines
+}
+
+fn retry(what: &What) -> Vec<String> {
+    let What::Retry { step: _, code, policy, says, delay, source, range, retry_after } = what
+    else {
+        return Vec::new();
+    };
+    let Some(policy) = policy else {
+        return vec!["loop: its `when` holds; another iteration".to_owned()];
+    };
+    let says = says.as_ref().map(|says| format!("  policy {policy}: {says}"));
+    let delay = rounded(*delay);
+    let asked = retry_after.as_ref().map(|asked| format!("; the upstream asks for {asked}"));
+    let asked = asked.unwrap_or_default();
+    let why = match (*source, range) {
+        ("override", _) => format!("waits {delay}: its `delay` says so{asked}"),
+        (_, Some((low, high))) => {
+            let (low, high) = (rounded(*low), rounded(*high));
+            format!("waits {delay}: its schedule, drawn from {low} to {high}{asked}")
+        }
+        (_, None) if delay.0.is_zero() => format!("runs again at once: it has no wait{asked}"),
+        (_, None) => format!("waits {delay}: its schedule{asked}"),
+    };
+    let first = format!("retry: policy {policy} takes {code} and {why}");
+    std::iter::once(first).chain(says).collect()
+}
+
+/// The Result, and the chain beneath a failure.
+fn result(out: &mut String, result: &Json) {
+    let text = |value: &Json, key: &str| value.get(key).and_then(Json::as_str).map(str::to_owned);
+    if text(result, "type").as_deref() == Some("success") {
+        let value = result.get("value").map(ToString::to_string).unwrap_or_default();
+        write(out, format_args!("Result: success, {}", shortened(&value)));
+        return;
+    }
+    let mut lead = "Result:";
+    let mut link = Some(result);
+    while let Some(failure) = link.filter(|link| !link.is_null()) {
+        let part = |key| text(failure, key).unwrap_or_default();
+        write(out, format_args!("{lead} {} {}", part("type"), part("code")));
+        if let Some(message) = text(failure, "message") {
+            write(out, format_args!("    {message}"));
+        }
+        link = failure.get("previous");
+        lead = "  because of";
+    }
+}
+
+fn end(out: &mut String, end: &End, took: Length) {
+    match end {
+        End::Answered { status, headers, body, broken } => {
+            write(out, format_args!("The client gets {}{}:", status.as_u16(), after(took)));
+            for (name, value) in headers {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                write(out, format_args!("  {name}: {value}"));
+            }
+            if !body.is_empty() {
+                let body = String::from_utf8_lossy(body);
+                write(out, format_args!("\n  {}", shortened(&body)));
+            }
+            if *broken {
+                write(out, format_args!("Then the connection is closed: the body broke off."));
+            }
+        }
+        End::Dropped => {
+            let after = after(took);
+            write(out, format_args!("The client's connection is closed{after}, unanswered."));
+        }
+        End::Left => write(out, format_args!("The client leaves{}, unanswered.", after(took))),
+        End::Forever => {
+            write(out, format_args!("The client waits for ever: nothing bounds what hangs."));
+        }
+        End::Endless => {
+            let after = after(took);
+            write(out, format_args!("It goes on and on: what comes{after} is not shown."));
+        }
+    }
+}
+
+/// The first of a long text.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
+fn write(out: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    writeln!(out, "{line}").ok();
+}

@@ -1,0 +1,139 @@
+//! What the upstreams of a rehearsal answer, in order.
+//!
+//! A response that names an upstream is kept for calls to it, whoever makes them. The others are for the
+//! calls of the Flow's own Steps to all other upstreams, in the order in which these are made; a cleanup
+//! (an audit, say) gets a plain 200 there, so that it does not use up what was meant for an attempt. The
+//! last of a list is given again and again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+use crate::language::provider::Role;
+
+/// One scripted response.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    /// The upstream that it is kept for.
+    pub(crate) upstream: Option<Arc<str>>,
+    /// How long it is waited for.
+    pub(crate) after: Duration,
+    /// What then happens.
+    pub(crate) act: Act,
+}
+
+/// What an upstream does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// It answers.
+    Answer { status: StatusCode, headers: HeaderMap, body: Bytes },
+    /// The connection is lost once the request was read.
+    Reset,
+    /// It takes no connection.
+    Refused,
+    /// It reads the request and never answers.
+    Hang,
+}
+
+/// One use of a response.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    /// Its place in the script; `None` for the plain 200.
+    pub(crate) place: Option<usize>,
+    /// Whether it was used before: the script ran out.
+    pub(crate) again: bool,
+    pub(crate) planned: Arc<Planned>,
+}
+
+/// The responses, and how far each list is.
+#[derive(Debug)]
+pub(crate) struct Script {
+    planned: Vec<Arc<Planned>>,
+    /// How many of a list were used, by the upstream that the list is kept for.
+    used: HashMap<Option<Arc<str>>, usize>,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        let act =
+            Act::Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new() };
+        let planned = Arc::new(Planned { upstream: None, after: Duration::ZERO, act });
+        Self { place: None, again: false, planned }
+    }
+}
+
+impl Script {
+    /// The script of these responses.
+    pub(crate) fn new(planned: Vec<Planned>) -> Self {
+        let planned = planned.into_iter().map(Arc::new).collect();
+        Self { planned, used: HashMap::new() }
+    }
+
+    /// What the next call of `role` to `upstream` gets.
+    pub(crate) fn next(&mut self, upstream: &str, role: Role) -> Turn {
+        let named = self.planned.iter().find_map(|planned| {
+            planned.upstream.as_ref().filter(|name| name.as_ref() == upstream).cloned()
+        });
+        if named.is_none() && role == Role::Cleanup {
+            return Turn::default();
+        }
+        let kept = self.planned.iter().enumerate().filter(|(_, p)| p.upstream == named);
+        let list: Vec<_> = kept.collect();
+        let used = self.used.entry(named.clone()).or_default();
+        let turn = list.get(*used).or_else(|| list.last()).map(|(place, planned)| Turn {
+            place: Some(*place),
+            again: *used >= list.len(),
+            planned: Arc::clone(planned),
+        });
+        *used += 1;
+        turn.unwrap_or_default()
+    }
+
+    /// The places of the responses that nothing asked for.
+    pub(crate) fn unused(&self) -> Vec<usize> {
+        let mut seen: HashMap<&Option<Arc<str>>, usize> = HashMap::new();
+        let places = self.planned.iter().enumerate().filter(|(_, planned)| {
+            let number = seen.entry(&planned.upstream).or_default();
+            *number += 1;
+            *number > self.used.get(&planned.upstream).copied().unwrap_or(0)
+        });
+        places.map(|(place, _)| place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(upstream: Option<&str>) -> Planned {
+        Planned { upstream: upstream.map(Arc::from), after: Duration::ZERO, act: Act::Reset }
+    }
+
+    #[test]
+    fn steps_share_one_list_and_a_named_upstream_has_its_own() {
+        let list = [None, Some("audit"), None, Some("audit")].map(planned);
+        let mut script = Script::new(list.to_vec());
+        let mut next = |upstream, role| {
+            let turn = script.next(upstream, role);
+            (turn.place, turn.again)
+        };
+        assert_eq!(next("billing", Role::Step), (Some(0), false));
+        assert_eq!(next("billing", Role::Cleanup), (None, false));
+        assert_eq!(next("audit", Role::Cleanup), (Some(1), false));
+        assert_eq!(next("other", Role::Step), (Some(2), false));
+        assert_eq!(next("billing", Role::Step), (Some(2), true));
+        assert_eq!(script.unused(), [3]);
+    }
+
+    #[test]
+    fn an_empty_script_answers_200() {
+        let mut script = Script::new(Vec::new());
+        let turn = script.next("billing", Role::Step);
+        assert_eq!((turn.place, turn.again), (None, false));
+        assert!(matches!(turn.planned.act, Act::Answer { status: StatusCode::OK, .. }));
+        assert!(script.unused().is_empty());
+    }
+}
