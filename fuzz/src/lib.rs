@@ -4,6 +4,7 @@
 //! (`src/bin/drive.rs`) run the same.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mwl_proxy::config::{self, Origin};
@@ -15,14 +16,17 @@ use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::language::temporal::{Span, Timestamp};
 use mwl_proxy::language::uri::ProviderUri;
 use mwl_proxy::language::value::Value;
+use mwl_proxy::proxy::{Runtime, alone};
 use mwl_proxy::source::{Format, Sources};
+use mwl_proxy::telemetry::metrics::Metrics;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 /// A target, by name.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("definition", definition),
     ("expression", expression),
     ("duration", duration),
@@ -30,6 +34,8 @@ pub const TARGETS: [Target; 7] = [
     ("uri", uri),
     ("pattern", pattern),
     ("config", config),
+    ("request_head", request_head),
+    ("response_head", response_head),
 ];
 
 /// The virtual time that a run may take before it is cancelled, and so must end.
@@ -226,4 +232,130 @@ pub fn config(data: &[u8]) {
             assert!(!refused.sources.render(&refused.diagnostics).is_empty());
         }
     }
+}
+
+/// What the targets over HTTP are served by: a route that answers with what it read of the request, and one
+/// that asks an upstream.
+const ROUTES: &str = "
+listeners: [{ address: '127.0.0.1:0' }]
+forwarded: { trusted: [127.0.0.1], forwarded: true }
+upstreams: { u: { endpoints: ['http://127.0.0.1:1'], idleTimeout: PT1S, connectTimeout: PT0.001S } }
+limits: { tunnelTimeout: PT1M, workers: 1 }
+routes:
+  - name: asks
+    match: { pathPrefix: /up }
+    rewrite: { pathPrefix: /v2 }
+    upstream: u
+    classify: [{ status: [418], when: '{{ size(response.headers) > 1 }}', code: A.B }]
+    responseHeaders: { set: { x-set: '1' }, remove: [server] }
+  - name: reads
+    flow:
+      entrypoint: r
+      steps: { r: { action: Return, value: '{{ frame.input }}' } }
+";
+
+fn routes() -> Arc<Runtime> {
+    static ROUTES_READ: std::sync::LazyLock<Arc<Runtime>> = std::sync::LazyLock::new(|| {
+        let origin =
+            Origin { read: &|_| Err(std::io::ErrorKind::NotFound.into()), variable: &|_| None };
+        let loaded = config::parse(Path::new("fuzz.yaml"), ROUTES, origin);
+        let settings = loaded.expect("the routes are well-formed").settings;
+        let built = Runtime::build(settings, &Catalog::spec_defined(), &Metrics::new());
+        Arc::new(built.expect("the routes compile").0)
+    });
+    Arc::clone(&ROUTES_READ)
+}
+
+/// What a client reads that sends `request` and then nothing more, where an upstream's idle connection says
+/// `response` when it is asked, and then ends.
+fn exchange(request: &[u8], response: &[u8]) -> Vec<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let (near, mut client) = tokio::io::duplex(1 << 20);
+        let (far, mut origin) = tokio::io::duplex(1 << 20);
+        let served = tokio::spawn(alone::serve(routes(), near, Some(far)));
+        let response = response.to_vec();
+        let answers = tokio::spawn(async move {
+            let mut read = [0; 4096];
+            if origin.read(&mut read).await.is_ok_and(|size| size > 0) {
+                origin.write_all(&response).await.ok();
+            }
+        });
+        client.write_all(request).await.ok();
+        // Long enough for every bound to have fired: the client stays, so that it is answered.
+        let mut all = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(300), client.read_to_end(&mut all));
+        assert!(read.await.is_ok(), "the connection outlives every bound");
+        served.await.expect("no panic");
+        answers.abort();
+        all
+    })
+}
+
+/// Every answer in `bytes` is one: a status from 200 to 599, fields, and a body of its length. The statuses.
+fn answers(bytes: &[u8], to_head: bool) -> Vec<u16> {
+    let mut rest = bytes;
+    let mut statuses = Vec::new();
+    while !rest.is_empty() {
+        let mut fields = [httparse::EMPTY_HEADER; 256];
+        let mut answer = httparse::Response::new(&mut fields);
+        let Ok(httparse::Status::Complete(size)) = answer.parse(rest) else {
+            panic!("no head of an answer: {}", rest.escape_ascii());
+        };
+        let status = answer.code.expect("a status");
+        rest = &rest[size..];
+        if status == 100 {
+            continue;
+        }
+        assert!((200..600).contains(&status), "{status}");
+        statuses.push(status);
+        let field = |name: &str| {
+            let found = answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+            found.map(|field| String::from_utf8_lossy(field.value).into_owned())
+        };
+        if to_head || matches!(status, 204 | 304) {
+            return statuses;
+        }
+        match (field("transfer-encoding"), field("content-length")) {
+            (Some(_), _) | (None, None) => return statuses,
+            (None, Some(length)) => {
+                let length: usize = length.parse().expect("a length");
+                if rest.len() < length {
+                    return statuses;
+                }
+                rest = &rest[length..];
+            }
+        }
+    }
+    statuses
+}
+
+/// A client's bytes through the real server: heads and bodies, pipelined or broken.
+///
+/// # Panics
+/// Where the server panics, outlives its bounds, or says what is no answer.
+pub fn request_head(data: &[u8]) {
+    let said = exchange(data, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    if !said.starts_with(b"HTTP/") && data.windows(4).any(|word| word == b"PRI ") {
+        // It speaks HTTP/2 then, and answers in frames.
+        return;
+    }
+    // Whether a HEAD was among the requests only the server knows.
+    let heads = data.windows(4).any(|word| word == b"HEAD");
+    answers(&said, heads);
+}
+
+/// An upstream's bytes through the real client: heads and bodies, classified, rendered or refused.
+///
+/// # Panics
+/// Where the proxy panics, outlives its bounds, or its own client gets more than one answer.
+pub fn response_head(data: &[u8]) {
+    let said = exchange(b"GET /up/x HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n", data);
+    let statuses = answers(&said, false);
+    // None where the answer's body broke off together with its head: a closed connection says it.
+    assert!(statuses.len() <= 1, "{statuses:?}");
 }

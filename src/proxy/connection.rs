@@ -150,7 +150,7 @@ where
         let served = drive(&mut *connection, state, &worker.core, goodbye);
         let http2 = match idle::until_rest(served, state).await {
             None => false,
-            Some(Err(error)) if error.is_parse_version_h2() => true,
+            Some(Err(error)) if error.is_parse_version_h2() && !state.is_asked() => true,
             Some(served) => return served,
         };
         let Some((taken, unread)) = idle::take_out(*connection) else {

@@ -42,6 +42,8 @@ pub(crate) struct State {
     rest: AtomicU8,
     /// Whether the watch has found it idle for long.
     rested: AtomicBool,
+    /// Whether a request has come.
+    asked: AtomicBool,
     /// What it may change its protocol to.
     switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
@@ -112,6 +114,7 @@ impl State {
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
             rested: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -133,6 +136,7 @@ impl State {
     pub(super) fn begin(&self) {
         let streams = self.streams.load(Ordering::Relaxed);
         self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
         self.set(BUSY);
     }
 
@@ -174,6 +178,11 @@ impl State {
         if let Some(waker) = lock(&self.waker).as_ref() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Whether a request has come: a connection chooses its protocol before the first.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether it is to end as soon as no request is left.

@@ -102,6 +102,43 @@ const WORDS: &[&str] = &[
     "!!str ",
     "---\n",
     "|\n",
+    "\r\n",
+    "\r\n\r\n",
+    "HTTP/1.1",
+    "HTTP/1.0 ",
+    "Transfer-Encoding: chunked\r\n",
+    "Content-Length: 5\r\n",
+    "Connection: close, upgrade\r\n",
+    "Upgrade: websocket\r\n",
+    "Expect: 100-continue\r\n",
+    "X-Forwarded-For: \"[::1]\", ",
+    "0\r\n\r\n",
+    "5\r\nhello\r\n",
+    "%2e%2e",
+    "%69",
+    "\0",
+];
+
+/// Requests, whole and pipelined.
+const REQUESTS: &[&str] = &[
+    "GET /up/a?b=c HTTP/1.1\r\nHost: t\r\n\r\nHEAD / HTTP/1.1\r\nHost: t\r\n\r\n",
+    "POST /up HTTP/1.1\r\nHost: t:80\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n5\r\nhello\r\n0\r\nX: 1\r\n\r\n",
+    "PUT /r HTTP/1.1\r\nHost: [::1]:80\r\nContent-Length: 7\r\nContent-Type: application/json\r\n\r\n{\"a\":1}GET / HTTP/1.1\r\nHost: t\r\n\r\n",
+    "GET http://u.test/%61/%2F//x HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    "POST /up HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+    "OPTIONS * HTTP/1.1\r\nHost: t\r\nForwarded: for=\"[::1]\";host=\"a,b\"\r\nX_Forwarded_For: 1\r\n\r\n",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+];
+
+/// Answers, whole and broken.
+const ANSWERS: &[&str] = &[
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: x\r\n\r\nhello",
+    "HTTP/1.1 418 Teapot\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n5\r\nhello\r\n0\r\nX: 1\r\n\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/1.0 200 OK\r\n\r\nto the end",
+    "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello",
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    "HTTP/1.1 429 Slow\r\nRateLimit-Reset: 5\r\nSet-Cookie: a=1\r\nSet-Cookie: b\r\nConnection: x\r\nX: 1\r\nContent-Length: 0\r\n\r\n",
 ];
 
 fn main() -> ExitCode {
@@ -156,6 +193,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     match name {
         "definition" => files(&root.join("tests/cases"), "definition.json", &mut found),
+        "request_head" => found.extend(REQUESTS.iter().map(|text| text.as_bytes().to_vec())),
+        "response_head" => found.extend(ANSWERS.iter().map(|text| text.as_bytes().to_vec())),
         "config" => files(&root.join("config"), "", &mut found),
         "expression" => {
             let mut definitions = Vec::new();
