@@ -220,3 +220,21 @@ async fn suspicious_but_legal_paths_pass_byte_for_byte() {
         assert_eq!(upstream.requests().last().unwrap().line(), format!("GET {path} HTTP/1.1"));
     }
 }
+
+/// A connection chooses its protocol before its first request: HTTP/2's preface behind one is no request.
+#[tokio::test]
+async fn a_preface_behind_a_request_changes_no_protocol() {
+    let upstream = Upstream::play([always(200, "", "hello")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for between in ["", "\r\n"] {
+        let request = format!(
+            "GET /a HTTP/1.1\r\nHost: t\r\n\r\n{between}PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"
+        );
+        let said = say(&proxy, request.as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 200 "), "{said:?}");
+        let (_, after) = said.split_once("hello").unwrap();
+        // A refusal in HTTP/1.1 or nothing, and in no case a frame.
+        assert!(after.is_empty() || after.starts_with("HTTP/1.1 400 "), "{after:?}");
+    }
+    assert_eq!(upstream.requests().len(), 2);
+}
