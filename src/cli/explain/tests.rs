@@ -163,7 +163,7 @@ fn a_bound_fires_in_a_gap() {
       retry-after: 60
       content-length: 152
 
-      {"attempts":1,"code":"Provider.Middleware.Timeout.Exceeded","executionId":"019b76da-a800-7f23-8b49-615d17533d6f","status":504,"title":"Gateway Timeout"}
+      {"attempts":1,"code":"Provider.Middleware.Timeout.Exceeded","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":504,"title":"Gateway Timeout"}
     "##);
 }
 
@@ -202,7 +202,7 @@ fn a_post_is_not_sent_twice() {
       proxy-status: mwl-proxy; error=connection_terminated
       content-length: 147
 
-      {"attempts":1,"code":"Provider.Call.Http.ConnectionClosed","executionId":"019b76da-a800-7f23-8b49-615d17533d6f","status":502,"title":"Bad Gateway"}
+      {"attempts":1,"code":"Provider.Call.Http.ConnectionClosed","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":502,"title":"Bad Gateway"}
     "##);
 }
 
@@ -338,7 +338,7 @@ fn no_route_says_why_for_each() {
       proxy-status: mwl-proxy; error=destination_not_found
       content-length: 149
 
-      {"code":"Proxy.NoRoute","detail":"no route takes this request","executionId":"019b76da-a800-7f23-8b49-615d17533d6f","status":404,"title":"Not Found"}
+      {"code":"Proxy.NoRoute","detail":"no route takes this request","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":404,"title":"Not Found"}
     "##);
     let said = of(routes, &["--request", "GET http://shop.test/pay?a=b"]);
     insta::assert_snapshot!(said, @r##"
@@ -374,7 +374,7 @@ fn a_request_that_is_none_is_refused_before_the_routes() {
       connection: close
       content-length: 189
 
-      {"code":"Proxy.BadRequest","detail":"the path holds a dot segment; send the path that it stands for","executionId":"019b76da-a800-7f23-8b49-615d17533d6f","status":400,"title":"Bad Request"}
+      {"code":"Proxy.BadRequest","detail":"the path holds a dot segment; send the path that it stands for","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":400,"title":"Bad Request"}
     "##);
 }
 

@@ -18,7 +18,7 @@ use crate::proxy::provider::http::HttpProvider;
 
 tokio::task_local! {
     /// The call whose future is being polled.
-    static CUE: Cue;
+    static CUE: Arc<Cue>;
 }
 
 /// A call, and what it was given to play once it took a connection.
@@ -45,15 +45,17 @@ impl CallProvider for Cued {
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let call = Call::new(dispatch.step_name, dispatch.attempt, dispatch.role);
-        let cue = Cue { call, turn: Mutex::new(None) };
-        Box::pin(CUE.scope(cue, self.0.call(dispatch)))
+        let cue = Arc::new(Cue { call, turn: Mutex::new(None) });
+        // The provider may take a connection already when it is called, before its future is polled.
+        let calling = CUE.sync_scope(Arc::clone(&cue), || self.0.call(dispatch));
+        Box::pin(CUE.scope(cue, calling))
     }
 }
 
 /// The turn of the call that is being polled, taken with `next` where it has none yet. `None` outside
 /// of a call.
 pub(super) fn reserve(next: impl FnOnce(&Call) -> Turn) -> Option<Turn> {
-    let reserve = |cue: &Cue| {
+    let reserve = |cue: &Arc<Cue>| {
         let mut turn = cue.turn.lock().unwrap_or_else(PoisonError::into_inner);
         turn.get_or_insert_with(|| next(&cue.call)).clone()
     };

@@ -146,6 +146,10 @@ impl Upstream {
 
     /// A connection to `endpoint` that lies idle and takes a request at once.
     pub(crate) fn at_hand(self: &Arc<Self>, endpoint: usize, now: Instant) -> Option<Connection> {
+        // In a rehearsal the script is asked first, by `connection`.
+        if self.stage.is_some() {
+            return None;
+        }
         if self.settings.protocol == Protocol::Http2 {
             return None;
         }
