@@ -370,6 +370,8 @@ async fn an_upload_without_its_client_is_cancelled_and_never_ended() {
     let (response, mut stream) = client.begin(request("POST", "/a", &[]), false).await;
     stream.send_data(Bytes::from_static(b"half"), false).unwrap();
     upstream.until(|seen| seen.first().is_some_and(|seen| seen.body == b"half")).await;
+    // The connection speaks meanwhile: one that said nothing would be left.
+    assert_eq!(client.ask(request("GET", "/b", &[]), b"").await.status, 200);
     stream.send_reset(Reason::CANCEL);
     drop(response);
     within(async {
