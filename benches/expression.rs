@@ -156,7 +156,7 @@ fn failure() -> Outcome {
     failed("Provider.Call.Http.Unavailable", status, fields, wait)
 }
 
-/// Counts what the typical expressions allocate.
+/// Counts what the typical expressions allocate: no more than they may, for an optimised build elides some.
 fn count(bindings: &dyn Bindings) {
     let mut wrong = Vec::new();
     for ((body, expected), wanted) in table::TYPICAL.iter().zip(ALLOCATIONS) {
@@ -166,8 +166,8 @@ fn count(bindings: &dyn Bindings) {
         let counted = allocation_counter::measure(|| {
             black_box(program.evaluate(bindings)).unwrap();
         });
-        if counted.count_total != wanted {
-            wrong.push(format!("{body}: {} allocations, not {wanted}", counted.count_total));
+        if counted.count_total > wanted {
+            wrong.push(format!("{body}: {} allocations, more than {wanted}", counted.count_total));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
