@@ -91,8 +91,8 @@ fn main() {
         once(&runtime, &plan, &with);
         let counted = allocation_counter::measure(|| once(&runtime, &plan, &with)).count_total;
         println!("{name}: {counted} allocations");
-        if counted != allocations {
-            wrong.push(format!("{name}: {counted} allocations, not {allocations}"));
+        if counted > allocations {
+            wrong.push(format!("{name}: {counted} allocations, more than {allocations}"));
         }
         criterion.bench_function(name, |bencher| {
             bencher.iter(|| once(&runtime, &plan, &with));

@@ -76,8 +76,8 @@ fn main() {
         let counted = counted.count_total;
         assert_eq!(carried, count * CHUNKS * CHUNK.len(), "every attempt carries the whole body");
         println!("{name}: {counted} allocations");
-        if counted != allocations {
-            wrong.push(format!("{name}: {counted} allocations, not {allocations}"));
+        if counted > allocations {
+            wrong.push(format!("{name}: {counted} allocations, more than {allocations}"));
         }
         criterion.bench_function(name, |bencher| {
             bencher.iter_batched(
