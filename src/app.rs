@@ -287,7 +287,7 @@ impl admin::Operated for App {
         let shown = self.shown.load();
         let file = self.input.file().map(|path| path.display().to_string());
         let version = env!("CARGO_PKG_VERSION");
-        json!({ "version": version, "hash": *shown.hash, "file": file, "config": shown.config })
+        json!({ "version": version, "hash": *shown.hash, "file": file, "config": admin::hidden(shown.config.to_json()) })
     }
 
     fn missed(&self, events: u64) {

@@ -7,16 +7,26 @@ use serde_json::{Map, Value as Json, json};
 use crate::proxy::settings::{Route, RouteMatch, Settings};
 use crate::telemetry::metrics::RouteSummary;
 
-/// All routes of `settings`, in order.
-pub fn describe(settings: &Settings) -> Json {
-    settings.routes.iter().map(route).collect()
+/// All routes of a configuration, in order. Kept as text: the trees of a long table weigh more than the table.
+#[derive(Clone, Debug)]
+pub struct Described(Box<[Box<str>]>);
+
+impl Described {
+    /// Those of `settings`.
+    pub fn of(settings: &Settings) -> Self {
+        Self(settings.routes.iter().map(|described| route(described).to_string().into()).collect())
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Json> {
+        // It is JSON, as it was written here.
+        self.0.iter().map(|text| serde_json::from_str(text).unwrap_or_default())
+    }
 }
 
 /// `described`, each route with what it has counted.
-pub fn counted(described: &Json, summaries: &BTreeMap<String, RouteSummary>) -> Json {
-    let routes = described.as_array().into_iter().flatten();
-    let routes = routes.map(|route| {
-        let mut route = route.clone();
+pub fn counted(described: &Described, summaries: &BTreeMap<String, RouteSummary>) -> Json {
+    let routes = described.iter().map(|mut route| {
         let name = route.get("name").and_then(Json::as_str);
         let summary = name.and_then(|name| summaries.get(name));
         let counters = summary.and_then(|summary| serde_json::to_value(summary).ok());
@@ -168,7 +178,7 @@ mod tests {
         let variable = |_: &str| None;
         let origin = Origin { variable: &variable, ..Origin::system() };
         let settings = load(&path, origin).unwrap().settings;
-        let described = describe(&settings);
+        let described: Vec<Json> = Described::of(&settings).iter().collect();
         let names: Vec<&Json> = (0..10).map(|place| &described[place]["match"]).collect();
         insta::assert_snapshot!(format!("{:#}", described[0]), @r#"
         {

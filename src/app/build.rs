@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
-use crate::admin;
-use crate::config::{self, Loaded, Origin, Read, Refused};
+use crate::admin::routes::Described;
+use crate::config::{self, Loaded, Origin, Read, Refused, Written};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
 use crate::proxy::settings::{Admin, Observed, Settings};
@@ -53,10 +51,10 @@ pub struct Built {
 pub struct Shown {
     /// Its short hash.
     pub hash: Arc<str>,
-    /// As written: no variable is resolved in it.
-    pub config: Json,
+    /// As written.
+    pub config: Written,
     /// The routes in order, in plain words.
-    pub routes: Json,
+    pub routes: Described,
     /// Who is shown it, and how many executions.
     pub admin: Option<Admin>,
 }
@@ -128,8 +126,8 @@ pub(crate) fn build_with(
     let Loaded { settings, sources, warnings, files, written } = loaded;
     let shown = Shown {
         hash: Arc::clone(&settings.hash),
-        config: admin::hidden(written),
-        routes: admin::routes::describe(&settings),
+        config: written,
+        routes: Described::of(&settings),
         admin: settings.admin.clone(),
     };
     let (observed, workers) = (settings.observed.clone(), settings.limits.workers);

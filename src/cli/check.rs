@@ -154,7 +154,7 @@ fn upstreams(node: &Node, names: &mut HashMap<Arc<str>, usize>) {
     match &node.kind {
         Kind::Array(items) => items.iter().for_each(|item| upstreams(item, names)),
         Kind::Object(members) => {
-            for member in members {
+            for member in members.iter() {
                 if let ("upstream", Some(name)) = (&*member.key, member.value.as_str()) {
                     let position = names.len();
                     names.entry(Arc::clone(name)).or_insert(position);

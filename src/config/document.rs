@@ -80,7 +80,8 @@ impl Shared<'_> {
         if let Kind::Object(members) = &mut flow.kind
             && !members.iter().any(|member| &*member.key == "$schema")
         {
-            members.insert(0, member(at, "$schema", text(at, FLOW_SCHEMA)));
+            let schema = member(at, "$schema", text(at, FLOW_SCHEMA));
+            *members = std::iter::once(schema).chain(members.iter().cloned()).collect();
         }
         self.wrap(&mut flow);
         flow
@@ -102,14 +103,15 @@ impl Shared<'_> {
             return;
         };
         let outer = self.middleware.iter().cloned();
-        match members.iter_mut().find(|member| &*member.key == "middleware") {
-            Some(own) => {
-                // What is not a list is left for the language to refuse.
-                if let Kind::Array(entries) = &mut own.value.kind {
-                    *entries = outer.chain(std::mem::take(entries)).collect();
-                }
-            }
-            None => members.push(member(at, "middleware", array(at, outer.collect()))),
+        let Some(own) = members.iter().position(|member| &*member.key == "middleware") else {
+            let all = member(at, "middleware", array(at, outer.collect()));
+            *members = members.iter().cloned().chain([all]).collect();
+            return;
+        };
+        let own = Arc::make_mut(members).get_mut(own).map(|own| &mut own.value.kind);
+        // What is not a list is left for the language to refuse.
+        if let Some(Kind::Array(entries)) = own {
+            *entries = outer.chain(entries.iter().cloned()).collect();
         }
     }
 }
@@ -137,9 +139,9 @@ fn text(at: Span, text: &str) -> Node {
 }
 
 fn object(at: Span, members: Vec<Member>) -> Node {
-    Node { span: at, kind: Kind::Object(members) }
+    Node { span: at, kind: Kind::Object(members.into()) }
 }
 
 fn array(at: Span, items: Vec<Node>) -> Node {
-    Node { span: at, kind: Kind::Array(items) }
+    Node { span: at, kind: Kind::Array(items.into()) }
 }

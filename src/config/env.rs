@@ -13,26 +13,49 @@ use crate::source::{Diagnostic, Kind, Member, Node};
 /// Looks a variable up; `None` where it is unset.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// `node` with the variables in its strings resolved. What cannot be is noted and left as written.
+/// `node` with the variables in its strings resolved. What cannot be is noted and left as written; what
+/// has no variable is shared.
 pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node {
+    resolved(report, node, lookup).unwrap_or_else(|| node.clone())
+}
+
+/// `None` where there is no variable in `node`.
+fn resolved(report: &Report, node: &Node, lookup: Lookup<'_>) -> Option<Node> {
     let kind = match &node.kind {
         Kind::String(text) if text.contains("${") => {
             Kind::String(string(report, node, text, lookup))
         }
         Kind::Array(items) => {
-            Kind::Array(items.iter().map(|item| resolve(report, item, lookup)).collect())
+            let changed = |item: &Node| resolved(report, item, lookup);
+            Kind::Array(changes(items, changed, |_, item| item)?)
         }
         Kind::Object(members) => {
-            let resolved = members.iter().map(|member| Member {
-                key: Arc::clone(&member.key),
-                key_span: member.key_span,
-                value: resolve(report, &member.value, lookup),
-            });
-            Kind::Object(resolved.collect())
+            let changed = |member: &Member| resolved(report, &member.value, lookup);
+            let member = |member: &Member, value| Member { value, ..member.clone() };
+            Kind::Object(changes(members, changed, member)?)
         }
-        other => other.clone(),
+        _ => return None,
     };
-    Node { span: node.span, kind }
+    Some(Node { span: node.span, kind })
+}
+
+/// `parts` with those replaced that `changed` says, or `None` where there are none.
+fn changes<T: Clone, C>(
+    parts: &[T],
+    changed: impl Fn(&T) -> Option<C>,
+    replaced: impl Fn(&T, C) -> T,
+) -> Option<Arc<[T]>> {
+    let mut all: Option<Vec<T>> = None;
+    for (position, part) in parts.iter().enumerate() {
+        let change = changed(part);
+        if change.is_some() && all.is_none() {
+            all = Some(parts.iter().take(position).cloned().collect());
+        }
+        if let Some(all) = &mut all {
+            all.push(change.map_or_else(|| part.clone(), |change| replaced(part, change)));
+        }
+    }
+    all.map(Into::into)
 }
 
 fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> Arc<str> {

@@ -65,8 +65,16 @@ pub struct Loaded {
     pub warnings: Diagnostics,
     /// All files that were read, the configuration first.
     pub files: Vec<Read>,
-    /// The file as written: no variable is resolved in it, so no secret of the environment shows.
-    pub written: serde_json::Value,
+    /// The file as written.
+    pub written: Written,
+}
+
+/// A configuration as written: no variable is resolved in it, so no secret of the environment shows. It is
+/// the text, which is kept in any case; a tree of it would be ten times as large, and is seldom asked for.
+#[derive(Clone, Debug)]
+pub struct Written {
+    name: String,
+    text: Arc<str>,
 }
 
 /// A configuration that was not: at least one error.
@@ -89,7 +97,17 @@ pub struct Read {
     /// The file.
     pub path: PathBuf,
     /// Its text; `None` where it could not be read.
-    pub text: Option<String>,
+    pub text: Option<Arc<str>>,
+}
+
+impl Written {
+    /// What it holds.
+    pub fn to_json(&self) -> serde_json::Value {
+        let format = Format::of_name(&self.name);
+        let parsed = Sources::default().parse_shared(&self.name, &self.text, format);
+        // It was a document when it was loaded.
+        parsed.map(|node| node.to_json()).unwrap_or_default()
+    }
 }
 
 /// The rendered diagnostics.
@@ -124,7 +142,7 @@ impl fmt::Debug for Origin<'_> {
 /// found when they are compiled.
 pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
     match (origin.read)(path) {
-        Ok(text) => parse(path, &text, origin),
+        Ok(text) => parse_shared(path, &text.into(), origin),
         Err(error) => {
             let mut sources = Sources::default();
             // An empty text gives the place to speak of; that it is empty is not what is wrong.
@@ -146,10 +164,14 @@ pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
 /// # Errors
 /// As [`load`].
 pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
+    parse_shared(path, &text.into(), origin)
+}
+
+fn parse_shared(path: &Path, text: &Arc<str>, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
     let mut sources = Sources::default();
     let name = path.display().to_string();
-    let parsed = sources.parse(&name, text, Format::of_name(&name));
-    let files = vec![Read { path: path.to_owned(), text: Some(text.to_owned()) }];
+    let parsed = sources.parse_shared(&name, text, Format::of_name(&name));
+    let files = vec![Read { path: path.to_owned(), text: Some(Arc::clone(text)) }];
     let node = match parsed {
         Ok(node) => node,
         Err(diagnostics) => {
@@ -165,7 +187,7 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
         folder: path.parent().unwrap_or_else(|| Path::new("")).to_owned(),
     };
     let settings = load.settings(&node);
-    load.finish(settings, &node)
+    load.finish(settings, Written { name, text: Arc::clone(text) })
 }
 
 /// Each diagnostic once, in order of place: what several routes share is checked with each of them.
@@ -249,14 +271,14 @@ impl Load<'_> {
 
     fn read_flow(&self, path: &Path, named: &Node) -> Option<Node> {
         let name = path.display().to_string();
-        let read = (self.origin.read)(path);
+        let read = (self.origin.read)(path).map(Arc::from);
         self.files
             .borrow_mut()
             .push(Read { path: path.to_owned(), text: read.as_ref().ok().cloned() });
         match read {
             Ok(text) => {
                 let mut sources = self.sources.borrow_mut();
-                let parsed = sources.parse(&name, &text, Format::of_name(&name));
+                let parsed = sources.parse_shared(&name, &text, Format::of_name(&name));
                 let noted = parsed.map_err(|diagnostics| self.report.append(diagnostics));
                 noted.ok()
             }
@@ -282,7 +304,7 @@ impl Load<'_> {
         format!("{hash:016x}").into()
     }
 
-    fn finish(self, settings: Option<Settings>, written: &Node) -> Result<Loaded, Box<Refused>> {
+    fn finish(self, settings: Option<Settings>, written: Written) -> Result<Loaded, Box<Refused>> {
         let Self { origin: _, report, sources, files, flows: _, folder: _ } = self;
         let (sources, files) = (sources.into_inner(), files.into_inner());
         let diagnostics = distinct(report.finish());
@@ -292,7 +314,7 @@ impl Load<'_> {
                 sources,
                 warnings: diagnostics,
                 files,
-                written: written.to_json(),
+                written,
             }),
             readable => Err(Box::new(Refused {
                 sources,

@@ -1,5 +1,7 @@
 //! The top of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
+use std::sync::Arc;
+
 use super::observed::{ADMIN, LOG, METRICS, TRACING};
 use super::read::{Object, Report};
 use super::route::ROUTE;
@@ -252,7 +254,7 @@ pub(super) fn with_section<T>(
     section: &'static Section,
     read: impl FnOnce(&Object<'_>) -> T,
 ) -> T {
-    let empty = Node { span: object.node.span, kind: crate::source::Kind::Object(Vec::new()) };
+    let empty = Node { span: object.node.span, kind: crate::source::Kind::Object(Arc::default()) };
     let opened = object.get(key).and_then(|node| Object::open(report, key, node, section));
     match opened {
         Some(object) => read(&object),

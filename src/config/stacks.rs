@@ -57,19 +57,25 @@ impl Stacks {
         Self { lists, room }
     }
 
-    /// Replaces the items of a list of entries.
+    /// Replaces the items of a list of entries. What names no stack stays shared with the file's tree.
     pub(super) fn expand_list(&self, report: &Report, list: &mut Node) {
-        self.expansion(report).list(list);
+        if names_one(list) {
+            self.expansion(report).list(list);
+        }
     }
 
     /// Replaces the items in a `call` object.
     pub(super) fn expand_call(&self, report: &Report, call: &mut Node) {
-        self.expansion(report).call(call);
+        if names_one(call) {
+            self.expansion(report).call(call);
+        }
     }
 
     /// Replaces the items in a Flow object.
     pub(super) fn expand_flow(&self, report: &Report, flow: &mut Node) {
-        self.expansion(report).flow(flow);
+        if names_one(flow) {
+            self.expansion(report).flow(flow);
+        }
     }
 
     fn expansion<'a>(
@@ -98,7 +104,7 @@ impl<'a> Written<'a> {
         Expansion { report, stack }.list(&mut list);
         open.pop();
         match list.kind {
-            Kind::Array(entries) => entries,
+            Kind::Array(entries) => entries.to_vec(),
             _ => Vec::new(),
         }
     }
@@ -168,20 +174,21 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
                 let diagnostic =
                     Diagnostic::error("wrong-type", list.span, "a stack is named inside a list");
                 self.report.add(diagnostic.with_help("write `[{ stack: NAME }]`"));
-                list.kind = Kind::Array(Vec::new());
+                list.kind = Kind::Array(Arc::default());
             }
             return;
         };
         let mut entries = Vec::with_capacity(items.len());
-        for mut item in std::mem::take(items) {
-            if let Some(named) = item.member("stack").cloned() {
-                entries.extend(self.named(&item, &named));
+        for item in std::mem::take(items).iter() {
+            if let Some(named) = item.member("stack") {
+                entries.extend(self.named(item, named));
                 continue;
             }
+            let mut item = item.clone();
             self.entry(&mut item);
             entries.push(item);
         }
-        list.kind = Kind::Array(entries);
+        list.kind = Kind::Array(entries.into());
     }
 
     /// What an item with a member `stack` stands for.
@@ -229,7 +236,7 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
             self.call(call);
         }
         if let Some(Kind::Array(calls)) = member_mut(step, "calls").map(|node| &mut node.kind) {
-            for call in calls {
+            for call in Arc::make_mut(calls) {
                 self.call(call);
             }
         }
@@ -240,12 +247,12 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
             self.list(list);
         }
         if let Some(Kind::Object(steps)) = member_mut(flow, "steps").map(|node| &mut node.kind) {
-            for step in steps {
+            for step in Arc::make_mut(steps) {
                 self.step(&mut step.value);
             }
         }
         if let Some(Kind::Object(flows)) = member_mut(flow, "flows").map(|node| &mut node.kind) {
-            for flow in flows {
+            for flow in Arc::make_mut(flows) {
                 self.flow(&mut flow.value);
             }
         }
@@ -256,15 +263,26 @@ fn member_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     let Kind::Object(members) = &mut node.kind else {
         return None;
     };
-    let found = members.iter_mut().find(|member| &*member.key == key);
-    found.map(|member| &mut member.value)
+    let position = members.iter().position(|member| &*member.key == key)?;
+    Arc::make_mut(members).get_mut(position).map(|member| &mut member.value)
+}
+
+/// Whether any object in `node` has a member `stack`: what has none needs no walk that takes it apart.
+fn names_one(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Array(items) => items.iter().any(names_one),
+        Kind::Object(members) => {
+            members.iter().any(|member| &*member.key == "stack" || names_one(&member.value))
+        }
+        _ => false,
+    }
 }
 
 /// The names of the stacks that `node` uses anywhere, for telling which are never used.
 pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
     match &node.kind {
         Kind::Array(items) => {
-            for item in items {
+            for item in items.iter() {
                 if let Some(name) = item.get("stack").and_then(Node::as_str) {
                     names.insert(name);
                 }

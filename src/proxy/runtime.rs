@@ -19,7 +19,7 @@ use super::settings::{
     self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Listener, PrefixRewrite, Settings,
     Shutdown, Verdict,
 };
-use crate::language::definition::{Strictness, compile};
+use crate::language::definition::{Known, Strictness, compile_beside};
 use crate::language::plan::{Calls, Plan};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::language::value::Value;
@@ -129,7 +129,13 @@ impl Runtime {
             .enumerate()
             .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
             .collect();
-        let builder = Builder { catalog, metrics, names: Arc::new(names), stage: stage.as_ref() };
+        let mut builder = Builder {
+            catalog,
+            metrics,
+            names: Arc::new(names),
+            stage: stage.as_ref(),
+            known: Known::default(),
+        };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
         let mut table = Vec::new();
@@ -204,10 +210,11 @@ struct Builder<'a> {
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
     stage: Option<&'a Arc<Stage>>,
+    known: Known,
 }
 
 impl Builder<'_> {
-    fn route(&self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
+    fn route(&mut self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
         let settings::Route {
             name,
             span,
@@ -235,7 +242,8 @@ impl Builder<'_> {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
         }));
-        let (plan, warnings) = compile(&document, &catalog, Strictness::Load)?;
+        let (plan, warnings) =
+            compile_beside(&document, &catalog, Strictness::Load, &mut self.known)?;
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);

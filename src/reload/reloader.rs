@@ -250,7 +250,7 @@ fn answer<A: Clone>(asks: Vec<Ask<A>>, applied: &A) {
 }
 
 fn holds_the_same(read: &Read) -> bool {
-    std::fs::read_to_string(&read.path).ok() == read.text
+    std::fs::read_to_string(&read.path).ok().as_deref() == read.text.as_deref()
 }
 
 async fn until(at: Option<Instant>) {
@@ -284,7 +284,7 @@ mod tests {
 
         fn load(&self) -> (Vec<Read>, String) {
             let text = fs::read_to_string(&self.file).ok();
-            let read = Read { path: self.file.clone(), text: text.clone() };
+            let read = Read { path: self.file.clone(), text: text.as_deref().map(Into::into) };
             (vec![read], text.unwrap_or_default())
         }
 

@@ -1,45 +1,48 @@
 //! JSON → tree.
 //!
 //! Two kept parsers, each for what it is good at: `serde_json` decides whether the text is JSON (RFC
-//! 8259, surrogate pairs and all) and unescapes strings; `jsonc-parser`, which is laxer, then says where
-//! each value of the accepted text stands.
+//! 8259, surrogate pairs and all) and unescapes strings; the scanner of `jsonc-parser`, which is laxer, then
+//! says where each token of the accepted text stands. Neither makes a tree of its own beside ours.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 
-use jsonc_parser::ast::{ObjectPropName, Value};
-use jsonc_parser::common::Range;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::Scanner;
+use jsonc_parser::ScannerOptions;
+use jsonc_parser::tokens::Token;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::texts::Texts;
 use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Span};
 
 pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
     let bom = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
     let body = text.get(bom..).unwrap_or_default();
-    let mut reader = Reader { source, shift: bom, text: body, found: Diagnostics::default() };
+    let mut reader = Reader {
+        source,
+        shift: bom,
+        text: body,
+        tokens: Scanner::new(body, &strict()),
+        texts: Texts::default(),
+        found: Diagnostics::default(),
+    };
     if body.trim().is_empty() {
         let message = "the file is empty; a JSON value was wanted";
         return Err(Diagnostic::error("empty-document", reader.span(0, 0), message).into());
     }
-    if let Err(error) = serde_json::from_str::<serde_json::Value>(body) {
+    if let Err(error) = serde_json::from_str::<Any>(body) {
         return Err(reader.refuse(&error).into());
     }
-    let ast = parse_to_ast(body, &CollectOptions::default(), &strict())
-        .ok()
-        .and_then(|parsed| parsed.value);
-    let Some(ast) = ast else {
+    let Some(node) = reader.next().and_then(|token| reader.node(token, 1)) else {
         let message = "the text could not be read as JSON";
         return Err(Diagnostic::error("invalid-json", reader.span(0, 0), message).into());
     };
-    let node = reader.node(&ast, 1);
     if reader.found.is_empty() { Ok(node) } else { Err(reader.found.sorted()) }
 }
 
-fn strict() -> ParseOptions {
-    ParseOptions {
-        allow_comments: false,
-        allow_loose_object_property_names: false,
-        allow_trailing_commas: false,
-        allow_missing_commas: false,
+fn strict() -> ScannerOptions {
+    ScannerOptions {
         allow_single_quoted_strings: false,
         allow_hexadecimal_numbers: false,
         allow_unary_plus_numbers: false,
@@ -49,93 +52,174 @@ fn strict() -> ParseOptions {
     }
 }
 
+/// Any JSON, read whole and forgotten.
+struct Any;
+
+impl<'de> Deserialize<'de> for Any {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while let Some(Self) = items.next_element()? {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        while let Some((Self, Self)) = members.next_entry()? {}
+        Ok(self)
+    }
+}
+
 struct Reader<'a> {
     source: SourceId,
     /// How many bytes stand before `text`: a byte order mark's.
     shift: usize,
     text: &'a str,
+    tokens: Scanner<'a>,
+    texts: Texts,
     found: Diagnostics,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn span(&self, start: usize, end: usize) -> Span {
         let at = |byte: usize| u32::try_from(byte + self.shift).unwrap_or(u32::MAX);
         Span { source: self.source, start: at(start), end: at(end) }
     }
 
-    fn range(&self, range: &Range) -> Span {
-        self.span(range.start, range.end)
+    /// Where the last token stands.
+    fn here(&self) -> Span {
+        self.span(self.tokens.token_start(), self.tokens.token_end())
     }
 
-    fn slice(&self, range: &Range) -> &str {
-        self.text.get(range.start..range.end).unwrap_or_default()
+    /// The last token as it is written.
+    fn written(&self) -> &'a str {
+        self.text.get(self.tokens.token_start()..self.tokens.token_end()).unwrap_or_default()
     }
 
-    fn node(&mut self, value: &Value<'_>, depth: usize) -> Node {
-        let (range, kind) = match value {
-            Value::NullKeyword(null) => (&null.range, Kind::Null),
-            Value::BooleanLit(bool) => (&bool.range, Kind::Bool(bool.value)),
-            Value::NumberLit(number) => (&number.range, self.number(&number.range)),
-            Value::StringLit(string) => {
-                let text = self.string(&string.range, &string.value);
-                (&string.range, Kind::String(text.into()))
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.tokens.scan().ok().flatten()
+    }
+
+    /// The value that begins with `token`. `None` only where the scanner refuses what was accepted.
+    fn node(&mut self, token: Token<'a>, depth: usize) -> Option<Node> {
+        let start = self.here();
+        let kind = match token {
+            Token::Null => Kind::Null,
+            Token::Boolean(bool) => Kind::Bool(bool),
+            Token::Number(_) => self.number(),
+            Token::String(lax) => Kind::String(self.string(&lax)),
+            Token::OpenBracket | Token::OpenBrace if depth > MAX_DEPTH => {
+                self.found.push(too_deep(start));
+                self.skip()?;
+                Kind::Null
             }
-            Value::Array(array) => {
-                let deep = self.too_deep(&array.range, depth);
-                let items = array.elements.iter().filter(|_| !deep);
-                let items = items.map(|item| self.node(item, depth + 1)).collect();
-                (&array.range, Kind::Array(items))
-            }
-            Value::Object(object) => {
-                let deep = self.too_deep(&object.range, depth);
-                let members = if deep { Vec::new() } else { self.members(object, depth) };
-                (&object.range, Kind::Object(members))
-            }
+            Token::OpenBracket => Kind::Array(self.items(depth)?),
+            Token::OpenBrace => Kind::Object(self.members(depth)?),
+            _ => return None,
         };
-        Node { span: self.range(range), kind }
+        Some(Node { span: Span { end: self.here().end, ..start }, kind })
     }
 
-    fn members(&mut self, object: &jsonc_parser::ast::Object<'_>, depth: usize) -> Vec<Member> {
-        let mut members: Vec<Member> = Vec::with_capacity(object.properties.len());
+    fn items(&mut self, depth: usize) -> Option<Arc<[Node]>> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                Token::CloseBracket => return Some(items.into()),
+                Token::Comma => {}
+                token => items.push(self.node(token, depth + 1)?),
+            }
+        }
+    }
+
+    fn members(&mut self, depth: usize) -> Option<Arc<[Member]>> {
+        let mut members = Vec::new();
         let mut seen = HashMap::new();
-        for property in &object.properties {
-            let (range, lax) = match &property.name {
-                ObjectPropName::String(name) => (&name.range, name.value.as_ref()),
-                ObjectPropName::Word(name) => (&name.range, name.value),
+        loop {
+            let lax = match self.next()? {
+                Token::CloseBrace => return Some(members.into()),
+                Token::Comma => continue,
+                Token::String(lax) => lax,
+                _ => return None,
             };
-            let key = self.string(range, lax);
-            let key_span = self.range(range);
-            let value = self.node(&property.value, depth + 1);
+            let (key, key_span) = (self.string(&lax), self.here());
+            let Token::Colon = self.next()? else { return None };
+            let token = self.next()?;
+            let value = self.node(token, depth + 1)?;
             if let Some(first) = seen.get(&key) {
                 self.found.push(duplicate(&key, key_span, *first));
                 continue;
             }
-            members.push(Member { key: key.as_str().into(), key_span, value });
-            seen.insert(key, key_span);
+            seen.insert(Arc::clone(&key), key_span);
+            members.push(Member { key, key_span, value });
         }
-        members
     }
 
-    fn number(&mut self, range: &Range) -> Kind {
-        let text = self.slice(range).to_owned();
+    /// Passes over the rest of a collection.
+    fn skip(&mut self) -> Option<()> {
+        let mut open = 1_usize;
+        while open > 0 {
+            match self.next()? {
+                Token::OpenBracket | Token::OpenBrace => open += 1,
+                Token::CloseBracket | Token::CloseBrace => open -= 1,
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn number(&mut self) -> Kind {
+        let text = self.written();
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         Kind::Number(number.unwrap_or_else(|| {
-            self.found.push(out_of_range(self.range(range), &text));
+            self.found.push(out_of_range(self.here(), text));
             0.0
         }))
     }
 
-    fn string(&self, range: &Range, lax: &str) -> String {
-        serde_json::from_str(self.slice(range)).unwrap_or_else(|_| lax.to_owned())
-    }
-
-    /// Whether a collection lies beyond the bound, which is then reported.
-    fn too_deep(&mut self, range: &Range, depth: usize) -> bool {
-        if depth > MAX_DEPTH {
-            let open = self.span(range.start, range.start + 1);
-            self.found.push(too_deep(open));
+    /// The last token's text. `lax`: what the scanner makes of it.
+    fn string(&mut self, lax: &str) -> Arc<str> {
+        let written = self.written();
+        // What it took as it stands has no escape in it.
+        if written.len() == lax.len() + 2 {
+            return self.texts.keep(lax);
         }
-        depth > MAX_DEPTH
+        match serde_json::from_str::<String>(written) {
+            Ok(text) => self.texts.keep(&text),
+            Err(_) => self.texts.keep(lax),
+        }
     }
 
     /// What `serde_json` has against the text, in place.

@@ -12,6 +12,7 @@ mod json;
 mod node;
 mod place;
 mod render;
+mod texts;
 mod yaml;
 
 #[cfg(test)]
@@ -65,7 +66,8 @@ pub enum Format {
     Yaml,
 }
 
-/// A value and where it stands.
+/// A value and where it stands. A clone shares what the original holds: a configuration's routes are put
+/// together from parts of its one tree.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The whole value: quotes and brackets included. What an alias stands for keeps the place at which
@@ -87,9 +89,9 @@ pub enum Kind {
     /// A string, unescaped.
     String(Arc<str>),
     /// An array.
-    Array(Vec<Node>),
+    Array(Arc<[Node]>),
     /// An object in the order of writing; no key occurs twice.
-    Object(Vec<Member>),
+    Object(Arc<[Member]>),
 }
 
 /// A member of an object.
@@ -152,7 +154,20 @@ impl Sources {
     /// documents after the end, an empty file, a number out of range, nesting beyond [`MAX_DEPTH`], and
     /// in YAML what JSON cannot say.
     pub fn parse(&mut self, name: &str, text: &str, format: Format) -> Result<Node, Diagnostics> {
-        let source = self.add(File::new(name, text, Some(format)));
+        self.parse_shared(name, &text.into(), format)
+    }
+
+    /// The same, keeping no copy of `text`.
+    ///
+    /// # Errors
+    /// As [`Sources::parse`].
+    pub fn parse_shared(
+        &mut self,
+        name: &str,
+        text: &Arc<str>,
+        format: Format,
+    ) -> Result<Node, Diagnostics> {
+        let source = self.add(File::new(name, Arc::clone(text), Some(format)));
         let whole = Span { source, ..Span::default() };
         if text.len() > MAX_BYTES {
             let message =
@@ -170,7 +185,7 @@ impl Sources {
     /// in it can be shown. Gives the span of all of it; an offset there counts its characters.
     pub fn keep(&mut self, name: &str, text: &str) -> Span {
         Span {
-            source: self.add(File::new(name, text, None)),
+            source: self.add(File::new(name, text.into(), None)),
             start: 0,
             end: u32::try_from(text.len()).unwrap_or(u32::MAX),
         }

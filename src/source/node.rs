@@ -130,14 +130,14 @@ impl Serialize for Node {
             Kind::String(text) => serializer.serialize_str(text),
             Kind::Array(items) => {
                 let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
+                for item in items.iter() {
                     seq.serialize_element(item)?;
                 }
                 seq.end()
             }
             Kind::Object(members) => {
                 let mut map = serializer.serialize_map(Some(members.len()))?;
-                for member in members {
+                for member in members.iter() {
                     map.serialize_entry(member.key.as_ref(), &member.value)?;
                 }
                 map.end()
@@ -173,7 +173,7 @@ impl PartialEq for Node {
             (Kind::Array(a), Kind::Array(b)) => a == b,
             (Kind::Object(a), Kind::Object(b)) => {
                 a.len() == b.len()
-                    && a.iter().zip(b).all(|(a, b)| a.key == b.key && a.value == b.value)
+                    && a.iter().zip(b.iter()).all(|(a, b)| a.key == b.key && a.value == b.value)
             }
             _ => false,
         }

@@ -1,17 +1,15 @@
 //! From bytes to what a person counts: lines, columns, and characters inside a string however it was
 //! escaped.
 
+use std::sync::Arc;
+
 use super::{Diagnostic, File, Format, Sources, Span};
 
 impl File {
-    pub(super) fn new(name: &str, text: &str, format: Option<Format>) -> Self {
+    pub(super) fn new(name: &str, text: Arc<str>, format: Option<Format>) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
-        Self {
-            name: name.into(),
-            text: text.into(),
-            format,
-            lines: std::iter::once(0).chain(ends).collect(),
-        }
+        let lines = std::iter::once(0).chain(ends).collect();
+        Self { name: name.into(), text, format, lines }
     }
 
     /// The index of the line that holds `byte`, and the characters before it there.

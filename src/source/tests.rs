@@ -509,7 +509,8 @@ mod laws {
         ];
         let leaf = kind.prop_map(|kind| Node { span: Span::default(), kind });
         leaf.prop_recursive(5, 64, 6, |inner| {
-            let items = proptest::collection::vec(inner.clone(), 0..6).prop_map(Kind::Array);
+            let items = proptest::collection::vec(inner.clone(), 0..6)
+                .prop_map(|items| Kind::Array(items.into()));
             let members = proptest::collection::btree_map(any::<String>(), inner, 0..6)
                 .prop_map(|map| Kind::Object(map.into_iter().map(member).collect()));
             prop_oneof![items, members].prop_map(|kind| Node { span: Span::default(), kind })

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 
 use super::json::{duplicate, out_of_range, too_deep};
+use super::texts::Texts;
 use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Span};
 
 /// How many values the aliases of one file may stand for in all.
@@ -43,6 +44,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
 struct Builder<'a> {
     source: SourceId,
     text: &'a str,
+    texts: Texts,
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     aliased: usize,
@@ -78,6 +80,7 @@ impl<'a> Builder<'a> {
         Self {
             source,
             text,
+            texts: Texts::default(),
             open: Vec::new(),
             anchors: HashMap::new(),
             aliased: 0,
@@ -161,11 +164,11 @@ impl<'a> Builder<'a> {
         let (kind, last) = match open.holds {
             Holds::Items(items) => {
                 let last = items.last().map(|item| item.span.end);
-                (Kind::Array(items), last)
+                (Kind::Array(items.into()), last)
             }
             Holds::Members { members, .. } => {
                 let last = members.last().map(|member| member.value.span.end);
-                (Kind::Object(members), last)
+                (Kind::Object(members.into()), last)
             }
         };
         // A block collection has no closing mark: its end event stands at whatever follows.
@@ -244,7 +247,7 @@ impl<'a> Builder<'a> {
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, span: Span) -> Kind {
         if style != ScalarStyle::Plain {
-            return Kind::String(text.into());
+            return Kind::String(self.texts.keep(text));
         }
         match text {
             "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
@@ -253,7 +256,7 @@ impl<'a> Builder<'a> {
             _ => {}
         }
         let Some(number) = core_number(text) else {
-            return Kind::String(text.into());
+            return Kind::String(self.texts.keep(text));
         };
         if !number.is_finite() {
             self.found.push(out_of_range(span, self.slice(span)));

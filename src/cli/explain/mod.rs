@@ -21,6 +21,7 @@ use http::header::{self, HeaderValue};
 
 use self::response::Response;
 use super::{ADMIN, Explain, Format, LISTEN, complain, run, say};
+use crate::admin::routes::Described;
 use crate::app::{Built, Input, build_with};
 use crate::language::provider::Catalog;
 use crate::language::temporal::Span;
@@ -56,7 +57,7 @@ struct Explained<'a> {
     /// The responses as they were written.
     responses: &'a [String],
     /// The routes in plain words.
-    described: &'a serde_json::Value,
+    described: &'a Described,
     told: Told,
 }
 

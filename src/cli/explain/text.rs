@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::Explained;
+use crate::admin::routes::Described;
 use crate::proxy::rehearsal::End;
 use crate::proxy::rehearsal::record::{Call, Event, Failed, Given, Length, Sent, What};
 
@@ -41,7 +42,7 @@ pub(super) fn render(explained: &Explained<'_>) -> String {
     out.trim_end().to_owned()
 }
 
-fn routes(out: &mut String, explained: &Explained<'_>, described: &Json) {
+fn routes(out: &mut String, explained: &Explained<'_>, described: &Described) {
     let tried = &explained.told.routes;
     let mut misses = tried.iter().filter_map(|(name, why)| Some((name, why.as_ref()?)));
     for (name, why) in misses.by_ref().take(ROUTES) {
@@ -60,8 +61,9 @@ fn routes(out: &mut String, explained: &Explained<'_>, described: &Json) {
         write(out, format_args!("{why}\n"));
         return;
     };
-    let mut all = described.as_array().into_iter().flatten();
+    let mut all = described.iter();
     let route = all.find(|route| route.get("name").and_then(Json::as_str) == Some(&**name));
+    let route = route.as_ref();
     let text = |key| route.and_then(|route| route.get(key)).and_then(Json::as_str);
     write(out, format_args!("route {name}: {}", text("match").unwrap_or_default()));
     let entries = |list: &Json| -> Vec<String> {

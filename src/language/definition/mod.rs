@@ -18,6 +18,7 @@ mod matcher;
 mod middleware;
 mod parts;
 mod phase;
+mod prepared;
 mod site;
 mod step;
 mod template;
@@ -28,6 +29,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use self::prepared::Known;
 use super::code::CodePattern;
 use super::plan::{FlowId, FlowPlan, Plan};
 use super::provider::Catalog;
@@ -56,8 +58,22 @@ pub fn compile(
     catalog: &Catalog,
     strictness: Strictness,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
+    compile_beside(document, catalog, strictness, &mut Known::default())
+}
+
+/// The same for one of many definitions: what others were prepared with is `known`, and is shared.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_beside(
+    document: &Node,
+    catalog: &Catalog,
+    strictness: Strictness,
+    known: &mut Known,
+) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
     let mut compiler = Compiler {
         catalog,
+        known,
         strictness,
         found: Diagnostics::default(),
         flows: Vec::new(),
@@ -87,6 +103,7 @@ pub fn compile(
 /// The state of the one pass.
 struct Compiler<'a> {
     catalog: &'a Catalog,
+    known: &'a mut Known,
     strictness: Strictness,
     found: Diagnostics,
     /// By [`FlowId`]; `None` while, or because, it is not compiled.

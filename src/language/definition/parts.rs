@@ -51,7 +51,7 @@ impl Compiler<'_> {
         match &node.kind {
             Kind::Object(members) => {
                 self.check_names(members, node.span, &Declared::nested(schema));
-                for member in members {
+                for member in members.iter() {
                     self.check_member(member, schema, root);
                 }
             }

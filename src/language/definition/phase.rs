@@ -7,7 +7,7 @@ use super::middleware::{Entry, Level};
 use super::site::Site;
 use super::template::is_expression;
 use super::with::{Place, Written};
-use super::{Compiler, Named, Strictness};
+use super::{Compiler, Known, Named, Strictness};
 use crate::language::outcome::Failure;
 use crate::language::plan::{Cleanup, Envelope, PhasePlan, Shape, When, With};
 use crate::language::provider::contract::PhaseContract;
@@ -181,6 +181,10 @@ impl Compiler<'_> {
             // What is missing cannot come from an expression.
             (Written::Dynamic(_), Some(_)) => Value::empty_object(),
         };
+        let key = missing.is_none().then(|| Known::key(middleware.as_ref(), phase, &value));
+        if let Some((value, prepared)) = key.as_ref().and_then(|key| self.known.get(key)) {
+            return With::Literal { value, prepared: Ok(prepared) };
+        }
         let nothing = Schema::nothing();
         let schema = declared.map_or(&nothing, |declared| &declared.parameters);
         let prepare = || match (missing, declared) {
@@ -189,6 +193,9 @@ impl Compiler<'_> {
             (None, None) => Ok(Arc::new(()) as _),
         };
         let prepared = self.prepared(&value, schema, prepare, Place { told, ..place });
+        if let (Some(key), Ok(prepared)) = (key, &prepared) {
+            self.known.keep(key, &value, prepared);
+        }
         With::Literal { value, prepared }
     }
 
