@@ -30,14 +30,12 @@ def entry(name, **arguments):
     return {"provider": f"mwl:provider.middleware/mwl/{name}/v1", "onEntry": {"with": arguments}}
 
 
-CASES = {
-    "plain": [],
-    "policy": [
-        entry("timeout", duration="PT5S"),
-        entry("retry", policies=[{"match": {"codes": ["Provider.Call.Http.Unavailable"]}, "attempts": 3}]),
-        entry("timeout", duration="PT1S"),
-    ],
-}
+POLICY = [
+    entry("timeout", duration="PT5S"),
+    entry("retry", policies=[{"match": {"codes": ["Provider.Call.Http.Unavailable"]}, "attempts": 3}]),
+    entry("timeout", duration="PT1S"),
+]
+CASES = {"plain": [], "policy": POLICY}
 
 
 def serve_origin():

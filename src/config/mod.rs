@@ -309,13 +309,9 @@ impl Load<'_> {
         let (sources, files) = (sources.into_inner(), files.into_inner());
         let diagnostics = distinct(report.finish());
         match settings {
-            Some(settings) if !diagnostics.has_errors() => Ok(Loaded {
-                settings,
-                sources,
-                warnings: diagnostics,
-                files,
-                written,
-            }),
+            Some(settings) if !diagnostics.has_errors() => {
+                Ok(Loaded { settings, sources, warnings: diagnostics, files, written })
+            }
             readable => Err(Box::new(Refused {
                 sources,
                 diagnostics,

@@ -250,6 +250,9 @@ impl Builder<'_> {
         }
         let written = plan.codes();
         let metrics = self.metrics.route(&name, &codes(&catalog, &classify, &written));
+        if facts.unwinds {
+            metrics.cleans_up();
+        }
         let route = Route {
             name,
             plan,

@@ -151,13 +151,16 @@ impl Server {
                 }
             }
         }
-        self.runtime.store(Arc::clone(&runtime));
+        // Kept until no worker has it: what this thread made, and no request needs, it takes back itself. Freed
+        // by another thread, it would stay with the allocator until the next reload.
+        let last = self.runtime.swap(Arc::clone(&runtime));
         for (worker, opened) in self.workers.iter().zip(sockets) {
             let (done, wait) = oneshot::channel();
             let replacement =
                 Replacement { runtime: Arc::clone(&runtime), opened, closed: closed.clone(), done };
             worker.ask(Command::Replace(replacement), wait).await;
         }
+        drop(last);
         Ok(())
     }
 

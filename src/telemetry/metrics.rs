@@ -36,6 +36,9 @@ const OTHER: &str = "other";
 /// What [`RouteMetrics::request_done`] counts every status as that is not of [`is_usual`].
 const OTHER_STATUS: u16 = 0;
 
+/// The `outcome` labels of cleanups that ended.
+const CLEANED: [&str; 2] = ["failure", SUCCESS];
+
 /// The `code` label of an attempt that succeeded.
 const SUCCESS: &str = "success";
 
@@ -63,8 +66,8 @@ pub struct RouteMetrics {
     in_flight: IntGauge,
     duration: Histogram,
     timeouts: IntCounter,
-    /// Failed cleanups, then those that succeeded.
-    finally: [IntCounter; 2],
+    /// By outcome.
+    finally: Series<&'static str, IntCounter>,
     statuses: Series<u16, IntCounter>,
     attempts: Series<Arc<str>, AttemptMetrics>,
     retries: Series<(Option<Arc<str>>, DelaySource), IntCounter>,
@@ -144,7 +147,6 @@ impl Metrics {
     pub fn route(self: &Arc<Self>, name: &str, codes: &[&str]) -> Arc<RouteMetrics> {
         let codes = self.codes(codes);
         let families = &self.families;
-        let finally = |outcome| counter(&families.finally, &[name, outcome]);
         let statuses = Series::default();
         // A series that is there from the start shows its first increment as one.
         statuses.find_or(
@@ -158,7 +160,7 @@ impl Metrics {
             in_flight: gauge(&families.in_flight, &[name]),
             duration: histogram(&families.request_duration, &[name]),
             timeouts: counter(&families.timeouts, &[name]),
-            finally: [finally("failure"), finally(SUCCESS)],
+            finally: Series::default(),
             statuses,
             attempts: Series::default(),
             retries: Series::default(),
@@ -317,15 +319,28 @@ impl RouteMetrics {
         self.timeouts.inc();
     }
 
+    /// The route has cleanups: how they ended shows from the start. A long table of routes without any feels
+    /// the difference.
+    pub fn cleans_up(&self) {
+        for outcome in CLEANED {
+            self.finally_series(outcome);
+        }
+    }
+
     /// `mwl_finally_total`: a cleanup ended.
     pub fn finally(&self, ok: bool) {
-        let [failure, success] = &self.finally;
-        if ok { success.inc() } else { failure.inc() }
+        let [failure, success] = CLEANED;
+        self.finally_series(if ok { success } else { failure }).inc();
+    }
+
+    fn finally_series(&self, outcome: &'static str) -> &IntCounter {
+        let make = || (outcome, counter(&self.metrics.families.finally, &[&self.name, outcome]));
+        self.finally.find_or(|key| *key == outcome, make)
     }
 
     /// `mwl_finally_total`: an execution was dropped, for the process ended, before its cleanups had run.
     pub fn finally_unfinished(&self) {
-        counter(&self.metrics.families.finally, &[&self.name, "unfinished"]).inc();
+        self.finally_series("unfinished").inc();
     }
 
     /// `mwl_retries_suppressed_total`.

@@ -257,6 +257,10 @@ mod tests {
                 "mwl:provider.middleware/mwl/timeout/v1",
             ]
         );
+        // All of each document at once: its schemas are compiled here, and elsewhere when they are used.
+        for contract in catalog.contracts() {
+            assert_eq!(Contract::parse(&contract.document.to_string()).err(), None);
+        }
         assert!(catalog.codes().any(|code| code == "Provider.Middleware.Retry.Exhausted"));
         let timeout = catalog.middleware("mwl:provider.middleware/mwl/timeout/v1").unwrap();
         assert!(timeout.contract().bounds());

@@ -17,6 +17,13 @@ use crate::language::value::Value;
 /// The `$schema` of a provider definition document.
 pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/provider/schema.json";
 
+/// What arguments are held to. That of a document of the program's own is compiled when a definition first
+/// uses it: most configurations use few providers, and a validator weighs as much as all else of a contract.
+pub type Parameters = LazyLock<Schema, Box<dyn FnOnce() -> Schema + Send>>;
+
+/// How a schema of a document becomes [`Parameters`]; the text says which it is.
+type Compile = fn(Json, &str) -> Result<Parameters, String>;
+
 /// What a provider declares ("The provider catalog").
 #[derive(Debug)]
 pub struct Contract {
@@ -42,7 +49,7 @@ pub enum Kind {
     /// A call provider.
     Call {
         /// What a call's `with` is held to.
-        parameters: Schema,
+        parameters: Parameters,
     },
     /// A middleware.
     Middleware {
@@ -63,7 +70,7 @@ pub struct PhaseContract {
     /// `side-effect`, `control` or `transform`.
     pub kind: String,
     /// What the phase's `with` is held to, structural parameters aside.
-    pub parameters: Schema,
+    pub parameters: Parameters,
     /// The parameters that are definitions ("Structural parameters"): of `call` and `middleware`, those
     /// that the phase takes.
     pub structural: Vec<String>,
@@ -144,6 +151,10 @@ impl Contract {
     /// What in the document breaks the provider-definition schema or the rules in "The provider catalog"
     /// and "The failure catalog".
     pub fn parse(document: &str) -> Result<Self, String> {
+        Self::read(document, at_once)
+    }
+
+    fn read(document: &str, compile: Compile) -> Result<Self, String> {
         let read: Document = serde_json::from_str(document).map_err(|error| error.to_string())?;
         let document: Json = serde_json::from_str(document).map_err(|error| error.to_string())?;
         if read.schema != SCHEMA_URI {
@@ -153,16 +164,18 @@ impl Contract {
         check_prefix(&read.code_prefix)?;
         let own = format!("Provider.{}.{}.", uri.kind().code_segment(), read.code_prefix);
         check_codes(&read.failure_catalog, &own)?;
-        let metadata = read.metadata.as_ref().map(contributed).transpose()?.unwrap_or_default();
+        let contributed = read.metadata.map(|schema| contributed(schema, compile));
+        let metadata = contributed.transpose()?.unwrap_or_default();
         let kind = match uri.kind() {
             ProviderKind::Call => {
-                call(read.parameters, read.attachment.is_some() || read.phases.is_some())?
+                let middleware_fields = read.attachment.is_some() || read.phases.is_some();
+                call(read.parameters, middleware_fields, compile)?
             }
             ProviderKind::Middleware => {
                 if read.parameters.is_some() {
                     return Err("a middleware declares its `parameters` per phase".to_owned());
                 }
-                middleware(read.attachment, read.phases, metadata)?
+                middleware(read.attachment, read.phases, metadata, compile)?
             }
         };
         Ok(Self {
@@ -182,7 +195,7 @@ impl Contract {
     /// Where the document is no contract: a mistake in the program, which the test over its catalog finds.
     #[expect(clippy::panic, reason = "the document is a constant of the program, held by a test")]
     pub fn embedded(document: &str) -> Self {
-        match Self::parse(document) {
+        match Self::read(document, when_used) {
             Ok(contract) => contract,
             Err(error) => panic!("an embedded provider document is wrong: {error}"),
         }
@@ -266,15 +279,27 @@ fn check_codes(catalog: &FailureCatalog, own: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn compile(schema: &Json, what: &str) -> Result<Schema, String> {
-    Schema::compile(&Value::from(schema.clone())).map_err(|error| format!("{what}: {error}"))
+fn at_once(schema: Json, what: &str) -> Result<Parameters, String> {
+    let compiled = Schema::compile(&Value::from(schema));
+    let compiled = compiled.map_err(|error| format!("{what}: {error}"))?;
+    Ok(Parameters::new(Box::new(|| compiled)))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the other way to compile may fail")]
+#[expect(clippy::panic, reason = "the schema is a constant of the program, held by a test")]
+fn when_used(schema: Json, what: &str) -> Result<Parameters, String> {
+    let what = what.to_owned();
+    Ok(Parameters::new(Box::new(move || match Schema::compile(&Value::from(schema)) {
+        Ok(compiled) => compiled,
+        Err(error) => panic!("{what}: an embedded provider document is wrong: {error}"),
+    })))
 }
 
 /// The members that a `metadata` schema names.
-fn contributed(schema: &Json) -> Result<Vec<String>, String> {
-    compile(schema, "`metadata`")?;
+fn contributed(schema: Json, compile: Compile) -> Result<Vec<String>, String> {
     let properties = schema.get("properties").and_then(Json::as_object);
     let names: Vec<String> = properties.into_iter().flat_map(|all| all.keys().cloned()).collect();
+    compile(schema, "`metadata`")?;
     match names.iter().find(|name| matches!(name.as_str(), "enteredAt" | "exitedAt")) {
         Some(name) => {
             Err(format!("`metadata` contributes `{name}`, which every record has already"))
@@ -283,12 +308,16 @@ fn contributed(schema: &Json) -> Result<Vec<String>, String> {
     }
 }
 
-fn call(parameters: Option<Json>, middleware_fields: bool) -> Result<Kind, String> {
+fn call(
+    parameters: Option<Json>,
+    middleware_fields: bool,
+    compile: Compile,
+) -> Result<Kind, String> {
     if middleware_fields {
         return Err("`attachment` and `phases` belong to a middleware's document".to_owned());
     }
     let parameters = parameters.ok_or("`parameters` is missing")?;
-    let parameters = compile(&parameters, "`parameters`")?;
+    let parameters = compile(parameters, "`parameters`")?;
     Ok(Kind::Call { parameters })
 }
 
@@ -296,13 +325,14 @@ fn middleware(
     attachment: Option<Vec<Attachment>>,
     phases: Option<PhasesDocument>,
     metadata: Vec<String>,
+    compile: Compile,
 ) -> Result<Kind, String> {
     let attachment = attachment.unwrap_or_default();
     if attachment.is_empty() {
         return Err("`attachment` is missing or empty; write `step`, `flow` or both".to_owned());
     }
     let read = |phase: Option<PhaseDocument>, key| {
-        phase.map(|phase| phase_contract(phase, key)).transpose()
+        phase.map(|phase| phase_contract(phase, key, compile)).transpose()
     };
     let phases = phases.ok_or("`phases` is missing")?;
     let PhasesDocument { on_entry, on_success, on_failure, on_always } = phases;
@@ -323,11 +353,15 @@ fn middleware(
     })
 }
 
-fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, String> {
+fn phase_contract(
+    phase: PhaseDocument,
+    name: &str,
+    compile: Compile,
+) -> Result<PhaseContract, String> {
     let PhaseDocument { action, parameters, structural } = phase;
     let mut structural_required = Vec::new();
     let parameters = match parameters {
-        None => Schema::nothing(),
+        None => Parameters::new(Box::new(Schema::nothing)),
         Some(mut schema) => {
             for member in &structural {
                 let required = without(&mut schema, member).ok_or_else(|| {
@@ -339,7 +373,7 @@ fn phase_contract(phase: PhaseDocument, name: &str) -> Result<PhaseContract, Str
                     structural_required.push(member.clone());
                 }
             }
-            compile(&schema, &format!("{name}: `parameters`"))?
+            compile(schema, &format!("{name}: `parameters`"))?
         }
     };
     if let Some(other) =

@@ -89,6 +89,8 @@ fn a_reload_continues_the_counters() {
     again.exhausted(1);
     again.suppressed("draining");
     again.timeout();
+    assert!(samples(&metrics, "mwl_finally").is_empty(), "a route may have no cleanups");
+    again.cleans_up();
     again.finally(true);
     again.finally_unfinished();
     let line = r#"mwl_attempts_total{code="A",route="pay",upstream="up"} 2"#;

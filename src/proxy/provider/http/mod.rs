@@ -75,5 +75,7 @@ mod tests {
         assert_eq!(CONTRACT.closed, emitted);
         let prefix = "Provider.Call.Http.";
         assert!(emitted.iter().all(|code| code.starts_with(prefix)));
+        // Its schema, which is compiled when it is used.
+        assert_eq!(Contract::parse(&CONTRACT.document.to_string()).err(), None);
     }
 }

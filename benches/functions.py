@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The functions that a start and usual requests run, for the linker to put side by side (`link/functions.txt`).
+
+    benches/functions.py [BINARY] [--write]
+
+A process pays for the pages of its program that it touches, and the system maps sixteen around each. What runs is a
+fifth of the program and would lie all over it; side by side it is a fifth of the memory. `build.rs` tells the linker so,
+from a list that this script writes: first what a start and plain requests run, then what policies, audits, reloads and
+the operators' pages add. Without `--write` it says how much of the list the binary still has. A list that is out of
+date costs memory, nothing else: write it anew where a release has grown.
+
+Needs valgrind, and a binary with symbols: cargo build --release.
+"""
+
+import http.server
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from instructions import POLICY, entry, port_of
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIST = os.path.join(HERE, "..", "link", "functions.txt")
+HEAD = """\
+# The functions that a start and usual requests run, in the order in which the linker puts them: see build.rs.
+# Written by benches/functions.py --write.
+"""
+AUDIT = {
+    "provider": "mwl:provider.middleware/mwl/finally/v1",
+    "onAlways": {
+        "with": {
+            "call": {
+                "provider": "mwl:provider.call/mwl-proxy/http/v1",
+                "input": "{{ {'execution': execution.id, 'type': middleware.result.type} }}",
+                "with": {"upstream": "origin", "method": "POST", "path": "/audit"},
+            }
+        }
+    },
+}
+WAITING = {
+    **entry("retry", policies=[{"match": {"codes": ["Provider.Call.Http.Unavailable"]}, "attempts": 3}]),
+    "onFailure": {"with": {"delay": "{{ has(middleware.result.details.retryAfter) ? 'PT0S' : null }}"}},
+}
+
+
+class Origin(http.server.BaseHTTPRequestHandler):
+    """A 503 for every other request of a path that ends in `flaky`, else as many bytes as the path says."""
+
+    protocol_version = "HTTP/1.1"
+    asked = 0
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        Origin.asked += 1
+        flaky = self.path.endswith("flaky") and Origin.asked % 2
+        digits = re.search(r"\d+$", self.path)
+        body = b"x" * (int(digits[0]) if digits else 1024)
+        self.send_response(503 if flaky else 200)
+        if flaky:
+            self.send_header("Retry-After", "0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def ask(port, path, method="GET", body=b""):
+    """One request; its answer is read to its end."""
+    request = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), 60) as stream:
+        stream.sendall(request.encode() + body)
+        while stream.recv(65536):
+            pass
+
+
+def plain(port, _):
+    for _ in range(20):
+        ask(port, "/plain/1024")
+    ask(port, "/plain/200000")
+    ask(port, "/plain/10", "POST", b"y" * 100_000)
+    time.sleep(2)  # What an idle proxy does, once.
+
+
+def everything(port, admin):
+    plain(port, admin)
+    for path in ["/policy/flaky"] * 6 + ["/waiting/flaky"] * 6 + ["/audit/10"] * 4 + ["/gone", "/nowhere"]:
+        ask(port, path)
+    ask(port, "/policy/flaky", "POST", b"y" * 1000)
+    for path in ("/metrics", "/readyz", "/routes", "/config", "/executions"):
+        ask(admin, path)
+    ask(admin, "/reload", "POST")
+
+
+def executed(binary, drive, origin):
+    """The symbols that run from the start of the program to its end."""
+    admin = free_port()
+    policy = [entry("timeout", duration="PT5S"), POLICY[1], entry("timeout", duration="PT1S")]
+    stacks = {"plain": [], "policy": policy, "waiting": [policy[0], WAITING], "audit": [AUDIT, *policy]}
+    if drive is plain:
+        stacks = {"plain": []}
+    config = {
+        "listeners": [{"address": "127.0.0.1:0"}],
+        "admin": {"address": f"127.0.0.1:{admin}"},
+        "limits": {"workers": 1},
+        "upstreams": {
+            "origin": {"endpoints": [f"http://127.0.0.1:{origin}"]},
+            "gone": {"endpoints": [f"http://127.0.0.1:{free_port()}"]},
+        },
+        "routes": [
+            {"name": name, "match": {"pathPrefix": f"/{name}"}, "upstream": "origin", "middleware": stack}
+            for name, stack in stacks.items()
+        ]
+        + [{"name": "gone", "match": {"pathPrefix": "/gone"}, "upstream": "gone"}],
+    }
+    with tempfile.TemporaryDirectory() as run:
+        path, out = os.path.join(run, "bench.json"), os.path.join(run, "callgrind")
+        with open(path, "w") as file:
+            json.dump(config, file)
+        valgrind = ["valgrind", "--tool=callgrind", "--demangle=no", f"--callgrind-out-file={out}"]
+        command = [*valgrind, binary, "run", "-c", path]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            drive(port_of(process), admin)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=120)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        with open(out) as file:
+            return symbols(file, os.path.basename(binary))
+
+
+def symbols(profile, binary):
+    """Of callgrind's output: the functions of `binary` that ran."""
+    names, found, here = {}, set(), False
+    for line in profile:
+        said = re.match(r"(c?ob|c?fn)=\((\d+)\)(?: (.*))?$", line.rstrip())
+        if not said:
+            continue
+        key, number, name = said.groups()
+        name = names.setdefault((key[-2:], number), name)
+        if key == "ob":
+            here = os.path.basename(name or "") == binary
+        elif key == "fn" and here:
+            # Recursion is counted apart.
+            found.add(re.sub(r"'\d+$", "", name))
+    return {name for name in found if re.match(r"[A-Za-z_][\w.$]*$", name)}
+
+
+def main():
+    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
+    binary = os.path.realpath(arguments[0] if arguments else os.path.join(HERE, "..", "target", "release", "mwl-proxy"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    origin = server.server_address[1]
+    first = executed(binary, plain, origin)
+    more = executed(binary, everything, origin) - first
+    if "--write" in sys.argv:
+        with open(LIST, "w") as file:
+            file.write(HEAD + "".join(name + "\n" for name in [*sorted(first), *sorted(more)]))
+        print(f"{len(first)} functions of a start and plain requests, {len(more)} more")
+        return 0
+    with open(LIST) as file:
+        kept = {line.strip() for line in file if not line.startswith("#")}
+    for what, ran in (("a start and plain requests", first), ("policies, reloads and pages", more)):
+        print(f"{what}: {len(ran & kept)} of {len(ran)} functions are listed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
