@@ -8,6 +8,7 @@
 //! cut off.
 
 use std::collections::HashMap;
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -274,6 +275,7 @@ impl Connections {
 
     /// Closes what has overstayed, every tick, for as long as it is polled.
     pub(crate) async fn watch(&self, patience: impl Fn() -> Patience) {
+        let (mut last, mut settled) = (self.turnover(), true);
         loop {
             let patience = patience();
             let shortest = patience.head.min(patience.idle).min(patience.body) / 4;
@@ -281,7 +283,19 @@ impl Connections {
             sleep(length).await;
             self.tick.fetch_add(1, Ordering::Relaxed);
             self.sweep(patience, length);
+            let turnover = self.turnover();
+            if turnover != last {
+                (last, settled) = (turnover, false);
+            } else if !settled {
+                settled = true;
+                give_back();
+            }
         }
+    }
+
+    /// What is another once a connection has come or gone.
+    fn turnover(&self) -> (u64, usize) {
+        (self.next.load(Ordering::Relaxed), self.len())
     }
 
     fn sweep(&self, patience: Patience, length: Duration) {
@@ -341,6 +355,13 @@ impl Drop for Registered<'_> {
     fn drop(&mut self) {
         lock(&self.connections.open).remove(&self.key);
     }
+}
+
+/// Has the allocator give back to the system what connections that came and went have left: it looks for that
+/// when it hands out or takes back a large block, of which an idle worker needs none.
+fn give_back() {
+    const LARGE: usize = 256 * 1024;
+    drop(black_box(Vec::<u8>::with_capacity(LARGE)));
 }
 
 fn ticks(bound: Duration, length: Duration) -> u32 {

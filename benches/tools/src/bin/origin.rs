@@ -1,7 +1,7 @@
 //! What the proxies proxy for: `origin PORT…` answers on every port, on one thread, reading no more of HTTP
 //! than it must, so that it is never what a measurement measures.
 //!
-//! `/1k`, `/64k` and `/1m` answer so many bytes; `/post` reads a body and answers two; `/flaky` is `/1k`, but
+//! `/64k`, `/1m` and what ends in `/1k` answer so many bytes; `/post` reads a body and answers two; `/flaky` is `/1k`, but
 //! every tenth is a 503; `/seen` says how many requests and connections there were.
 
 use std::io;
@@ -72,12 +72,12 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
         let path = text.split(' ').nth(1).unwrap_or_default();
         let answer: &[u8] = match path {
-            "/1k" => &KIB,
             "/64k" => &KIB64,
             "/1m" => &MIB,
             "/post" => &TWO,
             "/flaky" if FLAKY.fetch_add(1, Ordering::Relaxed) % 10 == 9 => &FAILED,
             "/flaky" => &KIB,
+            path if path.ends_with("/1k") => &KIB,
             "/seen" => {
                 let (requests, connections) = (&REQUESTS, &CONNECTIONS);
                 let seen = format!(
