@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::one_route;
+use crate::support::h2;
 use crate::support::proxy::Proxy;
 use crate::support::upstream::{Act, Upstream, always, answer};
 
@@ -184,6 +185,7 @@ async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
         }
         let response = client.response(false).await;
         assert_eq!((response.status, response.body.as_str()), (413, "too much"), "run {run}");
+        assert_eq!(response.field("connection"), ["close"]);
         assert!(client.rest().await.is_empty());
     }
     assert_eq!(upstream.requests().len(), 200);
@@ -202,8 +204,99 @@ async fn a_refusal_that_comes_before_the_upload_ends_reaches_the_client() {
         while left > 0 && client.offer(&[b'u'; 1024]).await {
             left -= 1;
         }
-        assert_eq!(client.response(false).await.status, 404);
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.field("connection")), (404, vec!["close"]));
     }
+}
+
+/// What of a body is here already is read, though nobody wants it: a refused upload need not cost a connection.
+#[tokio::test]
+async fn a_refusal_of_a_body_that_is_here_keeps_the_connection() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let nowhere = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /x"));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    let there = upstream.address.to_string();
+    let dead = Proxy::start(&one_route(&upstream, "").replace(&there, &gone));
+    let chunks =
+        "PUT /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    for (proxy, status) in [(nowhere, 404), (dead, 502)] {
+        let mut client = proxy.connect().await;
+        for request in [put(10), put(5000), chunks.to_owned(), put(0)] {
+            let response = client.ask(&request).await;
+            assert_eq!(response.status, status);
+            assert!(response.field("connection").is_empty(), "{}", response.head);
+        }
+        client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.field("connection")), (status, vec!["close"]));
+        assert!(client.rest().await.is_empty());
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+/// An answer that succeeds may be the other half of an exchange: its connection goes on where the upload ends.
+#[tokio::test]
+async fn an_early_success_closes_nothing_by_itself() {
+    let begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_vec();
+    let upstream =
+        Upstream::play([Act::Before(begun, b"0\r\n\r\n".to_vec()), always(200, "", "next")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5)).await;
+    client.send("world").await;
+    let response = client.response(false).await;
+    assert_eq!((response.body.as_str(), response.field("connection")), ("hello", vec![]));
+    assert_eq!(client.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.body, "next");
+    assert_eq!(upstream.requests()[0].body, b"helloworld");
+}
+
+const TRAILED: &str = "PUT / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, Content-Length\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nAuthorization: z\r\n\r\n";
+
+/// A body that a route reads has its trailers like one that streams: on every attempt, and only those that may
+/// pass; a body of the route's own has none.
+#[tokio::test]
+async fn a_body_that_a_route_reads_keeps_its_trailers() {
+    let reads = "    output: \"{{ {'status': 200, 'body': frame.input.body} }}\"\n";
+    for more in ["", reads] {
+        let upstream = Upstream::play([always(503, "", ""), always(200, "", "good")]).await;
+        let proxy = Proxy::start(&one_route(&upstream, &retry(more)));
+        let mut client = proxy.connect().await;
+        assert_eq!(client.ask(TRAILED).await.status, 200);
+        assert_eq!(upstream.requests().len(), 2);
+        for seen in upstream.requests() {
+            assert_eq!((seen.body.as_slice(), seen.whole), (&b"abc"[..], true));
+            assert_eq!(seen.field("transfer-encoding"), ["chunked"]);
+            assert_eq!(seen.field("trailer"), ["x-sum"]);
+            assert_eq!(seen.trailers, ["x-sum: 1"]);
+            for name in ["content-length", "authorization", "x-sum"] {
+                assert!(seen.field(name).is_empty(), "{name}");
+            }
+        }
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 200);
+    }
+    let upstream = Upstream::play([always(200, "", "good")]).await;
+    let call = one_route(&upstream, "").replace("    upstream: u\n", "    call: { provider: 'mwl:provider.call/mwl-proxy/http/v1', with: { upstream: u, body: other } }\n");
+    let proxy = Proxy::start(&call);
+    assert_eq!(proxy.ask(TRAILED).await.status, 200);
+    let seen = &upstream.requests()[0];
+    assert_eq!((seen.body.as_slice(), seen.field("content-length")), (&b"other"[..], vec!["5"]));
+    assert!(seen.field("trailer").is_empty() && seen.trailers.is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_a_route_reads_keeps_its_trailers_to_an_http_2_upstream() {
+    let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "good"))]).await;
+    let reads = "    output: \"{{ {'status': 200, 'body': frame.input.body} }}\"\n";
+    let proxy = Proxy::start(&super::h2_upstreams::one_route(upstream.address, "", reads));
+    let response = proxy.ask(TRAILED).await;
+    assert_eq!((response.status, response.body.as_str()), (200, "abc"));
+    let seen = &upstream.requests()[0];
+    assert_eq!((seen.body.as_slice(), seen.whole), (&b"abc"[..], true));
+    let trailers = seen.trailers.as_ref().unwrap();
+    assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &"1".parse().unwrap()));
 }
 
 #[tokio::test]
