@@ -22,6 +22,8 @@ mod interim;
 mod lifecycle;
 /// Bounds on clients, each with its status and its count.
 mod limits;
+/// Names of upstreams, and the addresses that they have.
+mod names;
 /// Retry and Timeout around real connections.
 mod retrying;
 /// HEAD, statuses without a body, targets, a client's half-close.
