@@ -60,9 +60,9 @@ impl Busy {
         Interim::to(&self.state, version)
     }
 
-    /// Whether something is still to be said that comes before the answer.
-    pub(super) fn speaks(&self) -> bool {
-        self.state.speech().any()
+    /// The request has its answer. Whether something is still to be said that comes before it.
+    pub(super) fn has_answer(&self) -> bool {
+        self.state.speech().answer()
     }
 
     /// Waits until all is out that comes before the answer, whose head is then the next to be written, with

@@ -49,12 +49,12 @@ pub(super) fn finish(
     if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
     }
+    let speaks = busy.has_answer();
     if let Some(far) = response.body_mut().take_tunnel() {
-        busy.switches(Tunnel::new(far, flight));
-        return Answered::Now(response);
+        return switch(response, Tunnel::new(far, flight), busy, speaks);
     }
     response.body_mut().ends(flight);
-    let needs = Needs::of(exchange, &mut response, &busy, version);
+    let needs = Needs::of(exchange, &mut response, &busy, version, speaks);
     let Some(needs) = needs else {
         response.body_mut().frees(busy);
         return Answered::Now(response);
@@ -62,6 +62,19 @@ pub(super) fn finish(
     Answered::Later(Box::pin(async move {
         needs.meet(&mut response, &busy).await;
         response.body_mut().frees(busy);
+        response
+    }))
+}
+
+/// The answer that changes the protocol; `speaks`: something comes before it.
+fn switch(response: Response<AnswerBody>, tunnel: Tunnel, busy: Busy, speaks: bool) -> Answered {
+    if !speaks {
+        busy.switches(tunnel);
+        return Answered::Now(response);
+    }
+    Answered::Later(Box::pin(async move {
+        busy.answer_next(Vec::new()).await;
+        busy.switches(tunnel);
         response
     }))
 }
@@ -82,6 +95,7 @@ impl Needs {
         response: &mut Response<AnswerBody>,
         busy: &Busy,
         version: Version,
+        speaks: bool,
     ) -> Option<Self> {
         if version >= Version::HTTP_2 {
             return None;
@@ -91,7 +105,7 @@ impl Needs {
             _ => None,
         };
         let lines = kept_length(&exchange.method, response);
-        let needed = unread.is_some() || !lines.is_empty() || busy.speaks();
+        let needed = unread.is_some() || !lines.is_empty() || speaks;
         if version == Version::HTTP_10 && response.body().is_unframed() {
             busy.unframed();
         }

@@ -75,10 +75,15 @@ impl Speech {
         self.hold(|held| held.unframed = true);
     }
 
-    /// Ends the interim answers, and waits until all is out that was said and written before. Who makes it out
-    /// wakes the task of the connection, which is the one to wait.
-    pub(super) async fn quiet(&self) {
+    /// The request has its answer. Whether there is anything to say before that.
+    pub(super) fn answer(&self) -> bool {
         self.answered.store(true, Ordering::Relaxed);
+        self.any()
+    }
+
+    /// Waits until all is out that was said and written before. Who gets it out wakes the task of the
+    /// connection, which is the one to wait.
+    pub(super) async fn quiet(&self) {
         self.hold(|held| held.flush = true);
         let flushed = || self.lock().as_ref().is_none_or(|held| !held.flush);
         poll_fn(|_| if flushed() { Poll::Ready(()) } else { Poll::Pending }).await;
@@ -160,13 +165,14 @@ mod tests {
     #[test]
     fn the_answer_ends_what_may_come_before_it_and_waits_for_a_flush() {
         let speech = Speech::default();
-        let mut quiet = Box::pin(speech.quiet());
-        assert!(quiet.as_mut().now_or_never().is_none());
+        assert!(!speech.answer());
         assert_eq!(speech.before(b"late"), Err(Dropped::Late));
-        assert!(speech.any());
+        let mut quiet = Box::pin(speech.quiet());
+        assert!(quiet.as_mut().now_or_never().is_none() && speech.any());
         speech.flushed();
         assert!(quiet.as_mut().now_or_never().is_some() && !speech.any());
         speech.begin();
         assert_eq!(speech.before(b"next"), Ok(()));
+        assert!(speech.answer());
     }
 }

@@ -1,8 +1,14 @@
+use std::net::SocketAddr;
 use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use super::one_route;
 use crate::support::h2;
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{Client, Proxy};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 fn retry(more: &str) -> String {
@@ -163,6 +169,21 @@ async fn a_body_that_a_route_reads_has_a_limit() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+/// Sends ten megabytes as a client does: until the other side takes no more, then it reads; what it gets is the
+/// 413, and then the end.
+async fn uploads_and_reads(mut client: Client, run: usize) {
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n").await;
+    let mut left = 10 * 1024;
+    let part = [b'u'; 1024];
+    while left > 0 && client.offer(&part).await {
+        left -= 1;
+    }
+    let response = client.response(false).await;
+    assert_eq!((response.status, response.body.as_str()), (413, "too much"), "run {run}");
+    assert_eq!(response.field("connection"), ["close"]);
+    assert!(client.rest().await.is_empty());
+}
+
 /// A connection that is closed on a client that still sends is reset, and the reset may overtake the answer:
 /// often enough to be met in two hundred runs.
 #[tokio::test]
@@ -170,25 +191,63 @@ async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
     let upstream = Upstream::play([Act::EarlyAndClose(1024, answer(413, "", "too much"))]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     for run in 0..200 {
-        let mut client = proxy.connect().await;
-        let head = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n";
-        client.send(head).await;
-        let mut left = 10 * 1024;
-        let part = [b'u'; 1024];
-        // As a client does: send until the other side takes no more, then read.
-        while left > 0 && client.offer(&part).await {
-            left -= 1;
-        }
-        if run % 10 == 0 {
-            // As over a long way: what was sent and what was answered cross.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let response = client.response(false).await;
-        assert_eq!((response.status, response.body.as_str()), (413, "too much"), "run {run}");
-        assert_eq!(response.field("connection"), ["close"]);
-        assert!(client.rest().await.is_empty());
+        uploads_and_reads(proxy.connect().await, run).await;
     }
     assert_eq!(upstream.requests().len(), 200);
+}
+
+/// The same over a long way, on which what is sent and what is answered cross.
+#[tokio::test]
+async fn an_answer_that_comes_before_the_upload_ends_reaches_a_client_that_is_far_away() {
+    let upstream = Upstream::play([Act::EarlyAndClose(1024, answer(413, "", "too much"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let far = far_away(proxy.address, Duration::from_millis(10)).await;
+    for round in 0..10 {
+        let mut clients = tokio::task::JoinSet::new();
+        for run in 0..20 {
+            let stream = TcpStream::connect(far).await.unwrap();
+            clients.spawn(uploads_and_reads(Client::over(stream), 20 * round + run));
+        }
+        clients.join_all().await;
+    }
+    assert_eq!(upstream.requests().len(), 200);
+}
+
+/// Where a way to `address` begins that takes so long in each direction.
+async fn far_away(address: SocketAddr, delay: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let begins = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let (from_near, to_near) = near.into_split();
+            let (from_far, to_far) = TcpStream::connect(address).await.unwrap().into_split();
+            tokio::spawn(slowly(from_near, to_far, delay));
+            tokio::spawn(slowly(from_far, to_near, delay));
+        }
+    });
+    begins
+}
+
+/// Passes bytes on when they have been under way for `delay`, as many at a time as a long way holds.
+async fn slowly(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
+    let (sent, mut under_way) = tokio::sync::mpsc::channel::<(Instant, Vec<u8>)>(16);
+    let reading = async move {
+        let mut bytes = vec![0; 4096];
+        while let Ok(size @ 1..) = from.read(&mut bytes).await {
+            if sent.send((Instant::now() + delay, bytes[..size].to_vec())).await.is_err() {
+                return;
+            }
+        }
+    };
+    let writing = async move {
+        while let Some((due, bytes)) = under_way.recv().await {
+            tokio::time::sleep_until(due).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(reading, writing);
 }
 
 #[tokio::test]
