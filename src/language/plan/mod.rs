@@ -5,9 +5,11 @@
 
 mod codes;
 mod inspect;
+mod stack;
 mod worst;
 
 pub use inspect::{Part, Site};
+pub use stack::{Bound, Opening, StackPlan};
 pub use worst::Calls;
 
 use std::sync::Arc;
@@ -306,9 +308,6 @@ pub enum With {
     /// Evaluated, validated and prepared on each run.
     Dynamic(Template),
 }
-
-/// An ordered stack, outermost first.
-pub type StackPlan = Box<[EntryPlan]>;
 
 /// One middleware entry.
 #[derive(Debug)]

@@ -131,6 +131,13 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         Ok(Entry::Proceed)
     }
 
+    /// What [`on_entry`](Self::on_entry) answers to `with`, where that is all it looks at and it leaves
+    /// nothing in the entry's state: then it is asked once, when the stack is compiled.
+    fn opening(&self, with: &Prepared) -> Option<Entry> {
+        let _ = with;
+        None
+    }
+
     /// What the entry does where the `when` of its `onEntry` is false.
     fn gated_off(&self) -> GatedOff {
         GatedOff::Transparent
