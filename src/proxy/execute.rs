@@ -156,7 +156,7 @@ async fn run(
     alarm: Option<&mut Alarm>,
 ) -> Outcome {
     let route = &exchange.route;
-    let platform = if route.plan.reads() {
+    let platform = if route.plan.needs().platform {
         Value::Native(Arc::new(Platform(Arc::clone(exchange))))
     } else {
         Value::Null

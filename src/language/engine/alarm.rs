@@ -50,9 +50,7 @@ impl Alarm {
 impl Set {
     /// Whether it will wake the task of `cx` at `due` or before.
     fn wakes(&self, due: Instant, cx: &Context<'_>) -> bool {
-        self.sleep.deadline() <= due
-            && !self.sleep.is_elapsed()
-            && self.waker.will_wake(cx.waker())
+        self.sleep.deadline() <= due && !self.sleep.is_elapsed() && self.waker.will_wake(cx.waker())
     }
 }
 

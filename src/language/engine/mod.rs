@@ -90,7 +90,7 @@ impl fmt::Debug for Start<'_> {
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
     let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit } = start;
     // Where no expression could read it, the clock is left alone.
-    let entered = if plan.reads() { clock.now() } else { clock.begun() };
+    let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
         plan,
         id,

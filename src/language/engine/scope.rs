@@ -266,10 +266,14 @@ impl<F: Future + Unpin> Future for Leaf<'_, F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Free(leaf) => Pin::new(leaf).poll(cx).map(Ok),
-            Self::Bounded { leaf, scope, first: (position, due) } => match Pin::new(leaf).poll(cx) {
-                Poll::Ready(output) => Poll::Ready(Ok(output)),
-                Poll::Pending => scope.alarm.poll(*due, cx).map(|()| Err(scope.fired(*position))),
-            },
+            Self::Bounded { leaf, scope, first: (position, due) } => {
+                match Pin::new(leaf).poll(cx) {
+                    Poll::Ready(output) => Poll::Ready(Ok(output)),
+                    Poll::Pending => {
+                        scope.alarm.poll(*due, cx).map(|()| Err(scope.fired(*position)))
+                    }
+                }
+            }
             Self::Cancellable(running) => running.as_mut().poll(cx),
         }
     }

@@ -237,7 +237,7 @@ impl Frame<'_, '_> {
 
     /// A deadline as `middleware.metadata` shows it: made for expressions alone.
     fn shown(&self, deadline: Option<Instant>) -> Option<Timestamp> {
-        let read = deadline.filter(|_| self.execution.plan.reads())?;
+        let read = deadline.filter(|_| self.execution.plan.needs().instants)?;
         Some(self.execution.clock.at(read))
     }
 

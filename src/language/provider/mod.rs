@@ -66,6 +66,8 @@ pub struct Dispatch<'a> {
     pub role: Role,
     /// What the host gave the execution to carry.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// Whether anything may read the answer's `metadata`.
+    pub windowed: bool,
     /// The code of the failure that explains why the call is dropped: set before it is, where a bound of the
     /// Flow's own does it.
     pub interrupted: &'a OnceLock<Code>,
