@@ -37,6 +37,8 @@ impl Made {
             Expr::Ident(name) => Some(Self::Path(name.strip_prefix("@p")?.parse().ok()?)),
             Expr::Map(map) => Self::object(map),
             Expr::Literal(_) => literal(expr).map(Self::Literal),
+            // What is paid for is a copy, and there is none.
+            Expr::Call(call) if call.func_name == "@charge" => Self::of(call.args.first()?),
             _ => None,
         }
     }
