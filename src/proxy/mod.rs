@@ -55,3 +55,4 @@ pub use body::source::{Attempt, NotReplayable, Source};
 pub use route::{Router, Target};
 pub use runtime::Runtime;
 pub use server::Server;
+pub use upstream::resolve::Resolve;

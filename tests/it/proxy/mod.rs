@@ -20,6 +20,8 @@ mod h2_upstreams;
 mod lifecycle;
 /// Bounds on clients, each with its status and its count.
 mod limits;
+/// Names of upstreams, and the addresses that they have.
+mod names;
 /// Retry and Timeout around real connections.
 mod retrying;
 /// HEAD, statuses without a body, targets, a client's half-close.
