@@ -22,6 +22,7 @@ use super::interim::Dropped;
 use super::settings::Limits;
 use super::speech::Speech;
 use super::tunnel::{Switch, Tunnel};
+use crate::language::engine::Alarm;
 
 /// What a connection is doing.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub(crate) struct State {
     asked: AtomicBool,
     /// What is said that the library cannot.
     speech: Speech,
+    /// For the bounds of its requests.
+    alarm: Mutex<Alarm>,
     /// What it may change its protocol to.
     switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
@@ -120,6 +123,7 @@ impl State {
             rested: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             speech: Speech::default(),
+            alarm: Mutex::default(),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -174,10 +178,25 @@ impl State {
     /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
     /// waits for a client that takes no bytes.
     pub(super) fn rests(&self) -> bool {
-        self.rested.load(Ordering::Relaxed)
+        let rests = self.rested.load(Ordering::Relaxed)
             && self.rested.swap(false, Ordering::Relaxed)
             && self.doing.load(Ordering::Relaxed) == IDLE
-            && self.blocked_ticks().is_none()
+            && self.blocked_ticks().is_none();
+        if rests {
+            // Nor is it to be woken for a bound of a request that is over.
+            drop(self.take_alarm());
+        }
+        rests
+    }
+
+    /// The timer that its last execution left.
+    pub(super) fn take_alarm(&self) -> Alarm {
+        std::mem::take(&mut lock(&self.alarm))
+    }
+
+    /// Keeps a timer for its next.
+    pub(super) fn keep_alarm(&self, alarm: Alarm) {
+        *lock(&self.alarm) = alarm;
     }
 
     /// What is said that the library cannot.
