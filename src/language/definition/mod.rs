@@ -81,7 +81,6 @@ pub fn compile_beside(
         edges: Vec::new(),
         arguments: Vec::new(),
         codes: Vec::new(),
-        reads: false,
     };
     compiler.root(document);
     compiler.check_cycles();
@@ -95,7 +94,7 @@ pub fn compile_beside(
         }
         return Err(compiler.found.sorted());
     };
-    let plan = Plan::new(flows, compiler.reads);
+    let plan = Plan::new(flows);
     compiler.advise(&plan);
     Ok((Arc::new(plan), compiler.found.sorted()))
 }
@@ -113,8 +112,6 @@ struct Compiler<'a> {
     edges: Vec<Edge>,
     arguments: Vec<Arguments>,
     codes: Vec<Named>,
-    /// Whether an expression was seen.
-    reads: bool,
 }
 
 /// A call from one Flow to another.

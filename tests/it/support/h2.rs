@@ -214,7 +214,15 @@ impl Upstream {
         streams: u32,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), streams, script)
+    }
+
+    /// The same behind `listener`.
+    pub(crate) fn on(
+        listener: TcpListener,
+        streams: u32,
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Log::default());
         let script: Script = Arc::new(script);

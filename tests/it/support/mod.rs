@@ -10,6 +10,8 @@ pub(crate) mod h2;
 pub(crate) mod law;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
+/// A scripted resolver.
+pub(crate) mod names;
 /// A scripted upstream of threads, for the program as a process.
 pub(crate) mod origin;
 /// A scripted upstream of either protocol.
