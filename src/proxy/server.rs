@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::listener;
 use super::runtime::Runtime;
+use super::settings::Limits;
 use super::site::{Core, Worker};
 use super::watch::Patience;
 
@@ -296,9 +297,7 @@ async fn work(
     sockets: Vec<(SocketAddr, StdListener)>,
     mut asked: mpsc::Receiver<Command>,
 ) -> Option<oneshot::Sender<()>> {
-    let limits = &worker.site().runtime.limits;
-    let share = limits.connections.div_ceil(limits.workers.max(1)).max(1);
-    let room = Arc::new(Semaphore::new(share.min(Semaphore::MAX_PERMITS)));
+    let room = Arc::new(Semaphore::new(share(&worker.site().runtime.limits)));
     let mut listening: HashMap<SocketAddr, CancellationToken> = HashMap::new();
     open(worker, &room, sockets, &mut listening);
     let watch = worker.core.connections.watch(|| Patience::of(&worker.site().runtime.limits));
@@ -332,6 +331,12 @@ async fn work(
         ended = commands => ended,
         () = watch => None,
     }
+}
+
+/// How many clients' connections a worker may have open at once.
+fn share(limits: &Limits) -> usize {
+    let share = limits.connections.div_ceil(limits.workers.max(1)).max(1);
+    share.min(Semaphore::MAX_PERMITS)
 }
 
 /// Whoever asked may have stopped waiting for it.

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::one_route;
@@ -92,6 +93,20 @@ async fn a_reload_keeps_the_connections_of_an_upstream_that_stays() {
         proxy.replace(&one_route(&upstream, &buffer)).await;
     }
     assert_eq!(upstream.accepted(), 1);
+}
+
+/// A table of ten thousand routes is not kept twice.
+#[tokio::test]
+async fn a_configuration_that_was_replaced_is_gone() {
+    let upstream = Upstream::play([always(200, "", "x")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut idle = proxy.connect().await;
+    for _ in 0..2 {
+        assert_eq!(idle.ask(GET).await.status, 200);
+        let last = Arc::downgrade(&proxy.server.runtime());
+        proxy.replace(&one_route(&upstream, "")).await;
+        assert!(last.upgrade().is_none());
+    }
 }
 
 #[tokio::test]
