@@ -49,14 +49,14 @@ fn order() {
         return;
     };
     let names: Vec<&str> = listed.lines().filter(|line| !line.starts_with('#')).collect();
-    let mut script = String::from("SECTIONS {\n  .text.used : {\n");
+    let mut script = String::from("SECTIONS {\n  .text : {\n");
     for name in &names {
         section(&mut script, name);
     }
     for name in names.iter().filter_map(|name| without_hash(name)) {
         section(&mut script, &format!("{name}*"));
     }
-    script.push_str("  }\n} INSERT BEFORE .text;\n");
+    script.push_str("    *(.text.unlikely .text.unlikely.*)\n    *(.text .text.*)\n  }\n} INSERT BEFORE .init;\n");
     let Some(out) = env::var_os("OUT_DIR") else { return };
     let path = Path::new(&out).join("order.ld");
     if fs::write(&path, script).is_ok() {
