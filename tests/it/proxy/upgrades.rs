@@ -114,6 +114,24 @@ async fn words_that_come_with_the_heads_are_not_lost() {
     assert_eq!(heard, b"welcomeearly");
 }
 
+/// A hint that came first is said first: behind the 101 it would be a word of the other protocol.
+#[tokio::test]
+async fn a_hint_comes_before_the_change_of_protocol() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    let upstream = Upstream::play([Act::Echo([hint.as_bytes(), AGREE].concat())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for _ in 0..10 {
+        let mut client = proxy.connect().await;
+        client.send(ASK).await;
+        let mut heard = vec![0; hint.len()];
+        within(client.stream.read_exact(&mut heard)).await.unwrap();
+        assert_eq!(heard, hint.as_bytes());
+        assert_eq!(client.response(false).await.status, 101);
+        assert!(client.buffered().is_empty());
+        converse(&mut client, "words").await;
+    }
+}
+
 #[tokio::test]
 async fn one_side_s_end_is_passed_on_and_the_other_may_still_speak() {
     let upstream = Upstream::play([echo()]).await;
