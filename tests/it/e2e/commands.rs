@@ -90,7 +90,7 @@ fn check_knows_the_codes_that_a_route_s_calls_may_fail_with() {
     let (exit, near) = told("Provider.Call.Http.Throtled");
     assert_eq!(exit, Some(0));
     assert!(
-        near.contains("codes.yaml:12:71")
+        near.contains("codes.yaml:12:59")
             && near.contains("did you mean `Provider.Call.Http.Throttled`?"),
         "{near}"
     );
@@ -101,7 +101,7 @@ fn check_knows_the_codes_that_a_route_s_calls_may_fail_with() {
     let (exit, spaced) = told("Provider.Call.Http.Throttled ");
     assert_eq!(exit, Some(1));
     assert!(
-        spaced.contains("it holds white space") && spaced.contains("codes.yaml:12:71"),
+        spaced.contains("it holds white space") && spaced.contains("codes.yaml:12:59"),
         "{spaced}"
     );
 }
