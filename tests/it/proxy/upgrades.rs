@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{accept_async, client_async};
 
 use super::one_route;
 use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always};
+use crate::support::websocket;
 
 const ASK: &str = "GET /ws HTTP/1.1\r\nHost: t\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x/1\r\nX-K: 1\r\n\r\n";
 const AGREE: &[u8] =
@@ -39,28 +40,9 @@ async fn until_idle(proxy: &Proxy) {
     .await;
 }
 
-/// Answers every WebSocket message with itself.
-async fn websocket_server() -> std::net::SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut socket = accept_async(stream).await.unwrap();
-                while let Some(Ok(message)) = socket.next().await {
-                    if !message.is_close() {
-                        socket.send(message).await.unwrap();
-                    }
-                }
-            });
-        }
-    });
-    address
-}
-
 #[tokio::test]
 async fn a_websocket_carries_messages_of_any_size_and_its_farewell() {
-    let server = websocket_server().await;
+    let server = websocket::server().await;
     let config = format!(
         "upstreams: {{ u: {{ endpoints: ['http://{server}'] }} }}\nroutes: [{{ name: r, upstream: u }}]\n"
     );

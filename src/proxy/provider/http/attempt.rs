@@ -491,13 +491,13 @@ impl Attempt<'_> {
 
     /// Why running the work again is out of the question.
     fn refusal(&self) -> Option<&'static str> {
-        let client_gone = self.progress.broken().is_some();
-        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
-        match (client_gone, body_gone) {
-            (true, _) => Some("clientGone"),
-            (false, true) => Some("bodyNotReplayable"),
-            (false, false) => None,
+        match self.progress.broken() {
+            Some(Broken::Gone) => return Some("clientGone"),
+            Some(Broken::Malformed | Broken::Stalled) => return Some("requestAborted"),
+            None => {}
         }
+        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
+        body_gone.then_some("bodyNotReplayable")
     }
 
     fn details(&self, at: Where, proxy_status: &'static str) -> Details {
