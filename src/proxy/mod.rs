@@ -45,6 +45,7 @@ pub(crate) mod site;
 pub(crate) mod target;
 #[doc(hidden)]
 pub mod testing;
+pub mod tls;
 pub(crate) mod tunnel;
 pub(crate) mod upstream;
 pub(crate) mod watch;

@@ -6,7 +6,7 @@
 //! next can be made from here.
 
 use std::any::Any;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::BodyError;
 use super::body::collect::{CollectError, collect};
 use super::body::source::{Broken, NotReplayable, Source};
+use super::connection::Peer;
 use super::head::{self, Accepted, Asked};
 use super::refusal::Refusal;
 use super::site::{LocalRoute, Site};
@@ -50,6 +51,8 @@ pub(crate) struct Exchange {
     /// Whether it is a gRPC call, to be answered as one.
     pub(crate) grpc: bool,
     client: IpAddr,
+    /// Of the connection that it came over.
+    pub(crate) scheme: &'static str,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
@@ -98,13 +101,13 @@ impl Exchange {
     pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<Incoming>,
-        client: SocketAddr,
+        peer: Peer,
     ) -> Result<Begun, Refusal> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
         let Accepted { route, asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, client.ip(), begun)?;
+            head::accept(&site, &mut parts, peer, begun)?;
         let admitted = Admitted::admit(&site)?;
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
@@ -130,6 +133,7 @@ impl Exchange {
             begun,
             grpc,
             client,
+            scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             wait: Mutex::new(None),
@@ -156,11 +160,11 @@ impl Exchange {
     pub(crate) fn detached(
         site: Arc<Site>,
         mut parts: http::request::Parts,
-        client: IpAddr,
+        peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
         let begun = Instant::now();
         let Accepted { route, asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, client, begun)?;
+            head::accept(&site, &mut parts, peer, begun)?;
         site.core.begin();
         Ok(Arc::new(Self {
             site,
@@ -175,6 +179,7 @@ impl Exchange {
             begun,
             grpc: false,
             client,
+            scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             wait: Mutex::new(None),
@@ -335,7 +340,7 @@ impl Native for Exchange {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "method" => Some(Value::from(self.method.as_str())),
-            "scheme" => Some(Value::from(head::SCHEME)),
+            "scheme" => Some(Value::from(self.scheme)),
             "host" => {
                 let host = self.headers.get(header::HOST);
                 let host = host.and_then(|host| host.to_str().ok());

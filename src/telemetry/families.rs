@@ -23,6 +23,8 @@ pub(super) struct Families {
     pub(super) refused: IntCounterVec,
     pub(super) connections: IntGaugeVec,
     pub(super) resends: IntCounterVec,
+    pub(super) handshake_failures: IntCounterVec,
+    pub(super) certificate_expiry: GaugeVec,
     pub(super) tasks: IntGauge,
     pub(super) reloads: IntCounterVec,
     pub(super) last_reload: Gauge,
@@ -143,6 +145,12 @@ impl Families {
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
             ),
+            handshake_failures: counters(
+                "tls_handshake_failures_total",
+                "TLS handshakes of clients that came to nothing, by reason.",
+                &["listener", "reason"],
+            ),
+            certificate_expiry: certificate_expiry(),
             tasks,
             reloads,
             last_reload,
@@ -174,6 +182,8 @@ impl Families {
             refused,
             connections,
             resends,
+            handshake_failures,
+            certificate_expiry,
             tasks,
             reloads,
             last_reload,
@@ -198,6 +208,8 @@ impl Families {
             Box::new(refused.clone()),
             Box::new(connections.clone()),
             Box::new(resends.clone()),
+            Box::new(handshake_failures.clone()),
+            Box::new(certificate_expiry.clone()),
             Box::new(tasks.clone()),
             Box::new(reloads.clone()),
             Box::new(last_reload.clone()),
@@ -228,6 +240,12 @@ fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 fn lost_records() -> IntCounterVec {
     let help = "Records that found their log's queue full or its writer broken, by log.";
     counters("log_records_dropped_total", help, &["log"])
+}
+
+fn certificate_expiry() -> GaugeVec {
+    let help =
+        "Until when the certificates that a listener shows are valid, in seconds since the epoch.";
+    fixed(GaugeVec::new(opts("tls_certificate_expiry_timestamp_seconds", help), &["listener"]))
 }
 
 fn spans() -> IntCounterVec {

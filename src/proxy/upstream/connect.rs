@@ -20,7 +20,8 @@ use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
 use crate::proxy::rehearsal::{Line, Near, Stage};
-use crate::proxy::settings::{Endpoint, Upstream};
+use crate::proxy::settings::{Endpoint, Secure, Upstream};
+use crate::proxy::tls::{Failed, Secured, Trouble};
 
 /// How large a response head may be.
 const HEAD_SIZE: usize = 64 * 1024;
@@ -50,6 +51,8 @@ pub(crate) enum Cause {
     Timeout,
     /// Somebody listens there, but greets in another protocol, or not at all.
     Greeting,
+    /// Somebody listens there, but there is no TLS with them that could be believed.
+    Tls(Trouble),
     /// Anything else.
     Other,
 }
@@ -60,6 +63,7 @@ impl Cause {
         match self {
             Self::Dns => "dns",
             Self::Greeting => "handshake",
+            Self::Tls(_) => "tls",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
     }
@@ -72,6 +76,7 @@ impl Cause {
             Self::Unreachable => "destination_ip_unroutable",
             Self::Timeout => "connection_timeout",
             Self::Greeting => "http_protocol_error",
+            Self::Tls(trouble) => trouble.proxy_status(),
             Self::Other => "destination_unavailable",
         }
     }
@@ -130,9 +135,10 @@ pub(super) async fn open(
     upstream: &Upstream,
     stage: Option<&Arc<Stage>>,
 ) -> Result<Opened, ConnectError> {
-    match stage {
-        None => over(socket(endpoint, upstream).await?, None).await,
-        Some(stage) => {
+    match (stage, &endpoint.tls) {
+        (None, None) => over(socket(endpoint, upstream).await?, None).await,
+        (None, Some(tls)) => over(secured(endpoint, upstream, tls).await?, None).await,
+        (Some(stage), _) => {
             let (near, line) = staged(endpoint, upstream, stage).await?;
             over(near, Some(line)).await
         }
@@ -148,9 +154,12 @@ pub(super) async fn open_shared(
     let ping = upstream.ping_interval;
     let now = Instant::now();
     let deadline = now.checked_add(upstream.connect_timeout).unwrap_or(now);
-    match stage {
-        None => shared(socket(endpoint, upstream).await?, ping, deadline, None).await,
-        Some(stage) => {
+    match (stage, &endpoint.tls) {
+        (None, None) => shared(socket(endpoint, upstream).await?, ping, deadline, None).await,
+        (None, Some(tls)) => {
+            shared(secured(endpoint, upstream, tls).await?, ping, deadline, None).await
+        }
+        (Some(stage), _) => {
             let (near, line) = staged(endpoint, upstream, stage).await?;
             shared(near, ping, deadline, Some(line)).await
         }
@@ -241,6 +250,43 @@ async fn socket(endpoint: &Endpoint, upstream: &Upstream) -> Result<TcpStream, C
     within(upstream.connect_timeout, tcp(endpoint)).await
 }
 
+/// TLS with `endpoint`, within the same time as the connect.
+async fn secured(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    tls: &Secure,
+) -> Result<Secured<TcpStream>, ConnectError> {
+    let begun = Instant::now();
+    let socket = socket(endpoint, upstream).await?;
+    let left = upstream.connect_timeout.saturating_sub(begun.elapsed());
+    greeted(tls, socket, left, upstream.connect_timeout).await
+}
+
+/// The handshake over `io`, for which there is so much time `left` of `limit`.
+async fn greeted<T>(
+    tls: &Secure,
+    io: T,
+    left: Duration,
+    limit: Duration,
+) -> Result<Secured<T>, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    #[expect(clippy::disallowed_methods, reason = "a handshake is a leaf: it may be dropped")]
+    let done = tokio::time::timeout(left, tls.connect(io)).await;
+    let failed = match done {
+        Ok(Ok(io)) => return Ok(io),
+        Ok(Err(failed)) => failed,
+        Err(_elapsed) => {
+            let limit = Span::from_duration(limit);
+            let message =
+                format!("did not finish the TLS handshake: {limit} (connectTimeout) went by");
+            Failed { trouble: Trouble::Timeout, message }
+        }
+    };
+    Err(ConnectError { cause: Cause::Tls(failed.trouble), message: failed.message })
+}
+
 /// A pipe to what stands on `stage` in place of `endpoint`.
 async fn staged(
     endpoint: &Endpoint,
@@ -297,7 +343,7 @@ mod tests {
     use super::*;
 
     fn endpoint(host: &str, port: u16) -> Endpoint {
-        Endpoint { host: host.into(), port, authority: format!("{host}:{port}").into() }
+        Endpoint { host: host.into(), port, authority: format!("{host}:{port}").into(), tls: None }
     }
 
     #[tokio::test]

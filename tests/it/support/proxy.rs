@@ -25,8 +25,8 @@ pub(crate) struct Proxy {
 
 /// What serves the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
-    let origin =
-        Origin { read: &|path| panic!("the test reads {}", path.display()), variable: &|_| None };
+    let read = |path: &Path| panic!("the test reads {}", path.display());
+    let origin = Origin { read: &read, variable: &|_| None, ..Origin::system() };
     let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
         Ok(loaded) => loaded,
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
