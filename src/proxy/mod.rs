@@ -56,3 +56,4 @@ pub use body::source::{Attempt, NotReplayable, Source};
 pub use route::{Router, Target};
 pub use runtime::Runtime;
 pub use server::Server;
+pub use upstream::resolve::Resolve;

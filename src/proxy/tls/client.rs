@@ -1,5 +1,6 @@
 //! An upstream's side: whom the proxy believes, who it says it is, and the handshake of one connection.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -61,6 +62,35 @@ impl Trouble {
             Self::Timeout => "connection_timeout",
         }
     }
+}
+
+/// Whether `error` is the other side's refusal of a handshake that was done on this side. With TLS 1.3 a client has
+/// finished, and may speak, before the server has looked at its certificate (RFC 8446 §2); these alerts are of
+/// handshakes alone, so nothing of what was spoken was looked at.
+pub(crate) fn is_late_refusal(error: &(dyn StdError + 'static)) -> bool {
+    use AlertDescription as Alert;
+    let mut at = Some(error);
+    while let Some(error) = at {
+        let io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(Error::AlertReceived(alert)) = io.and_then(|io| io.downcast_ref()) {
+            return matches!(
+                alert,
+                Alert::HandshakeFailure
+                    | Alert::BadCertificate
+                    | Alert::UnsupportedCertificate
+                    | Alert::CertificateRevoked
+                    | Alert::CertificateExpired
+                    | Alert::CertificateUnknown
+                    | Alert::CertificateRequired
+                    | Alert::UnknownCA
+                    | Alert::AccessDenied
+                    | Alert::DecryptError
+                    | Alert::InsufficientSecurity
+            );
+        }
+        at = error.source();
+    }
+    false
 }
 
 impl ClientTls {
@@ -151,6 +181,7 @@ impl Secure {
         let name = self.name.to_str();
         match error {
             CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
+                let presented: Vec<&str> = presented.iter().map(|name| plain(name)).collect();
                 let presented = presented.join(", ");
                 format!(
                     "showed a certificate for {presented}, not for `{name}`: is `tls.serverName` right?"
@@ -172,6 +203,12 @@ impl Secure {
             error => format!("showed a certificate that is not believed: {error}"),
         }
     }
+}
+
+/// A name that the library has written as it would for a programmer: `DnsName("a.test")`.
+fn plain(written: &str) -> &str {
+    let inner = written.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.map_or(written, |inner| inner.trim_matches('"'))
 }
 
 /// The name alone.
@@ -234,9 +271,9 @@ mod tests {
         let met = meet(&client, server(&authority.issue(&["b.test", "a.test"]), &[])).await;
         assert!(met.is_ok());
         let met = meet(&client, server(&authority.issue(&["b.test"]), &[])).await;
-        insta::assert_snapshot!(told(met), @r#"tls_certificate_error: showed a certificate for DnsName("b.test"), not for `a.test`: is `tls.serverName` right?"#);
+        insta::assert_snapshot!(told(met), @r#"tls_certificate_error: showed a certificate for b.test, not for `a.test`: is `tls.serverName` right?"#);
         let met = meet(&client, server(&other.issue(&["a.test"]), &[])).await;
-        insta::assert_snapshot!(told(met), @"tls_certificate_error: showed a certificate that is not believed: BadSignature");
+        insta::assert_snapshot!(told(met), @"tls_certificate_error: showed a certificate of an authority that is not trusted: is `tls.ca` right?");
         let old = authority.issue_for(&["a.test"], days(0), days(365));
         // The server of this test does not look at its own certificate's age.
         insta::assert_snapshot!(told(meet(&client, server(&old, &[])).await), @"tls_certificate_error: showed a certificate that has expired");

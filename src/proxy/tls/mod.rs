@@ -24,7 +24,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::{CryptoProvider, ring};
 
 pub use self::client::{ClientTls, Secure};
-pub(crate) use self::client::{Failed, Secured, Trouble};
+pub(crate) use self::client::{Failed, Secured, Trouble, is_late_refusal};
 pub use self::material::{Certificates, Identity, Key, Problem, Roots, system_roots};
 pub use self::server::ServerTls;
 pub(crate) use self::server::{Accepted, Greeted, Reason, Refused};

@@ -260,9 +260,9 @@ mod tests {
         insta::assert_snapshot!(told(met), @"noCertificate: the client shows no certificate, and `clientCa` wants one");
         let unknown = other.issue(&["client.test"]);
         let met = meet(&server, client(&authority, Some(&unknown), &[])).await;
-        insta::assert_snapshot!(told(met), @"badCertificate: invalid peer certificate: BadSignature");
+        insta::assert_snapshot!(told(met), @"badCertificate: invalid peer certificate: UnknownIssuer");
         let met = meet(&server, client(&other, Some(&known), &[])).await;
-        insta::assert_snapshot!(told(met), @"alert: received fatal alert: DecryptError");
+        insta::assert_snapshot!(told(met), @"alert: received fatal alert: UnknownCA");
     }
 
     #[tokio::test]

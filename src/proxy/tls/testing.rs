@@ -26,8 +26,10 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "an authority of a test");
         let key = KeyPair::generate().unwrap();
+        // Whose name is another's is taken for it, and its signatures for forged.
+        let name = format!("an authority: {:?}", key.public_key_raw());
+        params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
         Self { issuer: Issuer::new(params, key), certificate }
     }

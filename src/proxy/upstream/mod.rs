@@ -6,9 +6,12 @@
 pub(crate) mod connect;
 pub(crate) mod ending;
 pub(crate) mod pool;
+mod race;
+pub(crate) mod resolve;
 mod shared;
 pub(crate) mod wire;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -24,6 +27,7 @@ use tokio::time::{Instant, sleep_until};
 use self::connect::{ConnectError, Opened};
 use self::ending::Ending;
 use self::pool::{Idle, Pool};
+use self::resolve::{Names, Resolve};
 use self::shared::{Connections, Dialed, Place, Shared};
 use self::wire::{Counts, Mark};
 use super::body::request::RequestBody;
@@ -42,6 +46,8 @@ pub(crate) struct Upstream {
     pool: Mutex<Pool<Parked>>,
     /// Those that speak HTTP/2.
     shared: Mutex<Connections>,
+    /// The addresses of its endpoints.
+    names: Names,
     /// In a rehearsal, what stands at the other end.
     stage: Option<Arc<Stage>>,
     /// The endpoint whose turn it is, counted up without end.
@@ -90,6 +96,8 @@ enum Sender {
 struct Lease {
     upstream: Arc<Upstream>,
     endpoint: usize,
+    /// The address that it leads to, where it was opened here.
+    peer: Option<IpAddr>,
     /// Taken when the connection goes back.
     driver: Option<AbortHandle>,
 }
@@ -114,14 +122,17 @@ impl Upstream {
     pub(crate) fn new(
         settings: Arc<settings::Upstream>,
         metrics: Arc<UpstreamMetrics>,
+        resolver: Arc<dyn Resolve>,
         stage: Option<Arc<Stage>>,
     ) -> Self {
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
+        let names = Names::new(resolver, settings.endpoints.len());
         Self {
             settings,
             metrics,
             pool: Mutex::new(pool),
             shared: Mutex::default(),
+            names,
             stage,
             turn: AtomicUsize::new(0),
             swept: AtomicBool::new(false),
@@ -238,10 +249,8 @@ impl Upstream {
 
     /// A new connection to `endpoint`.
     async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
-        let at = self.endpoint(endpoint)?;
         // Boxed: most requests find a connection, and carry one word of this.
-        let opened = connect::open(at, &self.settings, self.stage.as_ref());
-        let opened = Box::pin(opened).await?;
+        let opened = Box::pin(connect::open(self, endpoint)).await?;
         self.metrics.opened();
         Ok(self.lend(Parked { opened, endpoint }, false))
     }
@@ -262,8 +271,7 @@ impl Upstream {
     }
 
     async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
-        let at = self.endpoint(endpoint)?;
-        let opened = connect::open_shared(at, &self.settings, self.stage.as_ref()).await?;
+        let opened = connect::open_shared(&self, endpoint).await?;
         let shared = Arc::new(Shared::new(opened, endpoint, Arc::clone(&self.metrics)));
         self.shared().add(Arc::clone(&shared));
         self.keep_swept();
@@ -276,14 +284,14 @@ impl Upstream {
 
     fn lend(self: &Arc<Self>, parked: Parked, reused: bool) -> Connection {
         let Parked { opened, endpoint } = parked;
-        let Opened { sender, counts, driver, line } = opened;
-        let lease = Lease { upstream: Arc::clone(self), endpoint, driver: Some(driver) };
+        let Opened { sender, counts, driver, peer, line } = opened;
+        let lease = Lease { upstream: Arc::clone(self), endpoint, peer, driver: Some(driver) };
         let mark = counts.mark();
         Connection { sender: Sender::Alone(sender, lease), counts, line, mark, reused }
     }
 
     fn park(self: &Arc<Self>, parked: Parked) {
-        if parked.is_closed() {
+        if parked.is_closed() || !self.names.lead(parked.endpoint, parked.opened.peer) {
             self.metrics.closed_active();
             return;
         }
@@ -318,19 +326,20 @@ impl Upstream {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes old idle connections; says when to come again. `None` once there are none.
-    fn sweep(&self) -> Option<Instant> {
+    /// Closes old idle connections, and looks again where they lead; says when to come again. `None` once there
+    /// are none.
+    fn sweep(self: &Arc<Self>) -> Option<Instant> {
         let now = Instant::now();
         let (closed, next) = self.lock().sweep(now);
         for _ in 0..closed {
             self.metrics.closed_idle();
         }
         let next_shared = self.shared().sweep(now, self.settings.keep_alive);
-        let next = next.into_iter().chain(next_shared).min();
-        if next.is_none() {
+        let Some(next) = next.into_iter().chain(next_shared).min() else {
             self.swept.store(false, Ordering::Relaxed);
-        }
-        next
+            return None;
+        };
+        Some(self.look_again(now).map_or(next, |look| look.min(next)))
     }
 }
 
@@ -426,7 +435,7 @@ impl Connection {
                 let Some(driver) = lease.driver.take() else {
                     return;
                 };
-                let opened = Opened { sender, counts, driver, line };
+                let opened = Opened { sender, counts, driver, peer: lease.peer, line };
                 lease.upstream.park(Parked { opened, endpoint: lease.endpoint });
             }
             Sender::Shared(..) => {}

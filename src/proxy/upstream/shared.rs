@@ -4,6 +4,7 @@
 //! Requests that find none wait for the same connect, and all of them get its error: a hundred requests to an
 //! endpoint that does not answer wait for one `connectTimeout`, not for a hundred.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     /// In a rehearsal, the way to the other end.
     pub(super) line: Option<Arc<Line>>,
     pub(super) endpoint: usize,
+    /// The address that it leads to, where it was opened here.
+    pub(super) peer: Option<IpAddr>,
     /// How many requests the other side takes at a time.
     pub(super) limit: Arc<AtomicU32>,
     metrics: Arc<UpstreamMetrics>,
@@ -69,7 +72,7 @@ impl Shared {
         endpoint: usize,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
-        let OpenedShared { sender, counts, limit, line } = opened;
+        let OpenedShared { sender, counts, limit, peer, line } = opened;
         metrics.opened();
         metrics.to_idle();
         Self {
@@ -77,6 +80,7 @@ impl Shared {
             counts,
             line,
             endpoint,
+            peer,
             limit,
             metrics,
             open: AtomicU32::new(0),
@@ -188,6 +192,14 @@ impl Connections {
     /// `shared` is there from now on.
     pub(super) fn add(&mut self, shared: Arc<Shared>) {
         self.open.push(shared);
+    }
+
+    /// Puts no further request on those that are not to `stay`, and says how many there were. Those that carry
+    /// requests end with them.
+    pub(super) fn retain(&mut self, stay: impl Fn(&Shared) -> bool) -> usize {
+        let before = self.open.len();
+        self.open.retain(|shared| stay(shared));
+        before.saturating_sub(self.open.len())
     }
 
     /// Lets go of all: those that carry requests end with them.

@@ -20,12 +20,18 @@ mod h2_upstreams;
 mod lifecycle;
 /// Bounds on clients, each with its status and its count.
 mod limits;
+/// Names of upstreams, and the addresses that they have.
+mod names;
 /// Retry and Timeout around real connections.
 mod retrying;
 /// HEAD, statuses without a body, targets, a client's half-close.
 mod semantics;
 /// What routes change of messages.
 mod shaping;
+/// TLS from clients.
+mod tls_clients;
+/// TLS to upstreams.
+mod tls_upstreams;
 /// Tunnels.
 mod upgrades;
 

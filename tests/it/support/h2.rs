@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream, client, server};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -77,6 +78,14 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over(stream).await
+    }
+
+    /// Greets on a connection.
+    pub(crate) async fn over<T>(stream: T) -> Self
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (sender, connection) = within(client::handshake(stream)).await.unwrap();
         Self { sender, driver: tokio::spawn(connection) }
     }
@@ -214,7 +223,15 @@ impl Upstream {
         streams: u32,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), streams, script)
+    }
+
+    /// The same behind `listener`.
+    pub(crate) fn on(
+        listener: TcpListener,
+        streams: u32,
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Log::default());
         let script: Script = Arc::new(script);

@@ -10,6 +10,8 @@ pub(crate) mod h2;
 pub(crate) mod law;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
+/// A scripted resolver.
+pub(crate) mod names;
 /// A scripted upstream of threads, for the program as a process.
 pub(crate) mod origin;
 /// A scripted upstream of either protocol.
@@ -20,6 +22,8 @@ pub(crate) mod program;
 pub(crate) mod proxy;
 /// A call provider that plays a script.
 pub(crate) mod script;
+/// TLS on either end.
+pub(crate) mod tls;
 /// A scripted upstream on a runtime, for the proxy in this process.
 pub(crate) mod upstream;
 /// A client of either protocol.

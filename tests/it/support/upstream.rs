@@ -125,7 +125,19 @@ impl Upstream {
         doors: impl Fn(usize) -> Door + Send + Sync + 'static,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), doors, script)
+    }
+
+    /// Answers every request with `body`, behind `listener`.
+    pub(crate) fn behind(listener: TcpListener, body: &'static str) -> Self {
+        Self::on(listener, |_| Door::Open, move |_, _| always(200, "", body))
+    }
+
+    fn on(
+        listener: TcpListener,
+        doors: impl Fn(usize) -> Door + Send + Sync + 'static,
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Log::default());
         let (doors, script): (Doors, Script) = (Arc::new(doors), Arc::new(script));
