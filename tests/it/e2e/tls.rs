@@ -122,5 +122,5 @@ fn check_looks_into_the_files() {
     assert_eq!(unsound.status.code(), Some(1));
     let told = String::from_utf8(unsound.stdout).unwrap();
     assert!(told.contains("tls/server.pem holds no certificate; wanted: PEM"), "{told}");
-    assert!(told.contains("proxy.yaml:1:62"), "{told}");
+    assert!(told.contains("proxy.yaml:1:57"), "{told}");
 }
