@@ -22,6 +22,7 @@ use super::tunnel::Tunnel;
 use super::watch::State;
 use super::watched::Watched;
 use super::{execute, idle, multiplexed};
+use crate::language::engine::Alarm;
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -106,6 +107,16 @@ impl Busy {
     /// The upstream agreed to another protocol: the answer says so, and nothing comes after it.
     pub(crate) fn switches(self, tunnel: Tunnel) {
         self.state.switches(tunnel);
+    }
+
+    /// The timer that the connection's last execution left, for the bounds of this one.
+    pub(crate) fn take_alarm(&self) -> Alarm {
+        self.state.take_alarm()
+    }
+
+    /// Keeps it for the next.
+    pub(crate) fn keep_alarm(&self, alarm: Alarm) {
+        self.state.keep_alarm(alarm);
     }
 
     /// The answer is given to a request with this body.

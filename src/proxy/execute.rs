@@ -26,7 +26,7 @@ use super::site::Site;
 use super::tunnel::Tunnel;
 use super::{head, id, render};
 use crate::language::code::system;
-use crate::language::engine::{self, Start};
+use crate::language::engine::{self, Alarm, Start};
 use crate::language::observe::Observer;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
@@ -90,7 +90,7 @@ async fn answer(exchange: Arc<Exchange>, busy: Busy) -> Response<AnswerBody> {
     let outcome = if exchange.route.facts.unwinds {
         Box::pin(apart(&exchange)).await
     } else {
-        in_place(&exchange).await
+        in_place(&exchange, &busy).await
     };
     let mut response = render::render(&exchange, &outcome);
     if !exchange.client_gone() {
@@ -106,18 +106,25 @@ async fn answer(exchange: Arc<Exchange>, busy: Busy) -> Response<AnswerBody> {
 }
 
 /// Runs the route's Flow within this future.
-async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
+async fn in_place(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
     let core = &exchange.site.core;
-    let mut run = pin!(run(exchange, None));
-    std::future::poll_fn(|cx| {
-        if core.is_cut() {
-            let outcome = cancelled();
-            exchange.ended(&outcome);
-            return Poll::Ready(outcome);
-        }
-        run.as_mut().poll(cx)
-    })
-    .await
+    let mut alarm = exchange.route.facts.bounds.then(|| busy.take_alarm());
+    let outcome = {
+        let mut run = pin!(run(exchange, None, alarm.as_mut()));
+        std::future::poll_fn(|cx| {
+            if core.is_cut() {
+                let outcome = cancelled();
+                exchange.ended(&outcome);
+                return Poll::Ready(outcome);
+            }
+            run.as_mut().poll(cx)
+        })
+        .await
+    };
+    if let Some(alarm) = alarm {
+        busy.keep_alarm(alarm);
+    }
+    outcome
 }
 
 /// Runs the route's Flow on a task of its own.
@@ -128,7 +135,7 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let exchange = Arc::clone(exchange);
     let task = tokio::spawn(async move {
         let unwinds = Unwinds::begin(exchange);
-        let outcome = run(&unwinds.exchange, Some(cancel)).await;
+        let outcome = run(&unwinds.exchange, Some(cancel), None).await;
         unwinds.done();
         outcome
     });
@@ -145,9 +152,10 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
 async fn run(
     exchange: &Arc<Exchange>,
     cancel: Option<tokio_util::sync::CancellationToken>,
+    alarm: Option<&mut Alarm>,
 ) -> Outcome {
     let route = &exchange.route;
-    let platform = if route.plan.reads() {
+    let platform = if route.plan.needs().platform {
         Value::Native(Arc::new(Platform(Arc::clone(exchange))))
     } else {
         Value::Null
@@ -169,6 +177,7 @@ async fn run(
         observer,
         host: Some(exchange.as_ref()),
         cancel,
+        alarm,
         cleanup_limit: exchange.site.runtime.limits.cleanup,
     };
     let input = Value::Native(Arc::clone(exchange) as _);

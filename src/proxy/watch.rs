@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use super::idle::AFTER;
 use super::settings::Limits;
 use super::tunnel::{Switch, Tunnel};
+use crate::language::engine::Alarm;
 
 /// What a connection is doing.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub(crate) struct State {
     rested: AtomicBool,
     /// Whether a request has come.
     asked: AtomicBool,
+    /// For the bounds of its requests.
+    alarm: Mutex<Alarm>,
     /// What it may change its protocol to.
     switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
@@ -115,6 +118,7 @@ impl State {
             rest: AtomicU8::new(IDLE),
             rested: AtomicBool::new(false),
             asked: AtomicBool::new(false),
+            alarm: Mutex::default(),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -168,10 +172,25 @@ impl State {
     /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
     /// waits for a client that takes no bytes.
     pub(super) fn rests(&self) -> bool {
-        self.rested.load(Ordering::Relaxed)
+        let rests = self.rested.load(Ordering::Relaxed)
             && self.rested.swap(false, Ordering::Relaxed)
             && self.doing.load(Ordering::Relaxed) == IDLE
-            && self.blocked_ticks().is_none()
+            && self.blocked_ticks().is_none();
+        if rests {
+            // Nor is it to be woken for a bound of a request that is over.
+            drop(self.take_alarm());
+        }
+        rests
+    }
+
+    /// The timer that its last execution left.
+    pub(super) fn take_alarm(&self) -> Alarm {
+        std::mem::take(&mut lock(&self.alarm))
+    }
+
+    /// Keeps a timer for its next.
+    pub(super) fn keep_alarm(&self, alarm: Alarm) {
+        *lock(&self.alarm) = alarm;
     }
 
     fn wake(&self) {

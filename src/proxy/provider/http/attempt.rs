@@ -548,7 +548,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
-        let metadata = if self.exchange.route.plan.reads() {
+        let metadata = if self.dispatch.windowed {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),
                 status: at.status,
