@@ -319,7 +319,7 @@ mod tests {
         insta::assert_snapshot!(told(met), @"tls_alert_received: refused the TLS handshake with the alert CertificateRequired");
         let unknown = Authority::new().issue(&["client.test"]);
         let met = meet(&secure(&authority, Some(&unknown), false), asking()).await;
-        insta::assert_snapshot!(told(met), @"tls_alert_received: refused the TLS handshake with the alert DecryptError");
+        insta::assert_snapshot!(told(met), @"tls_alert_received: refused the TLS handshake with the alert UnknownCA");
     }
 
     #[tokio::test]
