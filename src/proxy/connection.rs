@@ -5,22 +5,23 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::Version;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
 use super::body::source::Source;
+use super::interim::Interim;
 use super::preface::Prefaced;
 use super::refusal::Reason;
 use super::settings::Limits;
 use super::site::{Core, Worker};
 use super::tunnel::Tunnel;
 use super::watch::State;
-use super::watched::Watched;
+use super::watched::{Line, Watched};
 use super::{execute, idle, multiplexed};
 use crate::language::engine::Alarm;
 
@@ -99,6 +100,31 @@ impl Busy {
         Self { state: Arc::clone(state), body: ClientBody::Read }
     }
 
+    /// Where the interim answers to its request go, which is of this version.
+    pub(crate) fn interim(&self, version: Version) -> Interim {
+        Interim::to(&self.state, version)
+    }
+
+    /// The request has its answer. Whether something is still to be said that comes before it.
+    pub(super) fn has_answer(&self) -> bool {
+        self.state.speech().answer()
+    }
+
+    /// Waits until all is out that comes before the answer, whose head is then the next to be written, with
+    /// these lines behind its first.
+    pub(super) async fn answer_next(&self, lines: Vec<u8>) {
+        let speech = self.state.speech();
+        speech.quiet().await;
+        if !lines.is_empty() {
+            speech.behind(lines);
+        }
+    }
+
+    /// The answer's body ends with the connection.
+    pub(super) fn unframed(&self) {
+        self.state.speech().unframed();
+    }
+
     /// The client asks for another protocol on this connection, which `near` then gives.
     pub(crate) fn may_switch(&self, near: OnUpgrade) {
         self.state.may_switch(near);
@@ -159,7 +185,7 @@ pub(crate) async fn serve<T>(
     protocol: http1::Builder,
     task: Option<AbortHandle>,
 ) where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Line,
 {
     let core = Arc::clone(&worker.core);
     let (state, registered) = core.connections.register();
@@ -188,7 +214,7 @@ async fn converse<T>(
     state: &Arc<State>,
 ) -> hyper::Result<()>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Line,
 {
     let mut io = Prefaced::new(io);
     if client.over == (Over::Tls { http2: true }) {
@@ -232,7 +258,7 @@ async fn by_http2<T>(
     state: &Arc<State>,
 ) -> hyper::Result<()>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Line,
 {
     let io = Watched::new(io, Arc::clone(state));
     // Boxed: the connections that speak HTTP/1 need not carry it.

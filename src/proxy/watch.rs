@@ -18,7 +18,9 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::idle::AFTER;
+use super::interim::Dropped;
 use super::settings::Limits;
+use super::speech::Speech;
 use super::tunnel::{Switch, Tunnel};
 use crate::language::engine::Alarm;
 
@@ -45,6 +47,8 @@ pub(crate) struct State {
     rested: AtomicBool,
     /// Whether a request has come.
     asked: AtomicBool,
+    /// What is said that the library cannot.
+    speech: Speech,
     /// For the bounds of its requests.
     alarm: Mutex<Alarm>,
     /// What it may change its protocol to.
@@ -118,6 +122,7 @@ impl State {
             rest: AtomicU8::new(IDLE),
             rested: AtomicBool::new(false),
             asked: AtomicBool::new(false),
+            speech: Speech::default(),
             alarm: Mutex::default(),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
@@ -141,6 +146,7 @@ impl State {
         let streams = self.streams.load(Ordering::Relaxed);
         self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
         self.asked.store(true, Ordering::Relaxed);
+        self.speech.begin();
         self.set(BUSY);
     }
 
@@ -191,6 +197,24 @@ impl State {
     /// Keeps a timer for its next.
     pub(super) fn keep_alarm(&self, alarm: Alarm) {
         *lock(&self.alarm) = alarm;
+    }
+
+    /// What is said that the library cannot.
+    pub(super) const fn speech(&self) -> &Speech {
+        &self.speech
+    }
+
+    /// Has `head`, a whole interim answer, said before the answer.
+    pub(super) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
+        self.speech.before(head)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// All that was said and written is out.
+    pub(super) fn flushed(&self) {
+        self.speech.flushed();
+        self.wake();
     }
 
     fn wake(&self) {

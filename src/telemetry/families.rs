@@ -21,6 +21,7 @@ pub(super) struct Families {
     pub(super) timeouts: IntCounterVec,
     pub(super) finally: IntCounterVec,
     pub(super) refused: IntCounterVec,
+    pub(super) interim: IntCounterVec,
     pub(super) connections: IntGaugeVec,
     pub(super) resends: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
@@ -135,6 +136,11 @@ impl Families {
                 "Requests that no route's Flow ran for, by reason.",
                 &["reason"],
             ),
+            interim: counters(
+                "interim_responses_dropped_total",
+                "Interim answers (1xx) of upstreams that did not reach the client, by reason.",
+                &["route", "reason"],
+            ),
             connections: gauges(
                 "upstream_connections",
                 "Open upstream connections, by state: active or idle.",
@@ -145,11 +151,7 @@ impl Families {
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
             ),
-            handshake_failures: counters(
-                "tls_handshake_failures_total",
-                "TLS handshakes of clients that came to nothing, by reason.",
-                &["listener", "reason"],
-            ),
+            handshake_failures: handshake_failures(),
             certificate_expiry: certificate_expiry(),
             tasks,
             reloads,
@@ -180,6 +182,7 @@ impl Families {
             timeouts,
             finally,
             refused,
+            interim,
             connections,
             resends,
             handshake_failures,
@@ -206,6 +209,7 @@ impl Families {
             Box::new(timeouts.clone()),
             Box::new(finally.clone()),
             Box::new(refused.clone()),
+            Box::new(interim.clone()),
             Box::new(connections.clone()),
             Box::new(resends.clone()),
             Box::new(handshake_failures.clone()),
@@ -240,6 +244,11 @@ fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 fn lost_records() -> IntCounterVec {
     let help = "Records that found their log's queue full or its writer broken, by log.";
     counters("log_records_dropped_total", help, &["log"])
+}
+
+fn handshake_failures() -> IntCounterVec {
+    let help = "TLS handshakes of clients that came to nothing, by reason.";
+    counters("tls_handshake_failures_total", help, &["listener", "reason"])
 }
 
 fn certificate_expiry() -> GaugeVec {

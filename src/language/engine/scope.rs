@@ -313,6 +313,11 @@ impl Interrupted {
         self.chain.previous.as_deref()
     }
 
+    /// Whether nothing but a cancellation from outside the execution is in flight.
+    pub(super) fn is_from_outside(&self) -> bool {
+        self.chain.previous.is_none() && self.chain.code == system::CANCELLED
+    }
+
     /// What the owner's seam emits: its explanation where the cancellation is still bare, else the
     /// chain as it is ("The conversion seam"). A failure of its own each time, though a bound that was
     /// prepared once explains each firing with the same: one that fires again is a new failure, which

@@ -16,6 +16,7 @@ use super::scope::{Flowed, Interrupted, Owner};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
 use super::view::{PhaseView, StepState};
+use crate::language::observe::Observer;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{Bound, EntryPlan, Opening, Shape, StackPlan};
 use crate::language::provider::{Entry, EntryState, GatedOff, Phase, Prepared, Reentry};
@@ -80,6 +81,13 @@ enum Ascended {
     Again(Reentry, Value),
 }
 
+/// A re-run that waits. Dropped before it is made, also with the whole execution, it is told of.
+struct Waiting<'a> {
+    observer: &'a dyn Observer,
+    /// The step, where the re-run is a retry.
+    retry: Option<&'a str>,
+}
+
 /// A descent of which all was known, until what rises shows which of its entries are to be crossed.
 struct Opened<'p> {
     opening: &'p Opening,
@@ -97,6 +105,14 @@ struct Opened<'p> {
 
 /// A bound that an entry wants to impose: when it fires, and why.
 type Race = (Option<Instant>, Arc<Failure>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(step) = self.retry {
+            self.observer.retry_dropped(step);
+        }
+    }
+}
 
 impl EntryRun {
     /// An entry that `input` has come to; `outer` is the attempt that the scope shows outside it.
@@ -167,12 +183,23 @@ impl Frame<'_, '_> {
                     // The gap. What has been consumed is gone; what interrupts it finds this entry
                     // established and the inner ones not.
                     Ascended::Again(reentry, fed) => {
+                        let step = site.step.map_or(&*self.flow.name, |step| step.name);
+                        let mut waiting = Waiting {
+                            observer: self.execution.observer,
+                            retry: reentry.policy.is_some().then_some(step),
+                        };
                         match self.scope.leaf(Box::pin(gap(&reentry))).await {
                             Ok(()) => {
+                                waiting.retry = None;
                                 self.begin_run(entry, run);
                                 break fed;
                             }
-                            Err(interrupted) => Err(interrupted),
+                            Err(interrupted) => {
+                                // A bound that fires, and a `Gather` that has enough, say so themselves.
+                                waiting.retry =
+                                    waiting.retry.filter(|_| interrupted.is_from_outside());
+                                Err(interrupted)
+                            }
                         }
                     }
                 };

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream, SendStream, client, server};
+pub(crate) use h2::client;
+use h2::{Reason, RecvStream, SendStream, server};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -120,7 +121,9 @@ impl Client {
 }
 
 /// All of an answer.
-pub(crate) async fn whole(response: client::ResponseFuture) -> Result<Answer, h2::Error> {
+pub(crate) async fn whole(
+    response: impl Future<Output = Result<Response<RecvStream>, h2::Error>>,
+) -> Result<Answer, h2::Error> {
     let (head, body) = response.await?.into_parts();
     let (body, trailers) = drain(body).await?;
     Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })

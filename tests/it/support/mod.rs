@@ -30,3 +30,5 @@ pub(crate) mod upstream;
 pub(crate) mod user;
 /// Waiting for what another thread does.
 pub(crate) mod watched;
+/// A WebSocket server.
+pub(crate) mod websocket;

@@ -27,6 +27,8 @@ pub(crate) enum Act {
     AnswerAndHang(Vec<u8>),
     /// Ask for the body with a 100, and send these bytes once the request is whole.
     Ask(Vec<u8>),
+    /// Send the first bytes as soon as the head is there, the others once the request is whole.
+    Before(Vec<u8>, Vec<u8>),
     /// Send these bytes once the request is whole, then whatever comes, back.
     Echo(Vec<u8>),
     /// Close without a byte, once the request is whole.
@@ -244,6 +246,9 @@ async fn serve(
         if matches!(act, Act::Ask(_)) {
             stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
+        if let Act::Before(bytes, _) = &act {
+            stream.write_all(bytes).await?;
+        }
         read_body(&mut stream, &mut buffer, log, place, enough).await?;
         match act {
             Act::Echo(bytes) => {
@@ -253,7 +258,9 @@ async fn serve(
                 tokio::io::copy(&mut read, &mut write).await?;
                 return Ok(());
             }
-            Act::Answer(bytes) | Act::Ask(bytes) => stream.write_all(&bytes).await?,
+            Act::Answer(bytes) | Act::Ask(bytes) | Act::Before(_, bytes) => {
+                stream.write_all(&bytes).await?;
+            }
             Act::Early(bytes) | Act::AnswerAndHang(bytes) => {
                 stream.write_all(&bytes).await?;
                 return hang(stream).await;

@@ -22,7 +22,7 @@ use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::body::BodyError;
-use crate::proxy::body::collect::{CollectError, collect_all};
+use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::request::Progress;
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::body::source::Broken;
@@ -299,7 +299,7 @@ impl Attempt<'_> {
         fields: &HeaderMap,
     ) -> Result<(Payload, Value), CollectError<BodyError>> {
         let limit = self.exchange.route.buffer.response;
-        let (bytes, trailers) = collect_all(&mut body, limit).await?;
+        let (bytes, trailers) = collect(&mut body, limit).await?;
         let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
         Ok((Payload::Buffered(bytes, trailers.map(Box::new)), value))
     }
@@ -496,13 +496,13 @@ impl Attempt<'_> {
 
     /// Why running the work again is out of the question.
     fn refusal(&self) -> Option<&'static str> {
-        let client_gone = self.progress.broken().is_some();
-        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
-        match (client_gone, body_gone) {
-            (true, _) => Some("clientGone"),
-            (false, true) => Some("bodyNotReplayable"),
-            (false, false) => None,
+        match self.progress.broken() {
+            Some(Broken::Gone) => return Some("clientGone"),
+            Some(Broken::Malformed | Broken::Stalled) => return Some("requestAborted"),
+            None => {}
         }
+        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
+        body_gone.then_some("bodyNotReplayable")
     }
 
     fn details(&self, at: Where, proxy_status: &'static str) -> Details {

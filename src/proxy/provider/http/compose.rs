@@ -9,7 +9,7 @@ use http::{Method, Uri};
 use hyper::body::Incoming;
 
 use super::params::Params;
-use crate::language::provider::Dispatch;
+use crate::language::provider::{Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::body::{self, request::Progress};
 use crate::proxy::classify::IDEMPOTENCY_KEY;
@@ -31,6 +31,8 @@ pub(super) struct Outgoing {
     pub(super) expects: bool,
     /// Whether its client takes trailers.
     pub(super) trailers: bool,
+    /// Whether it is the client's own request that is sent on, for its client to hear of.
+    pub(super) passes: bool,
 }
 
 /// Where the body comes from.
@@ -40,6 +42,8 @@ pub(super) enum Source {
     Empty,
     /// From memory.
     Full(Bytes),
+    /// From memory, and its trailers.
+    Trailed(Bytes, Box<HeaderMap>),
     /// From the client.
     Client(Arc<body::source::Source<Incoming>>),
 }
@@ -48,7 +52,7 @@ impl Source {
     /// For asking after the body once it was handed over.
     pub(super) fn progress(&self) -> Progress {
         match self {
-            Self::Empty | Self::Full(_) => Progress::Whole,
+            Self::Empty | Self::Full(_) | Self::Trailed(..) => Progress::Whole,
             Self::Client(source) => Progress::Stream(source.clone(), Arc::default()),
         }
     }
@@ -100,6 +104,7 @@ pub(super) fn compose(
         upgrade,
         expects,
         trailers: own && exchange.asked.trailers,
+        passes: own && dispatch.role == Role::Step,
     }
 }
 
@@ -150,8 +155,11 @@ fn own_body(exchange: &Exchange, headers: &mut HeaderMap) -> Source {
     match &exchange.upload {
         Upload::None => Source::Empty,
         Upload::Stream(source) => Source::Client(source.clone()),
-        Upload::Buffered(bytes, _) if bytes.is_empty() => Source::Empty,
-        Upload::Buffered(bytes, _) => {
+        Upload::Buffered { bytes, trailers: Some(trailers), .. } => {
+            Source::Trailed(bytes.clone(), trailers.clone())
+        }
+        Upload::Buffered { bytes, .. } if bytes.is_empty() => Source::Empty,
+        Upload::Buffered { bytes, .. } => {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             Source::Full(bytes.clone())
         }
@@ -162,6 +170,7 @@ fn own_body(exchange: &Exchange, headers: &mut HeaderMap) -> Source {
 fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(header::EXPECT);
+    headers.remove(header::TRAILER);
     if !given_type {
         headers.remove(header::CONTENT_TYPE);
     }

@@ -111,7 +111,28 @@ impl Attempt<'_> {
 
     fn request(&self, outgoing: Outgoing) -> Result<Request<RequestBody>, NotReplayable> {
         let timeout = self.exchange.site.runtime.limits.body_timeout;
-        request(outgoing, self.endpoint, self.upstream, timeout)
+        let passes = outgoing.passes;
+        let mut request = request(outgoing, self.endpoint, self.upstream, timeout)?;
+        if self.upstream.settings.protocol == Protocol::Http1 {
+            self.hear_interim(&mut request, passes);
+        }
+        Ok(request)
+    }
+
+    /// Has the upstream's interim answers do what they do: a 100 that the body waits for lets it go, and any
+    /// other passes to the client where `passes`.
+    fn hear_interim(&self, request: &mut Request<RequestBody>, passes: bool) {
+        let permission = request.body().permission().cloned();
+        if permission.is_none() && !passes {
+            return;
+        }
+        let interim = self.exchange.interim.clone();
+        let route = Arc::clone(&self.exchange.route);
+        hyper::ext::on_informational(request, move |answer| match &permission {
+            Some(permission) if answer.status() == StatusCode::CONTINUE => permission.give(),
+            _ if passes => interim.pass(&route, answer.status(), answer.headers()),
+            _ => {}
+        });
     }
 
     /// The endpoint gave no connection: the next attempt passes it over.
@@ -135,7 +156,8 @@ fn request(
     upstream: &Upstream,
     timeout: Duration,
 ) -> Result<Request<RequestBody>, NotReplayable> {
-    let Outgoing { method, mut uri, mut headers, body, upgrade, expects, trailers } = outgoing;
+    let Outgoing { method, mut uri, mut headers, body, upgrade, expects, trailers, passes: _ } =
+        outgoing;
     let multiplexed = upstream.settings.protocol == Protocol::Http2;
     if !headers.contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
@@ -150,15 +172,16 @@ fn request(
     let body = match body {
         Source::Empty => RequestBody::Empty,
         Source::Full(bytes) => RequestBody::Full(bytes),
+        Source::Trailed(bytes, trailers) => RequestBody::Trailed(bytes, trailers),
         Source::Client(source) => {
-            let attempt = source.attempt(timeout)?;
-            if attempt.size_hint().exact().is_none() && !multiplexed {
-                let chunked = HeaderValue::from_static("chunked");
-                headers.insert(header::TRANSFER_ENCODING, chunked);
-            }
-            RequestBody::stream(attempt, permission.as_ref())
+            RequestBody::stream(source.attempt(timeout)?, permission.as_ref())
         }
     };
+    let unsized_body = !body.is_end_stream() && body.size_hint().exact().is_none();
+    if unsized_body && !multiplexed {
+        headers.remove(header::CONTENT_LENGTH);
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     if multiplexed {
         let to = (upstream.scheme(endpoint), &**upstream.authority(endpoint));
         uri = absolute(uri, &mut headers, to);
@@ -174,19 +197,7 @@ fn request(
     *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    if let Some(permission) = permission {
-        given_by_100(&mut request, permission);
-    }
     Ok(request)
-}
-
-/// The upstream's 100 gives `permission`.
-fn given_by_100(request: &mut Request<RequestBody>, permission: Arc<Permission>) {
-    hyper::ext::on_informational(request, move |answer| {
-        if answer.status() == StatusCode::CONTINUE {
-            permission.give();
-        }
-    });
 }
 
 /// The target as HTTP/2 carries it, to an endpoint: what `Host` says is its authority (RFC 9113 §8.3.1).
