@@ -16,13 +16,13 @@ use super::watch::Patience;
 pub async fn serve<C, U>(runtime: Arc<Runtime>, client: C, upstream: Option<U>)
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    U: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
     let protocol = connection::protocol(&runtime.limits);
     let patience = Patience::of(&runtime.limits);
     let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
     if let (Some(io), Some(first)) = (upstream, worker.site().upstreams.first()) {
-        first.adopt(io).await;
+        first.adopt(io);
     }
     let (tell, told) = tokio::sync::oneshot::channel();
     let serving = Arc::clone(&worker);

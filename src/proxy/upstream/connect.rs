@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hyper::client::conn::http1::{self, SendRequest};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::h1::{Io, Link};
 use super::wire::{Counts, Wire};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
@@ -22,9 +21,7 @@ use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
 use crate::proxy::rehearsal::{Line, Near, Stage};
 use crate::proxy::settings::{Endpoint, Upstream};
 
-/// How large a response head may be.
-const HEAD_SIZE: usize = 64 * 1024;
-/// The same, as HTTP/2 counts it.
+/// How large a response head may be, as HTTP/2 counts it.
 const HEAD_LIST: u32 = 64 * 1024;
 
 /// Why no connection came to be. Nothing of the request was sent.
@@ -104,10 +101,7 @@ impl ConnectError {
 /// A new connection.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) sender: SendRequest<RequestBody>,
-    pub(super) counts: Arc<Counts>,
-    /// Closes it.
-    pub(super) driver: AbortHandle,
+    pub(super) link: Box<Link>,
     /// In a rehearsal, the way to the other end.
     pub(super) line: Option<Arc<Line>>,
 }
@@ -123,18 +117,21 @@ pub(super) struct OpenedShared {
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint` of `upstream`, and the counts of its bytes. On a `stage` it leads to what
-/// stands there.
+/// A connection to `endpoint` of `upstream`. On a `stage` it leads to what stands there.
 pub(super) async fn open(
     endpoint: &Endpoint,
     upstream: &Upstream,
     stage: Option<&Arc<Stage>>,
 ) -> Result<Opened, ConnectError> {
     match stage {
-        None => over(socket(endpoint, upstream).await?, None).await,
+        None => {
+            let io = Io::Tcp(socket(endpoint, upstream).await?);
+            Ok(Opened { link: Link::new(io), line: None })
+        }
         Some(stage) => {
             let (near, line) = staged(endpoint, upstream, stage).await?;
-            over(near, Some(line)).await
+            let io = Io::Other(Box::new(near));
+            Ok(Opened { link: Link::new(io), line: Some(line) })
         }
     }
 }
@@ -155,23 +152,6 @@ pub(super) async fn open_shared(
             shared(near, ping, deadline, Some(line)).await
         }
     }
-}
-
-/// HTTP/1.1 over `io`.
-pub(super) async fn over<T>(io: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (wire, counts) = Wire::new(io);
-    let mut protocol = http1::Builder::new();
-    let handshake = protocol.max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
-    let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = driver.with_upgrades().await {
-            tracing::debug!(error = %error, "An upstream connection ended with an error.");
-        }
-    });
-    Ok(Opened { sender, counts, driver: driver.abort_handle(), line })
 }
 
 /// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is

@@ -30,6 +30,8 @@ pub(super) struct Shared {
     /// In a rehearsal, the way to the other end.
     pub(super) line: Option<Arc<Line>>,
     pub(super) endpoint: usize,
+    /// What messages call it.
+    authority: Arc<str>,
     /// How many requests the other side takes at a time.
     pub(super) limit: Arc<AtomicU32>,
     metrics: Arc<UpstreamMetrics>,
@@ -67,6 +69,7 @@ impl Shared {
     pub(super) fn new(
         opened: OpenedShared,
         endpoint: usize,
+        authority: Arc<str>,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
         let OpenedShared { sender, counts, limit, line } = opened;
@@ -77,6 +80,7 @@ impl Shared {
             counts,
             line,
             endpoint,
+            authority,
             limit,
             metrics,
             open: AtomicU32::new(0),
@@ -123,6 +127,11 @@ impl Place {
     /// The connection.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// What messages call the endpoint.
+    pub(super) fn authority(&self) -> &str {
+        &self.shared.authority
     }
 
     /// The connection takes no new requests.

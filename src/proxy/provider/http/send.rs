@@ -9,48 +9,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, StatusCode, Uri};
-use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-
 use super::attempt::Attempt;
-use super::compose::{Outgoing, Source, compose};
+use super::compose::{Source, compose};
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
-use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::proxy::upstream::connection::{Answered, Connection, SendError};
+use crate::proxy::upstream::h1;
+use crate::proxy::upstream::outgoing::Outgoing;
 use crate::telemetry::events;
 
-/// A response head, and the connection that its body comes over.
-#[derive(Debug)]
-pub(super) struct Got {
-    pub(super) response: Response<Incoming>,
-    pub(super) connection: Connection,
-}
-
-/// Why there is none.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) enum Lost {
     /// No connection came to be.
     Connect(ConnectError),
     /// The connection failed under the request.
-    Send { error: Box<SendError>, reused: bool },
+    Send(Box<SendError>),
     /// The request's body was read by an earlier attempt and not kept.
     BodyGone,
 }
-
-/// What the HTTP library says of a request that got no response.
-pub(super) type Failed = TrySendError<Request<RequestBody>>;
-
-/// A request that was handed over: the head of its response.
-pub(super) trait Handed: Future<Output = Result<Response<Incoming>, Failed>> + Send {}
-
-impl<T: Future<Output = Result<Response<Incoming>, Failed>> + Send> Handed for T {}
 
 impl Attempt<'_> {
     /// A connection for the request, which need not be at hand.
@@ -59,59 +39,68 @@ impl Attempt<'_> {
         connection.map_err(|error| self.unreached(error))
     }
 
-    /// Hands `outgoing` over to `connection`.
+    /// Hands a request over to `connection`.
     pub(super) fn hand_over(
         &self,
         connection: &mut Connection,
-        outgoing: Outgoing,
-    ) -> Result<impl Handed + use<>, Lost> {
-        let request = self.request(outgoing);
-        let request = request.map_err(|NotReplayable| Lost::BodyGone)?;
-        self.progress.begin(request.body());
-        Ok(connection.send(request))
-    }
-
-    /// Sends the request that failed over `connection` over a fresh one, where that cannot do harm.
-    pub(super) async fn once_more(
-        &self,
-        mut connection: Connection,
-        failed: Failed,
-    ) -> Result<Got, Lost> {
-        let mut error = connection.failed(failed);
-        let reused = connection.reused();
-        let unprocessed = error.ending.is_unprocessed();
-        let harmless = self.repeatable.idempotent || unprocessed;
-        let progress = &self.progress;
-        let again = if !reused || (error.read && !unprocessed) {
-            None
-        } else if let Some(unsent) = error.unsent.take() {
-            Some(unsent)
-        } else if harmless && progress.broken().is_none() && progress.replayable() {
-            let outgoing = compose(self.params, &self.dispatch, self.exchange, self.span);
-            let request = self.request(outgoing).ok();
-            request.inspect(|request| progress.begin(request.body()))
-        } else {
-            None
-        };
-        let Some(request) = again else {
-            return Err(Lost::Send { error: Box::new(error), reused });
-        };
-        drop((connection, error));
-        self.report_resend();
-        let fresh = self.upstream.fresh(self.endpoint).await;
-        let mut connection = fresh.map_err(|error| self.unreached(error))?;
-        match connection.send(request).await {
-            Ok(response) => Ok(Got { response, connection }),
-            Err(failed) => {
-                let error = Box::new(connection.failed(failed));
-                Err(Lost::Send { error, reused: false })
-            }
-        }
-    }
-
-    fn request(&self, outgoing: Outgoing) -> Result<Request<RequestBody>, NotReplayable> {
+        outgoing: Outgoing<'_>,
+        body: Source,
+    ) -> Result<(), Lost> {
+        // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
+        let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
+        let permission = waits.then(Arc::<Permission>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
-        request(outgoing, self.endpoint, self.upstream, timeout)
+        let body = request_body(body, permission.as_ref(), timeout);
+        let body = body.map_err(|NotReplayable| Lost::BodyGone)?;
+        self.progress.begin(&body);
+        connection.send(outgoing, body, permission);
+        Ok(())
+    }
+
+    /// The response to the request that was handed over.
+    pub(super) async fn response(
+        &self,
+        connection: Connection,
+    ) -> Result<Answered, Box<SendError>> {
+        connection.response(&mut |answer| self.interim(&answer)).await
+    }
+
+    /// An answer came before the answer.
+    fn interim(&self, answer: &h1::Answer) {
+        let status = answer.status.as_u16();
+        let upstream = &*self.upstream.settings.name;
+        tracing::debug!(status, upstream, "An interim answer is not passed on.");
+    }
+
+    /// Sends the request that failed with `error` over a fresh connection, where that cannot do harm.
+    pub(super) async fn once_more(&self, mut error: Box<SendError>) -> Result<Answered, Lost> {
+        let unprocessed = error.ending.is_unprocessed();
+        let stale = error.reused && (!error.read || unprocessed);
+        let unsent = error.unsent.take_if(|_| stale);
+        let repeats = stale && self.is_repeatable(unprocessed);
+        if unsent.is_none() && !repeats {
+            return Err(Lost::Send(error));
+        }
+        drop(error);
+        self.report_resend();
+        let resent = unsent.is_some();
+        let connection = match unsent {
+            Some(unsent) => self.upstream.resend(self.endpoint, unsent).await,
+            None => self.upstream.fresh(self.endpoint).await,
+        };
+        let mut connection = connection.map_err(|error| self.unreached(error))?;
+        if !resent {
+            let (outgoing, body) = compose(self.params, &self.dispatch, self.exchange, self.span);
+            self.hand_over(&mut connection, outgoing, body)?;
+        }
+        self.response(connection).await.map_err(Lost::Send)
+    }
+
+    /// Whether the request may be sent again though some of it was written; `unprocessed` where the other side says
+    /// that it has not looked at it.
+    fn is_repeatable(&self, unprocessed: bool) -> bool {
+        let harmless = self.repeatable.idempotent || unprocessed;
+        harmless && self.progress.broken().is_none() && self.progress.replayable()
     }
 
     /// The endpoint gave no connection: the next attempt passes it over.
@@ -128,96 +117,16 @@ impl Attempt<'_> {
     }
 }
 
-/// The request to an endpoint of `upstream`. The client's body may stall for at most `timeout`.
-fn request(
-    outgoing: Outgoing,
-    endpoint: usize,
-    upstream: &Upstream,
+/// The body as an attempt sends it; where there is a `permission`, once that is given. The client may stall for at
+/// most `timeout`.
+fn request_body(
+    body: Source,
+    permission: Option<&Arc<Permission>>,
     timeout: Duration,
-) -> Result<Request<RequestBody>, NotReplayable> {
-    let Outgoing { method, mut uri, mut headers, body, upgrade, expects, trailers } = outgoing;
-    let multiplexed = upstream.settings.protocol == Protocol::Http2;
-    if !headers.contains_key(header::HOST)
-        && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
-    {
-        headers.insert(header::HOST, host);
-    }
-    // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
-    let permission = (expects && !multiplexed).then(Arc::<Permission>::default);
-    if expects && multiplexed {
-        headers.remove(header::EXPECT);
-    }
-    let body = match body {
+) -> Result<RequestBody, NotReplayable> {
+    Ok(match body {
         Source::Empty => RequestBody::Empty,
         Source::Full(bytes) => RequestBody::Full(bytes),
-        Source::Client(source) => {
-            let attempt = source.attempt(timeout)?;
-            if attempt.size_hint().exact().is_none() && !multiplexed {
-                let chunked = HeaderValue::from_static("chunked");
-                headers.insert(header::TRANSFER_ENCODING, chunked);
-            }
-            RequestBody::stream(attempt, permission.as_ref())
-        }
-    };
-    if multiplexed {
-        uri = with_authority(uri, &mut headers, upstream.authority(endpoint));
-        if trailers {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        }
-    }
-    if let Some(upgrade) = upgrade.filter(|_| !multiplexed) {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, upgrade);
-    }
-    let mut request = Request::new(body);
-    *request.method_mut() = method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    if let Some(permission) = permission {
-        given_by_100(&mut request, permission);
-    }
-    Ok(request)
-}
-
-/// The upstream's 100 gives `permission`.
-fn given_by_100(request: &mut Request<RequestBody>, permission: Arc<Permission>) {
-    hyper::ext::on_informational(request, move |answer| {
-        if answer.status() == StatusCode::CONTINUE {
-            permission.give();
-        }
-    });
-}
-
-/// The target as HTTP/2 carries it: what `Host` says is its authority (RFC 9113 §8.3.1).
-fn with_authority(uri: Uri, headers: &mut HeaderMap, endpoint: &str) -> Uri {
-    let host = headers.remove(header::HOST);
-    let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let authority = host.or_else(|| endpoint.parse().ok());
-    let mut parts = uri.into_parts();
-    parts.scheme = Some(Scheme::HTTP);
-    parts.authority = authority;
-    parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    // All three parts are there, which is all that is asked of them.
-    Uri::from_parts(parts).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_becomes_the_authority() {
-        let told = |target: &'static str, host: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            if let Some(host) = host {
-                headers.insert(header::HOST, HeaderValue::from_static(host));
-            }
-            let uri = with_authority(Uri::from_static(target), &mut headers, "10.0.0.1:80");
-            assert!(headers.is_empty());
-            uri.to_string()
-        };
-        assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), "http://T.test:81/a%2Fb?q=%20");
-        assert_eq!(told("/", None), "http://10.0.0.1:80/");
-        assert_eq!(told("/", Some("")), "http://10.0.0.1:80/");
-    }
+        Source::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
+    })
 }
