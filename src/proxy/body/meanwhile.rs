@@ -79,12 +79,13 @@ impl Drop for Meanwhile {
 async fn send(both: Arc<Mutex<Both>>) {
     let sent = std::future::poll_fn(|cx| match &mut lock(&both).connection {
         Some(connection) => connection.link.poll_upload(cx),
-        None => Poll::Ready(Ok(())),
+        None => Poll::Ready(()),
     });
-    if let Err(error) = sent.await {
-        let mut both = lock(&both);
+    sent.await;
+    let mut both = lock(&both);
+    both.broken = both.connection.as_mut().and_then(|connection| connection.link.take_broken());
+    if both.broken.is_some() {
         both.connection = None;
-        both.broken = Some(error);
         if let Some(reader) = both.reader.take() {
             reader.wake();
         }

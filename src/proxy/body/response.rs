@@ -1,7 +1,7 @@
 //! An upstream's response body, and the connection that it comes over.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +32,8 @@ pub(crate) struct ResponseBody {
     /// not free.
     request: Progress,
     stall: Stall,
+    /// Whether the reader has got something since it last had to wait: see [`ResponseBody::poll_fail`].
+    given: bool,
 }
 
 /// Where the rest of it comes from.
@@ -62,7 +64,8 @@ impl ResponseBody {
             }
             Arriving::Alone(alone) => Coming::Link(alone),
         };
-        let mut body = Self { from, peeked: None, request, stall: Stall::new(idle) };
+        let stall = Stall::new(idle);
+        let mut body = Self { from, peeked: None, request, stall, given: true };
         body.end_where_read();
         body
     }
@@ -126,10 +129,17 @@ impl ResponseBody {
     /// The first frame that holds something.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
         loop {
-            match self.poll_read(cx) {
+            match self.poll_next(cx) {
                 Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
                 polled => return polled,
             }
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        match self.peeked.take() {
+            Some(peeked) => Poll::Ready(*peeked),
+            None => self.poll_read(cx),
         }
     }
 
@@ -148,8 +158,9 @@ impl ResponseBody {
                 self.end();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(self.fail(error)))),
+            Poll::Ready(Some(Err(error))) => self.poll_fail(error, cx),
             Poll::Ready(Some(Ok(frame))) => {
+                self.given = true;
                 self.stall.progress();
                 self.end_where_read();
                 match frame.into_trailers() {
@@ -162,7 +173,9 @@ impl ResponseBody {
 
     /// Nothing has come.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
-        self.stall.poll(cx).map(|()| Some(Err(self.fail(BodyError::Stalled(self.stall.bound())))))
+        self.given = false;
+        ready!(self.stall.poll(cx));
+        self.poll_fail(BodyError::Stalled(self.stall.bound()), cx)
     }
 
     /// Those trailers that may pass; what comes behind them is the end.
@@ -200,11 +213,17 @@ impl ResponseBody {
         }
     }
 
-    /// It broke off, and the connection with it.
-    fn fail(&mut self, error: BodyError) -> BodyError {
+    /// It broke off, and the connection with it. Whoever writes to the client drops what it holds when it is told:
+    /// what came before is let go out first.
+    fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<Peeked> {
         self.from = Coming::Broken;
         self.request.abandon();
-        error
+        if std::mem::take(&mut self.given) {
+            self.peeked = Some(Box::new(Some(Err(error))));
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Err(error)))
     }
 }
 
@@ -220,11 +239,7 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let body = self.get_mut();
-        match body.peeked.take() {
-            Some(peeked) => Poll::Ready(*peeked),
-            None => body.poll_read(cx),
-        }
+        self.get_mut().poll_next(cx)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -28,9 +28,10 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// The target as HTTP/1.1 carries it (RFC 9112 §3.2.1).
-    pub(super) fn target(&self) -> &str {
-        self.uri.path_and_query().map_or("/", PathAndQuery::as_str)
+    /// The target as HTTP/1.1 carries it (RFC 9112 §3.2.1): what goes before it, and the rest.
+    pub(super) fn target(&self) -> (&'static str, &str) {
+        let target = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        (if target.starts_with(['/', '*']) { "" } else { "/" }, target)
     }
 
     /// The same as a request of HTTP/2 to `endpoint`. The library gives no word of an interim answer there: a body

@@ -113,7 +113,7 @@ struct Upload {
 /// Why no more of a request is sent.
 #[derive(Debug)]
 enum Stopped {
-    /// Its body broke. Taken by the first who asks.
+    /// Its body broke: how, until somebody was told.
     Body(Option<Error>),
     /// A write failed, which is reported then at the latest.
     Write(std::io::Error, Pin<Box<Sleep>>),
@@ -258,7 +258,8 @@ impl Link {
         cx: &mut Context<'_>,
         interim: Interim<'_>,
     ) -> Poll<Result<Answer, Error>> {
-        if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
+        let _goes_on = self.poll_upload(cx).is_pending();
+        if let Some(error) = self.take_broken() {
             return Poll::Ready(Err(error));
         }
         if let Poll::Ready(answer) = self.poll_head(cx, interim) {
@@ -272,17 +273,10 @@ impl Link {
         Poll::Ready(Err(error.into()))
     }
 
-    /// Sends on until all of the request is sent. Of a body that breaks this says so once; a write that fails is
-    /// not reported here: see [`HEAR_OUT`].
-    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while !self.is_sent() {
-            match &mut self.stopped {
-                None => {}
-                Some(Stopped::Body(error)) => {
-                    return error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
-                }
-                Some(Stopped::Write(..)) => return Poll::Pending,
-            }
+    /// Sends on. Ready when all of the request is sent, or no more of it will be: its body broke, which
+    /// [`Link::take_broken`] tells, or a write failed.
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.is_sent() && self.stopped.is_none() {
             let waits = match self.upload.poll_into(&mut self.outbox, cx) {
                 Poll::Ready(Ok(())) => false,
                 Poll::Pending => true,
@@ -297,7 +291,15 @@ impl Link {
                 Err(error) => self.stop(Stopped::Write(error, Box::pin(sleep(HEAR_OUT)))),
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
+    }
+
+    /// How the request's body broke, where it did; once.
+    pub(crate) const fn take_broken(&mut self) -> Option<Error> {
+        match &mut self.stopped {
+            Some(Stopped::Body(error)) => error.take(),
+            Some(Stopped::Write(..)) | None => None,
+        }
     }
 
     fn stop(&mut self, why: Stopped) {
