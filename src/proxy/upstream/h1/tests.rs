@@ -69,8 +69,12 @@ impl Heard {
     }
 }
 
-/// Says `pieces`, one at a time, and then closes the connection or leaves it open.
+/// Hears a request, says `pieces`, one at a time, and then closes the connection or leaves it open.
 async fn say(mut far: DuplexStream, pieces: Vec<Vec<u8>>, closes: bool) -> Option<DuplexStream> {
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        far.read_buf(&mut asked).await.unwrap();
+    }
     for piece in pieces {
         if far.write_all(&piece).await.is_err() {
             return None;
