@@ -33,6 +33,11 @@ pub trait Observer: Send + Sync {
         let _ = retry;
     }
 
+    /// A re-run that was scheduled is not made: the execution was cancelled from outside during its wait, or dropped.
+    fn retry_dropped(&self, step: &str) {
+        let _ = step;
+    }
+
     /// A re-running entry acted on failures and let this one rise: none of its policies takes it, or, where
     /// `gated`, its own `when` says so.
     fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
 use super::connection;
 use super::runtime::Runtime;
@@ -13,9 +13,8 @@ use super::watch::Patience;
 /// Serves one client's connection by `runtime`, until either side ends it or a bound does. Runs on the Tokio
 /// runtime that polls it, which keeps time. Where `upstream` is there, it is an idle connection to the first
 /// endpoint of the first upstream.
-pub async fn serve<C, U>(runtime: Arc<Runtime>, client: C, upstream: Option<U>)
+pub async fn serve<U>(runtime: Arc<Runtime>, client: DuplexStream, upstream: Option<U>)
 where
-    C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
     let protocol = connection::protocol(&runtime.limits);

@@ -5,23 +5,25 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::Version;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
 use super::body::source::Source;
+use super::interim::Interim;
 use super::preface::Prefaced;
 use super::refusal::Reason;
 use super::settings::Limits;
 use super::site::{Core, Worker};
 use super::tunnel::Tunnel;
 use super::watch::State;
-use super::watched::Watched;
+use super::watched::{Line, Watched};
 use super::{execute, idle, multiplexed};
+use crate::language::engine::Alarm;
 
 /// The smallest read buffer that the HTTP library takes.
 const SMALLEST_HEAD: usize = 8192;
@@ -54,6 +56,31 @@ impl Busy {
         Self { state: Arc::clone(state), body: ClientBody::Read }
     }
 
+    /// Where the interim answers to its request go, which is of this version.
+    pub(crate) fn interim(&self, version: Version) -> Interim {
+        Interim::to(&self.state, version)
+    }
+
+    /// The request has its answer. Whether something is still to be said that comes before it.
+    pub(super) fn has_answer(&self) -> bool {
+        self.state.speech().answer()
+    }
+
+    /// Waits until all is out that comes before the answer, whose head is then the next to be written, with
+    /// these lines behind its first.
+    pub(super) async fn answer_next(&self, lines: Vec<u8>) {
+        let speech = self.state.speech();
+        speech.quiet().await;
+        if !lines.is_empty() {
+            speech.behind(lines);
+        }
+    }
+
+    /// The answer's body ends with the connection.
+    pub(super) fn unframed(&self) {
+        self.state.speech().unframed();
+    }
+
     /// The client asks for another protocol on this connection, which `near` then gives.
     pub(crate) fn may_switch(&self, near: OnUpgrade) {
         self.state.may_switch(near);
@@ -62,6 +89,16 @@ impl Busy {
     /// The upstream agreed to another protocol: the answer says so, and nothing comes after it.
     pub(crate) fn switches(self, tunnel: Tunnel) {
         self.state.switches(tunnel);
+    }
+
+    /// The timer that the connection's last execution left, for the bounds of this one.
+    pub(crate) fn take_alarm(&self) -> Alarm {
+        self.state.take_alarm()
+    }
+
+    /// Keeps it for the next.
+    pub(crate) fn keep_alarm(&self, alarm: Alarm) {
+        self.state.keep_alarm(alarm);
     }
 
     /// The answer is given to a request with this body.
@@ -104,7 +141,7 @@ pub(crate) async fn serve<T>(
     protocol: http1::Builder,
     task: Option<AbortHandle>,
 ) where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Line,
 {
     let core = Arc::clone(&worker.core);
     let (state, registered) = core.connections.register();
@@ -133,7 +170,7 @@ async fn converse<T>(
     state: &Arc<State>,
 ) -> hyper::Result<()>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Line,
 {
     let mut io = Prefaced::new(io);
     loop {

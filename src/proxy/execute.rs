@@ -11,23 +11,23 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Request, Response, Version};
+use http::{Request, Response, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use super::body::answer::AnswerBody;
 use super::connection::{Busy, ClientBody};
+use super::finish::{self, Answered};
 use super::flight::Flight;
 use super::observer::RequestObserver;
 use super::recording::Refused;
 use super::refusal::Refusal;
 use super::request::{Begun, Exchange, Platform, Upload};
 use super::site::Site;
-use super::tunnel::Tunnel;
 use super::{head, id, render};
 use crate::language::code::system;
-use crate::language::engine::{self, Start};
+use crate::language::engine::{self, Alarm, Start};
 use crate::language::observe::Observer;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
@@ -52,16 +52,21 @@ pub(crate) fn serve(
         busy.may_switch(near);
     }
     let method = request.method().clone();
+    let version = request.version();
+    let expects = request.headers().contains_key(header::EXPECT);
     let bodyless = request.body().is_end_stream();
     let grpc = head::is_grpc(request.version(), request.headers());
     let refused = Refused::of(&site, &request, client);
     let asked = Arc::clone(&site);
-    let refuse = move |refusal: Refusal, busy: Busy| {
+    let refuse = move |refusal: Refusal, busy: Busy, read: bool| {
         asked.runtime.refused(refusal.reason, client, &refusal.detail);
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
-        let busy = busy.answers(if bodyless { ClientBody::Read } else { ClientBody::Unread });
+        let busy = busy.answers(if read { ClientBody::Read } else { ClientBody::Unread });
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+        if !read && version < Version::HTTP_2 {
+            finish::closes(response.headers_mut());
+        }
         if let Some(refused) = refused {
             let why = (refusal.code, refusal.detail.as_str());
             refused.deliver(id::text(&id), response.status().as_u16(), why);
@@ -69,56 +74,63 @@ pub(crate) fn serve(
         response.body_mut().frees(busy);
         response
     };
-    match Exchange::begin(site, request, client) {
-        Ok(Begun::Whole(exchange)) => Box::pin(answer(exchange, busy)),
+    let interim = busy.interim(version);
+    match Exchange::begin(site, request, client, interim) {
+        Ok(Begun::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
         Ok(Begun::Unread(unread)) => Box::pin(async move {
             match unread.read().await {
-                Ok(exchange) => answer(exchange, busy).await,
-                Err(refusal) => refuse(refusal, busy),
+                Ok(exchange) => answer(exchange, busy, version).await,
+                Err(refusal) => refuse(refusal, busy, false),
             }
         }),
-        Err(refusal) => Box::pin(std::future::ready(refuse(refusal, busy))),
+        Err(refused) if bodyless => Box::pin(std::future::ready(refuse(refused.0, busy, true))),
+        Err(refused) => Box::pin(async move {
+            let (refusal, body) = *refused;
+            // What is asked for by being read is not read.
+            let read = !refusal.close && !expects && finish::read_out(body).await;
+            refuse(refusal, busy, read)
+        }),
     }
 }
 
 /// Runs the Flow of `exchange` and renders what it comes to.
-async fn answer(exchange: Arc<Exchange>, busy: Busy) -> Response<AnswerBody> {
+async fn answer(exchange: Arc<Exchange>, busy: Busy, version: Version) -> Response<AnswerBody> {
     let busy = match &exchange.upload {
-        Upload::None | Upload::Buffered(..) => busy,
+        Upload::None | Upload::Buffered { .. } => busy,
         Upload::Stream(source) => busy.answers(ClientBody::Stream(Arc::clone(source))),
     };
-    let mut flight = Flight::begin(Arc::clone(&exchange));
+    let flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
         Box::pin(apart(&exchange)).await
     } else {
-        in_place(&exchange).await
+        in_place(&exchange, &busy).await
     };
-    let mut response = render::render(&exchange, &outcome);
-    if !exchange.client_gone() {
-        flight.answered(response.status().as_u16());
+    match finish::finish(&exchange, &outcome, busy, flight, version) {
+        Answered::Now(response) => response,
+        Answered::Later(later) => later.await,
     }
-    if let Some(far) = response.body_mut().take_tunnel() {
-        busy.switches(Tunnel::new(far, flight));
-        return response;
-    }
-    response.body_mut().ends(flight);
-    response.body_mut().frees(busy);
-    response
 }
 
 /// Runs the route's Flow within this future.
-async fn in_place(exchange: &Arc<Exchange>) -> Outcome {
+async fn in_place(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
     let core = &exchange.site.core;
-    let mut run = pin!(run(exchange, None));
-    std::future::poll_fn(|cx| {
-        if core.is_cut() {
-            let outcome = cancelled();
-            exchange.ended(&outcome);
-            return Poll::Ready(outcome);
-        }
-        run.as_mut().poll(cx)
-    })
-    .await
+    let mut alarm = exchange.route.facts.bounds.then(|| busy.take_alarm());
+    let outcome = {
+        let mut run = pin!(run(exchange, None, alarm.as_mut()));
+        std::future::poll_fn(|cx| {
+            if core.is_cut() {
+                let outcome = cancelled();
+                exchange.ended(&outcome);
+                return Poll::Ready(outcome);
+            }
+            run.as_mut().poll(cx)
+        })
+        .await
+    };
+    if let Some(alarm) = alarm {
+        busy.keep_alarm(alarm);
+    }
+    outcome
 }
 
 /// Runs the route's Flow on a task of its own.
@@ -129,7 +141,7 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
     let exchange = Arc::clone(exchange);
     let task = tokio::spawn(async move {
         let unwinds = Unwinds::begin(exchange);
-        let outcome = run(&unwinds.exchange, Some(cancel)).await;
+        let outcome = run(&unwinds.exchange, Some(cancel), None).await;
         unwinds.done();
         outcome
     });
@@ -146,9 +158,10 @@ async fn apart(exchange: &Arc<Exchange>) -> Outcome {
 async fn run(
     exchange: &Arc<Exchange>,
     cancel: Option<tokio_util::sync::CancellationToken>,
+    alarm: Option<&mut Alarm>,
 ) -> Outcome {
     let route = &exchange.route;
-    let platform = if route.plan.reads() {
+    let platform = if route.plan.needs().platform {
         Value::Native(Arc::new(Platform(Arc::clone(exchange))))
     } else {
         Value::Null
@@ -170,6 +183,7 @@ async fn run(
         observer,
         host: Some(exchange.as_ref()),
         cancel,
+        alarm,
         cleanup_limit: exchange.site.runtime.limits.cleanup,
     };
     let input = Value::Native(Arc::clone(exchange) as _);

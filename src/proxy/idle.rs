@@ -16,12 +16,12 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::preface::Prefaced;
 use super::site::Core;
 use super::watch::State;
-use super::watched::Watched;
+use super::watched::{Line, Watched};
 
 /// After how many ticks of idling a connection is taken out of the library.
 pub(super) const AFTER: u32 = 2;
@@ -47,7 +47,7 @@ pub(super) fn take_out<T, S>(
     connection: http1::UpgradeableConnection<TokioIo<Watched<Prefaced<T>>>, S>,
 ) -> Option<(Prefaced<T>, bool)>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Line,
     S: HttpService<Incoming>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     S::ResBody: Body + 'static,

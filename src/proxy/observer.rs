@@ -12,6 +12,16 @@ use crate::telemetry::record::Wait;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestObserver<'a>(pub(crate) &'a Exchange);
 
+impl RequestObserver<'_> {
+    /// A policy asked for a retry, which is not made.
+    fn suppressed(self, step: &str, reason: &'static str) {
+        let route = &self.0.route;
+        route.metrics.suppressed(reason);
+        let (execution, route) = (self.0.id(), &*route.name);
+        tracing::info!(execution, route, step, reason, "A retry was not made.");
+    }
+}
+
 impl Observer for RequestObserver<'_> {
     fn retry_scheduled(&self, retry: &Retry<'_>) {
         self.0.route.metrics.retry(retry.failure.code.as_str(), retry.source);
@@ -20,7 +30,12 @@ impl Observer for RequestObserver<'_> {
         }
     }
 
-    fn gave_up(&self, _step: &str, failure: &Arc<Failure>) {
+    fn retry_dropped(&self, step: &str) {
+        let draining = self.0.site.core.is_cut();
+        self.suppressed(step, if draining { "draining" } else { "clientGone" });
+    }
+
+    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
         let metrics = &self.0.route.metrics;
         let details = failure.details.as_ref();
         let policy = details.and_then(|details| details.get("policy")?.as_u64());
@@ -31,7 +46,7 @@ impl Observer for RequestObserver<'_> {
         if let Some(reason) = previous.and_then(|previous| previous.rerun_refusal())
             && details.is_some_and(|details| details.get("reason").is_some())
         {
-            metrics.suppressed(reason);
+            self.suppressed(step, reason);
         }
     }
 

@@ -12,6 +12,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::watched::Line;
+
 /// The client's first bytes in HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -123,6 +125,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Prefaced<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+impl<T: Line> Line for Prefaced<T> {
+    fn breaks_at_end(&self, breaks: bool) {
+        self.io.breaks_at_end(breaks);
     }
 }
 

@@ -123,7 +123,7 @@ impl Exchange {
             received: match &self.upload {
                 Upload::None => 0,
                 Upload::Stream(source) => source.read(),
-                Upload::Buffered(bytes, _) => bytes.len() as u64,
+                Upload::Buffered { bytes, .. } => bytes.len() as u64,
             },
             at: self.site.core.clock.at(answer.began),
             trace: self.traced().map(|place| {

@@ -22,6 +22,7 @@ use super::body::BodyError;
 use super::body::collect::{CollectError, collect};
 use super::body::source::{Broken, NotReplayable, Source};
 use super::head::{self, Accepted, Asked};
+use super::interim::{Dropped, Interim};
 use super::refusal::Refusal;
 use super::site::{LocalRoute, Site};
 use super::{headers, id, media, query, recording};
@@ -45,6 +46,8 @@ pub(crate) struct Exchange {
     pub(crate) upload: Upload,
     /// What the client asks of this hop.
     pub(crate) asked: Asked,
+    /// Where what an upstream says before its answer goes.
+    pub(crate) interim: Interim,
     /// When it began to be served.
     pub(crate) begun: Instant,
     /// Whether it is a gRPC call, to be answered as one.
@@ -88,24 +91,36 @@ pub(crate) enum Upload {
     None,
     /// It is sent on as it comes.
     Stream(Arc<Source<Incoming>>),
-    /// It was read: because an expression of the route reads it, as the value, or because it is to be sent
+    /// It was read: because an expression of the route reads it, as `value`, or because it is to be sent
     /// several times side by side.
-    Buffered(Bytes, Option<Value>),
+    Buffered {
+        bytes: Bytes,
+        /// Those that may pass.
+        trailers: Option<Box<HeaderMap>>,
+        value: Option<Value>,
+    },
 }
 
 impl Exchange {
-    /// Checks `request` and finds its route.
+    /// Checks `request` and finds its route. A request that is refused leaves its body.
     pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<Incoming>,
         client: SocketAddr,
-    ) -> Result<Begun, Refusal> {
+        interim: Interim,
+    ) -> Result<Begun, Box<(Refusal, Incoming)>> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
-        let Accepted { route, asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, client.ip(), begun)?;
-        let admitted = Admitted::admit(&site)?;
+        let accepted = match head::accept(&site, &mut parts, client.ip(), begun) {
+            Ok(accepted) => accepted,
+            Err(refusal) => return Err(Box::new((refusal, body))),
+        };
+        let Accepted { route, asked, client, id, written, trace } = accepted;
+        let admitted = match Admitted::admit(&site) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Err(Box::new((refusal, body))),
+        };
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
             (Upload::None, None)
@@ -127,6 +142,7 @@ impl Exchange {
             headers: parts.headers,
             upload,
             asked,
+            interim,
             begun,
             grpc,
             client,
@@ -172,6 +188,7 @@ impl Exchange {
             headers: parts.headers,
             upload: Upload::None,
             asked,
+            interim: Interim::Nowhere(Dropped::Late),
             begun,
             grpc: false,
             client,
@@ -264,14 +281,16 @@ impl Unread {
         let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
         let timeout = exchange.site.runtime.limits.body_timeout;
         exchange.upload = if facts.reads_request {
-            let bytes = read(body, buffer.request, timeout).await?;
+            let (bytes, trailers) = read(body, buffer.request, timeout).await?;
             let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
-            Upload::Buffered(bytes, Some(value))
+            Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: Some(value) }
         } else {
             let keep = facts.resends.then_some(buffer.replay);
             let source = Arc::new(Source::new(body, keep));
             match source.read_ahead(timeout).await.map_err(unread)? {
-                Some(bytes) => Upload::Buffered(bytes, None),
+                Some((bytes, trailers)) => {
+                    Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
+                }
                 None => Upload::Stream(source),
             }
         };
@@ -303,13 +322,18 @@ impl Upload {
     pub(crate) fn broken(&self) -> Option<Broken> {
         match self {
             Self::Stream(source) => source.broken(),
-            Self::None | Self::Buffered(..) => None,
+            Self::None | Self::Buffered { .. } => None,
         }
     }
 }
 
-/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart.
-async fn read(body: Incoming, limit: usize, timeout: Duration) -> Result<Bytes, Refusal> {
+/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart, and those of its
+/// trailers that may pass.
+async fn read(
+    body: Incoming,
+    limit: usize,
+    timeout: Duration,
+) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
     let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     collect(&mut attempt, limit).await.map_err(|error| match error {
@@ -345,7 +369,7 @@ impl Native for Exchange {
             "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
             "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
-                Upload::Buffered(_, value) => value.clone(),
+                Upload::Buffered { value, .. } => value.clone(),
                 Upload::None | Upload::Stream(_) => None,
             },
             _ => None,

@@ -19,6 +19,7 @@ use super::settings::{
     self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Listener, PrefixRewrite, Settings,
     Shutdown, Verdict,
 };
+use super::upstream::resolve::{Resolve, System};
 use crate::language::definition::{Strictness, compile};
 use crate::language::plan::{Calls, Plan};
 use crate::language::provider::{CallProvider, Catalog};
@@ -38,6 +39,8 @@ pub struct Runtime {
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    /// Who says which addresses the names of endpoints have.
+    pub(crate) resolver: Arc<dyn Resolve>,
     /// In a rehearsal, what stands in for the upstreams.
     pub(crate) stage: Option<Arc<Stage>>,
     /// How many requests a worker may serve at once: its share of `limits.requests`.
@@ -157,11 +160,18 @@ impl Runtime {
             router: Router::new(table),
             routes: built,
             upstreams,
+            resolver: Arc::new(System),
             stage,
             hash,
             sinks: OnceLock::new(),
         };
         Ok((runtime, found))
+    }
+
+    /// Has `resolver` say which addresses the names of endpoints have, in place of the system's.
+    #[must_use]
+    pub fn resolved_by(self, resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, ..self }
     }
 
     /// `mwl_config_info{hash}`.

@@ -144,8 +144,9 @@ impl Site {
         let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
             let same = known.iter().find(|old| old.settings == *settings);
             let new = || {
-                let stage = runtime.stage.clone();
-                Arc::new(Upstream::new(Arc::clone(settings), Arc::clone(metrics), stage))
+                let (resolver, stage) = (Arc::clone(&runtime.resolver), runtime.stage.clone());
+                let (settings, metrics) = (Arc::clone(settings), Arc::clone(metrics));
+                Arc::new(Upstream::new(settings, metrics, resolver, stage))
             };
             same.map_or_else(new, Arc::clone)
         });

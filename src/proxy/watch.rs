@@ -18,8 +18,11 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::idle::AFTER;
+use super::interim::Dropped;
 use super::settings::Limits;
+use super::speech::Speech;
 use super::tunnel::{Switch, Tunnel};
+use crate::language::engine::Alarm;
 
 /// What a connection is doing.
 #[derive(Debug)]
@@ -44,6 +47,10 @@ pub(crate) struct State {
     rested: AtomicBool,
     /// Whether a request has come.
     asked: AtomicBool,
+    /// What is said that the library cannot.
+    speech: Speech,
+    /// For the bounds of its requests.
+    alarm: Mutex<Alarm>,
     /// What it may change its protocol to.
     switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
@@ -115,6 +122,8 @@ impl State {
             rest: AtomicU8::new(IDLE),
             rested: AtomicBool::new(false),
             asked: AtomicBool::new(false),
+            speech: Speech::default(),
+            alarm: Mutex::default(),
             switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
@@ -137,6 +146,7 @@ impl State {
         let streams = self.streams.load(Ordering::Relaxed);
         self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
         self.asked.store(true, Ordering::Relaxed);
+        self.speech.begin();
         self.set(BUSY);
     }
 
@@ -168,10 +178,43 @@ impl State {
     /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
     /// waits for a client that takes no bytes.
     pub(super) fn rests(&self) -> bool {
-        self.rested.load(Ordering::Relaxed)
+        let rests = self.rested.load(Ordering::Relaxed)
             && self.rested.swap(false, Ordering::Relaxed)
             && self.doing.load(Ordering::Relaxed) == IDLE
-            && self.blocked_ticks().is_none()
+            && self.blocked_ticks().is_none();
+        if rests {
+            // Nor is it to be woken for a bound of a request that is over.
+            drop(self.take_alarm());
+        }
+        rests
+    }
+
+    /// The timer that its last execution left.
+    pub(super) fn take_alarm(&self) -> Alarm {
+        std::mem::take(&mut lock(&self.alarm))
+    }
+
+    /// Keeps a timer for its next.
+    pub(super) fn keep_alarm(&self, alarm: Alarm) {
+        *lock(&self.alarm) = alarm;
+    }
+
+    /// What is said that the library cannot.
+    pub(super) const fn speech(&self) -> &Speech {
+        &self.speech
+    }
+
+    /// Has `head`, a whole interim answer, said before the answer.
+    pub(super) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
+        self.speech.before(head)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// All that was said and written is out.
+    pub(super) fn flushed(&self) {
+        self.speech.flushed();
+        self.wake();
     }
 
     fn wake(&self) {

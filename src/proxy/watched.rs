@@ -1,4 +1,5 @@
-//! The bytes of a client's connection: when a request's head begins to arrive, and how it is closed.
+//! The bytes of a client's connection: when a request's head begins to arrive, what is said between and within
+//! the library's messages, and how it is closed.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::watch::State;
@@ -19,6 +22,29 @@ const TOO_LATE: &[u8] =
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 * 1024;
 
+/// What the library says when a body is first read whose client waits to be asked for it.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What a client's connection runs over.
+pub(crate) trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// From now on, or no longer, the end of the connection is one that no client takes for the end of an
+    /// answer: a reset, where the line has such a thing.
+    fn breaks_at_end(&self, breaks: bool);
+}
+
+impl Line for TcpStream {
+    fn breaks_at_end(&self, breaks: bool) {
+        if let Err(error) = SockRef::from(self).set_linger(breaks.then_some(Duration::ZERO)) {
+            tracing::debug!(%error, "SO_LINGER could not be set.");
+        }
+    }
+}
+
+impl Line for DuplexStream {
+    /// A pipe has one kind of end.
+    fn breaks_at_end(&self, _: bool) {}
+}
+
 /// The connection's bytes; notes when the head of a request begins to arrive.
 ///
 /// A connection that is closed while its client still sends is reset by the system, and the reset may
@@ -27,12 +53,20 @@ const LINGER_BYTES: usize = 64 * 1024;
 ///
 /// A client whose head is late is answered here: the HTTP library answers heads, not the want of one. It
 /// then finds the connection at its end.
+///
+/// An answer to an HTTP/1.0 client whose length nobody knows ends with the connection (RFC 9112 §6.3). While it
+/// is on its way the connection would be reset, whatever ends it, this process's end included; only behind the
+/// last byte it closes.
 #[derive(Debug)]
 pub(crate) struct Watched<T> {
     io: T,
     state: Arc<State>,
     /// Whether the last write found no room.
     blocked: bool,
+    /// What is to be written before anything of the library's.
+    own: Vec<u8>,
+    /// Whether an end now would be a reset.
+    breaks: bool,
     linger: Option<Linger>,
 }
 
@@ -46,7 +80,7 @@ struct Linger {
 impl<T> Watched<T> {
     /// Watches `io` for `state`.
     pub(crate) const fn new(io: T, state: Arc<State>) -> Self {
-        Self { io, state, blocked: false, linger: None }
+        Self { io, state, blocked: false, own: Vec::new(), breaks: false, linger: None }
     }
 
     /// What is watched.
@@ -55,7 +89,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
+impl<T: Line> Watched<T> {
     /// The last word to a client whose head is late. There is room for it, unless an earlier answer still
     /// waits to go out: then there is nothing to say that would be understood.
     fn say_late(&mut self, cx: &mut Context<'_>) {
@@ -73,6 +107,59 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
             self.state.set_blocked(self.blocked);
         }
         polled
+    }
+
+    /// Ready when all of our own is out.
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.own.is_empty() {
+            let polled = Pin::new(&mut self.io).poll_write(cx, &self.own);
+            let size = ready!(self.wrote(polled))?;
+            if size == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.own.drain(..size.min(self.own.len()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The library writes `bytes`, and there is something to say: what is still to be written before them is,
+    /// and what belongs behind their first line is put there, of which they then are as many as were taken.
+    fn poll_within(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<Option<usize>>> {
+        if self.state.speech().take_unframed() {
+            self.breaks = true;
+            self.io.breaks_at_end(true);
+        }
+        ready!(self.poll_own(cx))?;
+        if bytes.starts_with(CONTINUE) {
+            self.own.extend_from_slice(CONTINUE);
+            return Poll::Ready(Ok(Some(CONTINUE.len())));
+        }
+        let behind = self.state.speech().take_behind();
+        let line = bytes.windows(2).position(|two| two == b"\r\n");
+        let line = line.and_then(|end| bytes.get(..end.saturating_add(2)));
+        let Some(line) = line.filter(|_| !behind.is_empty()) else {
+            return Poll::Ready(Ok(None));
+        };
+        self.own.extend_from_slice(line);
+        self.own.extend_from_slice(&behind);
+        Poll::Ready(Ok(Some(line.len())))
+    }
+
+    /// The library has nothing to write.
+    fn poll_between(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_own(cx))?;
+            self.own = self.state.speech().take_before();
+            if self.own.is_empty() {
+                break;
+            }
+        }
+        self.state.flushed();
+        Poll::Ready(Ok(()))
     }
 
     /// Ready when the client has ended, or patience has.
@@ -98,7 +185,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<T> {
+impl<T: Line> AsyncRead for Watched<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -117,12 +204,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: Line> AsyncWrite for Watched<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if (!self.own.is_empty() || self.state.speech().any())
+            && let Some(size) = ready!(self.poll_within(cx, buf))?
+        {
+            return Poll::Ready(Ok(size));
+        }
         let polled = Pin::new(&mut self.io).poll_write(cx, buf);
         self.wrote(polled)
     }
@@ -132,6 +224,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if !self.own.is_empty() || self.state.speech().any() {
+            // A head is whole in the first.
+            let first = bufs.iter().find(|buf| !buf.is_empty()).map_or(&[][..], |buf| buf);
+            return self.poll_write(cx, first);
+        }
         let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         self.wrote(polled)
     }
@@ -141,10 +238,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.own.is_empty() || self.state.speech().any() {
+            ready!(self.poll_between(cx))?;
+        }
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.breaks) {
+            // The library shuts down what has come to its end.
+            self.io.breaks_at_end(false);
+        }
         ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
         if self.state.leaves_unread() {
             ready!(self.poll_linger(cx));

@@ -287,6 +287,11 @@ impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
         self.1.retry_scheduled(retry);
     }
 
+    fn retry_dropped(&self, step: &str) {
+        self.0.retry_dropped(step);
+        self.1.retry_dropped(step);
+    }
+
     fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
         self.0.passed_over(step, failure, gated);
         self.1.passed_over(step, failure, gated);

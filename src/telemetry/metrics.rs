@@ -337,6 +337,11 @@ impl RouteMetrics {
         self.suppressed.find_or(|key| *key == reason, make).inc();
     }
 
+    /// `mwl_interim_responses_dropped_total`. Rare, so the counter is looked up each time.
+    pub fn interim_dropped(&self, reason: &'static str) {
+        counter(&self.metrics.families.interim, &[&self.name, reason]).inc();
+    }
+
     /// Where `code` stands in the list of codes; `None` where it counts as `other`.
     fn place(&self, code: &str) -> Option<usize> {
         self.codes.binary_search_by(|known| (**known).cmp(code)).ok()

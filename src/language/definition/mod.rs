@@ -65,7 +65,6 @@ pub fn compile(
         edges: Vec::new(),
         arguments: Vec::new(),
         codes: Vec::new(),
-        reads: false,
     };
     compiler.root(document);
     compiler.check_cycles();
@@ -79,7 +78,7 @@ pub fn compile(
         }
         return Err(compiler.found.sorted());
     };
-    let plan = Plan::new(flows, compiler.reads);
+    let plan = Plan::new(flows);
     compiler.advise(&plan);
     Ok((Arc::new(plan), compiler.found.sorted()))
 }
@@ -96,8 +95,6 @@ struct Compiler<'a> {
     edges: Vec<Edge>,
     arguments: Vec<Arguments>,
     codes: Vec<Named>,
-    /// Whether an expression was seen.
-    reads: bool,
 }
 
 /// A call from one Flow to another.

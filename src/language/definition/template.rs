@@ -73,7 +73,6 @@ impl Compiler<'_> {
         (shift, body): (usize, &str),
         site: Site<'_>,
     ) -> Option<Program> {
-        self.reads = true;
         let program = match Program::compile(body, site.roots) {
             Ok(program) => program,
             Err(errors) => {

@@ -89,7 +89,8 @@ impl<'a> Dispatcher<'a> {
             }
             Ok((input, Given::Provider(provider, with))) => {
                 let (attempt, why) = (self.attempt(scope), OnceLock::new());
-                let dispatch = self.told(scope, &with, &input, &why);
+                let told = self.told(scope, &with, &input, &why);
+                let dispatch = Dispatch { windowed: call.has_arms(), ..told };
                 let mut running = provider.call(dispatch);
                 let answered = scope.leaf(&mut running).await;
                 let answer = self.answered(&attempt, answered, &why)?;
@@ -135,7 +136,7 @@ impl<'a> Dispatcher<'a> {
         attempt
     }
 
-    /// What a provider is told; `why` will say what interrupted it, if anything does.
+    /// What the provider of a call without arms is told; `why` will say what interrupted it, if anything does.
     fn told<'p>(
         self,
         scope: &Scope,
@@ -156,6 +157,7 @@ impl<'a> Dispatcher<'a> {
             attempts: scope.attempts,
             role: scope.role,
             host: self.execution.host,
+            windowed: false,
             interrupted: why,
         }
     }

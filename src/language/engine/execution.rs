@@ -29,7 +29,7 @@ pub(super) struct Execution<'e> {
 impl Execution<'_> {
     /// An entry or exit instant. Where no expression of the plan could read it, the clock is left alone.
     pub(super) fn stamp(&self) -> Timestamp {
-        if self.plan.reads() { self.clock.now() } else { self.entered }
+        if self.plan.needs().instants { self.clock.now() } else { self.entered }
     }
 
     /// The id of a Step execution that begins now.

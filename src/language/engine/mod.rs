@@ -6,6 +6,7 @@
 //! down and up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
 //! `view` and `part` show all this to expressions.
 
+mod alarm;
 mod call;
 mod execution;
 mod frame;
@@ -37,6 +38,7 @@ use super::outcome::Outcome;
 use super::plan::{FlowId, Plan};
 use super::value::Value;
 
+pub use self::alarm::Alarm;
 pub use self::gather::{FAN_OUT_LIMIT, MAX_DISPATCHES};
 
 /// One run of a root Flow, as the host starts it.
@@ -54,6 +56,8 @@ pub struct Start<'a> {
     /// Cancels the execution from outside. Without one, only dropping the future does, and then no
     /// cleanup runs: for plans where [`Plan::needs_unwind`] is false.
     pub cancel: Option<CancellationToken>,
+    /// The timer of the task's last execution, kept for its next. Without one, the execution has its own.
+    pub alarm: Option<&'a mut Alarm>,
     /// How long one cleanup may take during a teardown.
     pub cleanup_limit: Duration,
 }
@@ -68,6 +72,7 @@ impl<'a> Start<'a> {
             observer: &Silent,
             host: None,
             cancel: None,
+            alarm: None,
             cleanup_limit: Duration::from_secs(10),
         }
     }
@@ -83,9 +88,9 @@ impl fmt::Debug for Start<'_> {
 ///
 /// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
-    let Start { id, platform, clock, observer, host, cancel, cleanup_limit } = start;
+    let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit } = start;
     // Where no expression could read it, the clock is left alone.
-    let entered = if plan.reads() { clock.now() } else { clock.begun() };
+    let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
         plan,
         id,
@@ -97,9 +102,15 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
         entered,
         steps: AtomicU64::new(1),
     };
-    let mut scope = Scope::root(cancel);
+    let mut kept = alarm;
+    let alarm = kept.as_deref_mut().map(std::mem::take).unwrap_or_default();
+    let mut scope = Scope::root(cancel, alarm);
     let mut frame = Frame::new(&execution, FlowId::ROOT, &mut scope, input.clone());
-    match frame.run(with, input).await {
+    let flowed = frame.run(with, input).await;
+    if let Some(kept) = kept {
+        *kept = scope.into_alarm();
+    }
+    match flowed {
         Ok(outcome) => outcome,
         // Nobody inside owns it: the chain is the frame's Result ("External cancellation").
         Err(interrupted) => Outcome::Failure(interrupted.chain),

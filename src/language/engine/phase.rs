@@ -17,7 +17,7 @@ use super::view::{PhaseView, View};
 use crate::language::expr::Bindings;
 use crate::language::observe::Retry;
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::plan::{EntryPlan, PhasePlan, Shape, With};
+use crate::language::plan::{EntryPlan, Shape, StackPlan, With};
 use crate::language::provider::{Always, Ascent, Feed, Phase, Prepared, Reentry};
 use crate::language::schema::Schema;
 use crate::language::temporal::Timestamp;
@@ -242,7 +242,7 @@ impl<'e> Frame<'e, '_> {
     fn nested_stack<'a>(
         &'a mut self,
         site: Site<'a>,
-        stack: &'a [EntryPlan],
+        stack: &'a StackPlan,
         input: Value,
         operation: &'a CallOperation<'a>,
     ) -> Pin<Box<dyn Future<Output = Flowed> + Send + 'a>>
@@ -327,25 +327,5 @@ pub(super) fn shaped(
     match shape {
         Shape::Value(template) => evaluate(template, bindings),
         Shape::Through | Shape::Envelope(_) => Ok(through()),
-    }
-}
-
-impl PhasePlan {
-    /// The `with` of a block in which nothing is evaluated: it sees no bindings and binds nothing.
-    pub(super) fn literal(&self) -> Option<&Prepared> {
-        let Self { acts: _, when: None, with, cleanup: _, shape: Shape::Through, assign } = self
-        else {
-            return None;
-        };
-        match with {
-            With::Literal { prepared: Ok(prepared), .. } if assign.is_empty() => Some(prepared),
-            _ => None,
-        }
-    }
-
-    /// Whether the block holds nothing to evaluate and the middleware nothing to do: then the phase is
-    /// not entered at all.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.acts && self.literal().is_some()
     }
 }

@@ -18,9 +18,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::alarm::Alarm;
 use crate::language::code::system;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::Role;
@@ -56,6 +57,8 @@ pub(super) enum Owner {
 pub(super) struct Scope {
     cancel: Cancel,
     bounds: SmallVec<[Bound; 4]>,
+    /// Rings when the first of them is due.
+    alarm: Alarm,
     /// Whose calls are made here.
     pub(super) role: Role,
     /// The run of the innermost re-running entry, from 1.
@@ -99,10 +102,9 @@ pub(super) enum Leaf<'s, F: Future> {
     /// A bound can, and nobody outside: the usual case of an execution that is dropped, not cancelled.
     Bounded {
         leaf: F,
-        bound: Pin<Box<Sleep>>,
-        scope: &'s Scope,
-        /// Of the bound that fires first.
-        position: usize,
+        scope: &'s mut Scope,
+        /// The bound that fires first, and when.
+        first: (usize, Instant),
     },
     /// Anything can.
     Cancellable(Pin<Box<dyn Future<Output = Result<F::Output, Interrupted>> + Send + 's>>),
@@ -110,11 +112,17 @@ pub(super) enum Leaf<'s, F: Future> {
 
 impl Scope {
     /// The scope of a root frame.
-    pub(super) fn root(cancel: Option<CancellationToken>) -> Self {
+    pub(super) fn root(cancel: Option<CancellationToken>, alarm: Alarm) -> Self {
         let cancel = cancel.map_or(Cancel::Never, |token| {
             Cancel::Token(Canceller { token, chain: Arc::default() })
         });
-        Self { cancel, bounds: SmallVec::new(), role: Role::Step, attempt: 1, attempts: None }
+        let bounds = SmallVec::new();
+        Self { cancel, bounds, alarm, role: Role::Step, attempt: 1, attempts: None }
+    }
+
+    /// The alarm, for the next execution.
+    pub(super) fn into_alarm(self) -> Alarm {
+        self.alarm
     }
 
     /// The scope of a cleanup. An ordinary one is shielded: what interrupts the scope around it lets it
@@ -135,7 +143,8 @@ impl Scope {
         // The first bound is the cleanup's own edge, whether or not it can fire yet.
         let edge = Bound { deadline, explanation: cleanup_timeout(limit) };
         let bounds = smallvec::smallvec![edge];
-        Self { cancel, bounds, role: Role::Cleanup, attempt: 1, attempts: None }
+        let alarm = Alarm::default();
+        Self { cancel, bounds, alarm, role: Role::Cleanup, attempt: 1, attempts: None }
     }
 
     /// The scope of one of a `Gather`'s dispatches: interrupted by what interrupts the `Gather`, which
@@ -148,6 +157,11 @@ impl Scope {
     pub(super) fn impose(&mut self, deadline: Option<Instant>, explanation: Arc<Failure>) -> usize {
         self.bounds.push(Bound { deadline, explanation });
         self.bounds.len() - 1
+    }
+
+    /// How many bounds are imposed.
+    pub(super) fn bounds(&self) -> usize {
+        self.bounds.len()
     }
 
     /// Lifts the bound at `position` and all inside it.
@@ -174,10 +188,7 @@ impl Scope {
     {
         match (&self.cancel, self.earliest()) {
             (Cancel::Never, None) => Leaf::Free(leaf),
-            (Cancel::Never, Some((position, deadline))) => {
-                let bound = Box::pin(tokio::time::sleep_until(deadline));
-                Leaf::Bounded { leaf, bound, scope: self, position }
-            }
+            (Cancel::Never, Some(first)) => Leaf::Bounded { leaf, scope: self, first },
             (Cancel::Token(_) | Cancel::Lenient(..), _) => {
                 Leaf::Cancellable(Box::pin(self.cancellable(leaf)))
             }
@@ -255,10 +266,14 @@ impl<F: Future + Unpin> Future for Leaf<'_, F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Free(leaf) => Pin::new(leaf).poll(cx).map(Ok),
-            Self::Bounded { leaf, bound, scope, position } => match Pin::new(leaf).poll(cx) {
-                Poll::Ready(output) => Poll::Ready(Ok(output)),
-                Poll::Pending => bound.as_mut().poll(cx).map(|()| Err(scope.fired(*position))),
-            },
+            Self::Bounded { leaf, scope, first: (position, due) } => {
+                match Pin::new(leaf).poll(cx) {
+                    Poll::Ready(output) => Poll::Ready(Ok(output)),
+                    Poll::Pending => {
+                        scope.alarm.poll(*due, cx).map(|()| Err(scope.fired(*position)))
+                    }
+                }
+            }
             Self::Cancellable(running) => running.as_mut().poll(cx),
         }
     }
@@ -296,6 +311,11 @@ impl Interrupted {
     /// The failure beneath the cancellation; none for one from outside.
     pub(super) fn explanation(&self) -> Option<&Failure> {
         self.chain.previous.as_deref()
+    }
+
+    /// Whether nothing but a cancellation from outside the execution is in flight.
+    pub(super) fn is_from_outside(&self) -> bool {
+        self.chain.previous.is_none() && self.chain.code == system::CANCELLED
     }
 
     /// What the owner's seam emits: its explanation where the cancellation is still bare, else the

@@ -16,9 +16,11 @@ use super::scope::{Flowed, Interrupted, Owner};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
 use super::view::{PhaseView, StepState};
+use crate::language::observe::Observer;
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::plan::{EntryPlan, Shape};
+use crate::language::plan::{Bound, EntryPlan, Opening, Shape, StackPlan};
 use crate::language::provider::{Entry, EntryState, GatedOff, Phase, Prepared, Reentry};
+use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
 /// What a stack wraps: a call or a graph.
@@ -79,13 +81,67 @@ enum Ascended {
     Again(Reentry, Value),
 }
 
+/// A re-run that waits. Dropped before it is made, also with the whole execution, it is told of.
+struct Waiting<'a> {
+    observer: &'a dyn Observer,
+    /// The step, where the re-run is a retry.
+    retry: Option<&'a str>,
+}
+
+/// A descent of which all was known, until what rises shows which of its entries are to be crossed.
+struct Opened<'p> {
+    opening: &'p Opening,
+    /// What came to the stack, and through every entry.
+    input: Value,
+    /// The variables then.
+    vars: Vars,
+    /// How many bounds there were outside.
+    outside: usize,
+    /// The instant of the descent, where it imposed a bound.
+    now: Option<Instant>,
+    /// The attempt that the scope showed outside.
+    attempt: (u32, Option<u32>),
+}
+
 /// A bound that an entry wants to impose: when it fires, and why.
 type Race = (Option<Instant>, Arc<Failure>);
 
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(step) = self.retry {
+            self.observer.retry_dropped(step);
+        }
+    }
+}
+
 impl EntryRun {
+    /// An entry that `input` has come to; `outer` is the attempt that the scope shows outside it.
+    fn new(input: Value, outer: (u32, Option<u32>)) -> Self {
+        Self {
+            state: EntryState::default(),
+            input,
+            shaped: None,
+            restore_to: None,
+            bound: None,
+            armed: true,
+            emitted: false,
+            outer,
+        }
+    }
+
     /// What a re-run with the same feed receives.
     pub(super) fn passed(&self) -> &Value {
         self.shaped.as_ref().unwrap_or(&self.input)
+    }
+}
+
+impl Opened<'_> {
+    /// How many of the `all` entries are to be crossed by `rising`.
+    fn crossed_by(&self, rising: &Flowed, all: usize) -> usize {
+        match rising {
+            Ok(Outcome::Success(_)) => self.opening.crossed,
+            _ => all,
+        }
     }
 }
 
@@ -94,20 +150,29 @@ impl Frame<'_, '_> {
     pub(super) async fn stack<O: Operation>(
         &mut self,
         site: Site<'_>,
-        stack: &[EntryPlan],
+        stack: &StackPlan,
         input: Value,
         operation: &O,
     ) -> Flowed {
         if stack.is_empty() {
             return operation.run(self, input).await;
         }
-        let mut runs = Vec::with_capacity(stack.len());
+        let mut runs = Vec::new();
+        let mut opened = stack.opening().map(|opening| self.open(opening, &input));
         let mut value = input;
         loop {
-            let mut rising = match self.descend_all(site, stack, value, &mut runs) {
+            let descent = match &opened {
+                Some(_) => Ok(value),
+                None => self.descend_all(site, stack, value, &mut runs),
+            };
+            let mut rising = match descent {
                 Ok(passed) => operation.run(self, passed).await,
                 Err(emitted) => Ok(emitted),
             };
+            if let Some(opened) = opened.take() {
+                let crossed = opened.crossed_by(&rising, stack.len());
+                self.establish(stack, opened, crossed, &mut runs);
+            }
             value = loop {
                 let position = runs.len().wrapping_sub(1);
                 let (Some(entry), Some(run)) = (stack.get(position), runs.last_mut()) else {
@@ -118,12 +183,23 @@ impl Frame<'_, '_> {
                     // The gap. What has been consumed is gone; what interrupts it finds this entry
                     // established and the inner ones not.
                     Ascended::Again(reentry, fed) => {
+                        let step = site.step.map_or(&*self.flow.name, |step| step.name);
+                        let mut waiting = Waiting {
+                            observer: self.execution.observer,
+                            retry: reentry.policy.is_some().then_some(step),
+                        };
                         match self.scope.leaf(Box::pin(gap(&reentry))).await {
                             Ok(()) => {
+                                waiting.retry = None;
                                 self.begin_run(entry, run);
                                 break fed;
                             }
-                            Err(interrupted) => Err(interrupted),
+                            Err(interrupted) => {
+                                // A bound that fires, and a `Gather` that has enough, say so themselves.
+                                waiting.retry =
+                                    waiting.retry.filter(|_| interrupted.is_from_outside());
+                                Err(interrupted)
+                            }
                         }
                     }
                 };
@@ -134,6 +210,62 @@ impl Frame<'_, '_> {
                 runs.pop();
             };
         }
+    }
+
+    /// A descent of which all is known: what it does to the scope. Its entries are made where they are
+    /// needed, by [`establish`](Self::establish).
+    fn open<'p>(&mut self, opening: &'p Opening, input: &Value) -> Opened<'p> {
+        let outside = self.scope.bounds();
+        let attempt = (self.scope.attempt, self.scope.attempts);
+        let now = (!opening.bounds.is_empty()).then(Instant::now);
+        for Bound { entry: _, after, explanation } in &opening.bounds {
+            let deadline = now.and_then(|now| now.checked_add(*after));
+            self.scope.impose(deadline, Arc::clone(explanation));
+        }
+        if let Some(budget) = opening.budget {
+            (self.scope.attempt, self.scope.attempts) = (1, budget);
+        }
+        let vars = self.state.vars.clone();
+        Opened { opening, input: input.clone(), vars, outside, now, attempt }
+    }
+
+    /// Makes the outermost `count` entries what a descent one by one had made them, and lifts the bounds of
+    /// the others, past which a success has risen.
+    fn establish(
+        &mut self,
+        stack: &StackPlan,
+        opened: Opened<'_>,
+        count: usize,
+        runs: &mut Vec<EntryRun>,
+    ) {
+        let Opened { opening, input, vars, outside, now, mut attempt } = opened;
+        let mut bounds = opening.bounds.iter().peekable();
+        let mut imposed = outside;
+        runs.reserve(count);
+        for (position, entry) in stack.iter().take(count).enumerate() {
+            let mut run = EntryRun::new(input.clone(), attempt);
+            run.state.config = entry.captures().map(Arc::clone);
+            if let Some(bound) = bounds.next_if(|bound| bound.entry == position) {
+                let deadline = now.and_then(|now| now.checked_add(bound.after));
+                run.state.deadline = self.shown(deadline);
+                run.bound = Some(imposed);
+                imposed += 1;
+            }
+            if let Some(budget) = entry.budget() {
+                run.restore_to = Some(vars.clone());
+                run.state.runs = 1;
+                attempt = (1, budget);
+            }
+            runs.push(run);
+        }
+        self.scope.lift(imposed);
+        (self.scope.attempt, self.scope.attempts) = attempt;
+    }
+
+    /// A deadline as `middleware.metadata` shows it: made for expressions alone.
+    fn shown(&self, deadline: Option<Instant>) -> Option<Timestamp> {
+        let read = deadline.filter(|_| self.execution.plan.needs().instants)?;
+        Some(self.execution.clock.at(read))
     }
 
     /// Every `onEntry` below those of `runs`. The `Ok` is what the innermost passes down, the `Err` what
@@ -171,16 +303,7 @@ impl Frame<'_, '_> {
         runs: &mut Vec<EntryRun>,
     ) -> Evaluated<Descent> {
         let phase = entry.phase(Phase::Entry);
-        let mut run = EntryRun {
-            state: EntryState::default(),
-            input,
-            shaped: None,
-            restore_to: None,
-            bound: None,
-            armed: true,
-            emitted: false,
-            outer: (self.scope.attempt, self.scope.attempts),
-        };
+        let mut run = EntryRun::new(input, (self.scope.attempt, self.scope.attempts));
         let race = match phase.literal() {
             Some(_) if !phase.acts => None,
             Some(with) => self.enter(entry, &mut run, with, now)?,
@@ -251,9 +374,7 @@ impl Frame<'_, '_> {
             return Ok(None);
         };
         let deadline = now.get_or_insert_with(Instant::now).checked_add(bound);
-        // For expressions alone.
-        let read = deadline.filter(|_| self.execution.plan.reads());
-        run.state.deadline = read.map(|deadline| self.execution.clock.at(deadline));
+        run.state.deadline = self.shown(deadline);
         Ok(Some((deadline, explanation)))
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Compiled {
     pub(super) lists: Vec<Value>,
     /// What it reads of values that no static path leads to.
     pub(super) elsewhere: Elsewhere,
+    /// Whether it calls `now()`.
+    pub(super) pinned: bool,
 }
 
 /// Compiles `body` for a site where `names` may be used.
@@ -86,6 +88,7 @@ pub(super) fn compile_here(body: &str, names: Names) -> Result<Compiled, Vec<Com
         patterns: rewriter.patterns,
         lists: rewriter.lists,
         elsewhere: rewriter.elsewhere,
+        pinned: rewriter.pinned,
     })
 }
 

@@ -52,7 +52,7 @@ pub(super) fn to_value(val: &dyn Val) -> Result<Value, NoValue> {
 fn convert(val: &dyn Val, depth: usize) -> Result<Value, NoValue> {
     if let Some(value) = values::unwrap(val) {
         // What is passed on whole is as deep as it was; what is put into something gets deeper.
-        if depth > 0 && !shallower(&value, DEPTH.saturating_sub(depth)) {
+        if depth > 0 && !fits(&value, depth) {
             return Err(NoValue::TooDeep);
         }
         return Ok(value);
@@ -174,6 +174,11 @@ fn below(step: impl fmt::Display, problem: NoValue) -> NoValue {
         },
         NoValue::TooDeep => NoValue::TooDeep,
     }
+}
+
+/// Whether `value` may stand `depth` levels below the whole of a result.
+pub(super) fn fits(value: &Value, depth: usize) -> bool {
+    shallower(value, DEPTH.saturating_sub(depth))
 }
 
 /// Whether `value` nests at most `levels` deep. A host's object is not opened: it counts as one level.

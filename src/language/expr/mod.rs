@@ -16,10 +16,10 @@
 use std::sync::Arc;
 
 use cel::IdedExpr;
-use cel::common::ast::Expr;
 
 use self::compile::Compiled;
 use self::functions::Pattern;
+use self::made::Made;
 use self::rewrite::Names;
 use self::scope::Scope;
 use super::code::system;
@@ -33,6 +33,7 @@ mod equality;
 mod fault;
 mod functions;
 mod json;
+mod made;
 mod references;
 mod rewrite;
 mod roots;
@@ -85,13 +86,15 @@ struct Inner {
     lists: Vec<Value>,
     /// What is read of values that no static path leads to.
     elsewhere: Elsewhere,
+    /// Whether it calls `now()`.
+    pinned: bool,
     body: Body,
 }
 
 #[derive(Debug)]
 enum Body {
-    /// The whole expression is the first of the paths: no evaluator is needed.
-    Path,
+    /// Nothing is called: no evaluator is needed.
+    Made(Made),
     /// For the crate's evaluator.
     Tree(IdedExpr),
 }
@@ -157,7 +160,10 @@ impl Program {
 
     fn of(body: &str, compiled: Compiled) -> Self {
         let named: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
-        let whole = matches!(&compiled.expr.expr, Expr::Ident(name) if name == "@p0");
+        let evaluated = match Made::of(&compiled.expr) {
+            Some(made) => Body::Made(made),
+            None => Body::Tree(rewrite::giving(compiled.expr)),
+        };
         Self(Arc::new(Inner {
             source: body.into(),
             roots: Roots::of(&named),
@@ -165,7 +171,8 @@ impl Program {
             patterns: compiled.patterns,
             lists: compiled.lists,
             elsewhere: compiled.elsewhere,
-            body: if whole { Body::Path } else { Body::Tree(rewrite::giving(compiled.expr)) },
+            pinned: compiled.pinned,
+            body: evaluated,
         }))
     }
 
@@ -176,13 +183,9 @@ impl Program {
     /// [`EvalError::Fault`] where it cannot be evaluated, or asks for more work than an evaluation may do;
     /// [`EvalError::Unrepresentable`] where its result is no value of the data model.
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
-        let scope = Scope::of(&self.0, bindings);
-        match (&self.0.body, self.0.paths.first()) {
-            (Body::Path, Some(path)) => bindings
-                .at(path.root, &path.members)
-                .map_err(|missing| EvalError::Fault(fault::missing(path, missing))),
-            (Body::Path, None) => Err(EvalError::Fault("there is no path to read".to_owned())),
-            (Body::Tree(expr), _) => scope.evaluate(expr),
+        match &self.0.body {
+            Body::Made(made) => made.evaluate(&self.0.paths, bindings, 0),
+            Body::Tree(expr) => Scope::of(&self.0, bindings).evaluate(expr),
         }
     }
 
@@ -199,6 +202,11 @@ impl Program {
     /// The static paths that the expression reads: all of what an evaluation may reach in the bindings.
     pub fn reads(&self) -> &[Path] {
         &self.0.paths
+    }
+
+    /// Whether it calls `now()`.
+    pub fn is_pinned(&self) -> bool {
+        self.0.pinned
     }
 
     /// Whether evaluation may read a member `name` of a value that no static path leads to: of an element,

@@ -52,10 +52,10 @@ impl Plan {
     fn stacks(&self) -> impl Iterator<Item = &[EntryPlan]> {
         self.flows().iter().flat_map(|flow| {
             let steps = flow.steps.iter().filter_map(|step| match &step.action {
-                Action::Call(call) => Some(call.stack.as_ref()),
+                Action::Call(call) => Some(&*call.stack),
                 _ => None,
             });
-            steps.chain(std::iter::once(flow.stack.as_ref()))
+            steps.chain(std::iter::once(&*flow.stack))
         })
     }
 
@@ -63,6 +63,11 @@ impl Plan {
     /// captures or can fault. Without one the frame can simply be dropped.
     pub fn needs_unwind(&self) -> bool {
         self.entries().any(|entry| !entry.phase(Phase::Always).is_empty())
+    }
+
+    /// Whether any entry may bound the time of its inner scope.
+    pub fn bounds(&self) -> bool {
+        self.entries().any(|entry| entry.middleware.contract().bounds())
     }
 
     /// Whether any entry may run its inner scope more than once.
@@ -149,7 +154,7 @@ impl Action {
 impl EntryPlan {
     /// This entry and those of the stacks around its cleanups.
     fn with_cleanups(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
-        let stacks = self.cleanups().flat_map(|cleanup| &cleanup.stack);
+        let stacks = self.cleanups().flat_map(|cleanup| cleanup.stack.iter());
         let inner = stacks.flat_map(Self::with_cleanups);
         Box::new(std::iter::once(self).chain(inner))
     }

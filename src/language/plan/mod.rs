@@ -5,9 +5,13 @@
 
 mod codes;
 mod inspect;
+mod needs;
+mod stack;
 mod worst;
 
 pub use inspect::{Part, Site};
+pub use needs::Needs;
+pub use stack::{Bound, Opening, StackPlan};
 pub use worst::Calls;
 
 use std::sync::Arc;
@@ -24,14 +28,15 @@ use crate::source::Span;
 #[derive(Debug)]
 pub struct Plan {
     flows: Box<[FlowPlan]>,
-    reads: bool,
+    needs: Needs,
 }
 
 impl Plan {
-    /// A plan of these Flows, the root first. `reads` says whether there is an expression anywhere in
-    /// them: without one nobody can read an instant, and the engine does not ask for any.
-    pub fn new(flows: Vec<FlowPlan>, reads: bool) -> Self {
-        Self { flows: flows.into(), reads }
+    /// A plan of these Flows, the root first.
+    pub fn new(flows: Vec<FlowPlan>) -> Self {
+        let mut plan = Self { flows: flows.into(), needs: Needs::default() };
+        plan.needs = Needs::of(&plan);
+        plan
     }
 
     /// All Flow objects of the document; the root is the first.
@@ -49,9 +54,9 @@ impl Plan {
         &self.flows[id.0]
     }
 
-    /// Whether any expression stands in the plan.
-    pub fn reads(&self) -> bool {
-        self.reads
+    /// What its expressions may read.
+    pub const fn needs(&self) -> Needs {
+        self.needs
     }
 }
 
@@ -93,15 +98,17 @@ impl FlowPlan {
 }
 
 impl CallPlan {
+    /// Whether something is evaluated once the target has settled.
+    pub fn has_arms(&self) -> bool {
+        self.value.is_some() || !self.on_success.is_empty() || !self.on_failure.is_empty()
+    }
+
     /// The provider and its arguments, of a call that has nothing else: its target receives what arrives
     /// at it, and its Result is the target's.
     pub fn bare(&self) -> Option<(&dyn CallProvider, &Prepared)> {
-        let Self { target, input: None, with, value: None, on_success, on_failure } = self else {
-            return None;
-        };
-        match (target, with) {
+        match (&self.target, &self.with) {
             (Target::Provider(provider), With::Literal { prepared: Ok(prepared), .. })
-                if on_success.is_empty() && on_failure.is_empty() =>
+                if self.input.is_none() && !self.has_arms() =>
             {
                 Some((provider.as_ref(), prepared))
             }
@@ -306,9 +313,6 @@ pub enum With {
     /// Evaluated, validated and prepared on each run.
     Dynamic(Template),
 }
-
-/// An ordered stack, outermost first.
-pub type StackPlan = Box<[EntryPlan]>;
 
 /// One middleware entry.
 #[derive(Debug)]

@@ -66,6 +66,8 @@ pub struct Dispatch<'a> {
     pub role: Role,
     /// What the host gave the execution to carry.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// Whether anything may read the answer's `metadata`.
+    pub windowed: bool,
     /// The code of the failure that explains why the call is dropped: set before it is, where a bound of the
     /// Flow's own does it.
     pub interrupted: &'a OnceLock<Code>,
@@ -129,6 +131,13 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     fn on_entry(&self, entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
         let _ = (entry, with);
         Ok(Entry::Proceed)
+    }
+
+    /// What [`on_entry`](Self::on_entry) answers to `with`, where that is all it looks at and it leaves
+    /// nothing in the entry's state: then it is asked once, when the stack is compiled.
+    fn opening(&self, with: &Prepared) -> Option<Entry> {
+        let _ = with;
+        None
     }
 
     /// What the entry does where the `when` of its `onEntry` is false.

@@ -79,6 +79,16 @@ impl AnswerBody {
         }
     }
 
+    /// Whether an upstream sends it.
+    pub(crate) const fn is_upstream(&self) -> bool {
+        matches!(self.kind, Kind::Upstream(_))
+    }
+
+    /// Whether nobody knows its length before its end: an HTTP/1.0 client gets it up to the connection's.
+    pub(crate) fn is_unframed(&self) -> bool {
+        self.is_upstream() && !self.is_end_stream() && self.size_hint().exact().is_none()
+    }
+
     /// Ends `flight` when it ends.
     pub(crate) fn ends(&mut self, flight: Flight) {
         self.flight = Some(flight);

@@ -14,17 +14,9 @@ pub(crate) enum CollectError<E> {
     Broken(E),
 }
 
-/// All of `body`, at most `limit` bytes. A declared length over the limit fails before anything is read.
-/// Trailers are dropped.
-pub(crate) async fn collect<B>(body: &mut B, limit: usize) -> Result<Bytes, CollectError<B::Error>>
-where
-    B: Body<Data = Bytes> + Unpin,
-{
-    Ok(collect_all(body, limit).await?.0)
-}
-
-/// The same, and the trailers.
-pub(crate) async fn collect_all<B>(
+/// All of `body`, at most `limit` bytes, and its trailers. A declared length over the limit fails before
+/// anything is read.
+pub(crate) async fn collect<B>(
     body: &mut B,
     limit: usize,
 ) -> Result<(Bytes, Option<HeaderMap>), CollectError<B::Error>>
@@ -73,7 +65,7 @@ mod tests {
             Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))
         });
         let mut body = StreamBody::new(stream::iter(frames.collect::<Vec<_>>()));
-        collect(&mut body, limit).await.ok()
+        collect(&mut body, limit).await.ok().map(|(bytes, _)| bytes)
     }
 
     #[tokio::test]

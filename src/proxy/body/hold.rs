@@ -53,6 +53,11 @@ impl Hold {
         Self { permission, until: None }
     }
 
+    /// What it waits for.
+    pub(crate) const fn permission(&self) -> &Arc<Permission> {
+        &self.permission
+    }
+
     /// Ready when the body may go.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let waker = Some(cx.waker().clone());

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -21,6 +22,8 @@ pub(crate) enum RequestBody {
     Empty,
     /// What is in memory.
     Full(Bytes),
+    /// What is in memory, and its trailers: without a length, as HTTP/1 has it.
+    Trailed(Bytes, Box<HeaderMap>),
     /// What the client sends.
     Stream(Attempt<Incoming>),
     /// The same, once it is asked for.
@@ -42,7 +45,7 @@ impl Progress {
         let attempt = match body {
             RequestBody::Stream(attempt) => attempt,
             RequestBody::Held(held) => &held.1,
-            RequestBody::Empty | RequestBody::Full(_) => return,
+            RequestBody::Empty | RequestBody::Full(_) | RequestBody::Trailed(..) => return,
         };
         if let Self::Stream(_, turn) = self {
             turn.store(attempt.turn(), Ordering::Relaxed);
@@ -89,6 +92,14 @@ impl RequestBody {
             None => Self::Stream(attempt),
         }
     }
+
+    /// What it waits for, where it does.
+    pub(crate) fn permission(&self) -> Option<&Arc<Permission>> {
+        match self {
+            Self::Held(held) => Some(held.0.permission()),
+            _ => None,
+        }
+    }
 }
 
 impl Body for RequestBody {
@@ -107,6 +118,14 @@ impl Body for RequestBody {
                 *body = Self::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
+            Self::Trailed(bytes, _) if !bytes.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
+            }
+            Self::Trailed(_, trailers) => {
+                let trailers = std::mem::take(trailers.as_mut());
+                *body = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
             Self::Stream(attempt) => Pin::new(attempt).poll_frame(cx),
             Self::Held(waiting) => {
                 let (hold, attempt) = waiting.as_mut();
@@ -120,6 +139,7 @@ impl Body for RequestBody {
         match self {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
+            Self::Trailed(..) => false,
             Self::Stream(attempt) => attempt.is_end_stream(),
             Self::Held(held) => held.1.is_end_stream(),
         }
@@ -129,6 +149,7 @@ impl Body for RequestBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Trailed(..) => SizeHint::default(),
             Self::Stream(attempt) => attempt.size_hint(),
             Self::Held(held) => held.1.size_hint(),
         }

@@ -10,6 +10,7 @@
 //! read than the bound allows, all that was kept is let go, and [`Source::attempt`] refuses.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -23,6 +24,9 @@ use http_body_util::BodyExt;
 use super::BodyError;
 use super::stall::Stall;
 use super::trailers::permitted;
+
+/// How much is read, in bytes, of a body that nobody wants, so that its connection can be used again.
+const READ_OUT: usize = 64 * 1024;
 
 /// A request body that comes from a client.
 #[derive(Debug)]
@@ -159,25 +163,67 @@ where
         })
     }
 
-    /// All of the body, before any attempt sends it; its trailers are dropped. `None` where it is longer than
-    /// what may be kept: then no attempt can send it.
+    /// All of the body and its trailers, before any attempt sends it. `None` where it is longer than what may be
+    /// kept: then no attempt can send it.
     pub(crate) async fn read_ahead(
         self: &Arc<Self>,
         stall: Duration,
-    ) -> Result<Option<Bytes>, BodyError> {
+    ) -> Result<Option<(Bytes, Option<HeaderMap>)>, BodyError> {
         let Ok(mut attempt) = self.attempt(stall) else {
             return Ok(None);
         };
         let mut all = BytesMut::new();
+        let mut trailers = None;
         while let Some(frame) = attempt.frame().await {
-            if let Ok(chunk) = frame?.into_data() {
-                all.extend_from_slice(&chunk);
+            match frame?.into_data() {
+                Ok(chunk) => all.extend_from_slice(&chunk),
+                Err(frame) => trailers = frame.into_trailers().ok(),
             }
             if !self.replayable() {
                 return Ok(None);
             }
         }
-        Ok(Some(all.freeze()))
+        Ok(Some((all.freeze(), trailers)))
+    }
+
+    /// Reads what the client has sent already, within a bound, for nobody: its request is answered. True where
+    /// that was the rest. An attempt that still reads can read no more and fails.
+    pub(crate) async fn read_out(&self) -> bool {
+        let mut left = READ_OUT;
+        let mut asked = false;
+        self.take_over();
+        poll_fn(|cx| {
+            loop {
+                let mut state = self.lock();
+                state.kept = None;
+                match state.poll_read(cx) {
+                    Poll::Ready(Some(Ok(chunk))) if chunk.len() < left => {
+                        left = left.saturating_sub(chunk.len());
+                        asked = false;
+                        if self.length == Some(state.read) {
+                            return Poll::Ready(true);
+                        }
+                    }
+                    Poll::Ready(ended) => return Poll::Ready(ended.is_none()),
+                    // The connection gives what it has when it is asked, so it is asked, and looked at once more.
+                    Poll::Pending if asked => return Poll::Ready(false),
+                    Poll::Pending => {
+                        asked = true;
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    fn take_over(&self) {
+        let mut state = self.lock();
+        state.turn = state.turn.wrapping_add(1);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
     }
 
     /// The attempt of this turn, where it still has it, can read no more and fails.
@@ -370,158 +416,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// A body of these chunks; `None` stands for a poll that finds nothing yet.
-    #[derive(Debug)]
-    struct Script(VecDeque<Option<Vec<u8>>>);
-
-    impl Body for Script {
-        type Data = Bytes;
-        type Error = std::io::Error;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-            match self.0.pop_front() {
-                None => Poll::Ready(None),
-                Some(None) => {
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
-                }
-                Some(Some(chunk)) => Poll::Ready(Some(Ok(Frame::data(chunk.into())))),
-            }
-        }
-    }
-
-    fn source(chunks: &[Option<&[u8]>], keep: Option<usize>) -> Arc<Source<Script>> {
-        let script = chunks.iter().map(|chunk| chunk.map(<[u8]>::to_vec));
-        Arc::new(Source::new(Script(script.collect()), keep))
-    }
-
-    async fn take(attempt: &mut Attempt<Script>, frames: usize) -> Vec<u8> {
-        let mut all = Vec::new();
-        for _ in 0..frames {
-            let Some(frame) = attempt.frame().await else {
-                break;
-            };
-            all.extend_from_slice(&frame.unwrap().into_data().unwrap());
-        }
-        all
-    }
-
-    const IDLE: Duration = Duration::from_mins(1);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_second_attempt_replays_and_goes_on_where_the_first_stopped() {
-        let source = source(&[Some(b"ab"), None, Some(b"cd"), Some(b"ef")], Some(6));
-        let mut first = source.attempt(IDLE).unwrap();
-        assert_eq!(take(&mut first, 2).await, b"abcd");
-        let mut second = source.attempt(IDLE).unwrap();
-        assert_eq!(take(&mut second, 9).await, b"abcdef");
-        assert!(source.finished());
-        let mut third = source.attempt(IDLE).unwrap();
-        assert_eq!(take(&mut third, 9).await, b"abcdef");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_attempt_that_lost_its_turn_fails_instead_of_ending_short() {
-        let source = source(&[Some(b"ab"), Some(b"cd")], Some(64));
-        let mut first = source.attempt(IDLE).unwrap();
-        assert_eq!(take(&mut first, 1).await, b"ab");
-        let _second = source.attempt(IDLE).unwrap();
-        let error = first.frame().await.unwrap().unwrap_err();
-        assert!(matches!(error, BodyError::Abandoned(_)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_is_read_ahead_as_far_as_it_may_be_kept() {
-        let exact = source(&[Some(b"ab"), None, Some(b"cd")], Some(4));
-        assert_eq!(exact.read_ahead(IDLE).await.unwrap().unwrap(), "abcd");
-        let over = source(&[Some(b"ab"), Some(b"cde"), Some(b"f")], Some(4));
-        assert!(over.read_ahead(IDLE).await.unwrap().is_none());
-        assert_eq!(over.attempt(IDLE).err(), Some(NotReplayable));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_byte_over_the_limit_is_not_kept() {
-        let exact = source(&[Some(b"abcd")], Some(4));
-        assert_eq!(take(&mut exact.attempt(IDLE).unwrap(), 9).await, b"abcd");
-        assert!(exact.replayable());
-        let over = source(&[Some(b"abcd"), Some(b"e")], Some(4));
-        assert_eq!(take(&mut over.attempt(IDLE).unwrap(), 9).await, b"abcde");
-        assert_eq!(over.attempt(IDLE).err(), Some(NotReplayable));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_nobody_has_read_can_be_sent_without_being_kept() {
-        let source = source(&[Some(b"ab")], None);
-        drop(source.attempt(IDLE).unwrap());
-        let mut second = source.attempt(IDLE).unwrap();
-        assert_eq!(take(&mut second, 9).await, b"ab");
-        assert_eq!(source.attempt(IDLE).err(), Some(NotReplayable));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_fails_after_the_bound() {
-        struct Never;
-        impl Body for Never {
-            type Data = Bytes;
-            type Error = std::io::Error;
-            fn poll_frame(
-                self: Pin<&mut Self>,
-                _: &mut Context<'_>,
-            ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-                Poll::Pending
-            }
-        }
-        let source = Arc::new(Source::new(Never, None));
-        let begun = tokio::time::Instant::now();
-        let error = source.attempt(IDLE).unwrap().frame().await.unwrap();
-        assert!(matches!(error, Err(BodyError::Stalled(IDLE))));
-        assert_eq!(begun.elapsed(), IDLE);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn trailers_come_behind_every_attempt_and_only_those_that_may_pass() {
-        let fields = [("x-sum", "1"), ("authorization", "z")];
-        let fields = fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let frames: [Result<_, std::io::Error>; 2] =
-            [Ok(Frame::data("ab".into())), Ok(Frame::trailers(HeaderMap::from_iter(fields)))];
-        let stream = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
-        let source = Arc::new(Source::new(stream, Some(64)));
-        for _ in 0..2 {
-            let whole = source.attempt(IDLE).unwrap().collect().await.unwrap();
-            let trailers = whole.trailers().unwrap();
-            assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &"1".parse().unwrap()));
-            assert_eq!(whole.to_bytes(), "ab");
-        }
-    }
-
-    proptest! {
-        /// However the body is cut into chunks and wherever the attempts before it stopped, the last
-        /// attempt sends exactly what the client sent.
-        #[test]
-        fn any_interleaving_replays_the_exact_bytes(
-            chunks in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 1..20)), 0..20),
-            stops in prop::collection::vec(0_usize..12, 0..5),
-        ) {
-            let whole: Vec<u8> = chunks.iter().flatten().flatten().copied().collect();
-            let source = Arc::new(Source::new(Script(chunks.into()), Some(1024)));
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time().start_paused(true).build().unwrap();
-            runtime.block_on(async {
-                for stop in stops {
-                    let sent = take(&mut source.attempt(IDLE).unwrap(), stop).await;
-                    prop_assert!(whole.starts_with(&sent));
-                }
-                let sent = take(&mut source.attempt(IDLE).unwrap(), 64).await;
-                prop_assert_eq!(sent, whole);
-                Ok(())
-            })?;
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,9 @@
-//! Opening a connection to an endpoint: resolve, connect, start the task that drives it.
+//! Opening a connection to an endpoint: find its addresses, connect; of HTTP/2, start the task that drives it.
+//!
+//! All of it within `connectTimeout`, the look-up of the name included.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,16 +12,19 @@ use std::time::Duration;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use super::h1::{Io, Link};
 use super::wire::{Counts, Wire};
+use super::{Upstream, race};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
 use crate::proxy::rehearsal::{Line, Near, Stage};
-use crate::proxy::settings::{Endpoint, Upstream};
+
+/// Of how many of a name's addresses a message tells what became of them.
+const TOLD: usize = 4;
 
 /// How large a response head may be, as HTTP/2 counts it.
 const HEAD_LIST: u32 = 64 * 1024;
@@ -39,6 +44,8 @@ pub(crate) struct ConnectError {
 pub(crate) enum Cause {
     /// The name has no address.
     Dns,
+    /// Nobody said within `connectTimeout` which addresses the name has.
+    DnsTimeout,
     /// Nobody listens there.
     Refused,
     /// There is no way there.
@@ -55,7 +62,7 @@ impl Cause {
     /// `details.phase`: how far it got.
     pub(crate) const fn phase(self) -> &'static str {
         match self {
-            Self::Dns => "dns",
+            Self::Dns | Self::DnsTimeout => "dns",
             Self::Greeting => "handshake",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
@@ -65,6 +72,7 @@ impl Cause {
     pub(crate) const fn proxy_status(self) -> &'static str {
         match self {
             Self::Dns => "dns_error",
+            Self::DnsTimeout => "dns_timeout",
             Self::Refused => "connection_refused",
             Self::Unreachable => "destination_ip_unroutable",
             Self::Timeout => "connection_timeout",
@@ -78,6 +86,42 @@ impl ConnectError {
     /// The upstream has no endpoint to connect to.
     pub(crate) fn no_endpoint() -> Self {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
+    }
+
+    /// The name has no address, or nobody says which.
+    pub(super) fn dns(host: &str, message: &str) -> Self {
+        Self { cause: Cause::Dns, message: format!("cannot be resolved ({host}): {message}") }
+    }
+
+    /// Nobody said within `limit` which addresses the name has.
+    fn unresolved(host: &str, limit: Duration) -> Self {
+        let limit = Span::from_duration(limit);
+        let message = format!("cannot be resolved ({host}): no answer within {limit}");
+        Self { cause: Cause::DnsTimeout, message }
+    }
+
+    /// Nobody took the connection within `limit`.
+    fn silent(limit: Duration) -> Self {
+        let limit = Span::from_duration(limit);
+        let message = format!("did not accept a connection within {limit}");
+        Self { cause: Cause::Timeout, message }
+    }
+
+    /// None of a name's addresses took a connection.
+    fn none_of(failed: Vec<(SocketAddr, Self)>) -> Self {
+        let all = failed.len();
+        if all <= 1 {
+            let only = failed.into_iter().next();
+            return only.map_or_else(Self::no_endpoint, |(_, error)| error);
+        }
+        // A family of addresses that leads nowhere from here says less than an address that refuses.
+        let telling = failed.iter().find(|(_, error)| error.cause != Cause::Unreachable);
+        let cause =
+            telling.or_else(|| failed.first()).map_or(Cause::Other, |(_, error)| error.cause);
+        let told = failed.iter().take(TOLD).map(|(at, error)| format!("{} {error}", at.ip()));
+        let told = told.collect::<Vec<_>>().join(", ");
+        let more = if all > TOLD { ", and so on" } else { "" };
+        Self { cause, message: format!("has {all} addresses and no connection: {told}{more}") }
     }
 
     fn handshake(error: &hyper::Error) -> Self {
@@ -102,6 +146,8 @@ impl ConnectError {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) link: Box<Link>,
+    /// The address that it leads to, where it was opened here.
+    pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the way to the other end.
     pub(super) line: Option<Arc<Line>>,
 }
@@ -113,45 +159,55 @@ pub(super) struct OpenedShared {
     pub(super) counts: Arc<Counts>,
     /// How many requests the other side takes at a time, as far as it has said.
     pub(super) limit: Arc<AtomicU32>,
+    /// The address that it leads to.
+    pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the way to the other end.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint` of `upstream`. On a `stage` it leads to what stands there.
+/// A connection to `endpoint` of `upstream`. On a stage it leads to what stands there.
 pub(super) async fn open(
-    endpoint: &Endpoint,
-    upstream: &Upstream,
-    stage: Option<&Arc<Stage>>,
+    upstream: &Arc<Upstream>,
+    endpoint: usize,
 ) -> Result<Opened, ConnectError> {
-    match stage {
+    let deadline = deadline(upstream);
+    match &upstream.stage {
         None => {
-            let io = Io::Tcp(socket(endpoint, upstream).await?);
-            Ok(Opened { link: Link::new(io), line: None })
+            let (socket, peer) = socket(upstream, endpoint, deadline).await?;
+            Ok(Opened { link: Link::new(Io::Tcp(socket)), peer: Some(peer), line: None })
         }
         Some(stage) => {
-            let (near, line) = staged(endpoint, upstream, stage).await?;
+            let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
             let io = Io::Other(Box::new(near));
-            Ok(Opened { link: Link::new(io), line: Some(line) })
+            Ok(Opened { link: Link::new(io), peer: None, line: Some(line) })
         }
     }
 }
 
 /// The same with HTTP/2.
 pub(super) async fn open_shared(
-    endpoint: &Endpoint,
-    upstream: &Upstream,
-    stage: Option<&Arc<Stage>>,
+    upstream: &Arc<Upstream>,
+    endpoint: usize,
 ) -> Result<OpenedShared, ConnectError> {
-    let ping = upstream.ping_interval;
-    let now = Instant::now();
-    let deadline = now.checked_add(upstream.connect_timeout).unwrap_or(now);
-    match stage {
-        None => shared(socket(endpoint, upstream).await?, ping, deadline, None).await,
+    let ping = upstream.settings.ping_interval;
+    let deadline = deadline(upstream);
+    match &upstream.stage {
+        None => {
+            let (socket, peer) = socket(upstream, endpoint, deadline).await?;
+            let opened = shared(socket, ping, deadline, None).await?;
+            Ok(OpenedShared { peer: Some(peer), ..opened })
+        }
         Some(stage) => {
-            let (near, line) = staged(endpoint, upstream, stage).await?;
+            let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
             shared(near, ping, deadline, Some(line)).await
         }
     }
+}
+
+/// When a connect that begins now has failed.
+fn deadline(upstream: &Upstream) -> Instant {
+    let now = Instant::now();
+    now.checked_add(upstream.settings.connect_timeout).unwrap_or(now)
 }
 
 /// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is
@@ -203,7 +259,7 @@ where
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok(OpenedShared { sender, counts, limit, line })
+    Ok(OpenedShared { sender, counts, limit, peer: None, line })
 }
 
 type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
@@ -216,78 +272,97 @@ where
     u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
-/// A socket to `endpoint`.
-async fn socket(endpoint: &Endpoint, upstream: &Upstream) -> Result<TcpStream, ConnectError> {
-    within(upstream.connect_timeout, tcp(endpoint)).await
+/// A socket to `endpoint`, and the address that it leads to.
+async fn socket(
+    upstream: &Arc<Upstream>,
+    endpoint: usize,
+    deadline: Instant,
+) -> Result<(TcpStream, IpAddr), ConnectError> {
+    let limit = upstream.settings.connect_timeout;
+    let at = upstream.endpoint(endpoint)?;
+    let found = upstream.addresses(endpoint, at);
+    let unresolved = || ConnectError::unresolved(&at.host, limit);
+    let addresses = within(deadline, found, unresolved).await?;
+    let connecting = async {
+        let connected = race::first(&addresses, limit, tcp).await;
+        connected.map_err(ConnectError::none_of)
+    };
+    let (stream, address) = within(deadline, connecting, || ConnectError::silent(limit)).await?;
+    Ok((stream, address.ip()))
 }
 
 /// A pipe to what stands on `stage` in place of `endpoint`.
 async fn staged(
-    endpoint: &Endpoint,
     upstream: &Upstream,
+    endpoint: usize,
     stage: &Arc<Stage>,
+    deadline: Instant,
 ) -> Result<(Near, Arc<Line>), ConnectError> {
+    let at = upstream.endpoint(endpoint)?;
     let connecting = async {
-        let connected = stage.connect(upstream, endpoint).await;
+        let connected = stage.connect(&upstream.settings, at).await;
         connected.map_err(|error| ConnectError::from_io(&error))
     };
-    within(upstream.connect_timeout, connecting).await
+    let limit = upstream.settings.connect_timeout;
+    within(deadline, connecting, || ConnectError::silent(limit)).await
 }
 
+/// What `connecting` comes to before `deadline`, or else the error that `late` makes.
 async fn within<T>(
-    limit: Duration,
+    deadline: Instant,
     connecting: impl Future<Output = Result<T, ConnectError>>,
+    late: impl FnOnce() -> ConnectError,
 ) -> Result<T, ConnectError> {
-    #[expect(clippy::disallowed_methods, reason = "a connect is a leaf: it may be dropped")]
-    let connected = tokio::time::timeout(limit, connecting).await;
-    connected.map_err(|_elapsed| ConnectError {
-        cause: Cause::Timeout,
-        message: format!("did not accept a connection within {}", Span::from_duration(limit)),
-    })?
+    // A connect is a leaf: it may be dropped.
+    let connected = tokio::time::timeout_at(deadline, connecting).await;
+    connected.map_err(|_elapsed| late())?
 }
 
-/// The first address of the name that takes a connection. Resolved anew for each connection, so a
-/// change of the name's addresses is seen by the next.
-async fn tcp(endpoint: &Endpoint) -> Result<TcpStream, ConnectError> {
-    let host = endpoint.host.as_ref();
-    let found = lookup_host((host, endpoint.port)).await;
-    let addresses: Vec<SocketAddr> = found.map_err(|error| dns(&error.to_string()))?.collect();
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Nagle's algorithm only delays; where it cannot be turned off, it only delays.
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(error = %error, "TCP_NODELAY could not be set.");
-                }
-                return Ok(stream);
-            }
-            Err(error) => last = Some(ConnectError::from_io(&error)),
-        }
+async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| ConnectError::from_io(&error))?;
+    // Nagle's algorithm only delays; where it cannot be turned off, it only delays.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(error = %error, "TCP_NODELAY could not be set.");
     }
-    Err(last.unwrap_or_else(|| dns("the name has no address")))
-}
-
-fn dns(message: &str) -> ConnectError {
-    ConnectError { cause: Cause::Dns, message: format!("cannot be resolved: {message}") }
+    Ok(stream)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn endpoint(host: &str, port: u16) -> Endpoint {
-        Endpoint { host: host.into(), port, authority: format!("{host}:{port}").into() }
-    }
-
     #[tokio::test]
     async fn a_port_without_a_listener_refuses() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
+        let address = free.local_addr().unwrap();
         drop(free);
-        let error = tcp(&endpoint("127.0.0.1", port)).await;
+        let error = tcp(address).await;
         let error = error.err().unwrap();
         assert_eq!(error.cause, Cause::Refused);
         assert_eq!(error.to_string(), "refused the connection");
+    }
+
+    #[test]
+    fn a_name_whose_addresses_all_failed_says_what_each_did() {
+        let failed = |kinds: &[(&str, io::ErrorKind)]| {
+            let error = |kind: io::ErrorKind| ConnectError::from_io(&kind.into());
+            let failed = kinds.iter().map(|(at, kind)| (at.parse().unwrap(), error(*kind)));
+            ConnectError::none_of(failed.collect())
+        };
+        let (v6, v4) = ("[::1]:80", "127.0.0.1:80");
+        let (nowhere, refused) =
+            (io::ErrorKind::NetworkUnreachable, io::ErrorKind::ConnectionRefused);
+        let only = failed(&[(v4, refused)]);
+        assert_eq!((only.cause, &*only.message), (Cause::Refused, "refused the connection"));
+        let both = failed(&[(v6, nowhere), (v4, refused)]);
+        assert_eq!(both.cause, Cause::Refused);
+        assert_eq!(
+            both.message,
+            "has 2 addresses and no connection: ::1 cannot be reached, 127.0.0.1 refused the connection"
+        );
+        assert_eq!(failed(&[(v6, nowhere), (v6, nowhere)]).cause, Cause::Unreachable);
+        let many = failed(&[(v6, nowhere); 5]);
+        assert!(many.message.ends_with("::1 cannot be reached, and so on"), "{many}");
     }
 }

@@ -1,6 +1,7 @@
 //! A connection that is lent to one request: all of it (HTTP/1.1), or a place on it (HTTP/2).
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -15,7 +16,6 @@ use super::h1::{self, Interim, Link};
 use super::outgoing::Outgoing;
 use super::shared::Place;
 use super::wire::{Counts, Mark};
-use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::rehearsal::Line;
 
@@ -44,6 +44,8 @@ pub(crate) struct Alone {
 pub(super) struct Parked {
     pub(super) link: Box<Link>,
     pub(super) endpoint: usize,
+    /// The address that it leads to, where it was opened here.
+    pub(super) peer: Option<IpAddr>,
     pub(super) line: Option<Arc<Line>>,
 }
 
@@ -52,6 +54,7 @@ pub(super) struct Parked {
 struct Lease {
     upstream: Arc<Upstream>,
     endpoint: usize,
+    peer: Option<IpAddr>,
     /// Not any more when it goes back.
     open: bool,
 }
@@ -119,15 +122,10 @@ pub(crate) enum Unsent {
 }
 
 impl Connection {
-    /// Hands one request over. `permission` is given to its body by the upstream's 100, where there is one.
-    pub(crate) fn send(
-        &mut self,
-        outgoing: Outgoing<'_>,
-        body: RequestBody,
-        permission: Option<Arc<Permission>>,
-    ) {
+    /// Hands one request over.
+    pub(crate) fn send(&mut self, outgoing: Outgoing<'_>, body: RequestBody) {
         match self {
-            Self::Alone(alone) => alone.send(&outgoing, body, permission),
+            Self::Alone(alone) => alone.send(&outgoing, body),
             Self::Shared(shared) => {
                 let request = outgoing.into_request(body, shared.place.authority());
                 shared.send(request);
@@ -147,19 +145,14 @@ impl Connection {
 impl Alone {
     /// `parked`, lent out by `upstream`.
     pub(super) fn new(upstream: Arc<Upstream>, parked: Parked, reused: bool) -> Self {
-        let Parked { link, endpoint, line } = parked;
-        Self { link, lease: Lease { upstream, endpoint, open: true }, line, reused }
+        let Parked { link, endpoint, peer, line } = parked;
+        Self { link, lease: Lease { upstream, endpoint, peer, open: true }, line, reused }
     }
 
-    fn send(
-        &mut self,
-        outgoing: &Outgoing<'_>,
-        body: RequestBody,
-        permission: Option<Arc<Permission>>,
-    ) {
+    fn send(&mut self, outgoing: &Outgoing<'_>, body: RequestBody) {
         self.announce();
         let Lease { upstream, endpoint, .. } = &self.lease;
-        self.link.send(outgoing, upstream.authority(*endpoint), body, permission);
+        self.link.send(outgoing, upstream.authority(*endpoint), body);
     }
 
     /// Hands over a request that another connection took nothing of.
@@ -201,7 +194,8 @@ impl Alone {
         let Self { mut link, mut lease, line, reused: _ } = self;
         if link.rest() {
             lease.open = false;
-            lease.upstream.park(Parked { link, endpoint: lease.endpoint, line });
+            let Lease { endpoint, peer, .. } = lease;
+            lease.upstream.park(Parked { link, endpoint, peer, line });
         }
     }
 }

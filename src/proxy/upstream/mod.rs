@@ -9,6 +9,8 @@ pub(crate) mod ending;
 pub(crate) mod h1;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
+mod race;
+pub(crate) mod resolve;
 mod shared;
 pub(crate) mod wire;
 
@@ -23,6 +25,7 @@ use self::connect::{ConnectError, Opened};
 use self::connection::{Alone, Connection, Parked, Unsent};
 use self::h1::{Io, Link};
 use self::pool::{Idle, Pool};
+use self::resolve::{Names, Resolve};
 use self::shared::{Connections, Dialed, Shared};
 use super::rehearsal::Stage;
 use super::settings::{self, Protocol};
@@ -39,6 +42,8 @@ pub(crate) struct Upstream {
     pool: Mutex<Pool<Parked>>,
     /// Those that speak HTTP/2.
     shared: Mutex<Connections>,
+    /// The addresses of its endpoints.
+    names: Names,
     /// In a rehearsal, what stands at the other end.
     stage: Option<Arc<Stage>>,
     /// The endpoint whose turn it is, counted up without end.
@@ -58,14 +63,17 @@ impl Upstream {
     pub(crate) fn new(
         settings: Arc<settings::Upstream>,
         metrics: Arc<UpstreamMetrics>,
+        resolver: Arc<dyn Resolve>,
         stage: Option<Arc<Stage>>,
     ) -> Self {
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
+        let names = Names::new(resolver, settings.endpoints.len());
         Self {
             settings,
             metrics,
             pool: Mutex::new(pool),
             shared: Mutex::default(),
+            names,
             stage,
             turn: AtomicUsize::new(0),
             swept: AtomicBool::new(false),
@@ -169,17 +177,15 @@ impl Upstream {
     {
         self.metrics.opened();
         let link = Link::new(Io::Other(Box::new(io)));
-        self.park(Parked { link, endpoint: 0, line: None });
+        self.park(Parked { link, endpoint: 0, peer: None, line: None });
     }
 
     /// A new connection to `endpoint`.
     async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Alone, ConnectError> {
-        let at = self.endpoint(endpoint)?;
         // Boxed: most requests find a connection, and carry one word of this.
-        let opened = connect::open(at, &self.settings, self.stage.as_ref());
-        let Opened { link, line } = Box::pin(opened).await?;
+        let Opened { link, peer, line } = Box::pin(connect::open(self, endpoint)).await?;
         self.metrics.opened();
-        Ok(Alone::new(Arc::clone(self), Parked { link, endpoint, line }, false))
+        Ok(Alone::new(Arc::clone(self), Parked { link, endpoint, peer, line }, false))
     }
 
     /// A place on a connection to `endpoint`.
@@ -205,14 +211,10 @@ impl Upstream {
     }
 
     async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
-        let at = self.endpoint(endpoint)?;
-        let opened = connect::open_shared(at, &self.settings, self.stage.as_ref()).await?;
-        let shared = Arc::new(Shared::new(
-            opened,
-            endpoint,
-            at.authority.clone(),
-            Arc::clone(&self.metrics),
-        ));
+        let opened = connect::open_shared(&self, endpoint).await?;
+        let authority = Arc::clone(self.authority(endpoint));
+        let metrics = Arc::clone(&self.metrics);
+        let shared = Arc::new(Shared::new(opened, endpoint, authority, metrics));
         self.shared().add(Arc::clone(&shared));
         self.keep_swept();
         Ok(shared)
@@ -223,6 +225,10 @@ impl Upstream {
     }
 
     fn park(self: &Arc<Self>, parked: Parked) {
+        if !self.names.lead(parked.endpoint, parked.peer) {
+            self.metrics.closed_active();
+            return;
+        }
         if self.lock().put(Instant::now(), parked).is_err() {
             self.metrics.closed_active();
             return;
@@ -240,7 +246,8 @@ impl Upstream {
 
     /// Closes the idle connections, and puts no further request on the others.
     fn disconnect(&self) {
-        while self.lock().take(Instant::now(), |_| true).0.is_some() {
+        let closed = self.lock().retain(|_| false);
+        for _ in 0..closed {
             self.metrics.closed_idle();
         }
         self.shared().clear();
@@ -254,20 +261,20 @@ impl Upstream {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes idle connections that are old, and those that the other side has closed; says when to come again.
-    /// `None` once there are none.
-    fn sweep(&self) -> Option<Instant> {
+    /// Closes idle connections that are old, and those that the other side has closed, and looks again where the
+    /// others lead; says when to come again. `None` once there are none.
+    fn sweep(self: &Arc<Self>) -> Option<Instant> {
         let now = Instant::now();
         let (closed, next) = self.lock().sweep(now);
         for _ in 0..closed {
             self.metrics.closed_idle();
         }
         let next_shared = self.shared().sweep(now, self.settings.keep_alive);
-        let next = next.into_iter().chain(next_shared).min();
-        if next.is_none() {
+        let Some(next) = next.into_iter().chain(next_shared).min() else {
             self.swept.store(false, Ordering::Relaxed);
-        }
-        next
+            return None;
+        };
+        Some(self.look_again(now).map_or(next, |look| look.min(next)))
     }
 }
 

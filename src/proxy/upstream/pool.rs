@@ -75,6 +75,13 @@ impl<T: Idle> Pool<T> {
         (before.saturating_sub(self.idle.len()), next)
     }
 
+    /// Lets go of those that are not to `stay`, and says how many there were.
+    pub(crate) fn retain(&mut self, stay: impl Fn(&T) -> bool) -> usize {
+        let before = self.idle.len();
+        self.idle.retain(|(_, item)| stay(item));
+        before.saturating_sub(self.idle.len())
+    }
+
     /// How many are kept.
     pub(crate) fn len(&self) -> usize {
         self.idle.len()
@@ -133,6 +140,16 @@ mod tests {
         assert_eq!(pool.take(later, |_| true), (None, 1));
         pool.put(then, 2).unwrap();
         assert_eq!(pool.sweep(later), (1, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_are_not_to_stay_go() {
+        let mut pool = Pool::new(KEEP, 9);
+        for item in [2, 4, 6] {
+            pool.put(Instant::now(), item).unwrap();
+        }
+        assert_eq!(pool.retain(|item| *item == 4), 2);
+        assert_eq!(pool.take(Instant::now(), |_| true), (Some(4), 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! Requests that find none wait for the same connect, and all of them get its error: a hundred requests to an
 //! endpoint that does not answer wait for one `connectTimeout`, not for a hundred.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) endpoint: usize,
     /// What messages call it.
     authority: Arc<str>,
+    /// The address that it leads to, where it was opened here.
+    pub(super) peer: Option<IpAddr>,
     /// How many requests the other side takes at a time.
     pub(super) limit: Arc<AtomicU32>,
     metrics: Arc<UpstreamMetrics>,
@@ -72,7 +75,7 @@ impl Shared {
         authority: Arc<str>,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
-        let OpenedShared { sender, counts, limit, line } = opened;
+        let OpenedShared { sender, counts, limit, peer, line } = opened;
         metrics.opened();
         metrics.to_idle();
         Self {
@@ -81,6 +84,7 @@ impl Shared {
             line,
             endpoint,
             authority,
+            peer,
             limit,
             metrics,
             open: AtomicU32::new(0),
@@ -197,6 +201,14 @@ impl Connections {
     /// `shared` is there from now on.
     pub(super) fn add(&mut self, shared: Arc<Shared>) {
         self.open.push(shared);
+    }
+
+    /// Puts no further request on those that are not to `stay`, and says how many there were. Those that carry
+    /// requests end with them.
+    pub(super) fn retain(&mut self, stay: impl Fn(&Shared) -> bool) -> usize {
+        let before = self.open.len();
+        self.open.retain(|shared| stay(shared));
+        before.saturating_sub(self.open.len())
     }
 
     /// Lets go of all: those that carry requests end with them.

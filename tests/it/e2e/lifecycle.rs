@@ -16,7 +16,7 @@ use crate::support::watched::{Gate, PATIENCE, Watched};
 const ROUTES: &str = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
 
 /// Waits until nobody listens there.
-fn until_refused(address: std::net::SocketAddr) {
+pub(super) fn until_refused(address: std::net::SocketAddr) {
     let begun = Instant::now();
     while TcpStream::connect(address).is_ok() {
         assert!(begun.elapsed() < PATIENCE, "{address} still accepts");
@@ -25,7 +25,7 @@ fn until_refused(address: std::net::SocketAddr) {
 }
 
 /// Waits until `/readyz` says so; since when it was asked.
-fn until_not_ready(admin: std::net::SocketAddr) -> Instant {
+pub(super) fn until_not_ready(admin: std::net::SocketAddr) -> Instant {
     let begun = Instant::now();
     while get(admin, "/readyz").status != 503 {
         assert!(begun.elapsed() < PATIENCE, "still ready");
@@ -244,7 +244,7 @@ fn a_second_signal_stops_at_once_and_says_what_it_lost() {
     busy.proxy.program().signal("TERM");
     until_refused(busy.proxy.address);
     let begun = Instant::now();
-    busy.proxy.program().signal("TERM");
+    busy.proxy.program().signal("INT");
     assert_eq!(busy.proxy.exit().code(), Some(1));
     let took = begun.elapsed().as_secs_f64();
     assert!(took < 5.0, "a last second for audits, not {took}");
@@ -257,6 +257,9 @@ fn a_second_signal_stops_at_once_and_says_what_it_lost() {
     let lost = |line: &&String| line.contains("dropped before its cleanups had run");
     let lost: Vec<&String> = lines.iter().filter(lost).collect();
     assert!(lost.len() == 1 && lost[0].contains("in-an-audit"), "{lost:?}");
+    // And how many they were: of the attempt, the gap, the audit and the stream the last two did not end.
+    let counts = lines.iter().find(|line| line.contains("Stopping at once.")).expect("a count");
+    assert!(counts.contains(r#""cut":4"#) && counts.contains(r#""unfinished":2"#), "{counts}");
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod bodies;
 mod commands;
 /// Every scenario through `flow run`.
 mod corpus;
+/// Stopping with tunnels and HTTP/2.
+mod draining;
 /// What would happen, said before it does.
 mod explain;
 /// What must not be read two ways.

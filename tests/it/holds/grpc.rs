@@ -1,7 +1,5 @@
 //! tonic's client through the proxy to tonic's server.
 
-use std::time::Duration;
-
 use futures_util::StreamExt;
 use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
@@ -212,8 +210,14 @@ async fn the_proxy_s_own_failures_are_grpc_s() {
     assert_eq!(status.unwrap_err().code(), Code::DeadlineExceeded);
     drop(held);
     let Scene { service, proxy: _proxy, client } = scene;
+    let address = service.address;
     drop(service);
-    tokio::time::sleep(Duration::ZERO).await;
+    within(async {
+        while tokio::net::TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     let mut client = client;
     client.ready().await.unwrap();
     let path = PathAndQuery::from_static(DOUBLE);

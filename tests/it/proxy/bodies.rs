@@ -1,7 +1,14 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
 use super::one_route;
-use crate::support::proxy::Proxy;
+use crate::support::h2;
+use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 fn retry(more: &str) -> String {
@@ -162,6 +169,21 @@ async fn a_body_that_a_route_reads_has_a_limit() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+/// Sends ten megabytes as a client does: until the other side takes no more, then it reads; what it gets is the
+/// 413, and then the end.
+async fn uploads_and_reads(mut client: Client, run: usize) {
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n").await;
+    let mut left = 10 * 1024;
+    let part = [b'u'; 1024];
+    while left > 0 && client.offer(&part).await {
+        left -= 1;
+    }
+    let response = client.response(false).await;
+    assert_eq!((response.status, response.body.as_str()), (413, "too much"), "run {run}");
+    assert_eq!(response.field("connection"), ["close"]);
+    assert!(client.rest().await.is_empty());
+}
+
 /// A connection that is closed on a client that still sends is reset, and the reset may overtake the answer:
 /// often enough to be met in two hundred runs.
 #[tokio::test]
@@ -169,24 +191,63 @@ async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
     let upstream = Upstream::play([Act::EarlyAndClose(1024, answer(413, "", "too much"))]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     for run in 0..200 {
-        let mut client = proxy.connect().await;
-        let head = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n";
-        client.send(head).await;
-        let mut left = 10 * 1024;
-        let part = [b'u'; 1024];
-        // As a client does: send until the other side takes no more, then read.
-        while left > 0 && client.offer(&part).await {
-            left -= 1;
-        }
-        if run % 10 == 0 {
-            // As over a long way: what was sent and what was answered cross.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let response = client.response(false).await;
-        assert_eq!((response.status, response.body.as_str()), (413, "too much"), "run {run}");
-        assert!(client.rest().await.is_empty());
+        uploads_and_reads(proxy.connect().await, run).await;
     }
     assert_eq!(upstream.requests().len(), 200);
+}
+
+/// The same over a long way, on which what is sent and what is answered cross.
+#[tokio::test]
+async fn an_answer_that_comes_before_the_upload_ends_reaches_a_client_that_is_far_away() {
+    let upstream = Upstream::play([Act::EarlyAndClose(1024, answer(413, "", "too much"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let far = far_away(proxy.address, Duration::from_millis(10)).await;
+    for round in 0..10 {
+        let mut clients = tokio::task::JoinSet::new();
+        for run in 0..20 {
+            let stream = TcpStream::connect(far).await.unwrap();
+            clients.spawn(uploads_and_reads(Client::over(stream), 20 * round + run));
+        }
+        clients.join_all().await;
+    }
+    assert_eq!(upstream.requests().len(), 200);
+}
+
+/// Where a way to `address` begins that takes so long in each direction.
+async fn far_away(address: SocketAddr, delay: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let begins = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let (from_near, to_near) = near.into_split();
+            let (from_far, to_far) = TcpStream::connect(address).await.unwrap().into_split();
+            tokio::spawn(slowly(from_near, to_far, delay));
+            tokio::spawn(slowly(from_far, to_near, delay));
+        }
+    });
+    begins
+}
+
+/// Passes bytes on when they have been under way for `delay`, as many at a time as a long way holds.
+async fn slowly(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
+    let (sent, mut under_way) = tokio::sync::mpsc::channel::<(Instant, Vec<u8>)>(16);
+    let reading = async move {
+        let mut bytes = vec![0; 4096];
+        while let Ok(size @ 1..) = from.read(&mut bytes).await {
+            if sent.send((Instant::now() + delay, bytes[..size].to_vec())).await.is_err() {
+                return;
+            }
+        }
+    };
+    let writing = async move {
+        while let Some((due, bytes)) = under_way.recv().await {
+            tokio::time::sleep_until(due).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(reading, writing);
 }
 
 #[tokio::test]
@@ -202,8 +263,99 @@ async fn a_refusal_that_comes_before_the_upload_ends_reaches_the_client() {
         while left > 0 && client.offer(&[b'u'; 1024]).await {
             left -= 1;
         }
-        assert_eq!(client.response(false).await.status, 404);
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.field("connection")), (404, vec!["close"]));
     }
+}
+
+/// What of a body is here already is read, though nobody wants it: a refused upload need not cost a connection.
+#[tokio::test]
+async fn a_refusal_of_a_body_that_is_here_keeps_the_connection() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let nowhere = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /x"));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    let there = upstream.address.to_string();
+    let dead = Proxy::start(&one_route(&upstream, "").replace(&there, &gone));
+    let chunks =
+        "PUT /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    for (proxy, status) in [(nowhere, 404), (dead, 502)] {
+        let mut client = proxy.connect().await;
+        for request in [put(10), put(5000), chunks.to_owned(), put(0)] {
+            let response = client.ask(&request).await;
+            assert_eq!(response.status, status);
+            assert!(response.field("connection").is_empty(), "{}", response.head);
+        }
+        client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.field("connection")), (status, vec!["close"]));
+        assert!(client.rest().await.is_empty());
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+/// An answer that succeeds may be the other half of an exchange: its connection goes on where the upload ends.
+#[tokio::test]
+async fn an_early_success_closes_nothing_by_itself() {
+    let begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_vec();
+    let upstream =
+        Upstream::play([Act::Before(begun, b"0\r\n\r\n".to_vec()), always(200, "", "next")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5)).await;
+    client.send("world").await;
+    let response = client.response(false).await;
+    assert_eq!((response.body.as_str(), response.field("connection")), ("hello", vec![]));
+    assert_eq!(client.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.body, "next");
+    assert_eq!(upstream.requests()[0].body, b"helloworld");
+}
+
+const TRAILED: &str = "PUT / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, Content-Length\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nAuthorization: z\r\n\r\n";
+
+/// A body that a route reads has its trailers like one that streams: on every attempt, and only those that may
+/// pass; a body of the route's own has none.
+#[tokio::test]
+async fn a_body_that_a_route_reads_keeps_its_trailers() {
+    let reads = "    output: \"{{ {'status': 200, 'body': frame.input.body} }}\"\n";
+    for more in ["", reads] {
+        let upstream = Upstream::play([always(503, "", ""), always(200, "", "good")]).await;
+        let proxy = Proxy::start(&one_route(&upstream, &retry(more)));
+        let mut client = proxy.connect().await;
+        assert_eq!(client.ask(TRAILED).await.status, 200);
+        assert_eq!(upstream.requests().len(), 2);
+        for seen in upstream.requests() {
+            assert_eq!((seen.body.as_slice(), seen.whole), (&b"abc"[..], true));
+            assert_eq!(seen.field("transfer-encoding"), ["chunked"]);
+            assert_eq!(seen.field("trailer"), ["x-sum"]);
+            assert_eq!(seen.trailers, ["x-sum: 1"]);
+            for name in ["content-length", "authorization", "x-sum"] {
+                assert!(seen.field(name).is_empty(), "{name}");
+            }
+        }
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 200);
+    }
+    let upstream = Upstream::play([always(200, "", "good")]).await;
+    let call = one_route(&upstream, "").replace("    upstream: u\n", "    call: { provider: 'mwl:provider.call/mwl-proxy/http/v1', with: { upstream: u, body: other } }\n");
+    let proxy = Proxy::start(&call);
+    assert_eq!(proxy.ask(TRAILED).await.status, 200);
+    let seen = &upstream.requests()[0];
+    assert_eq!((seen.body.as_slice(), seen.field("content-length")), (&b"other"[..], vec!["5"]));
+    assert!(seen.field("trailer").is_empty() && seen.trailers.is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_a_route_reads_keeps_its_trailers_to_an_http_2_upstream() {
+    let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "good"))]).await;
+    let reads = "    output: \"{{ {'status': 200, 'body': frame.input.body} }}\"\n";
+    let proxy = Proxy::start(&super::h2_upstreams::one_route(upstream.address, "", reads));
+    let response = proxy.ask(TRAILED).await;
+    assert_eq!((response.status, response.body.as_str()), (200, "abc"));
+    let seen = &upstream.requests()[0];
+    assert_eq!((seen.body.as_slice(), seen.whole), (&b"abc"[..], true));
+    let trailers = seen.trailers.as_ref().unwrap();
+    assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &"1".parse().unwrap()));
 }
 
 #[tokio::test]
@@ -213,4 +365,40 @@ async fn a_reset_is_a_lost_connection() {
     let response = proxy.ask(&put(10)).await;
     assert_eq!(response.status, 502);
     assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
+}
+
+/// A client that reads nothing before all of its request is sent, and an upstream that answers from the first byte
+/// on: neither waits for the other through the proxy.
+#[tokio::test]
+async fn an_upload_goes_on_while_its_answer_waits_to_be_read() {
+    const SIZE: usize = 24 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes: [{{ name: r, upstream: u }}]\n",
+        listener.local_addr().unwrap()
+    );
+    let upstream = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (mut read, mut write) = stream.into_split();
+        let answer = async {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n");
+            write.write_all(head.as_bytes()).await.unwrap();
+            write.write_all(&vec![b'a'; SIZE]).await.unwrap();
+        };
+        let request = async {
+            let (mut left, mut piece) = (SIZE, vec![0; 1 << 16]);
+            while left > 0 {
+                let size = read.read(&mut piece).await.unwrap();
+                left -= piece[..size].iter().filter(|byte| **byte == b'~').count();
+            }
+        };
+        tokio::join!(answer, request);
+    });
+    let proxy = Proxy::start(&config);
+    let mut client = proxy.connect().await;
+    client.send(format!("PUT / HTTP/1.1\r\nHost: t\r\nContent-Length: {SIZE}\r\n\r\n")).await;
+    within(client.stream.write_all(&vec![b'~'; SIZE])).await.unwrap();
+    let response = client.response(false).await;
+    assert_eq!((response.status, response.whole, response.body.len()), (200, true, SIZE));
+    within(upstream).await.unwrap();
 }

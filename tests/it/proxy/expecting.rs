@@ -3,7 +3,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
+use super::h2_upstreams::one_route as h2_route;
 use super::one_route;
+use crate::support::h2;
 use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
@@ -158,17 +160,59 @@ async fn nobody_is_asked_for_a_body_that_is_not_there_or_that_the_route_has_read
     assert!(upstream.requests().iter().all(|seen| seen.field("expect").is_empty()));
 }
 
+/// The library hears no 100 over HTTP/2: the head goes, and the body right behind it.
 #[tokio::test]
-async fn interim_answers_are_not_passed_on() {
-    let final_answer = String::from_utf8(answer(200, "", "final")).unwrap();
-    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
-    let upstream =
-        Upstream::play([Act::Answer(format!("{interim}{final_answer}").into_bytes())]).await;
-    let proxy = Proxy::start(&one_route(&upstream, ""));
+async fn a_client_is_asked_at_once_where_the_upstream_speaks_http_2() {
+    let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "got it"))]).await;
+    let proxy = Proxy::start(&h2_route(upstream.address, "", ""));
     let mut client = proxy.connect().await;
-    client.send("GET /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").await;
-    let all = String::from_utf8(client.rest().await).unwrap();
-    assert_eq!(all.matches("HTTP/1.1 ").count(), 1, "{all}");
-    assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("final"), "{all}");
-    assert!(!all.contains("link"), "{all}");
+    let begun = Instant::now();
+    client.send(head(5)).await;
+    asked_for(&mut client).await;
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    let seen = upstream.until(|seen| !seen.is_empty()).await;
+    assert!(seen[0].field("expect").is_empty() && seen[0].body.is_empty() && !seen[0].whole);
+    client.send("hello").await;
+    assert_eq!(client.response(false).await.body, "got it");
+    let seen = upstream.requests();
+    assert_eq!((seen[0].body.as_slice(), seen[0].whole), (&b"hello"[..], true));
+}
+
+/// The library says no 100 over HTTP/2: the expectation ends here, and nothing waits for it.
+#[tokio::test]
+async fn a_client_of_http_2_that_waits_to_be_asked_is_not_and_may_send_all_the_same() {
+    let upstream = Upstream::play([Act::Ask(answer(200, "", "got it"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = h2::Client::connect(proxy.address).await;
+    let waits = h2::request("PUT", "/a", &[("expect", "100-continue"), ("content-length", "5")]);
+    let (mut response, mut stream) = client.begin(waits, false).await;
+    let seen = upstream.until(|seen| !seen.is_empty()).await;
+    assert!(seen[0].field("expect").is_empty());
+    tokio::select! {
+        biased;
+        early = &mut response => panic!("{early:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    stream.send_data(bytes::Bytes::from_static(b"hello"), true).unwrap();
+    let answer = within(h2::whole(response)).await.unwrap();
+    assert_eq!((answer.status, answer.text()), (200, "got it"));
+    assert_eq!(upstream.requests()[0].body, b"hello");
+}
+
+#[tokio::test]
+async fn a_refusal_asks_for_no_body_and_says_that_the_connection_closes() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let nowhere = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /x"));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    let there = upstream.address.to_string();
+    let dead = Proxy::start(&one_route(&upstream, "").replace(&there, &gone));
+    for (proxy, status) in [(nowhere, 404), (dead, 502)] {
+        let mut client = proxy.connect().await;
+        client.send(head(5)).await;
+        let response = client.response(false).await;
+        assert_eq!((response.status, response.field("connection")), (status, vec!["close"]));
+        assert!(client.rest().await.is_empty());
+    }
 }

@@ -67,6 +67,22 @@ async fn chunks_reach_all_of_them() {
 }
 
 #[tokio::test]
+async fn trailers_reach_all_of_them() {
+    let a = Upstream::play([always(200, "", "a")]).await;
+    let b = Upstream::play([always(201, "", "b")]).await;
+    let proxy = Proxy::start(&to_both(&a, &b));
+    let request = "PUT / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nHost: z\r\n\r\n";
+    assert_eq!(proxy.ask(request).await.body, r#"["200","201"]"#);
+    for upstream in [&a, &b] {
+        let seen = &upstream.requests()[0];
+        assert_eq!(
+            (seen.body.as_slice(), &seen.trailers[..]),
+            (&b"abc"[..], &["x-sum: 1".to_owned()][..])
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_body_beyond_the_replay_limit_reaches_none_and_each_says_so() {
     let a = Upstream::play([always(200, "", "a")]).await;
     let b = Upstream::play([always(201, "", "b")]).await;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use h2::Reason;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
 use crate::support::h2::{Act, Client, Reply, Upstream, fields, reply, request, whole};
 use crate::support::proxy::{Proxy, within};
@@ -147,28 +148,42 @@ async fn what_is_refused_says_that_nothing_was_sent() {
     assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=destination_unavailable"]);
 }
 
+/// Each of a hundred uploads begins half a second after its head, which the upstream has refused by then.
 #[tokio::test]
 async fn bytes_that_come_late_are_sent_once_after_a_refusal() {
-    for _ in 0..10 {
-        let refuse = Act::Reset(Reason::REFUSED_STREAM);
-        let upstream = Upstream::play([refuse, Act::Answer(reply(200, "good"))]).await;
-        let route = retry("Provider.Call.Http.ConnectionFailed");
-        let proxy = Proxy::start(&one_route(upstream.address, "", &route));
-        let mut client = Client::connect(proxy.address).await;
-        let (response, mut stream) = client.begin(request("POST", "/a", &[]), false).await;
-        upstream.until(|seen| !seen.is_empty()).await;
+    let seen = std::sync::Mutex::new(std::collections::HashSet::new());
+    let upstream = Upstream::run(200, move |_, request| {
+        let first = seen.lock().unwrap().insert(request.uri.clone());
+        if first { Act::Reset(Reason::REFUSED_STREAM) } else { Act::Answer(reply(200, "good")) }
+    })
+    .await;
+    let route = retry("Provider.Call.Http.ConnectionFailed");
+    let proxy = Proxy::start(&one_route(upstream.address, "", &route));
+    let mut client = Client::connect(proxy.address).await;
+    let mut open = Vec::new();
+    for run in 0..100 {
+        open.push(client.begin(request("POST", &format!("/{run}"), &[]), false).await);
+    }
+    upstream.until(|seen| seen.len() >= 100).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for (response, mut stream) in open {
         stream.send_data(Bytes::from_static(b"0123456789"), true).unwrap();
         assert_eq!(within(whole(response)).await.unwrap().text(), "good");
-        assert_eq!(upstream.requests()[1].body, b"0123456789");
+    }
+    let seen = upstream.requests();
+    for run in 0..100 {
+        let path = format!("http://t/{run}");
+        let of_run: Vec<_> = seen.iter().filter(|request| request.uri == path).collect();
+        assert_eq!(of_run.len(), 2, "{path}");
+        assert_eq!(of_run[0].body, b"");
+        assert_eq!((of_run[1].body.as_slice(), of_run[1].whole), (&b"0123456789"[..], true));
     }
 }
 
 /// A server that speaks just enough HTTP/2 to read one request and to say goodbye to it with `goaway` after
 /// the whole of it; then it serves properly.
-async fn leaving(
-    last_stream: u32,
-    reason: u32,
-) -> (std::net::SocketAddr, tokio::task::JoinHandle<usize>) {
+async fn leaving(last_stream: u32, reason: u32) -> Leaving {
+    let (stop, stopped) = oneshot::channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let task = tokio::spawn(async move {
@@ -181,8 +196,9 @@ async fn leaving(
         stream.write_all(&goaway).await.unwrap();
         drop(stream);
         let (stream, _) = tokio::select! {
+            biased;
             second = listener.accept() => second.unwrap(),
-            () = tokio::time::sleep(Duration::from_millis(300)) => return 1,
+            _ = stopped => return 1,
         };
         let mut second = h2::server::handshake(stream).await.unwrap();
         let mut requests = 1;
@@ -192,7 +208,15 @@ async fn leaving(
         }
         requests
     });
-    (address, task)
+    Leaving { address, stop, task }
+}
+
+struct Leaving {
+    address: std::net::SocketAddr,
+    /// Says that no second connection is waited for any more.
+    stop: oneshot::Sender<()>,
+    /// How many requests came.
+    task: tokio::task::JoinHandle<usize>,
 }
 
 /// Reads frames until one that ends a stream.
@@ -213,17 +237,17 @@ async fn until_end_of_stream(stream: &mut TcpStream) {
 
 #[tokio::test]
 async fn a_goaway_before_the_request_leaves_it_unsent() {
-    let (address, served) = leaving(0, 0).await;
+    let Leaving { address, stop: _stop, task } = leaving(0, 0).await;
     let proxy =
         Proxy::start(&one_route(address, "", &retry("Provider.Call.Http.ConnectionFailed")));
     assert_eq!(proxy.ask(POST).await.status, 200);
     drop(proxy);
-    assert_eq!(within(served).await.unwrap(), 2);
+    assert_eq!(within(task).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn a_goaway_after_the_request_does_not() {
-    let (address, served) = leaving(1, 1).await;
+    let Leaving { address, stop, task } = leaving(1, 1).await;
     let route = format!("    exposeFailures: true\n{}", retry("Provider.Call.Http.*"));
     let proxy = Proxy::start(&one_route(address, "", &route));
     let response = proxy.ask(POST).await;
@@ -232,7 +256,8 @@ async fn a_goaway_after_the_request_does_not() {
     assert_eq!(failure["code"], "Provider.Call.Http.ConnectionClosed");
     assert_eq!(failure["details"]["requestSent"], "complete");
     drop(proxy);
-    assert_eq!(within(served).await.unwrap(), 1);
+    stop.send(()).unwrap();
+    assert_eq!(within(task).await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -285,6 +310,7 @@ async fn an_attempt_that_is_dropped_cancels_its_stream_and_counts_as_what_droppe
 async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let (answered, mut told) = tokio::sync::mpsc::channel(1);
     let serving = tokio::spawn(async move {
         let mut silent = Vec::new();
         for connection in 0_usize.. {
@@ -303,7 +329,7 @@ async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
             // The answer leaves; after that nobody looks at this connection any more.
             tokio::select! {
                 _ = server.accept() => {}
-                () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                _ = told.recv() => {}
             }
             silent.push(server);
         }
@@ -315,7 +341,7 @@ async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
     );
     let proxy = Proxy::start(&one_route(address, "", &route));
     assert_eq!(proxy.ask(GET).await.status, 200);
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    answered.send(()).await.unwrap();
     assert_eq!(proxy.ask(GET).await.status, 200);
     assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);
     serving.abort();

@@ -143,6 +143,81 @@ async fn a_drain_s_deadline_answers_requests_without_cleanups() {
     assert_eq!((cut, response.status), (1, 503));
 }
 
+/// A Retry whose wait nobody lives to see the end of.
+const PATIENT: &str = "      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [ { match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H } } ] } }
+";
+
+fn suppressed(proxy: &Proxy, reason: &str) -> u64 {
+    proxy.metric(&format!(r#"mwl_retries_suppressed_total{{reason="{reason}",route="r"}}"#))
+}
+
+/// A request to `proxy` that waits for its second attempt.
+async fn in_a_gap(proxy: &Proxy) -> crate::support::proxy::Client {
+    let mut client = proxy.connect().await;
+    client.send(GET).await;
+    let scheduled =
+        r#"mwl_retries_total{code="Provider.Call.Http.Unavailable",delay="schedule",route="r"}"#;
+    within(async {
+        while proxy.metric(scheduled) < 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    client
+}
+
+#[tokio::test]
+async fn a_retry_that_is_cut_in_its_wait_counts_as_not_made() {
+    // With something to unwind, and without.
+    for head in [AUDIT, "    middleware:\n"] {
+        let upstream = audited(always(503, "", "")).await;
+        let route = format!("{head}{PATIENT}");
+        let proxy = Proxy::start(&one_route(&upstream, &route));
+        let mut client = in_a_gap(&proxy).await;
+        let grace = Duration::from_millis(20);
+        let (cut, response) = tokio::join!(proxy.server.drain(grace), client.response(false));
+        assert_eq!((cut, response.status), (1, 503), "{}", response.body);
+        assert_eq!((suppressed(&proxy, "draining"), suppressed(&proxy, "clientGone")), (1, 0));
+
+        let proxy = Proxy::start(&one_route(&upstream, &route));
+        drop(in_a_gap(&proxy).await);
+        within(async {
+            while proxy.server.in_flight() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        assert_eq!((suppressed(&proxy, "draining"), suppressed(&proxy, "clientGone")), (0, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_bound_that_cuts_a_wait_is_a_timeout_and_no_more() {
+    let upstream = Upstream::play([always(503, "", "")]).await;
+    let bound = "    middleware:
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+        onEntry: { with: { duration: PT0.05S } }
+";
+    let proxy = Proxy::start(&one_route(&upstream, &format!("{bound}{PATIENT}")));
+    assert_eq!(proxy.ask(GET).await.status, 504);
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);
+    assert!(!proxy.metrics.render().contains("mwl_retries_suppressed_total{"));
+}
+
+#[tokio::test]
+async fn a_request_whose_body_breaks_is_not_tried_again() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, &format!("    middleware:\n{PATIENT}")));
+    let mut client = proxy.connect().await;
+    client.send("PUT /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await;
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body == b"a")).await;
+    client.send("no size\r\n").await;
+    let response = client.response(false).await;
+    assert_eq!(response.json()["code"], "Provider.Middleware.Retry.Exhausted");
+    assert_eq!(suppressed(&proxy, "requestAborted"), 1);
+}
+
 #[tokio::test]
 async fn a_client_that_dies_in_its_body_is_a_cancellation() {
     let upstream = audited(always(200, "", "")).await;

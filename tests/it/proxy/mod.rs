@@ -2,7 +2,7 @@
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
-/// `Expect`, and answers before the answer.
+/// `Expect`.
 mod expecting;
 /// What passes through unchanged, and what does not.
 mod forwarding;
@@ -16,10 +16,14 @@ mod grpc;
 mod h2_clients;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
+/// Answers before the answer.
+mod interim;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
 /// Bounds on clients, each with its status and its count.
 mod limits;
+/// Names of upstreams, and the addresses that they have.
+mod names;
 /// Retry and Timeout around real connections.
 mod retrying;
 /// HEAD, statuses without a body, targets, a client's half-close.

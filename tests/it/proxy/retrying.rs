@@ -178,6 +178,72 @@ async fn a_response_s_own_wait_overrides_the_schedule() {
     assert_eq!(proxy.metric(&series), 1);
 }
 
+/// Every form that a server may write, and those that it may not: the answer is made at noon.
+const WAITS: [(&[u8], &str); 26] = [
+    (b"30", "PT30S"),
+    (b"0", "PT0S"),
+    (b" 30 ", "PT30S"),
+    (b"0030", "PT30S"),
+    (b"-5", ""),
+    (b"+5", ""),
+    (b"1.5", ""),
+    (b"1e3", ""),
+    (b"0x10", ""),
+    (b"30s", ""),
+    (b"", ""),
+    (b"soon", ""),
+    (b"120, 60", ""),
+    ("\u{663}\u{660}".as_bytes(), ""),
+    (b"Sun, 01 Mar 2026 12:00:30 GMT", "PT30S"),
+    (b"Sunday, 01-Mar-26 12:00:30 GMT", "PT30S"),
+    (b"Sun Mar  1 12:00:30 2026", "PT30S"),
+    (b"Sun, 01 Mar 2026 11:59:00 GMT", "PT0S"),
+    (b"Sun, 01 Mar 2026 13:00:30 +0100", ""),
+    (b"2026-03-01T12:00:30Z", ""),
+    (b"Sun, 31 Feb 2026 12:00:30 GMT", ""),
+    (b"Mon, 01 Mar 2026 12:00:30 GMT", "PT30S"),
+    (b"3600", "PT5M"),
+    (b"99999999999999999999999999", "PT5M"),
+    (b"5\r\nRetry-After: 60", "PT5S"),
+    (b"\xff\xfe", ""),
+];
+
+/// What an answer of this status with this field is said to ask for.
+fn asking(status: u16, wait: &[u8]) -> Vec<u8> {
+    let date = "Date: Sun, 01 Mar 2026 12:00:00 GMT";
+    let head = format!("HTTP/1.1 {status} X\r\n{date}\r\nContent-Length: 0\r\nRetry-After:");
+    [head.as_bytes(), wait, b"\r\n\r\n"].concat()
+}
+
+#[tokio::test]
+async fn a_wait_is_read_in_every_form_that_the_grammar_has_and_in_no_other() {
+    let told = "has(failure.details.retryAfter) ? failure.details.retryAfter : ''";
+    let route = format!(
+        "    catch: [ {{ match: {{ codes: ['*'] }}, output: \"{{{{ {told} }}}}\", next: told }} ]
+    steps: {{ told: {{ action: Return }} }}
+"
+    );
+    for status in [429, 503] {
+        let acts = WAITS.map(|(wait, _)| Act::Answer(asking(status, wait)));
+        let upstream = Upstream::play(acts).await;
+        let proxy = Proxy::start(&one_route(&upstream, &route));
+        let mut client = proxy.connect().await;
+        for (wait, wanted) in WAITS {
+            let response = client.ask(GET).await;
+            let wait = String::from_utf8_lossy(wait);
+            assert_eq!(response.json(), wanted, "{status}: {wait:?}");
+        }
+        assert_eq!(upstream.requests().len(), WAITS.len());
+    }
+    // What is no request to come again says nothing, whatever it carries.
+    let upstream =
+        Upstream::play([Act::Answer(asking(404, b"30")), Act::Answer(asking(200, b"30"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, &route));
+    assert_eq!(proxy.ask(GET).await.json(), "");
+    let passed = proxy.ask(GET).await;
+    assert_eq!((passed.status, passed.field("retry-after")), (200, vec!["30"]));
+}
+
 #[tokio::test]
 async fn a_wait_beyond_the_bound_ends_with_it_and_the_client_hears_of_the_wait() {
     let upstream = Upstream::play([always(429, "retry-after: 60\r\n", "")]).await;

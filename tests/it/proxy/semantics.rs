@@ -1,4 +1,9 @@
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
 use super::one_route;
+use crate::support::h2;
 use crate::support::proxy::{Proxy, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
@@ -39,22 +44,62 @@ async fn a_head_is_answered_by_a_head_alone_whatever_came_before_it() {
     assert_eq!(upstream.requests().len(), 5);
 }
 
+/// A server may say the length that a 200 would have (RFC 9110 section 8.6).
 #[tokio::test]
-async fn a_304_keeps_its_fields_and_has_no_body() {
-    let upstream = Upstream::play([
-        bytes("HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\nETag: \"x\"\r\n\r\n"),
-        always(200, "", "next"),
-    ])
+async fn a_304_keeps_its_fields_its_length_included_and_has_no_body() {
+    let upstream = Upstream::run(|_, request| {
+        if request.line().contains("/next") {
+            return always(200, "", "next");
+        }
+        let length = if request.line().contains("/none") { "" } else { "Content-Length: 100\r\n" };
+        Act::Answer(format!("HTTP/1.1 304 X\r\n{length}ETag: \"x\"\r\n\r\n").into_bytes())
+    })
     .await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut client = proxy.connect().await;
-    let response = client.ask(GET).await;
-    assert_eq!(response.status, 304);
-    // A server may say the length that a 200 would have (RFC 9110 section 8.6); the library does not.
-    assert!(response.field("content-length").is_empty());
-    assert_eq!(response.field("etag"), ["\"x\""]);
-    assert_eq!(client.ask(GET).await.body, "next");
+    for method in ["GET", "HEAD", "PUT"] {
+        let response = client.ask(&format!("{method} /a HTTP/1.1\r\nHost: t\r\n\r\n")).await;
+        assert!(response.head.starts_with("HTTP/1.1 304 Not Modified\r\n"), "{}", response.head);
+        assert_eq!(response.field("content-length"), ["100"], "{method}");
+        assert_eq!(response.field("etag"), ["\"x\""]);
+        let response = client.ask("GET /next HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!(response.body, "next", "no byte of a body was there to be misread");
+    }
+    let response = client.ask("GET /none HTTP/1.1\r\nHost: t\r\n\r\n").await;
+    assert!(response.status == 304 && response.field("content-length").is_empty());
+    let old = proxy.ask("GET /a HTTP/1.0\r\nHost: t\r\n\r\n").await;
+    assert!(old.head.starts_with("HTTP/1.0 304 Not Modified\r\ncontent-length: 100\r\n"));
     assert_eq!(upstream.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_304_keeps_its_length_for_a_client_of_http_2_and_a_204_has_none_for_any() {
+    let told = |status: &str| bytes(&format!("HTTP/1.1 {status} X\r\nContent-Length: 100\r\n\r\n"));
+    let upstream = Upstream::play([told("304"), told("204"), told("204")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = h2::Client::connect(proxy.address).await;
+    let not_modified = client.ask(h2::request("GET", "/a", &[]), b"").await;
+    assert_eq!((not_modified.status, not_modified.field("content-length")), (304, vec!["100"]));
+    let none = client.ask(h2::request("GET", "/a", &[]), b"").await;
+    assert!(none.status == 204 && none.field("content-length").is_empty());
+    let none = proxy.ask(GET).await;
+    assert!(none.status == 204 && none.field("content-length").is_empty());
+}
+
+/// A 304 to an upload whose client waits to be asked: the line goes behind the answer's first, not the 100's.
+#[tokio::test]
+async fn a_304_keeps_its_length_behind_a_100() {
+    let answer = b"HTTP/1.1 304 X\r\nContent-Length: 100\r\n\r\n".to_vec();
+    let upstream = Upstream::play([Act::Ask(answer)]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client
+        .send(
+            "PUT /a HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+        )
+        .await;
+    let response = client.response(false).await;
+    assert_eq!((response.status, response.field("content-length")), (304, vec!["100"]));
 }
 
 #[tokio::test]
@@ -144,7 +189,13 @@ async fn a_client_that_shuts_its_sending_side_down_counts_as_gone() {
     tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await.unwrap();
     assert!(client.rest().await.is_empty());
     upstream.ended(1).await;
-    assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
+    // Its connection is closed first, and then it is counted.
+    within(async {
+        while proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#) == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -178,4 +229,52 @@ async fn a_hop_is_counted_where_hops_are_counted() {
     let last = proxy.ask("TRACE / HTTP/1.1\r\nHost: t\r\nMax-Forwards: 0\r\n\r\n").await;
     assert_eq!(last.status, 405);
     assert_eq!(upstream.requests().len(), 5);
+}
+
+const OLD: &str = "GET /a HTTP/1.0\r\nHost: t\r\n\r\n";
+
+/// What an HTTP/1.0 client reads until the connection ends, and how that is.
+async fn old_client(proxy: &Proxy) -> (String, std::io::Result<()>) {
+    let mut client = proxy.connect().await;
+    client.send(OLD).await;
+    let mut read = Vec::new();
+    let ended = within(client.stream.read_to_end(&mut read)).await.map(drop);
+    (String::from_utf8(read).unwrap(), ended)
+}
+
+/// Of an answer without a length an older client knows nothing but the end: one that breaks off must not look
+/// whole.
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_no_end_to_an_older_client() {
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    let whole = bytes(&format!("{chunks}0\r\n\r\n"));
+    let cut = Act::AnswerAndClose(chunks.as_bytes().to_vec());
+    let upstream = Upstream::play([whole.clone(), cut, whole]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for broken in [false, true, false] {
+        let (read, ended) = old_client(&proxy).await;
+        assert!(
+            read.starts_with("HTTP/1.0 200 OK\r\n") && read.ends_with("\r\n\r\nhello"),
+            "{read}"
+        );
+        let reset = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+        assert_eq!(reset, broken);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_a_stop_cuts_is_no_end_to_an_older_client() {
+    let begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    let upstream = Upstream::play([Act::AnswerAndHang(begun.to_vec())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    client.send(OLD).await;
+    let mut read = Vec::new();
+    while !read.ends_with(b"hello") {
+        assert!(within(client.stream.read_buf(&mut read)).await.unwrap() > 0);
+    }
+    proxy.server.drain(Duration::from_millis(10)).await;
+    proxy.server.end().await;
+    let error = within(client.stream.read_to_end(&mut read)).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }

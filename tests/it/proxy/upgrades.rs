@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{accept_async, client_async};
 
 use super::one_route;
 use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always};
+use crate::support::websocket;
 
 const ASK: &str = "GET /ws HTTP/1.1\r\nHost: t\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x/1\r\nX-K: 1\r\n\r\n";
 const AGREE: &[u8] =
@@ -39,28 +40,9 @@ async fn until_idle(proxy: &Proxy) {
     .await;
 }
 
-/// Answers every WebSocket message with itself.
-async fn websocket_server() -> std::net::SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut socket = accept_async(stream).await.unwrap();
-                while let Some(Ok(message)) = socket.next().await {
-                    if !message.is_close() {
-                        socket.send(message).await.unwrap();
-                    }
-                }
-            });
-        }
-    });
-    address
-}
-
 #[tokio::test]
 async fn a_websocket_carries_messages_of_any_size_and_its_farewell() {
-    let server = websocket_server().await;
+    let server = websocket::server().await;
     let config = format!(
         "upstreams: {{ u: {{ endpoints: ['http://{server}'] }} }}\nroutes: [{{ name: r, upstream: u }}]\n"
     );
@@ -130,6 +112,24 @@ async fn words_that_come_with_the_heads_are_not_lost() {
     })
     .await;
     assert_eq!(heard, b"welcomeearly");
+}
+
+/// A hint that came first is said first: behind the 101 it would be a word of the other protocol.
+#[tokio::test]
+async fn a_hint_comes_before_the_change_of_protocol() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    let upstream = Upstream::play([Act::Echo([hint.as_bytes(), AGREE].concat())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for _ in 0..10 {
+        let mut client = proxy.connect().await;
+        client.send(ASK).await;
+        let mut heard = vec![0; hint.len()];
+        within(client.stream.read_exact(&mut heard)).await.unwrap();
+        assert_eq!(heard, hint.as_bytes());
+        assert_eq!(client.response(false).await.status, 101);
+        assert!(client.buffered().is_empty());
+        converse(&mut client, "words").await;
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream, SendStream, client, server};
+pub(crate) use h2::client;
+use h2::{Reason, RecvStream, SendStream, server};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -111,7 +112,9 @@ impl Client {
 }
 
 /// All of an answer.
-pub(crate) async fn whole(response: client::ResponseFuture) -> Result<Answer, h2::Error> {
+pub(crate) async fn whole(
+    response: impl Future<Output = Result<Response<RecvStream>, h2::Error>>,
+) -> Result<Answer, h2::Error> {
     let (head, body) = response.await?.into_parts();
     let (body, trailers) = drain(body).await?;
     Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })
@@ -214,7 +217,15 @@ impl Upstream {
         streams: u32,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), streams, script)
+    }
+
+    /// The same behind `listener`.
+    pub(crate) fn on(
+        listener: TcpListener,
+        streams: u32,
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Log::default());
         let script: Script = Arc::new(script);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::names::Names;
 use mwl_proxy::config::{self, Origin};
 use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::proxy::{Runtime, Server};
@@ -25,6 +26,10 @@ pub(crate) struct Proxy {
 
 /// What serves the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
+    Arc::new(built(yaml, metrics))
+}
+
+fn built(yaml: &str, metrics: &Arc<Metrics>) -> Runtime {
     let origin =
         Origin { read: &|path| panic!("the test reads {}", path.display()), variable: &|_| None };
     let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
@@ -33,7 +38,7 @@ pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
     };
     let catalog = Catalog::spec_defined();
     match Runtime::build(loaded.settings, &catalog, metrics) {
-        Ok((runtime, _warnings)) => Arc::new(runtime),
+        Ok((runtime, _warnings)) => runtime,
         Err(found) => panic!("{}", loaded.sources.render(&found)),
     }
 }
@@ -47,8 +52,19 @@ impl Proxy {
     /// The same, with these further members of `limits`: `headTimeout: PT1S, `.
     pub(crate) fn limited(limits: &str, rest: &str) -> Self {
         let metrics = Metrics::new();
-        let runtime = runtime(&text(limits, rest), &metrics);
-        let server = Server::start(runtime).unwrap();
+        let runtime = built(&text(limits, rest), &metrics);
+        Self::serve(runtime, metrics)
+    }
+
+    /// The same, where `names` says which addresses names have.
+    pub(crate) fn resolved(rest: &str, names: &Arc<Names>) -> Self {
+        let metrics = Metrics::new();
+        let runtime = built(&text("", rest), &metrics);
+        Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics)
+    }
+
+    fn serve(runtime: Runtime, metrics: Arc<Metrics>) -> Self {
+        let server = Server::start(Arc::new(runtime)).unwrap();
         let address = server.local_addrs()[0];
         Self { server, metrics, address }
     }

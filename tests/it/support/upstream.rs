@@ -27,6 +27,8 @@ pub(crate) enum Act {
     AnswerAndHang(Vec<u8>),
     /// Ask for the body with a 100, and send these bytes once the request is whole.
     Ask(Vec<u8>),
+    /// Send the first bytes as soon as the head is there, the others once the request is whole.
+    Before(Vec<u8>, Vec<u8>),
     /// Send these bytes once the request is whole, then whatever comes, back.
     Echo(Vec<u8>),
     /// Close without a byte, once the request is whole.
@@ -125,7 +127,19 @@ impl Upstream {
         doors: impl Fn(usize) -> Door + Send + Sync + 'static,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), doors, script)
+    }
+
+    /// Answers every request with `body`, behind `listener`.
+    pub(crate) fn behind(listener: TcpListener, body: &'static str) -> Self {
+        Self::on(listener, |_| Door::Open, move |_, _| always(200, "", body))
+    }
+
+    fn on(
+        listener: TcpListener,
+        doors: impl Fn(usize) -> Door + Send + Sync + 'static,
+        script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Log::default());
         let (doors, script): (Doors, Script) = (Arc::new(doors), Arc::new(script));
@@ -232,6 +246,9 @@ async fn serve(
         if matches!(act, Act::Ask(_)) {
             stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
+        if let Act::Before(bytes, _) = &act {
+            stream.write_all(bytes).await?;
+        }
         read_body(&mut stream, &mut buffer, log, place, enough).await?;
         match act {
             Act::Echo(bytes) => {
@@ -241,7 +258,9 @@ async fn serve(
                 tokio::io::copy(&mut read, &mut write).await?;
                 return Ok(());
             }
-            Act::Answer(bytes) | Act::Ask(bytes) => stream.write_all(&bytes).await?,
+            Act::Answer(bytes) | Act::Ask(bytes) | Act::Before(_, bytes) => {
+                stream.write_all(&bytes).await?;
+            }
             Act::Early(bytes) | Act::AnswerAndHang(bytes) => {
                 stream.write_all(&bytes).await?;
                 return hang(stream).await;

@@ -114,7 +114,7 @@ fn what_holds_no_expression_is_constant() {
 #[test]
 fn a_plan_knows_what_it_is_made_of() {
     let full = plan(EVERYTHING);
-    assert!(full.reads() && full.reruns() && full.needs_unwind());
+    assert!(full.reruns() && full.needs_unwind());
     let codes: Vec<String> = full.codes().iter().map(ToString::to_string).collect();
     assert_eq!(
         codes,
@@ -126,7 +126,7 @@ fn a_plan_knows_what_it_is_made_of() {
         ]
     );
     let bare = plan(&root("steps: { a: { action: Return, value: 1 } }"));
-    assert!(!bare.reads() && !bare.reruns() && !bare.needs_unwind());
+    assert!(!bare.reruns() && !bare.needs_unwind());
     assert!(bare.programs().is_empty());
 }
 

@@ -137,7 +137,10 @@ impl Rewriter<'_> {
             self.refuse_call(id, &name, problem);
         }
         match (name.as_str(), target.is_some(), args.len()) {
-            ("now", false, 0) => return ident(id, "@now".to_owned()),
+            ("now", false, 0) => {
+                self.pinned = true;
+                return ident(id, "@now".to_owned());
+            }
             ("wallTime", false, 0) => return ident(id, "@wallTime".to_owned()),
             ("matches", ..) => return self.matches(id, target, args),
             _ => {}

@@ -30,7 +30,7 @@ mod calls;
 mod folds;
 mod nodes;
 
-pub(super) use self::nodes::giving;
+pub(super) use self::nodes::{giving, literal};
 
 /// What identifiers may be.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,8 @@ pub(super) struct Rewriter<'a> {
     pub(super) lists: Vec<Value>,
     /// What is read of values that no static path leads to.
     pub(super) elsewhere: Elsewhere,
+    /// Whether `now()` is called.
+    pub(super) pinned: bool,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
 }
@@ -71,6 +73,7 @@ impl<'a> Rewriter<'a> {
             patterns: Vec::new(),
             lists: Vec::new(),
             elsewhere: Elsewhere::default(),
+            pinned: false,
             errors: Vec::new(),
         }
     }

@@ -41,11 +41,17 @@ pub(super) fn is_scalar(expr: &IdedExpr) -> bool {
 /// The list that `expr` writes, where each element is a literal with one form in the data model, so that a
 /// comparison with it comes out the same.
 pub(super) fn literal_list(expr: &IdedExpr) -> Option<Value> {
-    const EXACT: u64 = 1 << 53;
     let Expr::List(list) = &expr.expr else {
         return None;
     };
-    let element = |element: &IdedExpr| match &element.expr {
+    let items: Option<Vec<Value>> = list.elements.iter().map(literal).collect();
+    items.filter(|_| list.optional_indices.is_empty()).map(Value::array)
+}
+
+/// The value of the data model that the literal `expr` is, where it has one form there.
+pub(in super::super) fn literal(expr: &IdedExpr) -> Option<Value> {
+    const EXACT: u64 = 1 << 53;
+    match &expr.expr {
         Expr::Literal(LiteralValue::String(text)) => Some(Value::from(text.inner())),
         Expr::Literal(LiteralValue::Boolean(bool)) => Some(Value::Bool(*bool.inner())),
         Expr::Literal(LiteralValue::Null) => Some(Value::Null),
@@ -56,9 +62,7 @@ pub(super) fn literal_list(expr: &IdedExpr) -> Option<Value> {
             Value::number(*int.inner() as f64)
         }
         _ => None,
-    };
-    let items: Option<Vec<Value>> = list.elements.iter().map(element).collect();
-    items.filter(|_| list.optional_indices.is_empty()).map(Value::array)
+    }
 }
 
 /// Whether the value of the rewritten `expr` costs nothing to copy: a literal, a shared value, a boolean.

@@ -7,6 +7,7 @@ mod functions;
 mod hostile;
 mod hostile_table;
 mod limits;
+mod made;
 mod names;
 mod reads;
 mod results;

@@ -11,7 +11,7 @@ use http_body::Body as _;
 use tokio::time::sleep;
 
 use super::CONTRACT;
-use super::compose::{Source, compose};
+use super::compose::{Source, compose, is_own};
 use super::params::Params;
 use super::record::{Causes, Count, Run, Where, Window};
 use super::send::Lost;
@@ -21,7 +21,7 @@ use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::body::BodyError;
-use crate::proxy::body::collect::{CollectError, collect_all};
+use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::request::Progress;
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::body::source::Broken;
@@ -51,6 +51,8 @@ pub(super) struct Attempt<'a> {
     pub(super) repeatable: Repeatable,
     /// Whether the request offers to change the protocol.
     pub(super) offers: bool,
+    /// Whether the client hears of interim answers.
+    pub(super) passes: bool,
     pub(super) progress: Progress,
     /// What the upstream is told that it is called by.
     pub(super) span: Option<SpanId>,
@@ -98,6 +100,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     count.sends(&outgoing.method, &outgoing.uri);
     let attempt = Attempt {
         offers: outgoing.upgrade.is_some(),
+        passes: dispatch.role == Role::Step && is_own(&dispatch, exchange),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.fields),
         progress: body.progress(),
         endpoint: count.endpoint,
@@ -292,7 +295,7 @@ impl Attempt<'_> {
         fields: &HeaderMap,
     ) -> Result<(Payload, Value), CollectError<BodyError>> {
         let limit = self.exchange.route.buffer.response;
-        let (bytes, trailers) = collect_all(&mut body, limit).await?;
+        let (bytes, trailers) = collect(&mut body, limit).await?;
         let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
         Ok((Payload::Buffered(bytes, trailers.map(Box::new)), value))
     }
@@ -482,13 +485,13 @@ impl Attempt<'_> {
 
     /// Why running the work again is out of the question.
     fn refusal(&self) -> Option<&'static str> {
-        let client_gone = self.progress.broken().is_some();
-        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
-        match (client_gone, body_gone) {
-            (true, _) => Some("clientGone"),
-            (false, true) => Some("bodyNotReplayable"),
-            (false, false) => None,
+        match self.progress.broken() {
+            Some(Broken::Gone) => return Some("clientGone"),
+            Some(Broken::Malformed | Broken::Stalled) => return Some("requestAborted"),
+            None => {}
         }
+        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
+        body_gone.then_some("bodyNotReplayable")
     }
 
     fn details(&self, at: Where, proxy_status: &'static str) -> Details {
@@ -534,7 +537,7 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
-        let metadata = if self.exchange.route.plan.reads() {
+        let metadata = if self.dispatch.windowed {
             Value::Native(Arc::new(Window {
                 request_id: self.exchange.id().into(),
                 status: at.status,

@@ -27,6 +27,8 @@ pub(super) enum Source {
     Empty,
     /// From memory.
     Full(Bytes),
+    /// From memory, and its trailers.
+    Trailed(Bytes, Box<HeaderMap>),
     /// From the client.
     Client(Arc<body::source::Source<Incoming>>),
 }
@@ -35,7 +37,7 @@ impl Source {
     /// For asking after the body once it was handed over.
     pub(super) fn progress(&self) -> Progress {
         match self {
-            Self::Empty | Self::Full(_) => Progress::Whole,
+            Self::Empty | Self::Full(_) | Self::Trailed(..) => Progress::Whole,
             Self::Client(source) => Progress::Stream(source.clone(), Arc::default()),
         }
     }
@@ -49,8 +51,7 @@ pub(super) fn compose<'a>(
     exchange: &'a Exchange,
     span: Option<SpanId>,
 ) -> (Outgoing<'a>, Source) {
-    let own =
-        dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange));
+    let own = is_own(dispatch, exchange);
     let mut fields = if own {
         Cow::Borrowed(&exchange.headers)
     } else {
@@ -87,6 +88,11 @@ pub(super) fn compose<'a>(
         trailers: own && exchange.asked.trailers,
     };
     (outgoing, body)
+}
+
+/// Whether it is the client's own request that is sent on.
+pub(super) fn is_own(dispatch: &Dispatch<'_>, exchange: &Exchange) -> bool {
+    dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange))
 }
 
 /// Whether the request's own `Host` is not sent on, but the endpoint's: where the upstream wants it so, and
@@ -137,8 +143,11 @@ fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> Source {
     match &exchange.upload {
         Upload::None => Source::Empty,
         Upload::Stream(source) => Source::Client(source.clone()),
-        Upload::Buffered(bytes, _) if bytes.is_empty() => Source::Empty,
-        Upload::Buffered(bytes, _) => {
+        Upload::Buffered { bytes, trailers: Some(trailers), .. } => {
+            Source::Trailed(bytes.clone(), trailers.clone())
+        }
+        Upload::Buffered { bytes, .. } if bytes.is_empty() => Source::Empty,
+        Upload::Buffered { bytes, .. } => {
             fields.to_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             Source::Full(bytes.clone())
         }
@@ -149,6 +158,7 @@ fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> Source {
 fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(header::EXPECT);
+    headers.remove(header::TRAILER);
     if !given_type {
         headers.remove(header::CONTENT_TYPE);
     }

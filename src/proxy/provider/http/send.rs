@@ -14,6 +14,7 @@ use super::compose::{Source, compose};
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
+use crate::proxy::request::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::connection::{Answered, Connection, SendError};
@@ -53,7 +54,7 @@ impl Attempt<'_> {
         let body = request_body(body, permission.as_ref(), timeout);
         let body = body.map_err(|NotReplayable| Lost::BodyGone)?;
         self.progress.begin(&body);
-        connection.send(outgoing, body, permission);
+        connection.send(outgoing, body);
         Ok(())
     }
 
@@ -65,11 +66,12 @@ impl Attempt<'_> {
         connection.response(&mut |answer| self.interim(&answer)).await
     }
 
-    /// An answer came before the answer.
+    /// An answer came before the answer. One to a call that the Flow makes of itself is nobody else's.
     fn interim(&self, answer: &h1::Answer) {
-        let status = answer.status.as_u16();
-        let upstream = &*self.upstream.settings.name;
-        tracing::debug!(status, upstream, "An interim answer is not passed on.");
+        if self.passes {
+            let Exchange { interim, route, .. } = self.exchange;
+            interim.pass(route, answer.status, &answer.fields);
+        }
     }
 
     /// Sends the request that failed with `error` over a fresh connection, where that cannot do harm.
@@ -127,6 +129,7 @@ fn request_body(
     Ok(match body {
         Source::Empty => RequestBody::Empty,
         Source::Full(bytes) => RequestBody::Full(bytes),
+        Source::Trailed(bytes, trailers) => RequestBody::Trailed(bytes, trailers),
         Source::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
     })
 }

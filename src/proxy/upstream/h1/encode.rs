@@ -35,6 +35,7 @@ pub(super) fn head(
     out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let (mut hosted, mut length) = (false, None);
+    let known = body.size_hint().exact();
     for (name, value) in outgoing.fields.as_ref() {
         if *name == header::HOST {
             if outgoing.names_endpoint {
@@ -42,6 +43,10 @@ pub(super) fn head(
             }
             hosted = true;
         } else if *name == header::CONTENT_LENGTH {
+            // What trails a body has no place behind one with a length (RFC 9112 §6.2).
+            if known.is_none() {
+                continue;
+            }
             length = number(value.as_bytes());
         }
         field(out, name, value);
@@ -49,7 +54,7 @@ pub(super) fn head(
     if !hosted {
         line(out, &header::HOST, endpoint.as_bytes());
     }
-    let framing = framing(out, body, length);
+    let framing = framing(out, length, known);
     if let Some(upgrade) = &outgoing.upgrade {
         line(out, &header::CONNECTION, b"upgrade");
         field(out, &header::UPGRADE, upgrade);
@@ -58,13 +63,12 @@ pub(super) fn head(
     framing
 }
 
-/// How `body` is framed, of which the fields that are written give the `length` where it is there. A body that
-/// nobody knows the length of comes in chunks, whatever the method (RFC 9112 §6.3, rule 7).
-fn framing(out: &mut Vec<u8>, body: &RequestBody, length: Option<u64>) -> Framing {
-    match (length, body.size_hint().exact()) {
-        _ if matches!(body, RequestBody::Empty) => Framing::Length(0),
+/// How a body is framed of a `length` that the written fields give, or that is `known` without them. One of which
+/// nobody knows the length comes in chunks, whatever the method (RFC 9112 §6.3, rule 7).
+fn framing(out: &mut Vec<u8>, length: Option<u64>, known: Option<u64>) -> Framing {
+    match (length, known) {
+        (_, Some(0)) => Framing::Length(0),
         (Some(length), _) => Framing::Length(length),
-        (None, Some(0)) => Framing::Length(0),
         (None, Some(known)) => {
             line(out, &header::CONTENT_LENGTH, itoa::Buffer::new().format(known).as_bytes());
             Framing::Length(known)

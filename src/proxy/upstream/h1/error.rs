@@ -36,9 +36,6 @@ pub(crate) enum Malformed {
     /// Three digits that are no status.
     #[error("the status is below 100")]
     Status,
-    /// More interim answers than anybody means (RFC 9110 §15.2).
-    #[error("over {} interim answers came", super::INTERIM)]
-    Interim,
     /// Both fields that frame a body: one of them lies (RFC 9112 §6.1).
     #[error("the head has both Content-Length and Transfer-Encoding")]
     TwoFramings,

@@ -56,8 +56,6 @@ use crate::proxy::body::request::RequestBody;
 
 /// For how long a failed write is held back.
 const HEAR_OUT: Duration = Duration::from_secs(1);
-/// How many interim answers may come before the answer.
-const INTERIM: u32 = 32;
 /// The first read of an answer has room for so many bytes.
 const FIRST: usize = 8 * 1024;
 /// The first read behind a head has at most this.
@@ -86,8 +84,6 @@ pub(crate) struct Link {
     permission: Option<Arc<Permission>>,
     /// Whether the answer has no body, whatever its head says.
     bodiless: bool,
-    /// How many interim answers came.
-    interim: u32,
     /// What there was on the wire.
     seen: Seen,
     /// Whether the connection may carry another exchange after this one.
@@ -154,24 +150,16 @@ impl Link {
             download: Decoder::NONE,
             permission: None,
             bodiless: false,
-            interim: 0,
             seen: Seen::default(),
             keep: true,
         })
     }
 
-    /// Begins an exchange: writes what can be written now of the request to `endpoint`. `permission` is given to
-    /// the body by the upstream's 100.
-    pub(crate) fn send(
-        &mut self,
-        outgoing: &Outgoing<'_>,
-        endpoint: &str,
-        body: RequestBody,
-        permission: Option<Arc<Permission>>,
-    ) {
+    /// Begins an exchange: writes what can be written now of the request to `endpoint`.
+    pub(crate) fn send(&mut self, outgoing: &Outgoing<'_>, endpoint: &str, body: RequestBody) {
         let framing = encode::head(self.outbox.text(), outgoing, endpoint, &body);
+        self.permission = body.permission().cloned();
         self.upload = Upload { body, framing };
-        self.permission = permission;
         self.bodiless = outgoing.method == Method::HEAD;
         self.begin();
     }
@@ -188,7 +176,6 @@ impl Link {
 
     fn begin(&mut self) {
         self.room = FIRST;
-        self.interim = 0;
         self.seen = Seen::default();
         // Whoever waits for the answer polls this once more.
         let _sent = self.poll_upload(&mut Context::from_waker(Waker::noop())).is_ready();
@@ -252,7 +239,8 @@ impl Link {
         true
     }
 
-    /// The head of the answer. Sends on meanwhile. What comes before it is given to `interim`, but for a 100.
+    /// The head of the answer. Sends on meanwhile. What comes before it is given to `interim`, but for a 100 that the
+    /// body waits for.
     pub(crate) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -349,7 +337,11 @@ impl Link {
                 self.pending = bytes;
                 return Ok(Some(answer));
             }
-            self.hear_interim(answer, interim)?;
+            // As many as there are: each is let go of before the next, and a bound on waiting is a Timeout's.
+            match (answer.status, &self.permission) {
+                (StatusCode::CONTINUE, Some(permission)) => permission.give(),
+                _ => interim(answer),
+            }
         }
         Ok(None)
     }
@@ -362,19 +354,6 @@ impl Link {
         }
         self.pending = first;
         Ok(answer)
-    }
-
-    fn hear_interim(&mut self, answer: Answer, interim: Interim<'_>) -> Result<(), Malformed> {
-        self.interim += 1;
-        if self.interim > INTERIM {
-            return Err(Malformed::Interim);
-        }
-        match (answer.status, &self.permission) {
-            (StatusCode::CONTINUE, Some(permission)) => permission.give(),
-            (StatusCode::CONTINUE, None) => {}
-            _ => interim(answer),
-        }
-        Ok(())
     }
 
     /// The next piece of the answer's body; `None` at its end.

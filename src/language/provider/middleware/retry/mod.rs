@@ -127,9 +127,8 @@ impl Middleware for Retry {
         Some(reruns.fold(1, u64::saturating_add))
     }
 
-    fn on_entry(&self, entry: &mut EntryState, _with: &Prepared) -> Result<Entry, Failure> {
-        entry.own = None;
-        Ok(Entry::Proceed)
+    fn opening(&self, _with: &Prepared) -> Option<Entry> {
+        Some(Entry::Proceed)
     }
 
     fn on_failure(

@@ -35,6 +35,14 @@ impl Timeout {
     }
 }
 
+/// The bound that `with` asks for.
+fn race(with: &Prepared) -> Entry {
+    with.downcast_ref::<Bound>().map_or(Entry::Proceed, |bound| Entry::Race {
+        bound: bound.duration,
+        explanation: Arc::clone(&bound.explanation),
+    })
+}
+
 /// The failure of a bound of `duration`; `what` says what was bounded.
 pub fn exceeded(duration: Duration, what: &str) -> Failure {
     let bound = Span::from_duration(duration).to_string();
@@ -62,10 +70,11 @@ impl Middleware for Timeout {
     }
 
     fn on_entry(&self, _entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
-        Ok(with.downcast_ref::<Bound>().map_or(Entry::Proceed, |bound| Entry::Race {
-            bound: bound.duration,
-            explanation: Arc::clone(&bound.explanation),
-        }))
+        Ok(race(with))
+    }
+
+    fn opening(&self, with: &Prepared) -> Option<Entry> {
+        Some(race(with))
     }
 
     fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {

@@ -1,0 +1,94 @@
+use super::*;
+
+#[test]
+fn a_bound_fires_in_a_gap() {
+    let said = recipe(&["--request", "GET /total-budget", "--respond", "429,retry-after=60"]);
+    insta::assert_snapshot!(told(&said), @r##"
+        0.000 s total-budget: attempt 1
+        0.000 s   GET /total-budget to billing (127.0.0.1:3000)
+                  answers --respond #1: 429,retry-after=60
+        0.000 s   Provider.Call.Http.Throttled, retryable
+                  total-budget: attempt 1: upstream billing answered 429
+        0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1M: its `delay` says so; the upstream asks for PT1M
+                  policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
+       30.000 s a bound fires: Provider.Middleware.Timeout.Exceeded
+                  no Result was accepted in time: the bound is PT30S
+
+    Result: timeout Provider.Middleware.Timeout.Exceeded
+        no Result was accepted in time: the bound is PT30S
+    The client gets 504 after PT30S:
+      content-type: application/problem+json
+      proxy-status: mwl-proxy; error=http_response_timeout
+      retry-after: 60
+      content-length: 152
+
+      {"attempts":1,"code":"Provider.Middleware.Timeout.Exceeded","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":504,"title":"Gateway Timeout"}
+    "##);
+}
+
+#[test]
+fn the_client_leaves_and_the_cleanup_runs() {
+    let request = ["--request", "GET /slow", "--respond", "hang", "--client-timeout", "PT0.5S"];
+    insta::assert_snapshot!(said(&request).unwrap(), @r##"
+    GET /slow
+
+    not flaky: the path is /slow, not /flaky
+    not throttled: the path is /slow, not /throttled
+    route slow: path /slow
+      finally: calls a Flow of its own
+      timeout: PT1S
+
+        0.000 s slow: attempt 1
+        0.000 s   GET /slow to flaky (flaky:80)
+                  answers --respond #1: hang
+        0.500 s   cut off after PT0.5S by a cancellation: nobody waits any more
+        0.500 s cleanup, tell: attempt 1
+        0.500 s   POST /audit to flaky (flaky:80)
+                  answers 200 (nothing else is scripted for it)
+        0.500 s   200, a success
+        0.500 s the cleanup of slow is done
+
+    Result: cancellation System.Cancelled
+        the work was cancelled
+    The client leaves after PT0.5S, unanswered.
+    "##);
+}
+
+#[test]
+fn what_nothing_bounds_is_said_to_wait_for_ever() {
+    let said = recipe(&["--request", "GET /other", "--respond", "hang"]);
+    assert!(said.ends_with("The client waits for ever: nothing bounds what hangs."), "{said}");
+    let request = ["--request", "GET /other", "--respond", "hang", "--client-timeout", "PT1H"];
+    let said = recipe(&request);
+    assert!(said.ends_with("The client leaves after PT1H, unanswered."), "{said}");
+}
+
+#[test]
+fn hours_of_waiting_take_no_time_and_dates_are_read_against_the_virtual_clock() {
+    let routes = r#"
+- name: slow
+  upstream: app
+  middleware:
+    - provider: mwl:provider.middleware/mwl/retry/v1
+      onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 4, backoff: { initial: PT1H, rate: 3 } }] } }
+      onFailure: { with: { delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}" } }
+"#;
+    let date = "503,retry-after=Thu, 01 Jan 2026 04:00:30 GMT,x-a=b, c";
+    let script = ["--respond", "500", "--respond", "500", "--respond", date, "--respond", "200"];
+    let told = json(&of(routes, &[&["--format", "json"], &script[..]].concat()));
+    let delays: Vec<&Json> =
+        told["events"].as_array().unwrap().iter().map(|e| &e["delay"]).collect();
+    let delays: Vec<&str> = delays.iter().filter_map(|delay| delay.as_str()).collect();
+    assert_eq!(delays, ["PT1H", "PT3H", "PT30S"]);
+    assert_eq!(told["took"], "PT4H30S");
+    assert_eq!(told["response"]["status"], 200);
+}
+
+#[test]
+fn jitter_is_the_same_for_the_same_seed() {
+    let request = ["--request", "POST /billing/charge", "--respond", "429"];
+    let seeded = |seed| recipe(&[&request[..], &["--seed", seed]].concat());
+    assert_eq!(seeded("7"), seeded("7"));
+    assert_ne!(seeded("7"), seeded("8"));
+    assert_eq!(seeded("0"), recipe(&request));
+}

@@ -1,0 +1,304 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::h2_upstreams;
+use crate::support::h2;
+use crate::support::names::Names;
+use crate::support::proxy::{Client, Proxy, within};
+use crate::support::upstream::{Upstream, always};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+
+/// Before `u.test:port`. `upstream` holds the upstream's further members, `route` the route's.
+fn config(port: u16, upstream: &str, route: &str) -> String {
+    format!(
+        "upstreams: {{ u: {{ endpoints: ['http://u.test:{port}'], keepAlive: PT1M{upstream} }} }}\nroutes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    upstream: u\n    exposeFailures: true\n{route}"
+    )
+}
+
+/// A Retry of three attempts on failed connects.
+const RETRY: &str = "    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 3 } ] } }
+";
+
+/// Sockets at 127.0.0.2 and 127.0.0.3, with the same port.
+async fn sockets() -> (TcpListener, TcpListener, u16) {
+    loop {
+        let two = TcpListener::bind("127.0.0.2:0").await.unwrap();
+        let port = two.local_addr().unwrap().port();
+        if let Ok(three) = TcpListener::bind(("127.0.0.3", port)).await {
+            return (two, three, port);
+        }
+    }
+}
+
+/// An upstream at each, which say `two` and `three`.
+async fn two() -> (Upstream, Upstream, u16) {
+    let (two, three, port) = sockets().await;
+    (Upstream::behind(two, "two"), Upstream::behind(three, "three"), port)
+}
+
+fn idle(proxy: &Proxy) -> u64 {
+    proxy.metric(r#"mwl_upstream_connections{state="idle",upstream="u"}"#)
+}
+
+#[tokio::test]
+async fn a_new_connect_sees_a_new_address() {
+    let (two, three, port) = two().await;
+    let names = Names::saying(&["127.0.0.2"]);
+    let proxy = Proxy::resolved(&config(port, "", ""), &names);
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(GET).await.body, "two");
+    names.say(Ok(vec!["127.0.0.3"]));
+    // A pooled connection serves on for as long as it is there.
+    assert_eq!(client.ask(GET).await.body, "two");
+    assert_eq!(names.asked(), ["u.test"]);
+    drop(two);
+    for _ in 0..3 {
+        assert_eq!(client.ask(GET).await.body, "three");
+    }
+    assert_eq!((names.asked().len(), three.accepted()), (2, 1));
+}
+
+/// Two clients whose requests are under way to `upstream`, over a connection each, and lack their last byte.
+async fn under_way(proxy: &Proxy, upstream: &Upstream) -> [Client; 2] {
+    let mut clients = [proxy.connect().await, proxy.connect().await];
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\n").await;
+        upstream.until(|seen| seen.len() == number + 1).await;
+    }
+    clients
+}
+
+async fn end(clients: &mut [Client; 2], body: &str) {
+    for client in clients {
+        client.send("x").await;
+        assert_eq!(client.response(false).await.body, body);
+    }
+}
+
+#[tokio::test]
+async fn connections_to_an_address_that_is_gone_end_with_their_request() {
+    let (two, three, port) = two().await;
+    let names = Names::saying(&["127.0.0.2"]);
+    let proxy = Proxy::resolved(&config(port, "", ""), &names);
+    let mut clients = under_way(&proxy, &two).await;
+    names.say(Ok(vec!["127.0.0.3"]));
+    assert_eq!(proxy.ask(GET).await.body, "three");
+    end(&mut clients, "two").await;
+    two.ended(2).await;
+    assert_eq!(idle(&proxy), 1);
+    for client in &mut clients {
+        assert_eq!(client.ask(GET).await.body, "three");
+    }
+    assert_eq!((two.accepted(), three.accepted()), (2, 1));
+}
+
+#[tokio::test]
+async fn connections_to_an_address_that_stays_stay() {
+    let (two, three, port) = two().await;
+    let names = Names::saying(&["127.0.0.2"]);
+    let proxy = Proxy::resolved(&config(port, "", ""), &names);
+    let mut clients = under_way(&proxy, &two).await;
+    names.say(Ok(vec!["127.0.0.3", "127.0.0.2"]));
+    assert_eq!(proxy.ask(GET).await.body, "three");
+    end(&mut clients, "two").await;
+    assert_eq!((idle(&proxy), two.accepted(), three.accepted()), (3, 2, 1));
+}
+
+#[tokio::test]
+async fn a_retry_looks_the_name_up_again() {
+    let (two, three, port) = sockets().await;
+    drop(two);
+    let three = Upstream::behind(three, "three");
+    let names = Names::playing([Ok(vec!["127.0.0.2"]), Ok(vec!["127.0.0.3"])]);
+    let proxy = Proxy::resolved(&config(port, "", RETRY), &names);
+    assert_eq!(proxy.ask(GET).await.body, "three");
+    assert_eq!((names.asked().len(), three.accepted()), (2, 1));
+    let failed =
+        r#"mwl_attempts_total{code="Provider.Call.Http.ConnectionFailed",route="r",upstream="u"}"#;
+    assert_eq!(proxy.metric(failed), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_there_is_a_failed_connect() {
+    let names = Names::playing([Err("Name or service not known")]);
+    let proxy = Proxy::resolved(&config(80, "", RETRY), &names);
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=dns_error"]);
+    assert_eq!(names.asked().len(), 3);
+    let failure = &response.json()["failures"][1];
+    assert_eq!(failure["code"], "Provider.Call.Http.ConnectionFailed");
+    assert_eq!(failure["details"]["phase"], "dns");
+    assert_eq!(failure["details"]["requestSent"], "none");
+    let message =
+        "r: attempt 3 of 3: upstream u cannot be resolved (u.test): Name or service not known";
+    assert_eq!(failure["message"], message);
+    names.say(Ok(vec![]));
+    let response = proxy.ask(GET).await;
+    let message = "r: attempt 3 of 3: upstream u cannot be resolved (u.test): it has no address";
+    assert_eq!(response.json()["failures"][1]["message"], message);
+}
+
+#[tokio::test]
+async fn a_name_that_is_lost_leaves_the_connections_that_there_are() {
+    let (two, _three, port) = two().await;
+    let names = Names::saying(&["127.0.0.2"]);
+    let proxy = Proxy::resolved(&config(port, "", ""), &names);
+    let mut client = proxy.connect().await;
+    assert_eq!(client.ask(GET).await.body, "two");
+    names.say(Err("Temporary failure in name resolution"));
+    client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\n").await;
+    // The one connection is taken once the request is under way.
+    two.until(|seen| seen.len() == 2).await;
+    assert_eq!(proxy.ask(GET).await.status, 502);
+    client.send("x").await;
+    assert_eq!(client.response(false).await.body, "two");
+    assert_eq!(proxy.ask(GET).await.body, "two");
+    assert_eq!(two.accepted(), 1);
+}
+
+#[tokio::test]
+async fn concurrent_connects_share_a_look_up() {
+    let (two, _three, port) = two().await;
+    let names = Names::held(&["127.0.0.2"]);
+    let proxy = Arc::new(Proxy::resolved(&config(port, ", connectTimeout: PT10S", ""), &names));
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let proxy = Arc::clone(&proxy);
+        asking.spawn(async move { proxy.ask(GET).await.body });
+    }
+    within(async {
+        while proxy.metric(r#"mwl_requests_in_flight{route="r"}"#) < 20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    names.answer();
+    assert!(within(asking.join_all()).await.into_iter().all(|body| body == "two"));
+    assert_eq!((names.asked().len(), two.accepted()), (1, 20));
+}
+
+#[tokio::test]
+async fn a_look_up_that_hangs_is_waited_for_by_all_and_by_none_too_long() {
+    let (_two, _three, port) = two().await;
+    let names = Names::held(&["127.0.0.2"]);
+    let config = config(port, ", connectTimeout: PT0.05S", RETRY);
+    let proxy = Proxy::resolved(&config, &names);
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=dns_timeout"]);
+    let failure = &response.json()["failures"][1];
+    assert_eq!(failure["details"]["phase"], "dns");
+    let message =
+        "r: attempt 3 of 3: upstream u cannot be resolved (u.test): no answer within PT0.05S";
+    assert_eq!(failure["message"], message);
+    // One look-up is still under way, and serves whoever is there when it ends.
+    assert_eq!(names.asked().len(), 1);
+    names.answer();
+    within(async {
+        while proxy.ask(GET).await.body != "two" {
+            names.answer();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_second_address_serves_where_the_first_refuses() {
+    let upstream = Upstream::run(|_, _| always(200, "", "good")).await;
+    let port = upstream.address.port();
+    let names = Names::held(&["::1", "127.0.0.9", "127.0.0.1"]);
+    let proxy = Proxy::resolved(&config(port, ", connectTimeout: PT10S", ""), &names);
+    let size = 5 << 20;
+    let mut client = proxy.connect().await;
+    client.send(format!("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n")).await;
+    // Nothing of the body is read while there is no connection: the sockets' buffers fill, and that is all.
+    let body = vec![b'b'; size];
+    let mut sent = 0;
+    let filling = async {
+        loop {
+            sent +=
+                tokio::io::AsyncWriteExt::write(&mut client.stream, &body[sent..]).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = filling => {}
+        () = full(&names) => {}
+    }
+    assert!(sent < size, "a body of {size} bytes fits into the buffers");
+    names.answer();
+    client.send(&body[sent..]).await;
+    assert_eq!(client.response(false).await.body, "good");
+    let seen = upstream.requests();
+    assert_eq!((seen.len(), seen[0].body.len()), (1, size));
+    let success = r#"mwl_attempts_total{code="success",route="r",upstream="u"}"#;
+    assert_eq!(proxy.metric(success), 1);
+}
+
+/// Once the name was asked for, and a while longer.
+async fn full(names: &Names) {
+    within(async {
+        while names.asked().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+}
+
+#[tokio::test]
+async fn a_name_whose_every_address_refuses_says_so_of_each() {
+    let free = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let names = Names::saying(&["127.0.0.2", "127.0.0.3"]);
+    let proxy = Proxy::resolved(&config(port, "", ""), &names);
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=connection_refused"]);
+    assert_eq!(
+        response.json()["failures"][0]["message"],
+        "r: attempt 1: upstream u has 2 addresses and no connection: 127.0.0.2 refused the connection, 127.0.0.3 refused the connection"
+    );
+}
+
+#[tokio::test]
+async fn a_shared_connection_to_an_address_that_is_gone_carries_no_further_request() {
+    let (two, three, _) = sockets().await;
+    let reply = |body| h2::Act::Answer(h2::reply(200, body));
+    let two = h2::Upstream::on(
+        two,
+        1,
+        move |number, _| {
+            if number == 0 { reply("two") } else { h2::Act::Hang }
+        },
+    );
+    let three = h2::Upstream::on(three, 9, move |_, _| reply("three"));
+    let names = Names::saying(&["127.0.0.2"]);
+    let rest = h2_upstreams::one_route(two.address, ", keepAlive: PT1M", "");
+    let rest = rest.replace("127.0.0.2", "u.test");
+    let proxy = Proxy::resolved(&rest, &names);
+    assert_eq!(proxy.ask(GET).await.body, "two");
+    names.say(Ok(vec!["127.0.0.3"]));
+    // The connection takes one request at a time: the next one connects, and finds the change.
+    let mut held = proxy.connect().await;
+    held.send(GET).await;
+    two.until(|seen| seen.len() == 2).await;
+    assert_eq!(proxy.ask(GET).await.body, "three");
+    drop(held);
+    // With its last request the connection ends.
+    within(async {
+        while proxy.metric(r#"mwl_upstream_connections{state="active",upstream="u"}"#) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(idle(&proxy), 1);
+    for _ in 0..3 {
+        assert_eq!(proxy.ask(GET).await.body, "three");
+    }
+    assert_eq!((two.requests().len(), two.accepted(), three.accepted()), (2, 1, 1));
+}
