@@ -127,7 +127,7 @@ impl Connection {
         match self {
             Self::Alone(alone) => alone.send(&outgoing, body),
             Self::Shared(shared) => {
-                let request = outgoing.into_request(body, shared.place.authority());
+                let request = outgoing.into_request(body, shared.place.origin());
                 shared.send(request);
             }
         }

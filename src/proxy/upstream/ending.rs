@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use h2::Reason;
 
 use super::h1;
+use crate::proxy::tls;
 
 /// What happened on a connection, by its protocol.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) enum Ending {
     Refused,
     /// It took leave of the connection before the request: it has not looked at it (RFC 9113 §6.8).
     Leaving,
+    /// It refused the TLS handshake, which was done on this side already: it has not looked at the request.
+    Unwelcome,
     /// The other side reset the stream.
     Reset(Reason),
     /// What came is no HTTP.
@@ -45,14 +48,16 @@ impl Ending {
     pub(super) fn of(error: &hyper::Error) -> Self {
         match h2_error(error) {
             Some(error) => Self::of_h2(error),
+            None if tls::is_late_refusal(error) => Self::Unwelcome,
             None if error.is_parse() => Self::Invalid,
             None => Self::Lost,
         }
     }
 
     /// What `error` says of a request over HTTP/1.1.
-    pub(super) const fn of_link(error: &h1::Error) -> Self {
+    pub(super) fn of_link(error: &h1::Error) -> Self {
         match error {
+            h1::Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
             h1::Error::Malformed(_) => Self::Invalid,
             h1::Error::Io(_) | h1::Error::Closed | h1::Error::Request(_) | h1::Error::Length => {
                 Self::Lost
@@ -62,7 +67,7 @@ impl Ending {
 
     /// Whether the other side says that it has not looked at the request.
     pub(crate) const fn is_unprocessed(self) -> bool {
-        matches!(self, Self::Refused | Self::Leaving)
+        matches!(self, Self::Refused | Self::Leaving | Self::Unwelcome)
     }
 
     /// Whether the connection carries further requests all the same.

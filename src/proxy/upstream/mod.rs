@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
+use http::uri::Scheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
@@ -95,6 +96,13 @@ impl Upstream {
     pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
         self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
+    }
+
+    /// The scheme of what is asked of `endpoint`.
+    pub(crate) fn scheme(&self, endpoint: usize) -> Scheme {
+        let endpoint = self.settings.endpoints.get(endpoint);
+        let secure = endpoint.is_some_and(|endpoint| endpoint.tls.is_some());
+        if secure { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
     /// A connection to `endpoint` that lies idle and takes a request at once.
@@ -212,9 +220,9 @@ impl Upstream {
 
     async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
         let opened = connect::open_shared(&self, endpoint).await?;
-        let authority = Arc::clone(self.authority(endpoint));
+        let origin = (self.scheme(endpoint), Arc::clone(self.authority(endpoint)));
         let metrics = Arc::clone(&self.metrics);
-        let shared = Arc::new(Shared::new(opened, endpoint, authority, metrics));
+        let shared = Arc::new(Shared::new(opened, endpoint, origin, metrics));
         self.shared().add(Arc::clone(&shared));
         self.keep_swept();
         Ok(shared)

@@ -34,14 +34,18 @@ impl Outgoing<'_> {
         (if target.starts_with(['/', '*']) { "" } else { "/" }, target)
     }
 
-    /// The same as a request of HTTP/2 to `endpoint`. The library gives no word of an interim answer there: a body
+    /// The same as a request of HTTP/2 to an endpoint. The library gives no word of an interim answer there: a body
     /// goes at once. No protocol is offered: HTTP/2 has no other (RFC 9113 §8.6).
-    pub(super) fn into_request(self, body: RequestBody, endpoint: &str) -> Request<RequestBody> {
+    pub(super) fn into_request(
+        self,
+        body: RequestBody,
+        endpoint: (Scheme, &str),
+    ) -> Request<RequestBody> {
         let mut fields = self.fields.into_owned();
         let mut request = Request::new(body);
         *request.method_mut() = self.method;
         let host = fields.remove(header::HOST).filter(|_| !self.names_endpoint);
-        *request.uri_mut() = with_authority(self.uri.into_owned(), host.as_ref(), endpoint);
+        *request.uri_mut() = absolute(self.uri.into_owned(), host.as_ref(), endpoint);
         if self.expects {
             fields.remove(header::EXPECT);
         }
@@ -53,12 +57,12 @@ impl Outgoing<'_> {
     }
 }
 
-/// The target as HTTP/2 carries it: what `Host` says is its authority (RFC 9113 §8.3.1).
-fn with_authority(uri: Uri, host: Option<&HeaderValue>, endpoint: &str) -> Uri {
+/// The target as HTTP/2 carries it, to an endpoint: what `Host` says is its authority (RFC 9113 §8.3.1).
+fn absolute(uri: Uri, host: Option<&HeaderValue>, (scheme, endpoint): (Scheme, &str)) -> Uri {
     let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let authority = host.or_else(|| endpoint.parse().ok());
     let mut parts = uri.into_parts();
-    parts.scheme = Some(Scheme::HTTP);
+    parts.scheme = Some(scheme);
     parts.authority = authority;
     parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
     // All three parts are there, which is all that is asked of them.
@@ -73,7 +77,8 @@ mod tests {
     fn the_host_becomes_the_authority() {
         let told = |target: &'static str, host: Option<&'static str>| {
             let host = host.map(HeaderValue::from_static);
-            with_authority(Uri::from_static(target), host.as_ref(), "10.0.0.1:80").to_string()
+            let to = (Scheme::HTTP, "10.0.0.1:80");
+            absolute(Uri::from_static(target), host.as_ref(), to).to_string()
         };
         assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), "http://T.test:81/a%2Fb?q=%20");
         assert_eq!(told("/", None), "http://10.0.0.1:80/");
@@ -94,11 +99,13 @@ mod tests {
             expects: true,
             trailers: true,
         };
-        let request = outgoing(false).into_request(RequestBody::Empty, "e:1");
-        assert_eq!(request.uri(), "http://t/a");
+        let to = || (Scheme::HTTPS, "e:1");
+        let request = outgoing(false).into_request(RequestBody::Empty, to());
+        assert_eq!(request.uri(), "https://t/a");
         let mut sent: Vec<_> = request.headers().keys().map(http::HeaderName::as_str).collect();
         sent.sort_unstable();
         assert_eq!(sent, ["te", "x"]);
-        assert_eq!(outgoing(true).into_request(RequestBody::Empty, "e:1").uri(), "http://e:1/a");
+        let request = outgoing(true).into_request(RequestBody::Empty, to());
+        assert_eq!(request.uri(), "https://e:1/a");
     }
 }

@@ -8,10 +8,14 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::proxy::tls::Secured;
+
 /// The transport of one connection. The common one is called directly; whatever else there is, through a table.
 pub(crate) enum Io {
     /// A socket.
     Tcp(TcpStream),
+    /// TLS over one.
+    Tls(Secured<TcpStream>),
     /// Anything else: a rehearsal's pipe, a test's.
     Other(Box<dyn Transport>),
 }
@@ -31,10 +35,18 @@ impl Io {
                 let read = socket.try_read(&mut byte);
                 read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
-            Self::Other(io) => {
+            Self::Tls(_) | Self::Other(_) => {
                 let mut cx = Context::from_waker(Waker::noop());
-                Pin::new(io).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+                Pin::new(self).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
             }
+        }
+    }
+
+    /// Says goodbye, as far as that needs no waiting: TLS has a word for it (RFC 8446 §6.1). A socket's is its close.
+    pub(super) fn farewell(&mut self) {
+        if !matches!(self, Self::Tcp(_)) {
+            let mut cx = Context::from_waker(Waker::noop());
+            let _said = Pin::new(self).poll_shutdown(&mut cx).is_ready();
         }
     }
 }
@@ -47,6 +59,7 @@ impl AsyncRead for Io {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
             Self::Other(io) => Pin::new(io).poll_read(cx, buf),
         }
     }
@@ -60,6 +73,7 @@ impl AsyncWrite for Io {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
             Self::Other(io) => Pin::new(io).poll_write(cx, buf),
         }
     }
@@ -71,6 +85,7 @@ impl AsyncWrite for Io {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
             Self::Other(io) => Pin::new(io).poll_write_vectored(cx, bufs),
         }
     }
@@ -78,6 +93,7 @@ impl AsyncWrite for Io {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Tcp(socket) => socket.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
             Self::Other(io) => io.is_write_vectored(),
         }
     }
@@ -85,6 +101,7 @@ impl AsyncWrite for Io {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
             Self::Other(io) => Pin::new(io).poll_flush(cx),
         }
     }
@@ -92,6 +109,7 @@ impl AsyncWrite for Io {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Self::Other(io) => Pin::new(io).poll_shutdown(cx),
         }
     }
@@ -101,6 +119,7 @@ impl fmt::Debug for Io {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(socket) => f.debug_tuple("Tcp").field(socket).finish(),
+            Self::Tls(_) => f.write_str("Tls"),
             Self::Other(_) => f.write_str("Other"),
         }
     }

@@ -420,6 +420,15 @@ impl Upload {
     }
 }
 
+/// Between two exchanges the other side is told; within one, a closed connection tells it.
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.is_sent() && self.is_read() {
+            self.io.farewell();
+        }
+    }
+}
+
 /// Of another protocol, once the answer to the offer was 101: first what came with that.
 impl AsyncRead for Link {
     fn poll_read(

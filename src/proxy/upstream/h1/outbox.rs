@@ -25,6 +25,8 @@ pub(super) struct Outbox {
     chunk: Bytes,
     /// Empty where there is no chunk.
     back: Vec<u8>,
+    /// Whether a transport may hold some of what it took (TLS does).
+    held: bool,
 }
 
 impl Outbox {
@@ -49,6 +51,11 @@ impl Outbox {
 
     /// Whether all was written.
     pub(super) fn is_empty(&self) -> bool {
+        self.is_taken() && !self.held
+    }
+
+    /// Whether the transport took all.
+    fn is_taken(&self) -> bool {
         self.at >= self.front.len() && self.chunk.is_empty()
     }
 
@@ -59,7 +66,7 @@ impl Outbox {
         cx: &mut Context<'_>,
         wrote: &mut bool,
     ) -> Poll<io::Result<()>> {
-        while !self.is_empty() {
+        while !self.is_taken() {
             let front = self.front.get(self.at..).unwrap_or_default();
             let written = if self.chunk.is_empty() {
                 ready!(Pin::new(&mut *io).poll_write(cx, front))?
@@ -74,8 +81,11 @@ impl Outbox {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             *wrote = true;
+            self.held = true;
             self.advance(written);
         }
+        ready!(Pin::new(&mut *io).poll_flush(cx))?;
+        self.held = false;
         Poll::Ready(Ok(()))
     }
 

@@ -284,8 +284,8 @@ fn a_head_has_a_bound_however_it_comes() {
 #[tokio::test(start_paused = true)]
 async fn interim_answers_are_handed_on_one_by_one() {
     let (mut link, mut far) = asked(Method::GET);
-    let hints: String =
-        (0..1000).map(|n| format!("HTTP/1.1 103 Early\r\nX: {n}\r\n\r\n")).collect();
+    let hint = |n: usize| format!("HTTP/1.1 103 Early\r\nX: {n}\r\n\r\n");
+    let hints = (0..1000).map(hint).collect::<Vec<_>>().concat();
     let said = format!("{hints}HTTP/1.1 100 Go\r\nX: 1000\r\n\r\nHTTP/1.1 204 No\r\n\r\n");
     let say = async {
         for piece in said.as_bytes().chunks(7001) {
