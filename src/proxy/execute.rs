@@ -187,10 +187,16 @@ async fn run(
         cleanup_limit: exchange.site.runtime.limits.cleanup,
     };
     let input = Value::Native(Arc::clone(exchange) as _);
-    let outcome = engine::run(&route.plan, start, route.arguments.clone(), input).await;
-    if let Some(stage) = stage {
-        stage.settled(&outcome);
-    }
+    let arguments = route.arguments.clone();
+    let outcome = match stage {
+        None => engine::run(&route.plan, start, arguments, input).await,
+        Some(stage) => {
+            let running = engine::run(&route.plan, start, arguments, input);
+            let outcome = Box::pin(stage.play_out(running)).await;
+            stage.settled(&outcome);
+            outcome
+        }
+    };
     if let Some(events) = &events {
         events.done(&outcome);
     }
