@@ -32,6 +32,10 @@ mod rounds;
 mod semantics;
 /// What routes change of messages.
 mod shaping;
+/// TLS from clients.
+mod tls_clients;
+/// TLS to upstreams.
+mod tls_upstreams;
 /// Tunnels.
 mod upgrades;
 
