@@ -27,10 +27,10 @@ use super::site::Site;
 use super::{head, id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Alarm, Start};
-use crate::language::observe::Observer;
+use crate::language::observe::{Both, Observer};
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
-use crate::telemetry::events::{Both, Events};
+use crate::telemetry::events::Events;
 
 /// An answer that is being made.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
