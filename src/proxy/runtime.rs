@@ -295,11 +295,13 @@ impl Builder<'_> {
             Some(_) => Stage::cued(provider),
             None => Arc::new(provider),
         };
+        let uri = provider.contract().uri.clone();
         catalog.add_call(provider).map_err(|error| refused(span, &error.to_string()))?;
-        catalog.add_codes(classify.iter().filter_map(|rule| match &rule.verdict {
+        let classified = classify.iter().filter_map(|rule| match &rule.verdict {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
-        }));
+        });
+        catalog.settle(uri, classified);
         let (plan, warnings) = compile(&document, &catalog, Strictness::Load)?;
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
