@@ -330,7 +330,7 @@ mod tests {
           mwl.upstream=billing
           server.address=127.0.0.1
           server.port=3000
-          url.full=http://127.0.0.1:3000/pay
+          url.full=https://127.0.0.1:3000/pay
         POST Client 0303030303030303 beneath 0101010101010101 120..140 Unset
           http.request.method=POST
           http.request.resend_count=1
@@ -342,7 +342,7 @@ mod tests {
           mwl.upstream=billing
           server.address=127.0.0.1
           server.port=3000
-          url.full=http://127.0.0.1:3000/pay
+          url.full=https://127.0.0.1:3000/pay
         "#);
     }
 
