@@ -90,6 +90,8 @@ pub struct Sent {
     pub id: SpanId,
     /// The method.
     pub method: Box<str>,
+    /// `http` or `https`.
+    pub scheme: &'static str,
     /// The path, without its query.
     pub path: Box<str>,
 }

@@ -18,7 +18,7 @@ use super::record::{Event, Length};
 use super::stage::Stage;
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
-use crate::proxy::connection::{self, Peer};
+use crate::proxy::connection::{self, Over, Peer};
 use crate::proxy::head::matched;
 use crate::proxy::id::Ids;
 use crate::proxy::runtime::Runtime;
@@ -117,7 +117,11 @@ async fn ask(
     patience: Option<Duration>,
 ) -> End {
     let (near, far) = duplex(PIPE);
-    let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let secure = worker.site().runtime.listeners.first().is_some_and(|first| first.tls.is_some());
+    // The handshake is left out: what is asked is the same.
+    let over = if secure { Over::Tls { http2: false } } else { Over::Clear };
+    let client = Peer { address, over };
     let mut protocol = connection::protocol(&worker.site().runtime.limits);
     protocol.auto_date_header(false);
     tokio::spawn(connection::serve(far, client, Arc::clone(worker), protocol, None));
