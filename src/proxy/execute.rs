@@ -85,8 +85,9 @@ pub(crate) fn serve(
         Err(refused) if bodyless => Box::pin(std::future::ready(refuse(refused.0, busy, true))),
         Err(refused) => Box::pin(async move {
             let (refusal, body) = *refused;
-            // What is asked for by being read is not read.
-            let read = !refusal.close && !expects && finish::read_out(body).await;
+            // What is asked for by being read is not read; and HTTP/2 ends a stream without its connection.
+            let reads = version < Version::HTTP_2 && !refusal.close && !expects;
+            let read = reads && finish::read_out(body).await;
             refuse(refusal, busy, read)
         }),
     }
