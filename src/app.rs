@@ -20,7 +20,7 @@ use crate::admin;
 use crate::config::{Loaded, Read, Refused};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
-use crate::proxy::Server;
+use crate::proxy::{Runtime, Server};
 use crate::reload::{self, Asks, Cause, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
@@ -109,6 +109,7 @@ impl App {
                 message: error.to_string(),
             })?;
         metrics.config_loaded(&built.shown.hash, now());
+        certificates(&metrics, &built.runtime);
         let addresses = Addresses {
             listeners: server.local_addrs(),
             admin: admin.as_ref().map(TcpListener::local_addr).transpose()?,
@@ -183,10 +184,11 @@ impl App {
             Sinks::default()
         }));
         let before = self.server.local_addrs();
-        if let Err(error) = self.server.replace(runtime).await {
+        if let Err(error) = self.server.replace(Arc::clone(&runtime)).await {
             let message = format!("{error}; what ran before goes on");
             return Err(Box::new(refused("address", &message)));
         }
+        certificates(&self.metrics, &runtime);
         announce(&self.server.local_addrs(), &before);
         self.telemetry.executions().resize(shown.executions());
         let admin = shown.admin.as_ref().map(|admin| admin.address);
@@ -331,6 +333,11 @@ fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
     for address in before.iter().filter(|address| !now.contains(address)) {
         tracing::info!(%address, "Not listening any more.");
     }
+}
+
+/// Shows until when the certificates of `runtime` are valid.
+fn certificates(metrics: &Metrics, runtime: &Runtime) {
+    metrics.certificates(runtime.certificates().map(|(at, until)| (at.to_string(), until)));
 }
 
 /// Logs what may not be meant: the first of it, for a long table may hold the same slip ten thousand times.

@@ -173,7 +173,7 @@ mod tests {
     fn report(name: &str, text: &str) -> (usize, usize, String) {
         let read = |_: &Path| Ok(text.to_owned());
         let variable = |_: &str| None;
-        let origin = Origin { read: &read, variable: &variable };
+        let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
         let report = of_file(Path::new(name), origin);
         (report.errors, report.warnings, report.summary(Path::new(name)))
     }

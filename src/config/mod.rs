@@ -23,6 +23,7 @@ mod shape;
 mod shaping;
 mod stacks;
 mod suggest;
+mod tls;
 mod upstream;
 
 #[cfg(test)]
@@ -42,7 +43,10 @@ use self::read::{Object, Report};
 use self::root::ROOT;
 use self::route::Routes;
 use self::stacks::Stacks;
+use crate::language::clock::Clock;
+use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Settings;
+use crate::proxy::tls::{Roots, system_roots};
 use crate::source::{Diagnostic, Diagnostics, Format, Kind, Node, Sources, Span};
 
 /// Where a load takes what it reads from.
@@ -52,6 +56,10 @@ pub struct Origin<'a> {
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
     /// The value of an environment variable; `None` where it is unset.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The time, by which certificates must not have expired.
+    pub now: &'a dyn Fn() -> Timestamp,
+    /// The certificate authorities that the system trusts, or why there are none.
+    pub roots: &'a dyn Fn() -> Result<Roots, String>,
 }
 
 /// A configuration that was read.
@@ -84,12 +92,20 @@ pub struct Refused {
 }
 
 /// A file, and what it held when it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Read {
     /// The file.
     pub path: PathBuf,
     /// Its text; `None` where it could not be read.
     pub text: Option<String>,
+}
+
+/// Without its text, which may be a private key.
+impl fmt::Debug for Read {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.text.as_ref().map(String::len);
+        f.debug_struct("Read").field("path", &self.path).field("size", &size).finish()
+    }
 }
 
 /// The rendered diagnostics.
@@ -102,11 +118,13 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Origin<'static> {
-    /// The process's own files and environment. A variable that is not Unicode counts as unset.
+    /// The process's own files and environment, the system's time and what it trusts. A variable that is not Unicode counts as unset.
     pub const fn system() -> Self {
         Self {
             read: &|path| std::fs::read_to_string(path),
             variable: &|name| std::env::var(name).ok(),
+            now: &|| Clock::system().now(),
+            roots: &system_roots,
         }
     }
 }
@@ -162,6 +180,7 @@ pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<
         sources: RefCell::new(sources),
         files: RefCell::new(files),
         flows: RefCell::default(),
+        texts: RefCell::default(),
         folder: path.parent().unwrap_or_else(|| Path::new("")).to_owned(),
     };
     let settings = load.settings(&node);
@@ -185,6 +204,8 @@ struct Load<'a> {
     files: RefCell<Vec<Read>>,
     /// The Flows that were read from files, by path: one read serves every route that names it.
     flows: RefCell<BTreeMap<PathBuf, Option<Node>>>,
+    /// The texts of the files of certificates and keys, by path, or why there are none.
+    texts: RefCell<BTreeMap<PathBuf, Result<Arc<str>, String>>>,
     /// What files are relative to.
     folder: PathBuf,
 }
@@ -210,7 +231,9 @@ impl Load<'_> {
             report.list("middleware", list);
             stacks.expand_list(report, list);
         }
-        let upstreams = upstream::upstreams(report, &root);
+        let text = |path: &Path| self.named_file(path);
+        let tls = tls::Reader::new(report, &text, (self.origin.now)(), self.origin.roots);
+        let upstreams = upstream::upstreams(report, &root, &tls);
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
         let routes = Routes {
@@ -224,7 +247,7 @@ impl Load<'_> {
         };
         Some(Settings {
             environment: root.text("environment").cloned().unwrap_or_default(),
-            listeners: root::listeners(report, &root),
+            listeners: root::listeners(report, &root, &tls),
             admin: observed::admin(report, &root),
             observed: observed::observed(report, &root),
             upstreams,
@@ -234,6 +257,20 @@ impl Load<'_> {
             shutdown: root::shutdown(report, &root),
             hash: self.hash(),
         })
+    }
+
+    /// A file of certificates or a key. Each is read once, so that whatever is made of it is made of the same.
+    fn named_file(&self, file: &Path) -> tls::Named {
+        let at = self.folder.join(file);
+        let path = at.display().to_string();
+        let mut texts = self.texts.borrow_mut();
+        let text = texts.entry(at).or_insert_with_key(|path| {
+            let read = (self.origin.read)(path);
+            let text = read.as_ref().ok().cloned();
+            self.files.borrow_mut().push(Read { path: path.clone(), text });
+            read.map(Arc::from).map_err(|error| error.to_string())
+        });
+        tls::Named { path, text: text.clone() }
     }
 
     /// The Flow in the file that a route names.
@@ -283,7 +320,7 @@ impl Load<'_> {
     }
 
     fn finish(self, settings: Option<Settings>, written: &Node) -> Result<Loaded, Box<Refused>> {
-        let Self { origin: _, report, sources, files, flows: _, folder: _ } = self;
+        let Self { origin: _, report, sources, files, flows: _, texts: _, folder: _ } = self;
         let (sources, files) = (sources.into_inner(), files.into_inner());
         let diagnostics = distinct(report.finish());
         match settings {

@@ -5,6 +5,7 @@ use super::read::{Object, Report};
 use super::route::ROUTE;
 use super::shape::{Field, Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
+use super::tls::{LISTENER_TLS, Reader};
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, Shutdown};
 use crate::source::{Diagnostic, Node};
@@ -76,11 +77,18 @@ pub(super) const ROOT: Section = Section {
 const LISTENER: Section = Section {
     name: "a listener",
     doc: "One listening address.",
-    fields: &[required(
-        "address",
-        Shape::Address,
-        "An address and a port; port 0 lets the system choose.",
-    )],
+    fields: &[
+        required(
+            "address",
+            Shape::Address,
+            "An address and a port; port 0 lets the system choose.",
+        ),
+        optional(
+            "tls",
+            Shape::Section(&LISTENER_TLS),
+            "TLS there, with HTTP/2 or HTTP/1.1 as the client chooses. Without it clear text.",
+        ),
+    ],
 };
 
 /// Bounds of `limits`.
@@ -173,7 +181,7 @@ pub(super) const SHUTDOWN: Section = Section {
 };
 
 /// The addresses that clients connect to.
-pub(super) fn listeners(report: &Report, root: &Object<'_>) -> Vec<Listener> {
+pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &Reader<'_>) -> Vec<Listener> {
     let items = root.list("listeners");
     if let Some(node) =
         root.get("listeners").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
@@ -187,17 +195,20 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>) -> Vec<Listener> {
     let found: Vec<(Listener, &Node)> = items
         .iter()
         .filter_map(|item| {
-            if not_yet(report, item) {
-                return None;
-            }
             let object = Object::open(report, "listeners", item, &LISTENER)?;
-            Some((Listener { address: object.address("address")? }, item))
+            let tls = object.get("tls").map(|node| tls.server(node));
+            let address = object.address("address")?;
+            // What is wrong with it is noted: it does not become a listener without.
+            let tls = tls.map_or(Some(None), |tls| tls.map(Some))?;
+            Some((Listener { address, tls }, item))
         })
         .collect();
     for (position, (listener, item)) in found.iter().enumerate() {
         let earlier = found.iter().take(position);
-        let same =
-            |(other, _): &&(Listener, &Node)| other == listener && listener.address.port() != 0;
+        let same = |(other, _): &&(Listener, &Node)| {
+            let any_port = listener.address.port() == 0 && other.tls == listener.tls;
+            other.address == listener.address && !any_port
+        };
         if let Some((_, first)) = earlier.clone().find(same) {
             let message = format!("two listeners have the address {}", listener.address);
             let diagnostic = Diagnostic::error("duplicate-address", item.span, message);
@@ -205,17 +216,6 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>) -> Vec<Listener> {
         }
     }
     found.into_iter().map(|(listener, _)| listener).collect()
-}
-
-/// Whether the listener asks for TLS, which is noted.
-fn not_yet(report: &Report, listener: &Node) -> bool {
-    let Some(tls) = listener.member("tls") else {
-        return false;
-    };
-    let message = "TLS on a listener is not there yet";
-    let diagnostic = Diagnostic::error("not-yet", tls.key_span, message);
-    report.add(diagnostic.with_help("leave `tls` out, and terminate TLS before the proxy"));
-    true
 }
 
 /// `limits`, or their defaults.

@@ -56,20 +56,16 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// `http://host:port`, the port 80 where there is none.
-pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
+/// `http://host:port` or `https://host:port`, and whether it is the latter; the port 80 or 443 where there is none.
+pub(super) fn endpoint(text: &str) -> Result<(Endpoint, bool), String> {
     let refuse = |problem: &str| {
         Err(format!("`{text}` {problem}; write for example `http://127.0.0.1:3000`"))
     };
     let Some((scheme, rest)) = text.split_once("://") else {
         return refuse("is not a URL");
     };
-    if scheme.eq_ignore_ascii_case("https") {
-        return Err(format!(
-            "`{text}`: TLS to upstreams is not there yet; wanted: `http://host:port`"
-        ));
-    }
-    if !scheme.eq_ignore_ascii_case("http") {
+    let secure = scheme.eq_ignore_ascii_case("https");
+    if !secure && !scheme.eq_ignore_ascii_case("http") {
         return refuse(&format!("has the scheme `{scheme}`"));
     }
     let (authority, tail) = match rest.find(['/', '?', '#']) {
@@ -84,13 +80,14 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
     if authority.contains('@') {
         return refuse("holds credentials; set the `authorization` header in the call");
     }
-    let (host, port) = match host_and_port(authority) {
+    let (host, port) = match host_and_port(authority, if secure { 443 } else { 80 }) {
         Ok(parts) => parts,
         Err(problem) => return refuse(problem),
     };
     let authority =
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    Ok(Endpoint { host: host.into(), port, authority: authority.into() })
+    let (host, authority) = (host.into(), authority.into());
+    Ok((Endpoint { host, port, authority, tls: None }, secure))
 }
 
 /// The URL of a collector of spans, with the path that OTLP/HTTP gives traces where it has none.
@@ -113,12 +110,12 @@ pub(super) fn collector(text: &str) -> Result<String, String> {
         return Err(format!("`{text}` holds more than a host, a port and a path; {example}"));
     }
     let (host, port) =
-        host_and_port(authority).map_err(|problem| format!("`{text}` {problem}; {example}"))?;
+        host_and_port(authority, 80).map_err(|problem| format!("`{text}` {problem}; {example}"))?;
     let host = if host.contains(':') { format!("[{host}]") } else { host };
     Ok(format!("http://{host}:{port}{path}"))
 }
 
-fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
+fn host_and_port(authority: &str, usual: u16) -> Result<(String, u16), &'static str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let Some((host, port)) = rest.split_once(']') else {
             return Err("has a bracket that does not close");
@@ -137,7 +134,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), &'static str> {
         (host, port)
     };
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => 80,
+        None if port.is_empty() => usual,
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
             digits.parse().ok().filter(|port| *port != 0).ok_or("has no port from 1 to 65535")?
         }
@@ -181,9 +178,12 @@ mod tests {
             ("http://Billing.svc/", "billing.svc", "billing.svc:80"),
             ("HTTP://[::1]:9", "::1", "[::1]:9"),
             ("http://[::1]", "::1", "[::1]:80"),
+            ("https://a", "a", "a:443"),
+            ("HTTPS://[::1]:9", "::1", "[::1]:9"),
         ] {
-            let endpoint = endpoint(text).unwrap();
+            let (endpoint, secure) = endpoint(text).unwrap();
             assert_eq!((&*endpoint.host, &*endpoint.authority), (host, authority));
+            assert_eq!(secure, text.to_lowercase().starts_with("https"));
         }
         for bad in [
             "billing:3000",

@@ -76,7 +76,7 @@ fn shape(shape: &Shape) -> Value {
         Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:8080"] }),
         Shape::Url => json!({
             "type": "string",
-            "pattern": r"^[Hh][Tt][Tt][Pp]://|\$\{",
+            "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://|\$\{",
             "examples": ["http://127.0.0.1:3000"],
         }),
         Shape::Word(words) => json!({ "enum": words }),

@@ -54,7 +54,7 @@ pub(super) enum Shape {
     Size,
     /// `address:port`.
     Address,
-    /// `http://host:port`.
+    /// `http://host:port` or `https://host:port`.
     Url,
     /// One of these words.
     Word(&'static [&'static str]),

@@ -1,6 +1,7 @@
 //! Loads over texts: the files of `config/`, the tables held against both, and what bad files are told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -12,12 +13,15 @@ use crate::proxy::settings::{
     Access, BUCKETS, Buffer, Endpoint, HostPolicy, Limits, Observed, Protocol, RouteMatch,
     Shutdown, Upstream, Verdict, When,
 };
+use crate::proxy::tls::testing::Authority;
 
 /// The files that a load may read, and the variables.
 #[derive(Default)]
 pub(super) struct World<'a> {
     pub(super) files: BTreeMap<&'a str, &'a str>,
     pub(super) variables: BTreeMap<&'a str, &'a str>,
+    /// Whether the system trusts no authority.
+    pub(super) trusts_nobody: bool,
 }
 
 impl World<'_> {
@@ -28,7 +32,11 @@ impl World<'_> {
             found.map(|text| (*text).to_owned()).ok_or_else(missing)
         };
         let variable = |name: &str| self.variables.get(name).map(|text| (*text).to_owned());
-        let origin = Origin { read: &read, variable: &variable };
+        let nobody = || Err("the system trusts no certificate authority".to_owned());
+        let mut origin = Origin { read: &read, variable: &variable, ..Origin::system() };
+        if self.trusts_nobody {
+            origin.roots = &nobody;
+        }
         load(Path::new(path), origin)
     }
 }
@@ -39,13 +47,28 @@ fn yaml(text: &str) -> Result<Loaded, Box<Refused>> {
     world.load("c.yaml")
 }
 
+/// The text of a file of the repository's `config/`, what wants files that are not there included. Those are made
+/// here, all of one certificate.
+fn shipped_text(path: &Path) -> io::Result<String> {
+    static ISSUED: LazyLock<(String, String)> = LazyLock::new(|| {
+        let issued = Authority::new().issue(&["a.test"]);
+        (issued.chain(), issued.key())
+    });
+    let extension = path.extension().and_then(std::ffi::OsStr::to_str);
+    match extension {
+        Some("pem") => Ok(ISSUED.0.clone()),
+        Some("key") => Ok(ISSUED.1.clone()),
+        _ => std::fs::read_to_string(path).map(|text| text.replace("#: ", "")),
+    }
+}
+
 /// Reads a file of the repository's `config/` with the files around it.
 fn shipped(name: &str, variables: &[(&str, &str)]) -> Loaded {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
-    let read = |path: &Path| std::fs::read_to_string(path);
+    let read = shipped_text;
     let variable = |name: &str| variables.get(name).map(|text| (*text).to_owned());
-    let origin = Origin { read: &read, variable: &variable };
+    let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
     load(&folder.join(name), origin).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
@@ -84,8 +107,12 @@ fn the_smallest_file_gets_the_documented_defaults() {
 #[test]
 fn an_upstream_and_a_route_get_the_documented_defaults() {
     let settings = shipped("minimal.yaml", &[]).settings;
-    let endpoint =
-        Endpoint { host: "127.0.0.1".into(), port: 3000, authority: "127.0.0.1:3000".into() };
+    let endpoint = Endpoint {
+        host: "127.0.0.1".into(),
+        port: 3000,
+        authority: "127.0.0.1:3000".into(),
+        tls: None,
+    };
     let upstream = Upstream {
         name: "app".into(),
         endpoints: vec![endpoint],
@@ -233,12 +260,10 @@ fn the_reference_shows_the_defaults() {
 /// Every key that a table knows is read, and every key that is read has a row: `get` asserts the latter.
 #[test]
 fn no_row_is_left_unread() {
-    let text = std::fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("config/reference.yaml"),
-    )
-    .unwrap();
-    let read = |path: &Path| std::fs::read_to_string(path);
-    let origin = Origin { read: &read, variable: &|_| None };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let text = shipped_text(&folder.join("reference.yaml")).unwrap();
+    let read = shipped_text;
+    let origin = Origin { read: &read, variable: &|_| None, ..Origin::system() };
     let mut sources = Sources::default();
     let node = sources.parse("c.yaml", &text, Format::Yaml).unwrap();
     let load = Load {
@@ -247,7 +272,8 @@ fn no_row_is_left_unread() {
         sources: RefCell::new(sources),
         files: RefCell::default(),
         flows: RefCell::default(),
-        folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("config"),
+        texts: RefCell::default(),
+        folder,
     };
     load.settings(&node).unwrap();
     let asked = load.report.asked.borrow();

@@ -3,9 +3,10 @@
 use super::read::{Object, Report};
 use super::root::LONGEST;
 use super::scalar;
-use super::shape::{Section, Shape, or, required};
-use crate::proxy::settings::{HostPolicy, Protocol, Upstream};
-use crate::source::Member;
+use super::shape::{Section, Shape, optional, or, required};
+use super::tls::{Reader, UPSTREAM_TLS};
+use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Secure, Upstream};
+use crate::source::{Diagnostic, Member, Node};
 
 /// One upstream.
 pub(super) const UPSTREAM: Section = Section {
@@ -15,19 +16,24 @@ pub(super) const UPSTREAM: Section = Section {
         required(
             "endpoints",
             Shape::List(&Shape::Url),
-            "Where it answers: `http://host:port`. At least one.",
+            "Where it answers: `http://host:port`, or `https://host:port`. At least one.",
         ),
         or(
             "protocol",
             Shape::Word(&["http1", "http2"]),
             r#""http1""#,
-            "What is spoken there: HTTP/1.1, or HTTP/2 with prior knowledge, which gRPC needs.",
+            "What is spoken there: HTTP/1.1, or HTTP/2, which gRPC needs (in clear text with prior knowledge).",
+        ),
+        optional(
+            "tls",
+            Shape::Section(&UPSTREAM_TLS),
+            "How `https://` is spoken. Without it the system says who is trusted, and the endpoint's host is who must answer.",
         ),
         or(
             "connectTimeout",
             Shape::Duration,
             r#""PT1S""#,
-            "How long a connect may take, the look-up of the name included.",
+            "How long a connect may take, the look-up of the name and the handshake of TLS included.",
         ),
         or(
             "idleTimeout",
@@ -69,13 +75,12 @@ pub(super) const UPSTREAM: Section = Section {
 };
 
 /// All upstreams. Their names are the keys of an object, so they are unique.
-pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
+pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &Reader<'_>) -> Vec<Upstream> {
     let read = |member: &Member| {
         if member.key.trim().is_empty() {
             report.error("bad-name", member.key_span, "an upstream's name is empty");
         }
         let object = Object::open(report, &member.key, &member.value, &UPSTREAM)?;
-        let urls = object.list("endpoints");
         if let Some(node) =
             object.get("endpoints").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
         {
@@ -85,11 +90,11 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
                 "`endpoints` is empty; at least one URL is wanted",
             );
         }
-        let endpoint = |url| report.parsed("bad-url", "endpoints", url, scalar::endpoint);
+        let protocol = protocol(&object);
         Some(Upstream {
             name: member.key.clone(),
-            endpoints: urls.iter().filter_map(endpoint).collect(),
-            protocol: protocol(&object),
+            endpoints: endpoints(report, &object, protocol, tls),
+            protocol,
             connect_timeout: object.duration("connectTimeout", ("PT0.001S", LONGEST)),
             idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
             keep_alive: object.duration("keepAlive", ("PT0S", LONGEST)),
@@ -100,6 +105,54 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>) -> Vec<Upstream> {
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()
+}
+
+/// The endpoints, each with how TLS is spoken to it where it is.
+fn endpoints(
+    report: &Report,
+    object: &Object<'_>,
+    protocol: Protocol,
+    tls: &Reader<'_>,
+) -> Vec<Endpoint> {
+    let urls = object.list("endpoints").iter().filter_map(|node| {
+        Some((report.parsed("bad-url", "endpoints", node, scalar::endpoint)?, node))
+    });
+    let urls: Vec<((Endpoint, bool), &Node)> = urls.collect();
+    let secure = urls.iter().find(|((_, secure), _)| *secure);
+    let clear = urls.iter().find(|((_, secure), _)| !*secure);
+    let section = object.member("tls");
+    if let (Some((_, secure)), Some((_, clear))) = (secure, clear) {
+        let message = "some endpoints are `https://` and some `http://`: what is secret on one way is not on the other";
+        let diagnostic = Diagnostic::error("mixed-schemes", clear.span, message);
+        report.add(diagnostic.with_related(secure.span, "the first of the others"));
+    }
+    if let (Some(section), None) = (section, secure) {
+        let message = "`tls` is there, but no endpoint is `https://`";
+        let diagnostic = Diagnostic::error("unused-tls", section.key_span, message);
+        report.add(diagnostic.with_help("write the endpoints as `https://host:port`"));
+    }
+    let opened = section.map(|section| Object::open(report, "tls", &section.value, &UPSTREAM_TLS));
+    // What is no object is noted, and asks for nothing.
+    let section = opened.flatten();
+    let name = section.as_ref().and_then(|section| section.text("serverName"));
+    let client = secure.and_then(|(_, at)| tls.client(section.as_ref(), protocol, at.span));
+    let named = |((mut endpoint, secure), node): ((Endpoint, bool), &Node)| {
+        let client = client.as_ref().filter(|_| secure);
+        let tls = client.map(|client| {
+            let name = name.unwrap_or(&endpoint.host);
+            let to = Secure::new(client, name);
+            if to.is_none() {
+                let message = format!(
+                    "`{name}` is neither a host's name nor an address, as a certificate has them"
+                );
+                report.error("bad-name", node.span, message);
+            }
+            to
+        });
+        endpoint.tls = tls.flatten();
+        endpoint
+    };
+    urls.into_iter().map(named).collect()
 }
 
 /// The protocol, or the default with a note where it is no known one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
-use super::connection;
+use super::connection::{self, Peer};
 use super::runtime::Runtime;
 use super::site::{Core, Worker};
 use super::watch::Patience;
@@ -26,7 +26,7 @@ where
     let (tell, told) = tokio::sync::oneshot::channel();
     let serving = Arc::clone(&worker);
     let task = tokio::spawn(async move {
-        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let nowhere = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         connection::serve(client, nowhere, serving, protocol, told.await.ok()).await;
     });
     // The task waits for this before it serves: it cannot be gone.

@@ -30,6 +30,22 @@ const SMALLEST_HEAD: usize = 8192;
 /// How many fields a head may have before the library must be told a number of its own.
 const USUAL_FIELDS: usize = 100;
 
+/// The other end of a client's connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) over: Over,
+}
+
+/// What a connection's HTTP goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The socket itself: which HTTP it is, the first bytes say.
+    Clear,
+    /// TLS, in whose handshake HTTP/2 was chosen, or was not.
+    Tls { http2: bool },
+}
+
 /// A connection is answering until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy {
@@ -47,6 +63,34 @@ pub(crate) enum ClientBody {
     Unread,
     /// It is sent on.
     Stream(Arc<Source<Incoming>>),
+}
+
+impl Peer {
+    /// One that speaks clear text.
+    pub(crate) const fn clear(address: SocketAddr) -> Self {
+        Self { address, over: Over::Clear }
+    }
+
+    /// Whether what made the HTTP/1 side give up is the beginning of HTTP/2: in clear text, and before any
+    /// request. Over TLS the handshake has chosen (RFC 9113 §3.2).
+    fn may_begin_http2(self, error: &hyper::Error, state: &State) -> bool {
+        self.over == Over::Clear && error.is_parse_version_h2() && !state.is_asked()
+    }
+
+    /// The scheme of what it asks for.
+    pub(crate) const fn scheme(self) -> &'static str {
+        match self.over {
+            Over::Clear => "http",
+            Over::Tls { .. } => "https",
+        }
+    }
+}
+
+/// Its address.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
 }
 
 impl Busy {
@@ -136,7 +180,7 @@ pub(crate) fn protocol(limits: &Limits) -> http1::Builder {
 /// Serves one connection until either side ends it. `task` is the task that this runs on.
 pub(crate) async fn serve<T>(
     io: T,
-    client: SocketAddr,
+    client: Peer,
     worker: Arc<Worker>,
     protocol: http1::Builder,
     task: Option<AbortHandle>,
@@ -164,7 +208,7 @@ pub(crate) async fn serve<T>(
 /// Serves what is asked on a connection, up to its end or to another protocol than HTTP.
 async fn converse<T>(
     io: T,
-    client: SocketAddr,
+    client: Peer,
     worker: &Arc<Worker>,
     protocol: &http1::Builder,
     state: &Arc<State>,
@@ -173,6 +217,9 @@ where
     T: Line,
 {
     let mut io = Prefaced::new(io);
+    if client.over == (Over::Tls { http2: true }) {
+        return by_http2(io, client, worker, state).await;
+    }
     loop {
         let service = service_fn(|request| {
             let site = worker.site();
@@ -187,7 +234,7 @@ where
         let served = drive(&mut *connection, state, &worker.core, goodbye);
         let http2 = match idle::until_rest(served, state).await {
             None => false,
-            Some(Err(error)) if error.is_parse_version_h2() && !state.is_asked() => true,
+            Some(Err(error)) if client.may_begin_http2(&error, state) => true,
             Some(served) => return served,
         };
         let Some((taken, unread)) = idle::take_out(*connection) else {
@@ -195,14 +242,27 @@ where
         };
         io = taken;
         if http2 {
-            let io = Watched::new(io, Arc::clone(state));
-            // Boxed: the connections that speak HTTP/1 need not carry it.
-            return Box::pin(multiplexed::serve(io, client, worker, state)).await;
+            return by_http2(io, client, worker, state).await;
         }
         if !unread && !idle::resumes(&mut io, state, &worker.core).await {
             return Ok(());
         }
     }
+}
+
+/// The same with HTTP/2, whose preface is still before it.
+async fn by_http2<T>(
+    io: Prefaced<T>,
+    client: Peer,
+    worker: &Arc<Worker>,
+    state: &Arc<State>,
+) -> hyper::Result<()>
+where
+    T: Line,
+{
+    let io = Watched::new(io, Arc::clone(state));
+    // Boxed: the connections that speak HTTP/1 need not carry it.
+    Box::pin(multiplexed::serve(io, client, worker, state)).await
 }
 
 /// Polls a connection to its end, and has it say `goodbye` when the process stops or the watch says so.
@@ -230,7 +290,7 @@ pub(super) async fn drive<C: Future + Unpin>(
 
 /// Says and counts what ended a connection: a head that was none, was too large or did not come, which
 /// nobody else has heard of, or the client's leaving.
-fn ended_badly(worker: &Worker, state: &State, client: SocketAddr, error: &hyper::Error) {
+fn ended_badly(worker: &Worker, state: &State, client: Peer, error: &hyper::Error) {
     let reason = if state.is_late() {
         Reason::HeadTimeout
     } else if error.is_parse_too_large() {
@@ -245,5 +305,5 @@ fn ended_badly(worker: &Worker, state: &State, client: SocketAddr, error: &hyper
         Reason::HeadTimeout => &"the head did not come in time (limits.headTimeout)",
         _ => error,
     };
-    worker.site().runtime.refused(reason, client, detail);
+    worker.site().runtime.refused(reason, client.address, detail);
 }

@@ -6,7 +6,6 @@
 //! where it unwinds, cleanups included, though nobody waits for its answer.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::body::answer::AnswerBody;
-use super::connection::{Busy, ClientBody};
+use super::connection::{Busy, ClientBody, Peer};
 use super::finish::{self, Answered};
 use super::flight::Flight;
 use super::observer::RequestObserver;
@@ -46,7 +45,7 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + 
 pub(crate) fn serve(
     site: Arc<Site>,
     mut request: Request<Incoming>,
-    client: SocketAddr,
+    client: Peer,
     busy: Busy,
 ) -> Answering {
     if request.version() == Version::HTTP_11
@@ -59,10 +58,10 @@ pub(crate) fn serve(
     let expects = request.headers().contains_key(header::EXPECT);
     let bodyless = request.body().is_end_stream();
     let grpc = head::is_grpc(request.version(), request.headers());
-    let refused = Refused::of(&site, &request, client);
+    let refused = Refused::of(&site, &request, client.address);
     let asked = Arc::clone(&site);
     let refuse = move |refusal: Refusal, busy: Busy, read: bool| {
-        asked.runtime.refused(refusal.reason, client, &refusal.detail);
+        asked.runtime.refused(refusal.reason, client.address, &refusal.detail);
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
         let busy = busy.answers(if read { ClientBody::Read } else { ClientBody::Unread });

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request};
 use tokio::time::Instant;
 
 use super::body::trailers;
+use super::connection::Peer;
 use super::forwarded::{self, Hop};
 use super::refusal::Refusal;
 use super::route::Target;
@@ -20,9 +21,6 @@ use super::runtime::{Runtime, Shaping};
 use super::settings::Forwarded;
 use super::site::{LocalRoute, Site};
 use super::{grpc, headers, id, multiplexed, recording, shape, target, tunnel};
-
-/// Listeners speak clear text: TLS brings the other one with it.
-pub(super) const SCHEME: &str = "http";
 
 /// What is known of a request whose head was accepted; the rest is its parts, as they are sent on.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ pub(crate) struct Asked {
 pub(super) fn accept(
     site: &Site,
     parts: &mut request::Parts,
-    peer: IpAddr,
+    peer: Peer,
     begun: Instant,
 ) -> Result<Accepted, Refusal> {
     if parts.version == Version::HTTP_2 {
@@ -71,7 +69,7 @@ pub(super) fn accept(
     };
     let client = match &site.runtime.forwarded {
         Some(forwarded) => forward(forwarded, parts, peer),
-        None => peer,
+        None => peer.address.ip(),
     };
     if let Some(authority) = parts.uri.authority() {
         let host = HeaderValue::from_str(authority.as_str());
@@ -90,9 +88,10 @@ pub(super) fn accept(
 }
 
 /// Brings the fields in order that say who the client is; says who it is.
-fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: IpAddr) -> IpAddr {
+fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: Peer) -> IpAddr {
     let host = forwarded::asked(&parts.uri, &parts.headers).to_owned();
-    let hop = Hop { peer, scheme: SCHEME, host: &host, version: parts.version };
+    let (scheme, version) = (peer.scheme(), parts.version);
+    let hop = Hop { peer: peer.address.ip(), scheme, host: &host, version };
     forwarded.apply(&mut parts.headers, hop)
 }
 

@@ -12,8 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::connection;
+use super::connection::{self, Over, Peer};
+use super::runtime::Listened;
 use super::site::Worker;
+use super::tls::{Accepted, Greeted};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -50,14 +52,16 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Accepts until `stop`. Connections that the kernel has accepted by then are served too: closing their
-/// socket would reset them.
+/// Accepts on what was configured as `address` until `stop`. Connections that the kernel has accepted by then are
+/// served too: closing their socket would reset them.
 pub(crate) async fn accept(
+    address: SocketAddr,
     listener: TcpListener,
     worker: Arc<Worker>,
     room: Arc<Semaphore>,
     stop: CancellationToken,
 ) {
+    let mut served = Served { address, worker, tls: None };
     loop {
         let accepted = tokio::select! {
             biased;
@@ -65,7 +69,7 @@ pub(crate) async fn accept(
             accepted = next(&listener, &room) => accepted,
         };
         match accepted {
-            Ok((stream, client, permit)) => spawn(stream, client, &worker, permit),
+            Ok((stream, client, permit)) => served.spawn(stream, client, permit),
             Err(error) => {
                 tracing::warn!(error = %error, "A connection could not be accepted.");
                 tokio::time::sleep(PAUSE).await;
@@ -74,11 +78,20 @@ pub(crate) async fn accept(
     }
     let mut idle = Context::from_waker(Waker::noop());
     while let Poll::Ready(Ok((stream, client))) = listener.poll_accept(&mut idle) {
-        spawn(stream, client, &worker, None);
+        served.spawn(stream, client, None);
     }
 }
 
 type Permit = Option<tokio::sync::OwnedSemaphorePermit>;
+
+/// One listening address of one worker.
+struct Served {
+    address: SocketAddr,
+    worker: Arc<Worker>,
+    /// What TLS was last configured there. A listener that a reload has taken away keeps it for those whom the
+    /// kernel has let in: they came for TLS, and get nothing else.
+    tls: Option<Arc<Listened>>,
+}
 
 /// The next connection, once there is room for one.
 async fn next(
@@ -90,20 +103,59 @@ async fn next(
     Ok((stream, client, permit))
 }
 
-fn spawn(stream: TcpStream, client: SocketAddr, worker: &Arc<Worker>, permit: Permit) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
+impl Served {
+    /// Serves a connection, on a task of its own.
+    fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: Permit) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
+        }
+        let site = self.worker.site();
+        let now = site.runtime.listeners.iter().find(|listening| listening.address == self.address);
+        if let Some(listening) = now {
+            self.tls.clone_from(&listening.tls);
+        }
+        let protocol = connection::protocol(&site.runtime.limits);
+        let limit = site.runtime.limits.head_timeout;
+        let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move {
+            let task = told.await.ok();
+            match tls {
+                None => {
+                    connection::serve(stream, Peer::clear(client), worker, protocol, task).await;
+                }
+                // Boxed: who speaks clear text need not carry it.
+                Some(tls) => {
+                    let greeted = Box::pin(greet(stream, client, &tls, limit)).await;
+                    drop(tls);
+                    if let Some((io, peer)) = greeted {
+                        Box::pin(connection::serve(io, peer, worker, protocol, task)).await;
+                    }
+                }
+            }
+            drop(permit);
+        });
+        // The task waits for this before it serves: it cannot be gone.
+        drop(tell.send(task.abort_handle()));
     }
-    let worker = Arc::clone(worker);
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let task = tokio::spawn(async move {
-        let protocol = connection::protocol(&worker.site().runtime.limits);
-        let task = told.await.ok();
-        connection::serve(stream, client, worker, protocol, task).await;
-        drop(permit);
-    });
-    // The task waits for this before it serves: it cannot be gone.
-    drop(tell.send(task.abort_handle()));
+}
+
+/// The handshake of a connection; `None` where it came to nothing, of which all is said.
+async fn greet(
+    stream: TcpStream,
+    client: SocketAddr,
+    listened: &Listened,
+    limit: Duration,
+) -> Option<(Greeted<TcpStream>, Peer)> {
+    match listened.tls.accept(stream, limit).await {
+        Ok(Accepted { io, http2 }) => {
+            Some((io, Peer { address: client, over: Over::Tls { http2 } }))
+        }
+        Err(refused) => {
+            listened.refused(client, &refused);
+            None
+        }
+    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub(crate) mod speech;
 pub(crate) mod target;
 #[doc(hidden)]
 pub mod testing;
+pub mod tls;
 pub(crate) mod tunnel;
 pub(crate) mod upstream;
 pub(crate) mod watch;

@@ -5,7 +5,6 @@
 //! and so the most that is held of one upload. The connection's window is that of all its streams together,
 //! so that uploads which stand still cannot take the window from one that moves.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{Busy, drive};
+use super::connection::{Busy, Peer, drive};
 use super::execute;
 use super::settings::Limits;
 use super::site::Worker;
@@ -51,7 +50,7 @@ pub(crate) fn connection_window(streams: u32) -> u32 {
 /// Serves one connection until either side ends it. `io` has the preface still before it.
 pub(super) async fn serve<T>(
     io: T,
-    client: SocketAddr,
+    client: Peer,
     worker: &Arc<Worker>,
     state: &Arc<State>,
 ) -> hyper::Result<()>

@@ -134,7 +134,7 @@ impl Exchange {
                 Box::new(Traced {
                     context: place.context,
                     host: host.unwrap_or_default().into(),
-                    scheme: "http",
+                    scheme: self.scheme,
                     version: match place.version {
                         Version::HTTP_10 => "1.0",
                         Version::HTTP_2 => "2",

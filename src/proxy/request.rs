@@ -6,7 +6,7 @@
 //! next can be made from here.
 
 use std::any::Any;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::BodyError;
 use super::body::collect::{CollectError, collect};
 use super::body::source::{Broken, NotReplayable, Source};
+use super::connection::Peer;
 use super::head::{self, Accepted, Asked};
 use super::interim::{Dropped, Interim};
 use super::refusal::Refusal;
@@ -53,6 +54,8 @@ pub(crate) struct Exchange {
     /// Whether it is a gRPC call, to be answered as one.
     pub(crate) grpc: bool,
     client: IpAddr,
+    /// Of the connection that it came over.
+    pub(crate) scheme: &'static str,
     /// Dispatches of the Flow's own Steps so far.
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
@@ -106,13 +109,13 @@ impl Exchange {
     pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<Incoming>,
-        client: SocketAddr,
+        peer: Peer,
         interim: Interim,
     ) -> Result<Begun, Box<(Refusal, Incoming)>> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
-        let accepted = match head::accept(&site, &mut parts, client.ip(), begun) {
+        let accepted = match head::accept(&site, &mut parts, peer, begun) {
             Ok(accepted) => accepted,
             Err(refusal) => return Err(Box::new((refusal, body))),
         };
@@ -146,6 +149,7 @@ impl Exchange {
             begun,
             grpc,
             client,
+            scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             wait: Mutex::new(None),
@@ -172,11 +176,11 @@ impl Exchange {
     pub(crate) fn detached(
         site: Arc<Site>,
         mut parts: http::request::Parts,
-        client: IpAddr,
+        peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
         let begun = Instant::now();
         let Accepted { route, asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, client, begun)?;
+            head::accept(&site, &mut parts, peer, begun)?;
         site.core.begin();
         Ok(Arc::new(Self {
             site,
@@ -192,6 +196,7 @@ impl Exchange {
             begun,
             grpc: false,
             client,
+            scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             wait: Mutex::new(None),
@@ -359,7 +364,7 @@ impl Native for Exchange {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "method" => Some(Value::from(self.method.as_str())),
-            "scheme" => Some(Value::from(head::SCHEME)),
+            "scheme" => Some(Value::from(self.scheme)),
             "host" => {
                 let host = self.headers.get(header::HOST);
                 let host = host.and_then(|host| host.to_str().ok());

@@ -16,9 +16,10 @@ use super::refusal::Reason;
 use super::rehearsal::Stage;
 use super::route::Router;
 use super::settings::{
-    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Listener, PrefixRewrite, Settings,
-    Shutdown, Verdict,
+    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Listener, PrefixRewrite, ServerTls,
+    Settings, Shutdown, Verdict,
 };
+use super::tls;
 use super::upstream::resolve::{Resolve, System};
 use crate::language::definition::{Strictness, compile};
 use crate::language::plan::{Calls, Plan};
@@ -32,7 +33,7 @@ use crate::telemetry::sinks::Sinks;
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) environment: Arc<str>,
-    pub(crate) listeners: Vec<Listener>,
+    pub(crate) listeners: Vec<Listening>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: Shutdown,
     pub(crate) router: Router,
@@ -50,6 +51,22 @@ pub struct Runtime {
     hash: Arc<str>,
     /// Who is told of requests; set before it serves.
     sinks: OnceLock<Sinks>,
+}
+
+/// One listening address.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
+    /// Where TLS is spoken.
+    pub(crate) tls: Option<Arc<Listened>>,
+}
+
+/// A listener's TLS.
+#[derive(Debug)]
+pub(crate) struct Listened {
+    pub(crate) tls: ServerTls,
+    /// `mwl_tls_handshake_failures_total`, by the places of [`tls::Reason::ALL`].
+    failures: RefusalMetrics,
 }
 
 /// Where nobody is told of anything.
@@ -151,7 +168,7 @@ impl Runtime {
         }
         let runtime = Self {
             environment,
-            listeners,
+            listeners: listeners.into_iter().map(|l| Listening::of(l, metrics)).collect(),
             share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             forwarded,
@@ -177,6 +194,17 @@ impl Runtime {
     /// `mwl_config_info{hash}`.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// The listeners that speak TLS, each with the time until which its certificates are valid, in seconds since
+    /// the Unix epoch.
+    pub fn certificates(&self) -> impl Iterator<Item = (SocketAddr, f64)> {
+        let until = |listened: &Arc<Listened>| {
+            #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+            let nanos = listened.tls.valid_until().as_nanos() as f64;
+            nanos / 1e9
+        };
+        self.listeners.iter().filter_map(move |l| Some((l.address, until(l.tls.as_ref()?))))
     }
 
     /// The most calls of providers, cleanups' included, that each route makes for one request.
@@ -205,6 +233,33 @@ impl Runtime {
     /// How the process stops.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
+    }
+}
+
+impl Listening {
+    fn of(listener: Listener, metrics: &Metrics) -> Self {
+        let Listener { address, tls } = listener;
+        let tls = tls.map(|tls| {
+            let failures = metrics
+                .handshakes(&address.to_string(), &tls::Reason::ALL.map(tls::Reason::as_str));
+            Arc::new(Listened { tls, failures })
+        });
+        Self { address, tls }
+    }
+}
+
+impl Listened {
+    /// A client's handshake has come to nothing. Who opens a connection and leaves it at that is a health check or
+    /// a scan, and no news.
+    pub(crate) fn refused(&self, client: SocketAddr, refused: &tls::Refused) {
+        self.failures.count(refused.reason as usize);
+        let (reason, detail) = (refused.reason.as_str(), refused);
+        match refused.reason {
+            tls::Reason::Closed | tls::Reason::Timeout => {
+                tracing::debug!(%client, reason, %detail, "A TLS handshake came to nothing.");
+            }
+            _ => tracing::info!(%client, reason, %detail, "A TLS handshake came to nothing."),
+        }
     }
 }
 
@@ -240,11 +295,13 @@ impl Builder<'_> {
             Some(_) => Stage::cued(provider),
             None => Arc::new(provider),
         };
+        let uri = provider.contract().uri.clone();
         catalog.add_call(provider).map_err(|error| refused(span, &error.to_string()))?;
-        catalog.add_codes(classify.iter().filter_map(|rule| match &rule.verdict {
+        let classified = classify.iter().filter_map(|rule| match &rule.verdict {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
-        }));
+        });
+        catalog.settle(uri, classified);
         let (plan, warnings) = compile(&document, &catalog, Strictness::Load)?;
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {

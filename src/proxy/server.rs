@@ -346,9 +346,8 @@ fn open(
         match TcpListener::from_std(socket) {
             Ok(listener) => {
                 let stop = CancellationToken::new();
-                let accept =
-                    listener::accept(listener, Arc::clone(worker), Arc::clone(room), stop.clone());
-                tokio::spawn(accept);
+                let (worker, room) = (Arc::clone(worker), Arc::clone(room));
+                tokio::spawn(listener::accept(address, listener, worker, room, stop.clone()));
                 listening.insert(address, stop);
             }
             Err(error) => tracing::error!(%address, error = %error, "A socket cannot be used."),

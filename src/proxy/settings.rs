@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 
+pub use super::tls::{Secure, ServerTls};
 use crate::language::expr::Program;
 use crate::language::value::Value;
 use crate::source::{Node, Span};
@@ -38,10 +39,12 @@ pub struct Settings {
 }
 
 /// One listening address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
+    /// How TLS is spoken there; `None`: clear text.
+    pub tls: Option<ServerTls>,
 }
 
 /// The address for operators.
@@ -122,12 +125,12 @@ pub enum Protocol {
     /// HTTP/1.1: a connection carries one request at a time.
     #[default]
     Http1,
-    /// HTTP/2 with prior knowledge: a connection carries many.
+    /// HTTP/2, with prior knowledge or chosen within TLS: a connection carries many.
     Http2,
 }
 
-/// Where an upstream answers, in clear text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Where an upstream answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// A name or an address literal (no brackets).
     pub host: Arc<str>,
@@ -135,6 +138,8 @@ pub struct Endpoint {
     pub port: u16,
     /// `host:port`, bracketed where an IPv6 literal: what messages and details call it.
     pub authority: Arc<str>,
+    /// How TLS is spoken there, and to whom; `None`: clear text. An upstream's endpoints are all of one kind.
+    pub tls: Option<Secure>,
 }
 
 /// One route.

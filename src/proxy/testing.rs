@@ -1,12 +1,13 @@
 //! What expressions read of a live request and of a failed attempt, without a socket: for the benches, which
 //! measure what reading it costs, and for nothing else.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 
+use super::connection::Peer;
 use super::reply::{Details, Payload, Reply, Sent};
 use super::request::{Exchange, Platform};
 use super::runtime::Runtime;
@@ -20,7 +21,7 @@ use crate::language::value::Value;
 /// `None` where the proxy refuses the request.
 pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Value)> {
     let site = Arc::new(Site::new(Arc::new(Core::new()), runtime, None));
-    let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let exchange = Exchange::detached(site, request.into_parts().0, client).ok()?;
     let platform = Value::Native(Arc::new(Platform(Arc::clone(&exchange))));
     Some((Value::Native(exchange), platform))

@@ -24,6 +24,8 @@ pub(super) struct Families {
     pub(super) interim: IntCounterVec,
     pub(super) connections: IntGaugeVec,
     pub(super) resends: IntCounterVec,
+    pub(super) handshake_failures: IntCounterVec,
+    pub(super) certificate_expiry: GaugeVec,
     pub(super) tasks: IntGauge,
     pub(super) reloads: IntCounterVec,
     pub(super) last_reload: Gauge,
@@ -149,6 +151,8 @@ impl Families {
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
             ),
+            handshake_failures: handshake_failures(),
+            certificate_expiry: certificate_expiry(),
             tasks,
             reloads,
             last_reload,
@@ -181,6 +185,8 @@ impl Families {
             interim,
             connections,
             resends,
+            handshake_failures,
+            certificate_expiry,
             tasks,
             reloads,
             last_reload,
@@ -206,6 +212,8 @@ impl Families {
             Box::new(interim.clone()),
             Box::new(connections.clone()),
             Box::new(resends.clone()),
+            Box::new(handshake_failures.clone()),
+            Box::new(certificate_expiry.clone()),
             Box::new(tasks.clone()),
             Box::new(reloads.clone()),
             Box::new(last_reload.clone()),
@@ -236,6 +244,17 @@ fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 fn lost_records() -> IntCounterVec {
     let help = "Records that found their log's queue full or its writer broken, by log.";
     counters("log_records_dropped_total", help, &["log"])
+}
+
+fn handshake_failures() -> IntCounterVec {
+    let help = "TLS handshakes of clients that came to nothing, by reason.";
+    counters("tls_handshake_failures_total", help, &["listener", "reason"])
+}
+
+fn certificate_expiry() -> GaugeVec {
+    let help =
+        "Until when the certificates that a listener shows are valid, in seconds since the epoch.";
+    fixed(GaugeVec::new(opts("tls_certificate_expiry_timestamp_seconds", help), &["listener"]))
 }
 
 fn spans() -> IntCounterVec {

@@ -81,7 +81,7 @@ struct AttemptMetrics {
     codes: Box<[OnceLock<IntCounter>]>,
 }
 
-/// What counts requests that no route's Flow runs for.
+/// What counts things that come to nothing, by reason: requests that no route's Flow runs for, handshakes.
 #[derive(Debug)]
 pub struct RefusalMetrics {
     /// In the order in which the reasons were given.
@@ -175,6 +175,23 @@ impl Metrics {
         }
     }
 
+    /// The counters of a listener's TLS handshakes that came to nothing, one for each of these reasons, which are
+    /// all that there are. `listener` is the address as the configuration has it.
+    pub fn handshakes(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
+        let failures = &self.families.handshake_failures;
+        let of = |reason: &&str| counter(failures, &[listener, reason]);
+        RefusalMetrics { counters: reasons.iter().map(of).collect() }
+    }
+
+    /// `mwl_tls_certificate_expiry_timestamp_seconds{listener}`: of these listeners, and of no others.
+    pub fn certificates(&self, all: impl IntoIterator<Item = (String, f64)>) {
+        let expiry = &self.families.certificate_expiry;
+        expiry.reset();
+        for (listener, until) in all {
+            fixed(expiry.get_metric_with_label_values(&[&listener])).set(until);
+        }
+    }
+
     /// `codes`, sorted and each once; the same allocation for the same codes.
     fn codes(&self, codes: &[&str]) -> Codes {
         let mut codes = codes.to_vec();
@@ -247,7 +264,7 @@ impl Metrics {
 }
 
 impl RefusalMetrics {
-    /// `mwl_requests_refused_total`, for the reason at this place of those that were given.
+    /// One more, for the reason at this place of those that were given.
     pub fn count(&self, reason: usize) {
         if let Some(counter) = self.counters.get(reason) {
             counter.inc();

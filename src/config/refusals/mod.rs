@@ -7,6 +7,7 @@ mod scalars;
 mod shaping;
 mod stacks;
 mod targets;
+mod tls;
 mod upstreams;
 mod variables;
 

@@ -28,20 +28,6 @@ fn addresses() {
 }
 
 #[test]
-fn tls_on_a_listener() {
-    let text = "listeners: [{ address: 127.0.0.1:1, tls: {} }]\n\
-         routes: [{ name: r, call: {} }]\n";
-    insta::assert_snapshot!(told(text), @r"
-    error[not-yet]: TLS on a listener is not there yet
-     --> c.yaml:1:37
-      |
-    1 | listeners: [{ address: 127.0.0.1:1, tls: {} }]
-      |                                     ^^^
-      = help: leave `tls` out, and terminate TLS before the proxy
-    ");
-}
-
-#[test]
 fn one_address_twice() {
     let text = "listeners: [{ address: 127.0.0.1:1 }, { address: 127.0.0.1:1 }]\n\
          routes: [{ name: r, call: {} }]\n";
@@ -62,28 +48,28 @@ fn one_address_twice() {
 fn urls() {
     let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
          upstreams:\n\
-         \x20 a: { endpoints: [\"https://a\", \"a:80\", \"http://a/b\"] }\n\
+         \x20 a: { endpoints: [\"ftp://a\", \"a:80\", \"http://a/b\"] }\n\
          \x20 b: { endpoints: [] }\n\
          \x20 c: {}\n\
          routes: [{ name: r, upstream: a }]\n";
     insta::assert_snapshot!(told(text), @r#"
-    error[bad-url]: `endpoints`: `https://a`: TLS to upstreams is not there yet; wanted: `http://host:port`
+    error[bad-url]: `endpoints`: `ftp://a` has the scheme `ftp`; write for example `http://127.0.0.1:3000`
      --> c.yaml:3:20
       |
-    3 |   a: { endpoints: ["https://a", "a:80", "http://a/b"] }
-      |                    ^^^^^^^^^^^
+    3 |   a: { endpoints: ["ftp://a", "a:80", "http://a/b"] }
+      |                    ^^^^^^^^^
 
     error[bad-url]: `endpoints`: `a:80` is not a URL; write for example `http://127.0.0.1:3000`
-     --> c.yaml:3:33
+     --> c.yaml:3:31
       |
-    3 |   a: { endpoints: ["https://a", "a:80", "http://a/b"] }
-      |                                 ^^^^^^
+    3 |   a: { endpoints: ["ftp://a", "a:80", "http://a/b"] }
+      |                               ^^^^^^
 
     error[bad-url]: `endpoints`: `http://a/b` names a path; an endpoint is a host and a port, and a route's call has the path; write for example `http://127.0.0.1:3000`
-     --> c.yaml:3:41
+     --> c.yaml:3:39
       |
-    3 |   a: { endpoints: ["https://a", "a:80", "http://a/b"] }
-      |                                         ^^^^^^^^^^^^
+    3 |   a: { endpoints: ["ftp://a", "a:80", "http://a/b"] }
+      |                                       ^^^^^^^^^^^^
 
     error[empty-list]: `endpoints` is empty; at least one URL is wanted
      --> c.yaml:4:19
@@ -91,7 +77,7 @@ fn urls() {
     4 |   b: { endpoints: [] }
       |                   ^^
 
-    error[missing-key]: an upstream needs `endpoints`: Where it answers: `http://host:port`. At least one.
+    error[missing-key]: an upstream needs `endpoints`: Where it answers: `http://host:port`, or `https://host:port`. At least one.
      --> c.yaml:5:6
       |
     5 |   c: {}

@@ -104,7 +104,7 @@ impl Compiler<'_> {
             Target::Provider(provider) => Some(provider.contract()),
             Target::Flow(_) => None,
         });
-        if targets.into_iter().any(|contract| contract.open.iter().any(|open| open == "*")) {
+        if targets.into_iter().any(|contract| self.catalog.is_unsettled(contract)) {
             return;
         }
         let declared: Vec<&str> =

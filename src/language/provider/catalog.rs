@@ -17,6 +17,8 @@ pub struct Catalog {
     middlewares: BTreeMap<String, Arc<dyn Middleware>>,
     /// Codes that the host makes beside those of its providers.
     more_codes: Vec<String>,
+    /// The providers that may emit anything, of which the host knows what.
+    settled: Vec<ProviderUri>,
 }
 
 /// Why a catalog does not take a provider.
@@ -170,10 +172,16 @@ impl Catalog {
         calls.chain(middlewares)
     }
 
-    /// Declares codes that the host makes beside those of its providers (a route's own classification), so
-    /// that no matcher of theirs is warned about.
-    pub fn add_codes(&mut self, codes: impl IntoIterator<Item = String>) {
+    /// Says which codes the provider of `uri` emits beside those that it lists, where it may emit anything: the
+    /// host knows (a route's own classification), so that matchers of no other are warned about.
+    pub fn settle(&mut self, uri: ProviderUri, codes: impl IntoIterator<Item = String>) {
+        self.settled.push(uri);
         self.more_codes.extend(codes);
+    }
+
+    /// Whether a provider of this contract may fail with codes that nobody knows before.
+    pub fn is_unsettled(&self, contract: &Contract) -> bool {
+        contract.open.iter().any(|open| open == "*") && !self.settled.contains(&contract.uri)
     }
 
     /// Every code that is declared exactly.
@@ -329,7 +337,14 @@ mod tests {
     fn codes_are_what_anybody_declares() {
         let mut catalog = Catalog::default();
         catalog.add_middleware(middleware("mwl:provider.middleware/acme/p/v1", "P")).unwrap();
-        catalog.add_codes(["Route.Made".to_owned()]);
+        let unsettled = |catalog: &Catalog| {
+            let mut contracts = catalog.contracts();
+            contracts.any(|contract| catalog.is_unsettled(contract))
+        };
+        assert!(unsettled(&catalog));
+        let uri = catalog.contracts().next().unwrap().uri.clone();
+        catalog.settle(uri, ["Route.Made".to_owned()]);
+        assert!(!unsettled(&catalog));
         let open: Vec<String> = catalog.open_codes().map(|code| code.to_string()).collect();
         assert_eq!(open, ["Provider.Middleware.P.*"]);
         assert_eq!(catalog.codes().collect::<Vec<_>>(), ["Route.Made"]);

@@ -18,7 +18,7 @@ use super::record::{Event, Length};
 use super::stage::Stage;
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
-use crate::proxy::connection;
+use crate::proxy::connection::{self, Peer};
 use crate::proxy::head::matched;
 use crate::proxy::id::Ids;
 use crate::proxy::runtime::Runtime;
@@ -114,7 +114,7 @@ async fn ask(
     patience: Option<Duration>,
 ) -> End {
     let (near, far) = duplex(PIPE);
-    let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let mut protocol = connection::protocol(&worker.site().runtime.limits);
     protocol.auto_date_header(false);
     tokio::spawn(connection::serve(far, client, Arc::clone(worker), protocol, None));

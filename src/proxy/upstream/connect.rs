@@ -23,6 +23,8 @@ use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
 use crate::proxy::rehearsal::{Line, Near, Stage};
+use crate::proxy::settings::Secure;
+use crate::proxy::tls::{Failed, Secured, Trouble};
 
 /// Of how many of a name's addresses a message tells what became of them.
 const TOLD: usize = 4;
@@ -57,6 +59,8 @@ pub(crate) enum Cause {
     Timeout,
     /// Somebody listens there, but greets in another protocol, or not at all.
     Greeting,
+    /// Somebody listens there, but there is no TLS with them, or none that can be believed.
+    Tls(Trouble),
     /// Anything else.
     Other,
 }
@@ -67,6 +71,7 @@ impl Cause {
         match self {
             Self::Dns | Self::DnsTimeout => "dns",
             Self::Greeting => "handshake",
+            Self::Tls(_) => "tls",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
     }
@@ -80,6 +85,7 @@ impl Cause {
             Self::Unreachable => "destination_ip_unroutable",
             Self::Timeout => "connection_timeout",
             Self::Greeting => "http_protocol_error",
+            Self::Tls(trouble) => trouble.proxy_status(),
             Self::Other => "destination_unavailable",
         }
     }
@@ -181,7 +187,11 @@ pub(super) async fn open(
     match &upstream.stage {
         None => {
             let (socket, peer) = socket(upstream, endpoint, deadline).await?;
-            Ok(Opened { peer: Some(peer), ..over(socket, None).await? })
+            let opened = match &upstream.endpoint(endpoint)?.tls {
+                None => over(socket, None).await?,
+                Some(tls) => over(secured(upstream, tls, socket, deadline).await?, None).await?,
+            };
+            Ok(Opened { peer: Some(peer), ..opened })
         }
         Some(stage) => {
             let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
@@ -200,7 +210,13 @@ pub(super) async fn open_shared(
     match &upstream.stage {
         None => {
             let (socket, peer) = socket(upstream, endpoint, deadline).await?;
-            let opened = shared(socket, ping, deadline, None).await?;
+            let opened = match &upstream.endpoint(endpoint)?.tls {
+                None => shared(socket, ping, deadline, None).await?,
+                Some(tls) => {
+                    let socket = secured(upstream, tls, socket, deadline).await?;
+                    shared(socket, ping, deadline, None).await?
+                }
+            };
             Ok(OpenedShared { peer: Some(peer), ..opened })
         }
         Some(stage) => {
@@ -313,6 +329,31 @@ async fn socket(
     };
     let (stream, address) = within(deadline, connecting, || ConnectError::silent(limit)).await?;
     Ok((stream, address.ip()))
+}
+
+/// TLS over `io`, within the same time as the connect.
+async fn secured<T>(
+    upstream: &Upstream,
+    tls: &Secure,
+    io: T,
+    deadline: Instant,
+) -> Result<Secured<T>, ConnectError>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let greeting = async {
+        let greeted = tls.connect(io).await;
+        greeted.map_err(|Failed { trouble, message }| ConnectError {
+            cause: Cause::Tls(trouble),
+            message,
+        })
+    };
+    let late = || {
+        let limit = Span::from_duration(upstream.settings.connect_timeout);
+        let message = format!("did not finish the TLS handshake within {limit}");
+        ConnectError { cause: Cause::Tls(Trouble::Timeout), message }
+    };
+    within(deadline, greeting, late).await
 }
 
 /// A pipe to what stands on `stage` in place of `endpoint`.

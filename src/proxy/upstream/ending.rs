@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 
 use h2::Reason;
 
+use crate::proxy::tls;
+
 /// How a request ended that got no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -13,6 +15,8 @@ pub(crate) enum Ending {
     Refused,
     /// It took leave of the connection before the request: it has not looked at it (RFC 9113 §6.8).
     Leaving,
+    /// It refused the TLS handshake, which was done on this side already: it has not looked at the request.
+    Unwelcome,
     /// The other side reset the stream.
     Reset(Reason),
     /// What came is no HTTP.
@@ -24,6 +28,7 @@ impl Ending {
     pub(crate) fn of(error: &hyper::Error) -> Self {
         match h2_error(error) {
             Some(error) => Self::of_h2(error),
+            None if tls::is_late_refusal(error) => Self::Unwelcome,
             None if error.is_parse() => Self::Invalid,
             None => Self::Lost,
         }
@@ -31,7 +36,7 @@ impl Ending {
 
     /// Whether the other side says that it has not looked at the request.
     pub(crate) const fn is_unprocessed(self) -> bool {
-        matches!(self, Self::Refused | Self::Leaving)
+        matches!(self, Self::Refused | Self::Leaving | Self::Unwelcome)
     }
 
     /// Whether the connection carries further requests all the same.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::future::{BoxFuture, Either};
+use http::uri::Scheme;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -153,6 +154,13 @@ impl Upstream {
     pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
         self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
+    }
+
+    /// The scheme of what is asked of `endpoint`.
+    pub(crate) fn scheme(&self, endpoint: usize) -> Scheme {
+        let endpoint = self.settings.endpoints.get(endpoint);
+        let secure = endpoint.is_some_and(|endpoint| endpoint.tls.is_some());
+        if secure { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
     /// A connection to `endpoint` that lies idle and takes a request at once.

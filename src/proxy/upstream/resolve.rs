@@ -327,7 +327,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_goes_when_a_later_look_up_leaves_its_address_out() {
         let resolver = Arc::new(Scripted(Mutex::new(addresses(&["127.0.0.2:80", "127.0.0.3:80"]))));
-        let endpoint = Endpoint { host: "u.test".into(), port: 80, authority: "u.test:80".into() };
+        let (host, authority) = ("u.test".into(), "u.test:80".into());
+        let endpoint = Endpoint { host, port: 80, authority, tls: None };
         let settings = settings::Upstream {
             name: "u".into(),
             endpoints: vec![endpoint],

@@ -260,6 +260,28 @@ fn nothing_of_a_discarded_answer_reaches_the_client() {
     assert!(connections == [0, 0] || connections == [0, 1], "{connections:?}");
 }
 
+/// What the client has of the answer's head cannot be taken back: no retry, an end that everybody sees, and a line
+/// in the log that says why.
+#[test]
+fn an_answer_that_breaks_off_is_said_in_the_log_and_not_tried_again() {
+    let length = "HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 100\r\n\r\n";
+    let chunks =
+        "HTTP/1.1 200 X\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    let length = format!("{length}{}", "x".repeat(40));
+    for (said, begun) in [(length.as_str(), 40), (chunks, 5)] {
+        let origin = Origin::always(Turn::Say(said.as_bytes().to_vec()));
+        let proxy = retrying(&origin);
+        let mut client = Client::connect(proxy.address);
+        client.send(request("GET", "/", &[], b""));
+        let head = client.head();
+        assert!(head.line.starts_with("HTTP/1.1 200 "), "{}", head.line);
+        assert!(client.body(head).is_none(), "{begun} bytes of an answer that is not whole");
+        let truncated = |line: &str| line.contains("responseTruncated").then_some(());
+        proxy.program().line("the broken answer", truncated);
+        assert_eq!(origin.count(), 1);
+    }
+}
+
 #[test]
 fn an_answer_that_comes_before_the_body_has_gone_does_not_cut_the_next_attempt() {
     let body = noise(40 * 1024, 7);

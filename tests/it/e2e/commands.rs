@@ -66,6 +66,46 @@ fn check_points_at_every_mistake() {
     assert!(holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)), "{told}");
 }
 
+/// A route's codes are all known: those of the provider, and those that its own `classify` makes of answers.
+#[test]
+fn check_knows_the_codes_that_a_route_s_calls_may_fail_with() {
+    let directory = Directory::new();
+    let told = |code: &str| {
+        let file = format!(
+            "{}    classify: [ {{ status: [402], code: Mine.Declined, retryable: false }} ]
+    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: {{ with: {{ policies: [ {{ match: {{ codes: [\"{code}\"] }}, attempts: 2, backoff: {{ initial: PT1S }} }} ] }} }}
+",
+            sound().replace("- { name: all, match: { pathPrefix: / }, upstream: billing }", "- name: all\n    match: { pathPrefix: / }\n    upstream: billing")
+        );
+        let path = directory.write("codes.yaml", &file);
+        let output = run(&["check", path.to_str().unwrap()]);
+        (output.status.code(), format!("{}{}", stdout(&output), stderr(&output)))
+    };
+    for known in ["Provider.Call.Http.Throttled", "Provider.Call.Http.*", "Mine.Declined", "*"] {
+        let (exit, told) = told(known);
+        assert!(exit == Some(0) && !told.contains("warning"), "{told}");
+    }
+    let (exit, near) = told("Provider.Call.Http.Throtled");
+    assert_eq!(exit, Some(0));
+    assert!(
+        near.contains("codes.yaml:12:59")
+            && near.contains("did you mean `Provider.Call.Http.Throttled`?"),
+        "{near}"
+    );
+    let (exit, elsewhere) = told("Provider.Call.Htpp.*");
+    assert_eq!(exit, Some(0));
+    let nobody = "nothing declares a failure code that `Provider.Call.Htpp.*` matches";
+    assert!(elsewhere.contains(nobody), "{elsewhere}");
+    let (exit, spaced) = told("Provider.Call.Http.Throttled ");
+    assert_eq!(exit, Some(1));
+    assert!(
+        spaced.contains("it holds white space") && spaced.contains("codes.yaml:12:59"),
+        "{spaced}"
+    );
+}
+
 #[test]
 fn check_reads_definitions_too() {
     let directory = Directory::new();

@@ -30,6 +30,10 @@ mod retrying;
 mod semantics;
 /// What routes change of messages.
 mod shaping;
+/// TLS from clients.
+mod tls_clients;
+/// TLS to upstreams.
+mod tls_upstreams;
 /// Tunnels.
 mod upgrades;
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 pub(crate) use h2::client;
 use h2::{Reason, RecvStream, SendStream, server};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -78,6 +79,14 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over(stream).await
+    }
+
+    /// Greets on a connection.
+    pub(crate) async fn over<T>(stream: T) -> Self
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (sender, connection) = within(client::handshake(stream)).await.unwrap();
         Self { sender, driver: tokio::spawn(connection) }
     }

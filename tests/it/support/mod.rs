@@ -22,6 +22,8 @@ pub(crate) mod program;
 pub(crate) mod proxy;
 /// A call provider that plays a script.
 pub(crate) mod script;
+/// TLS on either end.
+pub(crate) mod tls;
 /// A scripted upstream on a runtime, for the proxy in this process.
 pub(crate) mod upstream;
 /// A client of either protocol.

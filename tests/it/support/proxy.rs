@@ -1,5 +1,6 @@
 //! The whole proxy in a test: a configuration's text, one worker, real sockets on loopback.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use mwl_proxy::config::{self, Origin};
 use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::proxy::{Runtime, Server};
 use mwl_proxy::telemetry::metrics::Metrics;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A running proxy.
@@ -24,14 +25,20 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
 }
 
+/// The files that a configuration names, by what it calls them.
+pub(crate) type Files = BTreeMap<&'static str, String>;
+
 /// What serves the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
-    Arc::new(built(yaml, metrics))
+    Arc::new(built(yaml, &Files::new(), metrics))
 }
 
-fn built(yaml: &str, metrics: &Arc<Metrics>) -> Runtime {
-    let origin =
-        Origin { read: &|path| panic!("the test reads {}", path.display()), variable: &|_| None };
+fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>) -> Runtime {
+    let read = |path: &Path| {
+        let found = path.to_str().and_then(|path| files.get(path));
+        Ok(found.unwrap_or_else(|| panic!("the test reads {}", path.display())).clone())
+    };
+    let origin = Origin { read: &read, variable: &|_| None, ..Origin::system() };
     let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
         Ok(loaded) => loaded,
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
@@ -52,15 +59,28 @@ impl Proxy {
     /// The same, with these further members of `limits`: `headTimeout: PT1S, `.
     pub(crate) fn limited(limits: &str, rest: &str) -> Self {
         let metrics = Metrics::new();
-        let runtime = built(&text(limits, rest), &metrics);
+        let runtime = built(&text(limits, rest), &Files::new(), &metrics);
         Self::serve(runtime, metrics)
     }
 
     /// The same, where `names` says which addresses names have.
     pub(crate) fn resolved(rest: &str, names: &Arc<Names>) -> Self {
         let metrics = Metrics::new();
-        let runtime = built(&text("", rest), &metrics);
+        let runtime = built(&text("", rest), &Files::new(), &metrics);
         Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics)
+    }
+
+    /// Serves a whole configuration beside these files.
+    pub(crate) fn whole(yaml: &str, files: &Files) -> Self {
+        let metrics = Metrics::new();
+        let runtime = built(yaml, files, &metrics);
+        Self::serve(runtime, metrics)
+    }
+
+    /// Serves this whole configuration from now on.
+    pub(crate) async fn replace_whole(&self, yaml: &str, files: &Files) {
+        let runtime = built(yaml, files, &self.metrics);
+        self.server.replace(Arc::new(runtime)).await.unwrap();
     }
 
     fn serve(runtime: Runtime, metrics: Arc<Metrics>) -> Self {
@@ -100,9 +120,9 @@ fn text(limits: &str, rest: &str) -> String {
 
 /// A client's connection.
 #[derive(Debug)]
-pub(crate) struct Client {
-    /// The socket.
-    pub(crate) stream: TcpStream,
+pub(crate) struct Client<T = TcpStream> {
+    /// The socket, or what goes over it.
+    pub(crate) stream: T,
     buffer: Vec<u8>,
 }
 
@@ -137,9 +157,9 @@ impl Response {
     }
 }
 
-impl Client {
+impl<T: AsyncRead + AsyncWrite + Unpin> Client<T> {
     /// A client on this connection.
-    pub(crate) const fn over(stream: TcpStream) -> Self {
+    pub(crate) const fn over(stream: T) -> Self {
         Self { stream, buffer: Vec::new() }
     }
 

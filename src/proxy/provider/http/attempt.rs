@@ -365,7 +365,9 @@ impl Attempt<'_> {
             return self.failed(at, code, false, what, details);
         }
         let (code, proxy_status, what) = match error.ending {
-            Ending::Refused | Ending::Leaving => return self.unprocessed(at, error),
+            Ending::Refused | Ending::Leaving | Ending::Unwelcome => {
+                return self.unprocessed(at, error);
+            }
             Ending::Invalid => {
                 (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
             }
@@ -387,12 +389,15 @@ impl Attempt<'_> {
     /// The upstream says that it has not looked at the request: as good as no connection at all, whatever
     /// of the request was written.
     fn unprocessed(&self, at: Where, error: &SendError) -> Answer {
-        let details =
-            Details { phase: Some("stream"), ..self.details(at, "destination_unavailable") };
-        let what = match error.ending {
-            Ending::Leaving => "took leave of the connection before the request",
-            _ => "refused the request unread",
+        let (phase, proxy_status, what) = match error.ending {
+            Ending::Unwelcome => ("tls", "tls_alert_received", "refused the TLS handshake"),
+            Ending::Leaving => {
+                let what = "took leave of the connection before the request";
+                ("stream", "destination_unavailable", what)
+            }
+            _ => ("stream", "destination_unavailable", "refused the request unread"),
         };
+        let details = Details { phase: Some(phase), ..self.details(at, proxy_status) };
         let code = Code::Static(code::CONNECTION_FAILED);
         let what = format_args!("{what}: {}", Causes(&error.error));
         self.failed(at, code, true, what, details)

@@ -183,7 +183,8 @@ fn request(
         headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if multiplexed {
-        uri = with_authority(uri, &mut headers, upstream.authority(endpoint));
+        let to = (upstream.scheme(endpoint), &**upstream.authority(endpoint));
+        uri = absolute(uri, &mut headers, to);
         if trailers {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
         }
@@ -199,13 +200,13 @@ fn request(
     Ok(request)
 }
 
-/// The target as HTTP/2 carries it: what `Host` says is its authority (RFC 9113 §8.3.1).
-fn with_authority(uri: Uri, headers: &mut HeaderMap, endpoint: &str) -> Uri {
+/// The target as HTTP/2 carries it, to an endpoint: what `Host` says is its authority (RFC 9113 §8.3.1).
+fn absolute(uri: Uri, headers: &mut HeaderMap, (scheme, endpoint): (Scheme, &str)) -> Uri {
     let host = headers.remove(header::HOST);
     let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let authority = host.or_else(|| endpoint.parse().ok());
     let mut parts = uri.into_parts();
-    parts.scheme = Some(Scheme::HTTP);
+    parts.scheme = Some(scheme);
     parts.authority = authority;
     parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
     // All three parts are there, which is all that is asked of them.
@@ -223,7 +224,8 @@ mod tests {
             if let Some(host) = host {
                 headers.insert(header::HOST, HeaderValue::from_static(host));
             }
-            let uri = with_authority(Uri::from_static(target), &mut headers, "10.0.0.1:80");
+            let to = (Scheme::HTTP, "10.0.0.1:80");
+            let uri = absolute(Uri::from_static(target), &mut headers, to);
             assert!(headers.is_empty());
             uri.to_string()
         };

@@ -144,6 +144,31 @@ mod tests {
         assert_eq!(backoff.gap(1000, None, 0.0).wait, Duration::from_secs(1));
     }
 
+    /// Over many draws the waits lie about the middle of what they are drawn from.
+    #[test]
+    fn jitter_is_uniform() {
+        use rand::{Rng, SeedableRng};
+        const DRAWS: u32 = 10_000;
+        let mean = |jitter, n| {
+            let backoff = backoff(1.0, 2.0, Some(60.0), jitter);
+            let mut random = rand::rngs::StdRng::seed_from_u64(7);
+            let draw = |_| backoff.gap(n, None, random.random_range(0.0..1.0)).wait;
+            let all: Duration = (0..DRAWS).map(draw).sum();
+            (all / DRAWS).as_secs_f64()
+        };
+        for (jitter, n, wanted) in [
+            (Jitter::None, 3, 4.0),
+            (Jitter::Full, 3, 2.0),
+            (Jitter::Equal, 3, 3.0),
+            // The first lies between the initial wait and three times that.
+            (Jitter::Decorrelated, 1, 2.0),
+            (Jitter::Full, 10, 30.0),
+        ] {
+            let mean = mean(jitter, n);
+            assert!((mean / wanted - 1.0).abs() < 0.02, "{jitter:?} {n}: {mean}, not {wanted}");
+        }
+    }
+
     proptest! {
         #[test]
         fn every_wait_is_within_its_mode_s_bounds(

@@ -1,0 +1,202 @@
+//! `tls:`, of a listener and of an upstream: the files that it names are read and found to be of use here, so that
+//! neither a start nor a reload can end with a key that is not the certificate's.
+
+use std::cell::OnceCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::read::{Object, Report};
+use super::shape::{Section, Shape, optional, required};
+use crate::language::temporal::Timestamp;
+use crate::proxy::settings::{Protocol, ServerTls};
+use crate::proxy::tls::{Certificates, ClientTls, Identity, Key, Problem, Roots};
+use crate::source::{Diagnostic, Node, Span};
+
+/// Of a listener.
+pub(super) const LISTENER_TLS: Section = Section {
+    name: "`tls` of a listener",
+    doc: "Who the proxy is to clients, and which of them it lets in.",
+    fields: &[
+        required(
+            "certificate",
+            Shape::Text,
+            "The file of the chain that it shows, its own certificate first, as PEM.",
+        ),
+        required("key", Shape::Text, "The file of that certificate's private key, as PEM."),
+        optional(
+            "clientCa",
+            Shape::Text,
+            "The file of the authorities one of which must vouch for a client, as PEM. Without it no certificate is asked for.",
+        ),
+    ],
+};
+
+/// Of an upstream.
+pub(super) const UPSTREAM_TLS: Section = Section {
+    name: "`tls` of an upstream",
+    doc: "Whom the proxy believes to be the upstream, and who it is itself.",
+    fields: &[
+        optional(
+            "ca",
+            Shape::Text,
+            "The file of the authorities one of which must vouch for the upstream, as PEM. Without it those that the system trusts.",
+        ),
+        optional(
+            "certificate",
+            Shape::Text,
+            "The file of the chain that the proxy shows where it is asked for one, as PEM.",
+        ),
+        optional("key", Shape::Text, "The file of that certificate's private key, as PEM."),
+        optional(
+            "serverName",
+            Shape::Text,
+            "The name that is asked for (SNI) and that the upstream's certificate must have. Without it the endpoint's host.",
+        ),
+    ],
+};
+
+/// A file that the configuration names.
+pub(super) struct Named {
+    /// Its path, for people.
+    pub(super) path: String,
+    /// Its text, or why there is none.
+    pub(super) text: Result<Arc<str>, String>,
+}
+
+/// Finds a file by what the configuration calls it.
+type Lookup<'a> = &'a dyn Fn(&Path) -> Named;
+
+/// What the files of a configuration are read with.
+pub(super) struct Reader<'a> {
+    report: &'a Report,
+    text: Lookup<'a>,
+    now: Timestamp,
+    system: &'a dyn Fn() -> Result<Roots, String>,
+    /// Read once for all upstreams, where there is one that asks for them.
+    system_roots: OnceCell<Result<Roots, String>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads files with `text`, and the authorities that the system trusts with `system`. Certificates must not
+    /// have expired by `now`.
+    pub(super) const fn new(
+        report: &'a Report,
+        text: Lookup<'a>,
+        now: Timestamp,
+        system: &'a dyn Fn() -> Result<Roots, String>,
+    ) -> Self {
+        Self { report, text, now, system, system_roots: OnceCell::new() }
+    }
+
+    /// `tls` of a listener; `None` where anything of it is wrong, which is noted.
+    pub(super) fn server(&self, node: &Node) -> Option<ServerTls> {
+        let object = Object::open(self.report, "tls", node, &LISTENER_TLS)?;
+        let identity = self.identity(&object);
+        let clients = match object.get("clientCa") {
+            Some(node) => Some(self.roots("clientCa", node)?),
+            None => None,
+        };
+        self.noted("bad-certificate", node.span, ServerTls::new(&identity?, clients.as_ref()))
+    }
+
+    /// `tls` of an upstream at `at`, whose endpoints want it; `None` where anything of it is wrong, which is noted.
+    pub(super) fn client(
+        &self,
+        object: Option<&Object<'_>>,
+        protocol: Protocol,
+        at: Span,
+    ) -> Option<Arc<ClientTls>> {
+        let get = |key| object.and_then(|object| object.get(key));
+        let identity = match (get("certificate"), get("key")) {
+            (None, None) => None,
+            (Some(_), Some(_)) => Some(self.identity(object?)?),
+            (Some(node), None) => return self.half(node, "`certificate` is there, but no `key`"),
+            (None, Some(node)) => return self.half(node, "`key` is there, but no `certificate`"),
+        };
+        let roots = match get("ca") {
+            Some(node) => self.roots("ca", node)?,
+            None => self.system_roots(at)?,
+        };
+        let http2 = protocol == Protocol::Http2;
+        let client = ClientTls::new(&roots, identity.as_ref(), http2);
+        self.noted("bad-certificate", at, client).map(Arc::new)
+    }
+
+    fn half<T>(&self, node: &Node, message: &str) -> Option<T> {
+        let diagnostic = Diagnostic::error("missing-key", node.span, message);
+        self.report.add(diagnostic.with_help("a certificate is of use with its key alone"));
+        None
+    }
+
+    fn identity(&self, object: &Object<'_>) -> Option<Identity> {
+        let certificates = object.get("certificate").and_then(|node| {
+            let read = |text: &str| Certificates::read(text, self.now);
+            let certificates = self.file("certificate", "bad-certificate", node, read)?;
+            if certificates.valid_from() > self.now {
+                let from = certificates.valid_from();
+                let message = format!("`certificate`: it is valid from {from} on, and not yet");
+                self.report.add(Diagnostic::warning("not-valid-yet", node.span, message));
+            }
+            Some(certificates)
+        });
+        let key = object.get("key").and_then(|node| {
+            let key = self.file("key", "bad-key", node, Key::read)?;
+            Some((node, key))
+        });
+        let (certificates, (node, key)) = (certificates?, key?);
+        self.file("key", "bad-key", node, |_| Identity::pair(certificates, &key))
+    }
+
+    fn roots(&self, key: &str, node: &Node) -> Option<Roots> {
+        self.file(key, "bad-certificate", node, Roots::read)
+    }
+
+    fn system_roots(&self, at: Span) -> Option<Roots> {
+        match self.system_roots.get_or_init(self.system) {
+            Ok(roots) => Some(roots.clone()),
+            Err(problem) => {
+                let message = format!("{problem}, so no upstream could be believed");
+                let help = "name a file of them with `tls: { ca: … }`, mount the system's (`/etc/ssl/certs`), or set SSL_CERT_FILE: an image that is built from scratch has none";
+                self.report.add(Diagnostic::error("no-roots", at, message).with_help(help));
+                None
+            }
+        }
+    }
+
+    /// What `read` makes of the file that `node` names.
+    fn file<T>(
+        &self,
+        key: &str,
+        code: &'static str,
+        node: &Node,
+        read: impl FnOnce(&str) -> Result<T, Problem>,
+    ) -> Option<T> {
+        let named = self.report.text(key, node)?;
+        if named.contains("-----BEGIN") {
+            let message = format!("`{key}` holds PEM itself; wanted: the path of a file of it");
+            self.report.error(code, node.span, message);
+            return None;
+        }
+        let Named { path, text } = (self.text)(Path::new(&**named));
+        match text {
+            Ok(text) => {
+                let read = read(&text);
+                let noted = |problem| {
+                    self.report.error(code, node.span, format!("`{key}`: {path} {problem}"));
+                };
+                read.map_err(noted).ok()
+            }
+            Err(error) => {
+                let message = format!("`{key}`: {path} cannot be read: {error}");
+                let diagnostic = Diagnostic::error("unreadable", node.span, message);
+                let help = "a file is named relative to the configuration's folder";
+                self.report.add(diagnostic.with_help(help));
+                None
+            }
+        }
+    }
+
+    fn noted<T>(&self, code: &'static str, at: Span, made: Result<T, Problem>) -> Option<T> {
+        made.map_err(|problem| self.report.error(code, at, format!("`tls` {problem}"))).ok()
+    }
+}

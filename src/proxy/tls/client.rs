@@ -1,0 +1,347 @@
+//! An upstream's side: whom the proxy believes, who it says it is, and the handshake of one connection.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError, ClientConfig, Error, InvalidMessage};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{H2, HTTP_1_1, Identity, Mark, Problem, Roots, provider};
+
+/// How TLS is spoken to an upstream. Equal to another that is made of the same files.
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    http2: bool,
+    mark: Mark,
+}
+
+/// How it is spoken to one of its endpoints.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secure {
+    client: Arc<ClientTls>,
+    /// Who must answer there.
+    name: ServerName<'static>,
+}
+
+/// A connection to an endpoint within TLS.
+pub(crate) type Secured<T> = Box<TlsStream<T>>;
+
+/// Why a handshake came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) trouble: Trouble,
+    /// What the endpoint did, without its name.
+    pub(crate) message: String,
+}
+
+/// Its kinds, as RFC 9209 has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The endpoint's certificate is not believed.
+    Certificate,
+    /// The endpoint refuses.
+    Alert,
+    /// It does not speak TLS, not as we do, or was gone in the middle of it.
+    Protocol,
+    /// It took too long.
+    Timeout,
+}
+
+impl Trouble {
+    /// RFC 9209 §2.3.
+    pub(crate) const fn proxy_status(self) -> &'static str {
+        match self {
+            Self::Certificate => "tls_certificate_error",
+            Self::Alert => "tls_alert_received",
+            Self::Protocol => "tls_protocol_error",
+            Self::Timeout => "connection_timeout",
+        }
+    }
+}
+
+/// Whether `error` is the other side's refusal of a handshake that was done on this side. With TLS 1.3 a client has
+/// finished, and may speak, before the server has looked at its certificate (RFC 8446 §2); these alerts are of
+/// handshakes alone, so nothing of what was spoken was looked at.
+pub(crate) fn is_late_refusal(error: &(dyn StdError + 'static)) -> bool {
+    use AlertDescription as Alert;
+    let mut at = Some(error);
+    while let Some(error) = at {
+        let io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(Error::AlertReceived(alert)) = io.and_then(|io| io.downcast_ref()) {
+            return matches!(
+                alert,
+                Alert::HandshakeFailure
+                    | Alert::BadCertificate
+                    | Alert::UnsupportedCertificate
+                    | Alert::CertificateRevoked
+                    | Alert::CertificateExpired
+                    | Alert::CertificateUnknown
+                    | Alert::CertificateRequired
+                    | Alert::UnknownCA
+                    | Alert::AccessDenied
+                    | Alert::DecryptError
+                    | Alert::InsufficientSecurity
+            );
+        }
+        at = error.source();
+    }
+    false
+}
+
+impl ClientTls {
+    /// Believes who `roots` vouch for, shows `identity` where it is asked for one, and speaks HTTP/2 over it, or
+    /// else HTTP/1.1.
+    ///
+    /// # Errors
+    /// Where the library refuses what it is given.
+    pub fn new(roots: &Roots, identity: Option<&Identity>, http2: bool) -> Result<Self, Problem> {
+        let builder = ClientConfig::builder_with_provider(provider());
+        let builder = builder.with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| Problem::Refused(error.to_string()))?;
+        let builder = builder.with_root_certificates(Arc::clone(&roots.store));
+        let mut config = match identity {
+            Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![if http2 { H2 } else { HTTP_1_1 }.to_vec()];
+        let mark = Mark::of((roots.mark, identity.map(|identity| identity.mark)));
+        Ok(Self { config: Arc::new(config), http2, mark })
+    }
+}
+
+impl PartialEq for ClientTls {
+    fn eq(&self, other: &Self) -> bool {
+        (self.mark, self.http2) == (other.mark, other.http2)
+    }
+}
+
+impl Eq for ClientTls {}
+
+/// Nothing of its keys.
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").field("http2", &self.http2).finish_non_exhaustive()
+    }
+}
+
+impl Secure {
+    /// To an endpoint that must show a certificate for `name`: a host's name, or an address. `None` where it is
+    /// neither.
+    pub fn new(client: &Arc<ClientTls>, name: &str) -> Option<Self> {
+        let name = ServerName::try_from(name.to_owned()).ok()?;
+        Some(Self { client: Arc::clone(client), name })
+    }
+
+    /// The handshake over `io`. Who waits for it bounds it.
+    pub(crate) async fn connect<T>(&self, io: T) -> Result<Secured<T>, Failed>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let connector = TlsConnector::from(Arc::clone(&self.client.config));
+        let connected = connector.connect(self.name.clone(), io).await;
+        let io = connected.map_err(|error| self.failed(&error))?;
+        if self.client.http2 && io.get_ref().1.alpn_protocol() != Some(H2) {
+            let message = "did not agree to HTTP/2 (ALPN `h2`): is `protocol` right?".to_owned();
+            return Err(Failed { trouble: Trouble::Protocol, message });
+        }
+        Ok(Box::new(io))
+    }
+
+    fn failed(&self, error: &io::Error) -> Failed {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        let Some(tls) = tls else {
+            let message = format!("was gone in the middle of the TLS handshake: {error}");
+            return Failed { trouble: Trouble::Protocol, message };
+        };
+        let (trouble, message) = match tls {
+            Error::InvalidCertificate(error) => (Trouble::Certificate, self.unbelieved(error)),
+            Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+                let offered = if self.client.http2 { "h2" } else { "http/1.1" };
+                let message = format!("does not take `{offered}` (ALPN): is `protocol` right?");
+                (Trouble::Alert, message)
+            }
+            Error::AlertReceived(alert) => {
+                (Trouble::Alert, format!("refused the TLS handshake with the alert {alert:?}"))
+            }
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => (Trouble::Protocol, "does not speak TLS: is it `http://`?".to_owned()),
+            error => (Trouble::Protocol, format!("failed in the TLS handshake: {error}")),
+        };
+        Failed { trouble, message }
+    }
+
+    /// What is wrong with the certificate that the endpoint showed.
+    fn unbelieved(&self, error: &CertificateError) -> String {
+        let name = self.name.to_str();
+        match error {
+            CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
+                let presented: Vec<&str> = presented.iter().map(|name| plain(name)).collect();
+                let presented = presented.join(", ");
+                format!(
+                    "showed a certificate for {presented}, not for `{name}`: is `tls.serverName` right?"
+                )
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                format!("showed a certificate that is not for `{name}`: is `tls.serverName` right?")
+            }
+            CertificateError::UnknownIssuer => {
+                "showed a certificate of an authority that is not trusted: is `tls.ca` right?"
+                    .to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "showed a certificate that has expired".to_owned()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "showed a certificate that is not valid yet".to_owned()
+            }
+            error => format!("showed a certificate that is not believed: {error}"),
+        }
+    }
+}
+
+/// A name that the library has written as it would for a programmer: `DnsName("a.test")`.
+fn plain(written: &str) -> &str {
+    let inner = written.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.map_or(written, |inner| inner.trim_matches('"'))
+}
+
+/// The name alone.
+impl fmt::Debug for Secure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::temporal::Timestamp;
+    use crate::proxy::tls::testing::{Authority, Issued, days};
+    use crate::proxy::tls::{Certificates, Key};
+    use rustls::ServerConfig;
+    use rustls::server::WebPkiClientVerifier;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+    use tokio_rustls::TlsAcceptor;
+
+    fn identity(issued: &Issued) -> Identity {
+        let certificates = Certificates::read(&issued.chain(), Timestamp::from_nanos(0)).unwrap();
+        Identity::pair(certificates, &Key::read(&issued.key()).unwrap()).unwrap()
+    }
+
+    fn secure(trusts: &Authority, shows: Option<&Issued>, http2: bool) -> Secure {
+        let shows = shows.map(identity);
+        let roots = Roots::read(&trusts.pem()).unwrap();
+        let client = ClientTls::new(&roots, shows.as_ref(), http2).unwrap();
+        Secure::new(&Arc::new(client), "a.test").unwrap()
+    }
+
+    /// A server's configuration: what it shows, and which protocols it takes.
+    fn server(shows: &Issued, takes: &[&[u8]]) -> ServerConfig {
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let mut config =
+            builder.with_no_client_auth().with_cert_resolver(identity(shows).resolver());
+        config.alpn_protocols = takes.iter().map(|take| take.to_vec()).collect();
+        config
+    }
+
+    /// What the client's side of a handshake comes to.
+    async fn meet(client: &Secure, server: ServerConfig) -> Result<Secured<DuplexStream>, Failed> {
+        let (near, far) = duplex(64 * 1024);
+        let accepting = TlsAcceptor::from(Arc::new(server)).accept(far);
+        let (connected, _server) = tokio::join!(client.connect(near), accepting);
+        connected
+    }
+
+    fn told(met: Result<Secured<DuplexStream>, Failed>) -> String {
+        let Failed { trouble, message } = met.err().unwrap();
+        format!("{}: {message}", trouble.proxy_status())
+    }
+
+    #[tokio::test]
+    async fn only_who_is_meant_and_vouched_for_is_believed() {
+        let [authority, other] = [Authority::new(), Authority::new()];
+        let client = secure(&authority, None, false);
+        let met = meet(&client, server(&authority.issue(&["b.test", "a.test"]), &[])).await;
+        assert!(met.is_ok());
+        let met = meet(&client, server(&authority.issue(&["b.test"]), &[])).await;
+        insta::assert_snapshot!(told(met), @r#"tls_certificate_error: showed a certificate for b.test, not for `a.test`: is `tls.serverName` right?"#);
+        let met = meet(&client, server(&other.issue(&["a.test"]), &[])).await;
+        insta::assert_snapshot!(told(met), @"tls_certificate_error: showed a certificate of an authority that is not trusted: is `tls.ca` right?");
+        let old = authority.issue_for(&["a.test"], days(0), days(365));
+        // The server of this test does not look at its own certificate's age.
+        insta::assert_snapshot!(told(meet(&client, server(&old, &[])).await), @"tls_certificate_error: showed a certificate that has expired");
+        let early = authority.issue_for(&["a.test"], days(39_000), days(40_000));
+        insta::assert_snapshot!(told(meet(&client, server(&early, &[])).await), @"tls_certificate_error: showed a certificate that is not valid yet");
+    }
+
+    #[tokio::test]
+    async fn the_protocol_is_agreed_on() {
+        let authority = Authority::new();
+        let issued = authority.issue(&["a.test"]);
+        let (http1, http2) = (secure(&authority, None, false), secure(&authority, None, true));
+        for (client, takes) in [
+            (&http1, &[HTTP_1_1][..]),
+            (&http1, &[H2, HTTP_1_1]),
+            // A server that knows nothing of the choice speaks what is older than it.
+            (&http1, &[]),
+            (&http2, &[HTTP_1_1, H2]),
+        ] {
+            assert!(meet(client, server(&issued, takes)).await.is_ok());
+        }
+        insta::assert_snapshot!(told(meet(&http1, server(&issued, &[H2])).await), @"tls_alert_received: does not take `http/1.1` (ALPN): is `protocol` right?");
+        insta::assert_snapshot!(told(meet(&http2, server(&issued, &[HTTP_1_1])).await), @"tls_alert_received: does not take `h2` (ALPN): is `protocol` right?");
+        insta::assert_snapshot!(told(meet(&http2, server(&issued, &[])).await), @"tls_protocol_error: did not agree to HTTP/2 (ALPN `h2`): is `protocol` right?");
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_shown_where_it_is_asked_for() {
+        let authority = Authority::new();
+        let issued = authority.issue(&["a.test"]);
+        let asking = || {
+            let roots = Roots::read(&authority.pem()).unwrap().store;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            let builder = ServerConfig::builder_with_provider(provider());
+            // With this version the client hears within the handshake that it is refused.
+            let builder = builder.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
+            let builder = builder.with_client_cert_verifier(verifier.build().unwrap());
+            builder.with_cert_resolver(identity(&issued).resolver())
+        };
+        let known = authority.issue(&["client.test"]);
+        assert!(meet(&secure(&authority, Some(&known), false), asking()).await.is_ok());
+        let met = meet(&secure(&authority, None, false), asking()).await;
+        insta::assert_snapshot!(told(met), @"tls_alert_received: refused the TLS handshake with the alert CertificateRequired");
+        let unknown = Authority::new().issue(&["client.test"]);
+        let met = meet(&secure(&authority, Some(&unknown), false), asking()).await;
+        insta::assert_snapshot!(told(met), @"tls_alert_received: refused the TLS handshake with the alert UnknownCA");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_speak_tls_is_told_from_who_leaves() {
+        let client = secure(&Authority::new(), None, false);
+        let (near, mut far) = duplex(1024);
+        far.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        insta::assert_snapshot!(told(client.connect(near).await), @"tls_protocol_error: does not speak TLS: is it `http://`?");
+        let (near, far) = duplex(1024);
+        drop(far);
+        insta::assert_snapshot!(told(client.connect(near).await), @"tls_protocol_error: was gone in the middle of the TLS handshake: broken pipe");
+    }
+
+    #[test]
+    fn names_are_names_or_addresses() {
+        let authority = Authority::new();
+        let client = secure(&authority, None, false).client;
+        for name in ["a.test", "127.0.0.1", "::1"] {
+            assert!(Secure::new(&client, name).is_some(), "{name}");
+        }
+        for name in ["", "a b", "a..b", "[::1]", "a.test:443"] {
+            assert!(Secure::new(&client, name).is_none(), "{name}");
+        }
+    }
+}

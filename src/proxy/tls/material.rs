@@ -1,0 +1,293 @@
+//! Certificates and keys as they stand in files (PEM, RFC 7468): read, and found to be of use.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ParsedCertificate;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use super::validity::Validity;
+use super::{Mark, provider};
+use crate::language::temporal::Timestamp;
+
+/// Why a file is of no use: the end of a sentence that begins with its name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// There is no certificate in it.
+    #[error(
+        "holds no certificate; wanted: PEM, with a part that begins `-----BEGIN CERTIFICATE-----`"
+    )]
+    NoCertificate,
+    /// There is no private key in it.
+    #[error(
+        "holds no private key; wanted: PEM, with a part that begins `-----BEGIN PRIVATE KEY-----` (or `EC PRIVATE KEY`, or `RSA PRIVATE KEY`)"
+    )]
+    NoKey,
+    /// There is one, but it is encrypted.
+    #[error(
+        "holds a private key that is encrypted, and nobody is there to give its passphrase; `openssl pkey -in FILE` writes it out in clear"
+    )]
+    EncryptedKey,
+    /// It is no PEM, or a part of it is malformed.
+    #[error("is not well-formed PEM: {0}")]
+    Malformed(String),
+    /// A certificate is none.
+    #[error("holds no X.509 certificate in its part {0}")]
+    NotX509(usize),
+    /// The key is of a kind that is not known here.
+    #[error(
+        "holds a private key that cannot be used; wanted: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 bits or more"
+    )]
+    KeyKind,
+    /// The key is that of another certificate.
+    #[error("is not the key of the certificate: their public keys differ")]
+    Mismatch,
+    /// A certificate's time is over.
+    #[error("holds a certificate that expired at {0}; no peer would take it: renew it")]
+    Expired(Timestamp),
+    /// The library refuses them together.
+    #[error("cannot be used: {0}")]
+    Refused(String),
+}
+
+/// A chain of certificates, the owner's own first.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    chain: Vec<CertificateDer<'static>>,
+    /// The shortest of their spans.
+    validity: Validity,
+}
+
+/// A private key.
+pub struct Key(PrivateKeyDer<'static>);
+
+/// Who one is: a chain of certificates and the key of its first.
+#[derive(Clone)]
+pub struct Identity {
+    certified: Arc<CertifiedKey>,
+    validity: Validity,
+    pub(super) mark: Mark,
+}
+
+/// Whose word is taken for who others are.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    pub(super) store: Arc<RootCertStore>,
+    pub(super) mark: Mark,
+}
+
+impl Certificates {
+    /// Reads a file; `now` is the time by which it must not have expired.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(pem: &str, now: Timestamp) -> Result<Self, Problem> {
+        let chain = certificates(pem)?;
+        let mut spans = Vec::new();
+        for (position, certificate) in chain.iter().enumerate() {
+            let parsed = ParsedCertificate::try_from(certificate).ok();
+            let validity = parsed.and_then(|_| Validity::of(certificate));
+            spans.push(validity.ok_or(Problem::NotX509(position + 1))?);
+        }
+        let from = spans.iter().map(|span| span.from).max();
+        let until = spans.iter().map(|span| span.until).min();
+        let (Some(from), Some(until)) = (from, until) else {
+            return Err(Problem::NoCertificate);
+        };
+        if until < now {
+            return Err(Problem::Expired(until));
+        }
+        Ok(Self { chain, validity: Validity { from, until } })
+    }
+
+    /// From when all of them are valid.
+    pub const fn valid_from(&self) -> Timestamp {
+        self.validity.from
+    }
+}
+
+impl Key {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(pem: &str) -> Result<Self, Problem> {
+        PrivateKeyDer::from_pem_slice(pem.as_bytes()).map(Self).map_err(|error| match error {
+            pem::Error::NoItemsFound if pem.contains("ENCRYPTED PRIVATE KEY") => {
+                Problem::EncryptedKey
+            }
+            pem::Error::NoItemsFound => Problem::NoKey,
+            // What an older tool encrypts says so in fields before the key, which are no base64.
+            _ if pem.contains("Proc-Type: 4,ENCRYPTED") => Problem::EncryptedKey,
+            error => malformed(&error),
+        })
+    }
+}
+
+/// Nothing of it.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Identity {
+    /// `key` is that of the first of `certificates`.
+    ///
+    /// # Errors
+    /// Where it is another's, or of an unknown kind.
+    pub fn pair(certificates: Certificates, key: &Key) -> Result<Self, Problem> {
+        let Certificates { chain, validity } = certificates;
+        let provider = provider();
+        let signing = provider.key_provider.load_private_key(key.0.clone_key());
+        let signing = signing.map_err(|_| Problem::KeyKind)?;
+        let mark = Mark::of((&chain, key.0.secret_der()));
+        let certified = CertifiedKey::new(chain, signing);
+        // Every kind of key that the provider loads knows its public half.
+        certified.keys_match().map_err(|_| Problem::Mismatch)?;
+        Ok(Self { certified: Arc::new(certified), validity, mark })
+    }
+
+    /// Until when it is of use.
+    pub(super) const fn until(&self) -> Timestamp {
+        self.validity.until
+    }
+
+    /// Shows it to whoever asks.
+    pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
+        Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
+    }
+}
+
+/// Nothing of its key.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("validity", &self.validity).finish_non_exhaustive()
+    }
+}
+
+impl Roots {
+    /// Reads a file of authorities' certificates.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(pem: &str) -> Result<Self, Problem> {
+        let all = certificates(pem)?;
+        let mut store = RootCertStore::empty();
+        for (position, certificate) in all.iter().enumerate() {
+            let added = store.add(certificate.clone());
+            added.map_err(|_| Problem::NotX509(position + 1))?;
+        }
+        Ok(Self { store: Arc::new(store), mark: Mark::of(&all) })
+    }
+}
+
+/// The authorities that the system trusts: what `SSL_CERT_FILE` and `SSL_CERT_DIR` name, or else the usual places.
+/// Single certificates that cannot be used are passed over, as everywhere.
+///
+/// # Errors
+/// Where there is none: why, for people.
+pub fn system_roots() -> Result<Roots, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    let mark = Mark::of(&found.certs);
+    let (added, _passed_over) = store.add_parsable_certificates(found.certs);
+    if added > 0 {
+        return Ok(Roots { store: Arc::new(store), mark });
+    }
+    let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+    let why = if errors.is_empty() { String::new() } else { format!(" ({})", errors.join("; ")) };
+    Err(format!("the system trusts no certificate authority{why}"))
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let all = all.map_err(|error| malformed(&error))?;
+    if all.is_empty() { Err(Problem::NoCertificate) } else { Ok(all) }
+}
+
+/// What is wrong with a PEM, without any of what is in it.
+fn malformed(error: &pem::Error) -> Problem {
+    let what = match error {
+        pem::Error::MissingSectionEnd { .. } => "a part of it has no `-----END …-----`",
+        pem::Error::IllegalSectionStart { .. } => {
+            "a `-----BEGIN …` line of it does not end in dashes"
+        }
+        pem::Error::Base64Decode(_) => "a part of it is not base64",
+        _ => "it cannot be read",
+    };
+    Problem::Malformed(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::tls::testing::{Authority, days};
+
+    fn now() -> Timestamp {
+        Timestamp::parse("2026-01-01T00:00:00Z").unwrap()
+    }
+
+    fn told<T>(read: Result<T, Problem>) -> String {
+        read.err().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_pair_is_one() {
+        let authority = Authority::new();
+        let [one, other] = [authority.issue(&["a.test"]), authority.issue(&["a.test"])];
+        let certificates = || Certificates::read(&one.chain(), now()).unwrap();
+        let pair = |key: &str| Identity::pair(certificates(), &Key::read(key).unwrap());
+        let same = (pair(&one.key()).unwrap().mark, pair(&one.key()).unwrap().mark);
+        assert_eq!(same.0, same.1);
+        insta::assert_snapshot!(told(pair(&other.key())), @"is not the key of the certificate: their public keys differ");
+        let shown = format!("{:?} {:?}", Key::read(&one.key()), pair(&one.key()));
+        assert!(shown.starts_with("Ok(Key) Ok(Identity { validity: "), "{shown}");
+    }
+
+    #[test]
+    fn files_are_told_what_they_lack() {
+        let authority = Authority::new();
+        let issued = authority.issue(&["a.test"]);
+        let certificates = |pem: &str| told(Certificates::read(pem, now()));
+        let key = |pem: &str| told(Key::read(pem));
+        insta::assert_snapshot!(certificates(&issued.key()), @"holds no certificate; wanted: PEM, with a part that begins `-----BEGIN CERTIFICATE-----`");
+        insta::assert_snapshot!(key(&issued.chain()), @"holds no private key; wanted: PEM, with a part that begins `-----BEGIN PRIVATE KEY-----` (or `EC PRIVATE KEY`, or `RSA PRIVATE KEY`)");
+        for encrypted in [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: x\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+        ] {
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(key(encrypted), @"holds a private key that is encrypted, and nobody is there to give its passphrase; `openssl pkey -in FILE` writes it out in clear");
+            }
+        }
+        let (cut, _) = issued
+            .certificate
+            .pem()
+            .split_at_checked(80)
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
+        insta::assert_snapshot!(certificates(&cut), @"is not well-formed PEM: a part of it has no `-----END …-----`");
+        let nonsense = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        insta::assert_snapshot!(certificates(&format!("{}{nonsense}", issued.chain())), @"holds no X.509 certificate in its part 2");
+        insta::assert_snapshot!(told(Roots::read(nonsense)), @"holds no X.509 certificate in its part 1");
+        let wild = "-----BEGIN CERTIFICATE-----\n***\n-----END CERTIFICATE-----\n";
+        insta::assert_snapshot!(told(Roots::read(wild)), @"is not well-formed PEM: a part of it is not base64");
+        let kind = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let certificates = Certificates::read(&issued.chain(), now()).unwrap();
+        insta::assert_snapshot!(told(Identity::pair(certificates, &Key::read(kind).unwrap())), @"holds a private key that cannot be used; wanted: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 bits or more");
+    }
+
+    #[test]
+    fn what_has_expired_is_refused_and_what_is_not_valid_yet_says_so() {
+        let authority = Authority::new();
+        let old = authority.issue_for(&["a.test"], days(0), days(365));
+        insta::assert_snapshot!(told(Certificates::read(&old.chain(), now())), @"holds a certificate that expired at 1971-01-01T00:00:00Z; no peer would take it: renew it");
+        let early = authority.issue_for(&["a.test"], days(30_000), days(40_000));
+        let early = Certificates::read(&early.chain(), now()).unwrap();
+        assert!(early.valid_from() > now());
+    }
+}
