@@ -93,7 +93,16 @@ pub(super) struct Canceller {
 struct Bound {
     /// When it fires; never, where the clock cannot count so far.
     deadline: Option<Instant>,
-    explanation: Arc<Failure>,
+    explanation: Explanation,
+}
+
+/// The failure that explains why a bound fired.
+#[derive(Clone, Debug)]
+enum Explanation {
+    /// The entry's, which made it once.
+    Entry(Arc<Failure>),
+    /// The edge's of a cleanup that may take so long: made when it fires, which is hardly ever.
+    Cleanup(Duration),
 }
 
 /// A leaf that runs: a future of its own rather than an `async` block, because every request carries one.
@@ -137,7 +146,7 @@ impl Scope {
             (first.and_then(|first| first.checked_add(limit)), cancel)
         };
         // The first bound is the cleanup's own edge, whether or not it can fire yet.
-        let edge = Bound { deadline, explanation: cleanup_timeout(limit) };
+        let edge = Bound { deadline, explanation: Explanation::Cleanup(limit) };
         let bounds = smallvec::smallvec![edge];
         let alarm = std::mem::take(&mut self.alarm);
         let (cancelled, role) = (self.cancelled.take(), Role::Cleanup);
@@ -160,6 +169,7 @@ impl Scope {
 
     /// Imposes a bound until [`lift`](Self::lift).
     pub(super) fn impose(&mut self, deadline: Option<Instant>, explanation: Arc<Failure>) -> usize {
+        let explanation = Explanation::Entry(explanation);
         self.bounds.push(Bound { deadline, explanation });
         self.bounds.len() - 1
     }
@@ -237,7 +247,7 @@ impl Scope {
     }
 
     fn fired(&self, position: usize) -> Interrupted {
-        let explanation = self.bounds.get(position).map(|bound| Arc::clone(&bound.explanation));
+        let explanation = self.bounds.get(position).map(|bound| bound.explanation.failure());
         Interrupted {
             owner: Owner::Bound(position),
             chain: cancellation(system::CANCELLED, explanation),
@@ -323,7 +333,14 @@ pub(super) fn cancellation(code: &'static str, explanation: Option<Arc<Failure>>
     })
 }
 
-fn cleanup_timeout(limit: Duration) -> Arc<Failure> {
-    use crate::language::provider::middleware::timeout;
-    Arc::new(timeout::exceeded(limit, "the cleanup did not finish in its time"))
+impl Explanation {
+    fn failure(&self) -> Arc<Failure> {
+        use crate::language::provider::middleware::timeout;
+        match self {
+            Self::Entry(failure) => Arc::clone(failure),
+            Self::Cleanup(limit) => {
+                Arc::new(timeout::exceeded(*limit, "the cleanup did not finish in its time"))
+            }
+        }
+    }
 }
