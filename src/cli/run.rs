@@ -78,10 +78,13 @@ pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAdd
         })
     };
     let stack = [timeout("PT2M"), retry, timeout("PT30S")];
+    // Who answers by TLS answers to its own name, and not to this proxy's.
+    let secure = upstream.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+    let host = if secure { "upstream" } else { "preserve" };
     let mut config = json!({
         "environment": "dev",
         "listeners": [{ "address": listen.to_string() }],
-        "upstreams": { "app": { "endpoints": [upstream] } },
+        "upstreams": { "app": { "endpoints": [upstream], "host": host } },
         "routes": [{ "name": "app", "upstream": "app", "middleware": stack }],
     });
     if let (Some(admin), Json::Object(config)) = (admin, &mut config) {
@@ -165,7 +168,8 @@ mod tests {
         let any = "127.0.0.1:0";
         let quickstart = quickstart_before("127.0.0.1:1", any.into(), any.into());
         let listen = any.parse().unwrap();
-        for input in [quickstart, before("http://127.0.0.1:3000", listen, Some(listen))] {
+        let ours = |url| before(url, listen, Some(listen));
+        for input in [quickstart, ours("http://127.0.0.1:3000"), ours("https://a.test")] {
             let loaded = input.load().unwrap_or_else(|refused| panic!("{refused}"));
             let built = check(loaded).unwrap_or_else(|refused| panic!("{refused}"));
             assert!(built.warnings.is_empty());

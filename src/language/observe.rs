@@ -73,6 +73,10 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
+/// Two observers that are told the same.
+#[derive(Debug)]
+pub struct Both<'a, A, B>(pub &'a A, pub &'a B);
+
 /// Which dispatch.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
@@ -101,4 +105,56 @@ pub struct Retry<'a> {
     pub range: Option<(Duration, Duration)>,
     /// What the entry captured in its `onEntry`: its policies, where it is a `Retry`.
     pub config: Option<&'a Prepared>,
+}
+
+impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
+    fn attempt_started(&self, attempt: &Attempt<'_>) {
+        self.0.attempt_started(attempt);
+        self.1.attempt_started(attempt);
+    }
+
+    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
+        self.0.attempt_done(attempt, outcome);
+        self.1.attempt_done(attempt, outcome);
+    }
+
+    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
+        self.0.attempt_interrupted(attempt, explanation);
+        self.1.attempt_interrupted(attempt, explanation);
+    }
+
+    fn retry_scheduled(&self, retry: &Retry<'_>) {
+        self.0.retry_scheduled(retry);
+        self.1.retry_scheduled(retry);
+    }
+
+    fn retry_dropped(&self, step: &str) {
+        self.0.retry_dropped(step);
+        self.1.retry_dropped(step);
+    }
+
+    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
+        self.0.passed_over(step, failure, gated);
+        self.1.passed_over(step, failure, gated);
+    }
+
+    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
+        self.0.gave_up(step, failure);
+        self.1.gave_up(step, failure);
+    }
+
+    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
+        self.0.caught(step, failure, next);
+        self.1.caught(step, failure, next);
+    }
+
+    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
+        self.0.timeout_exceeded(step, emitted);
+        self.1.timeout_exceeded(step, emitted);
+    }
+
+    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
+        self.0.cleanup_done(step, outcome);
+        self.1.cleanup_done(step, outcome);
+    }
 }

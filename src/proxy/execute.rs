@@ -30,10 +30,10 @@ use super::site::Site;
 use super::{head, id, render};
 use crate::language::code::system;
 use crate::language::engine::{self, Alarm, Start};
-use crate::language::observe::Observer;
+use crate::language::observe::{Both, Observer};
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
-use crate::telemetry::events::{Both, Events};
+use crate::telemetry::events::Events;
 
 /// An answer that is being made.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
@@ -88,8 +88,9 @@ pub(crate) fn serve(
         Err(refused) if bodyless => Box::pin(std::future::ready(refuse(refused.0, busy, true))),
         Err(refused) => Box::pin(async move {
             let (refusal, body) = *refused;
-            // What is asked for by being read is not read.
-            let read = !refusal.close && !expects && finish::read_out(body).await;
+            // What is asked for by being read is not read; and HTTP/2 ends a stream without its connection.
+            let reads = version < Version::HTTP_2 && !refusal.close && !expects;
+            let read = reads && finish::read_out(body).await;
             refuse(refusal, busy, read)
         }),
     }
@@ -190,10 +191,16 @@ async fn run(
         cleanup_limit: exchange.site.runtime.limits.cleanup,
     };
     let input = Value::Native(Arc::clone(exchange) as _);
-    let outcome = engine::run(&route.plan, start, route.arguments.clone(), input).await;
-    if let Some(stage) = stage {
-        stage.settled(&outcome);
-    }
+    let arguments = route.arguments.clone();
+    let outcome = match stage {
+        None => engine::run(&route.plan, start, arguments, input).await,
+        Some(stage) => {
+            let running = engine::run(&route.plan, start, arguments, input);
+            let outcome = Box::pin(stage.play_out(running)).await;
+            stage.settled(&outcome);
+            outcome
+        }
+    };
     if let Some(events) = &events {
         events.done(&outcome);
     }

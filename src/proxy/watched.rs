@@ -256,3 +256,122 @@ impl<T: Line> AsyncWrite for Watched<T> {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::watch::Connections;
+    use proptest::prelude::*;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use tokio::io::AsyncReadExt;
+
+    /// One request, as the connection's bytes have it.
+    #[derive(Clone, Debug)]
+    struct Said {
+        before: Vec<String>,
+        /// Whether the library asks for the body first.
+        asks: bool,
+        behind: bool,
+        body: usize,
+    }
+
+    const LINE: &str = "content-length: 7\r\n";
+
+    impl Said {
+        /// What the client reads, or, of it, what the library writes.
+        fn bytes(&self, all: bool) -> String {
+            let asked = if self.asks { "HTTP/1.1 100 Continue\r\n\r\n" } else { "" };
+            let before = if all { self.before.concat() } else { String::new() };
+            let behind = if all && self.behind { LINE } else { "" };
+            let body = "b".repeat(self.body);
+            format!("{before}{asked}HTTP/1.1 200 OK\r\n{behind}x: 1\r\n\r\n{body}")
+        }
+    }
+
+    /// The library's flush: all of `buffer`, at most `most` bytes at a time, then the connection's.
+    fn poll_flush<T: Line>(
+        watched: &mut Watched<T>,
+        buffer: &mut Vec<u8>,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        while !buffer.is_empty() {
+            let some = &buffer[..most.min(buffer.len())];
+            let size = ready!(Pin::new(&mut *watched).poll_write(cx, some)).unwrap();
+            buffer.drain(..size);
+        }
+        Pin::new(watched).poll_flush(cx).map(Result::unwrap)
+    }
+
+    /// Says all of it over a pipe of so many bytes, as the library and the service do in turn.
+    async fn say(all: &[Said], pipe: usize, most: usize) -> String {
+        let (near, mut far) = tokio::io::duplex(pipe);
+        let connections = Connections::default();
+        let (state, _registered) = connections.register();
+        let mut watched = Watched::new(near, Arc::clone(&state));
+        let writing = async {
+            let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+            state.woken_by(&waker);
+            let mut buffer = Vec::new();
+            for said in all {
+                state.begin();
+                for before in &said.before {
+                    state.say_before(before.as_bytes()).unwrap();
+                }
+                if state.speech().answer() || said.behind {
+                    let mut quiet = pin!(state.speech().quiet());
+                    poll_fn(|cx| {
+                        if quiet.as_mut().poll(cx).is_ready() {
+                            return Poll::Ready(());
+                        }
+                        let _flushed = poll_flush(&mut watched, &mut buffer, most, cx);
+                        Poll::Pending
+                    })
+                    .await;
+                }
+                if said.behind {
+                    state.speech().behind(LINE.as_bytes().to_vec());
+                }
+                buffer.extend_from_slice(said.bytes(false).as_bytes());
+                if said.behind {
+                    // A line is in the library's first write, however much of the rest is.
+                    let whole = buffer.len();
+                    poll_fn(|cx| poll_flush(&mut watched, &mut buffer, whole, cx)).await;
+                }
+            }
+            poll_fn(|cx| poll_flush(&mut watched, &mut buffer, most, cx)).await;
+            drop(watched);
+        };
+        let reading = async {
+            let mut read = String::new();
+            far.read_to_string(&mut read).await.unwrap();
+            read
+        };
+        tokio::join!(writing, reading).1
+    }
+
+    fn said() -> impl Strategy<Value = Said> {
+        let before = prop::collection::vec("[a-z]{1,9}", 0..4).prop_map(|all| {
+            all.iter().map(|x| format!("HTTP/1.1 103 \r\nx: {x}\r\n\r\n")).collect()
+        });
+        (before, any::<bool>(), any::<bool>(), 0_usize..200)
+            .prop_map(|(before, asks, behind, body)| Said { before, asks, behind, body })
+    }
+
+    proptest! {
+        /// Whatever the client takes at a time, and whatever is left of the answers before: everything is said
+        /// at its place, once, and nothing within anything else.
+        #[test]
+        fn all_is_said_at_its_place(
+            all in prop::collection::vec(said(), 1..6),
+            pipe in 1_usize..300,
+            most in 1_usize..300,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let heard = runtime.block_on(say(&all, pipe, most));
+            let wanted: String = all.iter().map(|said| said.bytes(true)).collect();
+            prop_assert_eq!(heard, wanted);
+        }
+    }
+}

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::judge::differences;
 use super::{Case, Difference, Expected, ROUNDING, Scenario};
+use crate::language::clock::unless_busy;
 use crate::language::definition::{Strictness, compile};
 use crate::language::engine::{Start, run};
 use crate::language::plan::Plan;
@@ -62,7 +63,10 @@ fn judge(plan: &Result<Arc<Plan>, Refusal>, scenario: &Scenario) -> Vec<Differen
             differ("", result, format!("a definition that is refused:\n{refused}"))
         }
         (Expected::Result { result, took }, Ok(plan)) => match execute(plan, scenario) {
-            Ok((got, elapsed)) => {
+            Ok((None, _)) => {
+                differ("", result, "nothing: it goes round and round without a wait".into())
+            }
+            Ok((Some(got), elapsed)) => {
                 let mut found = differences(result, &got);
                 found.extend(took.and_then(|took| time(took, elapsed)));
                 found
@@ -72,15 +76,16 @@ fn judge(plan: &Result<Arc<Plan>, Refusal>, scenario: &Scenario) -> Vec<Differen
     }
 }
 
-/// Runs a scenario with the clock stopped between its timers.
-fn execute(plan: &Plan, scenario: &Scenario) -> io::Result<(Json, Duration)> {
+/// Runs a scenario with the clock stopped between its timers. No Result where it never comes to one.
+fn execute(plan: &Plan, scenario: &Scenario) -> io::Result<(Option<Json>, Duration)> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let (with, input) = (scenario.arguments.clone(), scenario.input.clone());
     Ok(runtime.block_on(async {
         let begun = Instant::now();
-        let outcome = run(plan, Start::new("case"), with.into(), input.into()).await;
-        (outcome.to_value().to_json(), begun.elapsed())
+        let running = run(plan, Start::new("case"), with.into(), input.into());
+        let outcome = unless_busy(running).await;
+        (outcome.map(|outcome| outcome.to_value().to_json()), begun.elapsed())
     }))
 }
 
@@ -158,6 +163,21 @@ mod tests {
 
         0 passed, 1 failed
         "##);
+    }
+
+    #[test]
+    fn what_never_ends_is_told() {
+        let round = SLEEPS.replace(
+            r#""done": { "action": "Return" }"#,
+            r#""done": { "action": "Pass", "next": "done" }"#,
+        );
+        insta::assert_snapshot!(differences_of(&round, result(1, None)), @r#"
+        case/scenarios/base
+          expected {"type":"success","value":1}
+          got      nothing: it goes round and round without a wait
+
+        0 passed, 1 failed
+        "#);
     }
 
     #[test]

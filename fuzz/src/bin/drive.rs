@@ -14,6 +14,9 @@ use mwl_proxy_fuzz::{TARGETS, Target};
 use rand::prelude::*;
 use rand::rngs::SmallRng;
 
+/// An input that takes longer is printed as a whole.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// What texts of the small grammars are made of.
 const WORDS: &[&str] = &[
     "P",
@@ -173,8 +176,12 @@ fn drive((name, target): &Target, seconds: u64, seed: u64) -> ExitCode {
             println!("{name}: panicked at run {runs} of seed {seed} on:\n{}", data.escape_ascii());
             return ExitCode::FAILURE;
         }
-        if start.elapsed() > slowest.0 {
-            slowest = (start.elapsed(), data);
+        let took = start.elapsed();
+        if took > SLOW {
+            println!("{name}: run {runs} of seed {seed} took {took:?}:\n{}", data.escape_ascii());
+        }
+        if took > slowest.0 {
+            slowest = (took, data);
         }
         runs += 1;
     }

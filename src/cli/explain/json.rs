@@ -48,6 +48,7 @@ fn end(end: &End) -> (&'static str, Json) {
         End::Left => ("clientLeft", Json::Null),
         End::Forever => ("waitsForever", Json::Null),
         End::Endless => ("endless", Json::Null),
+        End::Busy => ("neverWaits", Json::Null),
     }
 }
 

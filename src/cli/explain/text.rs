@@ -262,6 +262,11 @@ fn end(out: &mut String, end: &End, took: Length) {
             let after = after(took);
             write(out, format_args!("It goes on and on: what comes{after} is not shown."));
         }
+        End::Busy => {
+            let what = "goes from Step to Step without a call or a wait";
+            let end = "and comes to no end: only a Timeout around it would end it, in real time";
+            write(out, format_args!("The Flow {what}{}, {end}.", after(took)));
+        }
     }
 }
 

@@ -59,13 +59,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// A Step that no way leads to.
+    /// A Step that no way leads to. Those that one leads to.
     pub(super) fn advise_unreached(
         &mut self,
         steps: &[StepPlan],
         entry: StepId,
         members: &[Member],
-    ) {
+    ) -> BTreeSet<usize> {
         let mut reached = BTreeSet::from([entry.0]);
         let mut open = vec![entry];
         while let Some(at) = open.pop() {
@@ -83,6 +83,44 @@ impl Compiler<'_> {
                         .with_help("name it in a `next`, or remove it"),
                 );
             }
+        }
+        reached
+    }
+
+    /// Steps from which no way leads to an end. A call may fail, and is then one.
+    pub(super) fn advise_endless(
+        &mut self,
+        steps: &[StepPlan],
+        reached: &BTreeSet<usize>,
+        members: &[Member],
+    ) {
+        let successors: Vec<_> = steps.iter().map(|step| step.action.successors()).collect();
+        let mut before = vec![Vec::new(); steps.len()];
+        for (at, next) in successors.iter().enumerate() {
+            for next in next {
+                before.get_mut(next.0).into_iter().for_each(|before| before.push(at));
+            }
+        }
+        let ends = |step: &StepPlan| matches!(step.action, Action::Call(_) | Action::Gather(_));
+        let end = |at: &usize| {
+            let terminal = successors.get(*at).is_none_or(Vec::is_empty);
+            terminal || steps.get(*at).is_some_and(ends)
+        };
+        let mut open: Vec<usize> = (0..steps.len()).filter(end).collect();
+        let mut ending: BTreeSet<usize> = open.iter().copied().collect();
+        while let Some(at) = open.pop() {
+            for before in before.get(at).into_iter().flatten() {
+                if ending.insert(*before) {
+                    open.push(*before);
+                }
+            }
+        }
+        let first = reached.iter().find(|at| !ending.contains(at));
+        if let Some(member) = first.and_then(|at| members.get(*at)) {
+            let message = format!("no way leads from the Step `{}` to an end", member.key);
+            let help = "let one of the Steps on its way lead to a `Return` or a `Raise`";
+            let found = Diagnostic::warning("endless-steps", member.key_span, message);
+            self.found.push(found.with_help(help));
         }
     }
 

@@ -221,7 +221,8 @@ impl Compiler<'_> {
             .collect();
         let entrypoint = self.reference(entrypoint?, "`entrypoint`", &names)?;
         let plans = plans.into_iter().collect::<Option<Vec<_>>>()?;
-        self.advise_unreached(&plans, entrypoint, members);
+        let reached = self.advise_unreached(&plans, entrypoint, members);
+        self.advise_endless(&plans, &reached, members);
         Some((plans, entrypoint))
     }
 

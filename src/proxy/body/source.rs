@@ -9,6 +9,8 @@
 //! attempt before it fail, which aborts that upstream request instead of ending it short. Once more was
 //! read than the bound allows, all that was kept is let go, and [`Source::attempt`] refuses.
 
+mod attempt;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,11 +20,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use http_body_util::BodyExt;
 
+pub use self::attempt::Attempt;
 use super::BodyError;
-use super::stall::Stall;
 use super::trailers::permitted;
 
 /// How much is read, in bytes, of a body that nobody wants, so that its connection can be used again.
@@ -99,20 +101,6 @@ impl Broken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotReplayable;
 
-/// The request body as one attempt sends it.
-#[derive(Debug)]
-pub struct Attempt<B> {
-    source: Arc<Source<B>>,
-    turn: u32,
-    /// The next kept chunk to replay.
-    next: usize,
-    /// How much this attempt has sent.
-    sent: u64,
-    /// Whether it has sent the trailers, where there are any.
-    trailed: bool,
-    stall: Stall,
-}
-
 impl<B> Source<B>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -153,14 +141,7 @@ where
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
-        Ok(Attempt {
-            source: Arc::clone(self),
-            turn: state.turn,
-            next: 0,
-            sent: 0,
-            trailed: false,
-            stall: Stall::new(stall),
-        })
+        Ok(Attempt::new(Arc::clone(self), state.turn, stall))
     }
 
     /// All of the body and its trailers, before any attempt sends it. `None` where it is longer than what may be
@@ -331,87 +312,6 @@ where
         }
         kept.bytes += chunk.len();
         kept.chunks.push_back(chunk.clone());
-    }
-}
-
-impl<B> Attempt<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    /// Which of the source's attempts this is.
-    pub(crate) const fn turn(&self) -> u32 {
-        self.turn
-    }
-
-    /// The trailers, once.
-    fn take_trailers(&mut self) -> Option<HeaderMap> {
-        let first = !std::mem::replace(&mut self.trailed, true);
-        let state = self.source.lock();
-        state.trailers.as_deref().filter(|_| first).cloned()
-    }
-
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let mut state = self.source.lock();
-        if state.turn != self.turn {
-            return Poll::Ready(Some(Err(BodyError::Abandoned(h2::Reason::CANCEL.into()))));
-        }
-        let replayed = state.kept.as_ref().and_then(|kept| kept.chunks.get(self.next)).cloned();
-        self.next = self.next.saturating_add(1);
-        let polled = match replayed {
-            Some(chunk) => Poll::Ready(Some(Ok(chunk))),
-            None => state.poll_read(cx),
-        };
-        match &polled {
-            Poll::Pending => self.next = self.next.saturating_sub(1),
-            Poll::Ready(None) => state.ended = true,
-            Poll::Ready(Some(Ok(chunk))) => {
-                self.sent = self.sent.saturating_add(chunk.len() as u64);
-                state.sent = self.sent;
-            }
-            Poll::Ready(Some(Err(_))) => {}
-        }
-        polled
-    }
-}
-
-impl<B> Body for Attempt<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let attempt = self.get_mut();
-        match attempt.poll_chunk(cx) {
-            Poll::Ready(Some(Ok(chunk))) => {
-                attempt.stall.progress();
-                Poll::Ready(Some(Ok(Frame::data(chunk))))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
-            Poll::Ready(None) => {
-                Poll::Ready(attempt.take_trailers().map(|trailers| Ok(Frame::trailers(trailers))))
-            }
-            Poll::Pending => attempt.stall.poll(cx).map(|()| {
-                attempt.source.lock().broken = Some(Broken::Stalled);
-                Some(Err(BodyError::Stalled(attempt.stall.bound())))
-            }),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.source.length == Some(self.sent) && !self.source.lock().may_trail()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.source.length.map_or_else(SizeHint::default, |length| {
-            SizeHint::with_exact(length.saturating_sub(self.sent))
-        })
     }
 }
 

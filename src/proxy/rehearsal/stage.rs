@@ -12,6 +12,7 @@ use super::cue;
 use super::line::{self, Line, Near};
 use super::record::{Call, Event, Failed, Given, Length, Sent, What};
 use super::script::{Act, Planned, Script, Turn};
+use crate::language::clock::unless_busy;
 use crate::language::observe::{Attempt, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{CallProvider, DelaySource};
@@ -31,6 +32,8 @@ pub(crate) struct Stage {
     begun: OnceLock<Instant>,
     /// Pulled when the record is full.
     full: CancellationToken,
+    /// Pulled when the execution goes round and round without a wait.
+    busy: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +60,7 @@ impl Stage {
             log: Mutex::default(),
             begun: OnceLock::new(),
             full: CancellationToken::new(),
+            busy: CancellationToken::new(),
         })
     }
 
@@ -73,6 +77,21 @@ impl Stage {
     /// Returns when no more is written down.
     pub(super) async fn filled(&self) {
         self.full.cancelled().await;
+    }
+
+    /// Returns when the execution was found to be one that never waits.
+    pub(super) async fn found_busy(&self) {
+        self.busy.cancelled().await;
+    }
+
+    /// The Result of `execution`. Where that goes round and round without a wait, it is not run on: in virtual time
+    /// nobody else would ever have their turn.
+    pub(crate) async fn play_out(&self, execution: impl Future<Output = Outcome>) -> Outcome {
+        if let Some(outcome) = unless_busy(execution).await {
+            return outcome;
+        }
+        self.busy.cancel();
+        std::future::pending().await
     }
 
     /// What happened so far, and the execution's Result where it has one.

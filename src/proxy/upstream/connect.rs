@@ -2,6 +2,7 @@
 //!
 //! All of it within `connectTimeout`, the look-up of the name included.
 
+use std::error::Error as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -279,12 +280,15 @@ where
     // and be refused; and one that does not say it speaks something else.
     let greeted = tokio::select! {
         biased;
-        _ended = &mut driver => false,
-        () = counts.heard() => true,
-        () = sleep_until(deadline) => false,
+        ended = &mut driver => Err(ended.err()),
+        () = counts.heard() => Ok(()),
+        () = sleep_until(deadline) => Err(None),
     };
-    if !greeted {
-        let message = "did not greet in HTTP/2: is `protocol` right?".to_owned();
+    if let Err(error) = greeted {
+        // The library keeps of an error below it the words: of a TLS handshake that was refused late, say.
+        let why = error.and_then(|error| error.source().map(|why| format!(" ({why})")));
+        let why = why.unwrap_or_default();
+        let message = format!("did not greet in HTTP/2{why}: is `protocol` right?");
         return Err(ConnectError { cause: Cause::Greeting, message });
     }
     let limit = Arc::new(AtomicU32::new(streams(&driver)));

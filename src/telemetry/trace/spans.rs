@@ -103,7 +103,7 @@ impl Maker<'_> {
         let (host, port) = host_and_port(&attempt.endpoint);
         attributes.push(KeyValue::new("server.address", text(host)));
         attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
-        let url = format!("http://{}{}", attempt.endpoint, sent.path);
+        let url = format!("{}://{}{}", sent.scheme, attempt.endpoint, sent.path);
         attributes.push(KeyValue::new("url.full", url));
         attributes.extend([
             KeyValue::new("mwl.upstream", text(&attempt.upstream)),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn sent(id: u8) -> Sent {
-        Sent { id: SpanId([id; 8]), method: "POST".into(), path: "/pay".into() }
+        Sent { id: SpanId([id; 8]), method: "POST".into(), scheme: "https", path: "/pay".into() }
     }
 
     fn show(span: &SpanData) -> String {
@@ -330,7 +330,7 @@ mod tests {
           mwl.upstream=billing
           server.address=127.0.0.1
           server.port=3000
-          url.full=http://127.0.0.1:3000/pay
+          url.full=https://127.0.0.1:3000/pay
         POST Client 0303030303030303 beneath 0101010101010101 120..140 Unset
           http.request.method=POST
           http.request.resend_count=1
@@ -342,7 +342,7 @@ mod tests {
           mwl.upstream=billing
           server.address=127.0.0.1
           server.port=3000
-          url.full=http://127.0.0.1:3000/pay
+          url.full=https://127.0.0.1:3000/pay
         "#);
     }
 

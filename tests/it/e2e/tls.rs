@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use crate::support::client::{get, post};
 use crate::support::origin::{Origin, answer};
 use crate::support::program::{Directory, Proxy, run};
-use crate::support::tls::{Authority, Issued};
+use crate::support::tls::{Authority, Farewell, Front, Issued, server};
 
 /// A directory with what a listener wants that shows `issued`.
 fn directory(issued: &Issued, authority: &Authority) -> Directory {
@@ -106,6 +106,40 @@ fn new_files_are_served_once_they_belong_together() {
     assert!(!curl(&proxy, &[]).status.success(), "another authority vouches for it now");
     proxy.directory().write("tls/authority.pem", &other.pem());
     assert_eq!(said(&curl(&proxy, &[])), "hello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_is_believed_once_its_authority_is_named() {
+    let origin = Origin::always(answer(200, &[], "hello"));
+    let [authority, other] = [Authority::new(), Authority::new()];
+    let config = server(&authority.issue(&["a.test"]), &[], None);
+    let front = Front::before(origin.address, config, Farewell::Said).await;
+    let file = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]
+admin: {{ address: 127.0.0.1:0 }}
+upstreams: {{ u: {{ endpoints: ['https://{}'], tls: {{ ca: ca.pem, serverName: a.test }} }} }}
+routes: [{{ name: all, upstream: u }}]
+",
+        front.address
+    );
+    // What asks here blocks its thread; the others go on.
+    tokio::task::block_in_place(|| {
+        let directory = Directory::new();
+        directory.write("ca.pem", &other.pem());
+        let proxy = Proxy::start_in(directory, &file);
+        let refused = get(proxy.address, "/a");
+        assert_eq!(refused.status, 502);
+        let status = refused.field("proxy-status").unwrap();
+        assert!(status.contains("error=tls_certificate_error"), "{status}");
+        let kept = get(proxy.admin, "/executions?outcome=failure").json();
+        let why = "showed a certificate of an authority that is not trusted: is `tls.ca` right?";
+        let shown = kept.to_string();
+        assert!(shown.contains("Provider.Call.Http.ConnectionFailed"), "{shown}");
+        assert!(shown.contains(why), "{shown}");
+        proxy.directory().write("ca.pem", &authority.pem());
+        proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], 1);
+        assert_eq!(get(proxy.address, "/a").text(), "hello");
+    });
 }
 
 #[test]

@@ -26,6 +26,8 @@ mod limits;
 mod names;
 /// Retry and Timeout around real connections.
 mod retrying;
+/// Flows without an end.
+mod rounds;
 /// HEAD, statuses without a body, targets, a client's half-close.
 mod semantics;
 /// What routes change of messages.

@@ -207,6 +207,22 @@ async fn the_proxy_shows_its_own_certificate_where_it_is_asked_for_one() {
 }
 
 #[tokio::test]
+async fn an_http_2_upstream_that_refuses_the_proxy_s_certificate_says_so() {
+    let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "hello"))]).await;
+    let authority = Authority::new();
+    let issued = authority.issue(&["a.test"]);
+    let front = front(upstream.address, server(&issued, &[H2], Some(&authority))).await;
+    let keys = ("a.test", "", ", protocol: http2");
+    let asked = proxy(front.address, &authority, keys).ask(POST).await;
+    insta::assert_snapshot!(told(&asked), @r#"
+    502 after 2 attempts
+    mwl-proxy; error=http_protocol_error
+    "Provider.Call.Http.ConnectionFailed": r: attempt 2 of 2: upstream u did not greet in HTTP/2 (received fatal alert: CertificateRequired): is `protocol` right?
+    phase "handshake", sent "none"
+    "#);
+}
+
+#[tokio::test]
 async fn an_end_that_was_not_said_is_no_end() {
     let open = b"HTTP/1.1 200 OK\r\n\r\nhalf of it";
     let upstream = Upstream::play([Act::AnswerAndClose(open.to_vec())]).await;

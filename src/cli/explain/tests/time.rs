@@ -92,3 +92,41 @@ fn jitter_is_the_same_for_the_same_seed() {
     assert_ne!(seeded("7"), seeded("8"));
     assert_eq!(seeded("0"), recipe(&request));
 }
+
+#[test]
+fn a_flow_that_never_waits_is_said_to_come_to_no_end() {
+    let round = r"
+- name: round
+  flow:
+    $schema: https://mwl.dev/v0.1/flow/schema.json
+    entrypoint: a
+    middleware:
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+        onEntry: { with: { duration: PT30S } }
+    steps:
+      a: { action: Call, call: { provider: mwl:provider.call/mwl-proxy/http/v1, with: { upstream: app } }, next: b }
+      b: { action: Pass, next: c }
+      c: { action: Pass, next: b }
+";
+    insta::assert_snapshot!(of(round, &["--respond", "200,after=PT1S"]), @r#"
+    GET /
+
+    route round: every request
+      timeout: PT30S
+
+        0.000 s a: attempt 1
+        0.000 s   GET / to app (app:80)
+                  answers --respond #1: 200,after=PT1S
+        1.000 s   200, a success after PT1S
+
+    The Flow goes from Step to Step without a call or a wait after PT1S, and comes to no end: only a Timeout around it would end it, in real time.
+    "#);
+    let machines = json(&of(round, &["--respond", "200", "--format", "json"]));
+    assert_eq!(machines["end"], "neverWaits");
+    // With something to unwind, too.
+    let audited = round.replace("    steps:", "      - provider: mwl:provider.middleware/mwl/finally/v1
+        onAlways: { with: { call: { provider: mwl:provider.call/mwl-proxy/http/v1, with: { upstream: audit } } } }
+    steps:");
+    let machines = json(&of(&audited, &["--respond", "200", "--format", "json"]));
+    assert_eq!(machines["end"], "neverWaits");
+}

@@ -326,3 +326,30 @@ steps: { a: { action: Return } }
         ""
     );
 }
+
+#[test]
+fn steps_that_never_come_to_an_end() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a: { action: Match, cases: [{ when: "{{ step.input == 1 }}", next: out }], default: { next: b } }
+  b: { action: Pass, next: c }
+  c: { action: Sleep, for: PT1S, next: b }
+  out: { action: Return }
+"#)), @r#"
+    warning[endless-steps]: no way leads from the Step `b` to an end
+     --> f:6:3
+      |
+    6 |   b: { action: Pass, next: c }
+      |   ^
+      = help: let one of the Steps on its way lead to a `Return` or a `Raise`
+    "#);
+}
+
+#[test]
+fn a_loop_with_a_way_out_or_a_call_may_end() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a: { action: Match, cases: [{ when: "{{ step.input == 1 }}", next: b }], default: { next: a } }
+  b: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }, next: b }
+"#)), @"");
+}

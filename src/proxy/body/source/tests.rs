@@ -1,4 +1,5 @@
 use super::*;
+use http_body::Frame;
 use proptest::prelude::*;
 
 /// A body of these chunks; `None` stands for a poll that finds nothing yet.

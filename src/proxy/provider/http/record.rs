@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use http::uri::Scheme;
 use http::{HeaderValue, Method, StatusCode, Uri};
 use tokio::time::Instant;
 
@@ -163,6 +164,11 @@ impl<'a> Count<'a> {
         let sent = self.target.as_deref().zip(self.span).map(|((method, uri), id)| Sent {
             id,
             method: method.as_str().into(),
+            scheme: if self.upstream.scheme(self.endpoint) == Scheme::HTTPS {
+                "https"
+            } else {
+                "http"
+            },
             path: uri.path().into(),
         });
         recorder.attempt(Attempt {

@@ -1,0 +1,223 @@
+use super::*;
+use crate::reload::testing::Folder;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use tokio::sync::mpsc::{Receiver, Sender};
+
+/// Tells why each load was made and what the file held.
+struct Told {
+    file: PathBuf,
+    /// Whether what was loaded is served.
+    served: bool,
+    loads: Sender<(Cause, String)>,
+}
+
+impl Reload for Told {
+    type Loaded = String;
+    type Applied = Option<String>;
+
+    fn load(&self) -> (Vec<Read>, String) {
+        let text = fs::read_to_string(&self.file).ok();
+        let read = Read { path: self.file.clone(), text: text.clone() };
+        (vec![read], text.unwrap_or_default())
+    }
+
+    fn unchanged(&self, _: Cause) -> Option<Option<String>> {
+        self.served.then(|| Some("the same".into()))
+    }
+
+    async fn apply(&self, cause: Cause, loaded: String) -> Option<String> {
+        self.loads.send((cause, loaded.clone())).await.unwrap();
+        Some(loaded)
+    }
+
+    fn unfinished(&self, _: Cause, _: Duration) -> Option<String> {
+        None
+    }
+}
+
+/// The loads that a reloader of `file` makes while `steps` run; none but those that they await.
+async fn watched<F: Future<Output = ()>>(
+    file: PathBuf,
+    steps: impl FnOnce(Asks<Option<String>>, Receiver<(Cause, String)>) -> F,
+) {
+    let (loads, told) = mpsc::channel(16);
+    let target = Told { file, served: true, loads };
+    let (files, _) = target.load();
+    let (asks, reloader) = reloader(files);
+    tokio::select! {
+        () = reloader.run(&target) => panic!("the reloader ended"),
+        () = steps(asks, told) => {}
+    }
+}
+
+/// The next load, which a changed file must have caused.
+async fn next(told: &mut Receiver<(Cause, String)>) -> String {
+    let (cause, text) = told.recv().await.unwrap();
+    assert_eq!(cause, Cause::File);
+    text
+}
+
+/// The real watcher: each step awaits the load that it causes, so a load too many is the wrong one.
+#[tokio::test]
+async fn each_change_is_loaded_once() {
+    let folder = Folder::new("watch");
+    let file = folder.at("c.yaml");
+    fs::create_dir(folder.at("..t1")).unwrap();
+    fs::write(folder.at("..t1/c.yaml"), "1").unwrap();
+    symlink("..t1", folder.at("..data")).unwrap();
+    symlink("..data/c.yaml", &file).unwrap();
+    watched(file.clone(), |asks, mut told| async move {
+        // What changed before the watch ran is found too.
+        fs::write(folder.at("..t1/c.yaml"), "1b").unwrap();
+        assert_eq!(next(&mut told).await, "1b");
+        // A ConfigMap's swap, twice: the second finds the watch that followed the first.
+        for version in ["2", "3"] {
+            let new = folder.at(&format!("..t{version}"));
+            fs::create_dir(&new).unwrap();
+            fs::write(new.join("c.yaml"), version).unwrap();
+            symlink(&new, folder.at("..data_tmp")).unwrap();
+            let old = fs::read_link(folder.at("..data")).unwrap();
+            fs::rename(folder.at("..data_tmp"), folder.at("..data")).unwrap();
+            fs::remove_dir_all(folder.0.join(old)).unwrap();
+            assert_eq!(next(&mut told).await, version);
+        }
+        // An editor's rename over the link.
+        fs::write(folder.at("c.yaml~"), "4").unwrap();
+        fs::rename(folder.at("c.yaml~"), &file).unwrap();
+        assert_eq!(next(&mut told).await, "4");
+        // Written in place; then the same again, which is no change; then away, and there again.
+        fs::write(&file, "5").unwrap();
+        assert_eq!(next(&mut told).await, "5");
+        fs::write(&file, "5").unwrap();
+        fs::remove_file(&file).unwrap();
+        assert_eq!(next(&mut told).await, "");
+        fs::write(&file, "6").unwrap();
+        assert_eq!(next(&mut told).await, "6");
+        // Loaded because somebody asked, it is not loaded because it changed.
+        fs::write(&file, "7").unwrap();
+        assert_eq!(asks.ask(Cause::Admin).await, Some(Some("7".into())));
+        assert_eq!(told.recv().await.unwrap(), (Cause::Admin, "7".into()));
+        fs::write(&file, "8").unwrap();
+        assert_eq!(next(&mut told).await, "8");
+        // Who asks for what is served is told so.
+        assert_eq!(asks.ask(Cause::Admin).await, Some(Some("the same".into())));
+        fs::write(&file, "9").unwrap();
+        assert_eq!(next(&mut told).await, "9");
+    })
+    .await;
+}
+
+/// Mounted by itself: written through another name, which its folder is not told of.
+#[tokio::test]
+async fn a_file_mounted_by_itself_is_watched_itself() {
+    let (folder, elsewhere) = (Folder::new("mounted"), Folder::new("elsewhere"));
+    let (file, source) = (folder.at("c.yaml"), elsewhere.at("c.yaml"));
+    fs::write(&source, "1").unwrap();
+    fs::hard_link(&source, &file).unwrap();
+    watched(file, |_, mut told| async move {
+        let mut writer = File::create(&source).unwrap();
+        writer.write_all(b"2").unwrap();
+        writer.write_all(b"3").unwrap();
+        drop(writer);
+        assert_eq!(next(&mut told).await, "23");
+    })
+    .await;
+}
+
+/// Who asks in the middle of a write gets what was written, and never a part of it.
+#[tokio::test]
+async fn who_asks_waits_for_a_writer() {
+    let folder = Folder::new("asked");
+    let file = folder.at("c.yaml");
+    fs::write(&file, "1").unwrap();
+    watched(file.clone(), |asks, mut told| async move {
+        let mut writer = File::create(&file).unwrap();
+        writer.write_all(b"2").unwrap();
+        let finish = async {
+            // Longer than a load takes to find out that it must wait.
+            sleep(CONFIRM * 5).await;
+            writer.write_all(b"3").unwrap();
+            drop(writer);
+        };
+        let (answer, ()) = tokio::join!(asks.ask(Cause::Signal), finish);
+        assert_eq!(answer, Some(Some("23".into())));
+        assert_eq!(told.recv().await.unwrap(), (Cause::Signal, "23".into()));
+        assert!(told.try_recv().is_err());
+    })
+    .await;
+}
+
+/// Without a watch, in virtual time: a change is found when the file has looked the same twice.
+#[tokio::test(start_paused = true)]
+async fn where_nobody_tells_of_changes_they_are_looked_for() {
+    let folder = Folder::new("looked");
+    let file = folder.at("c.yaml");
+    fs::write(&file, "1").unwrap();
+    let (loads, mut told) = mpsc::channel(16);
+    let target = Told { file: file.clone(), served: true, loads };
+    let (_asks, mut reloader) = reloader(target.load().0);
+    reloader.watcher = None;
+    let begun = Instant::now();
+    let steps = async {
+        sleep(LOOK / 2).await;
+        fs::write(&file, "2").unwrap();
+        assert_eq!(next(&mut told).await, "2");
+        let took = begun.elapsed().as_secs_f64();
+        assert!((2.0..2.3).contains(&took), "{took}");
+        fs::write(&file, "3").unwrap();
+        assert_eq!(next(&mut told).await, "3");
+    };
+    tokio::select! {
+        () = reloader.run(&target) => panic!("the reloader ended"),
+        () = steps => {}
+    }
+}
+
+/// What could not be served is tried again when somebody asks, and only then.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_served_is_loaded_again_for_who_asks() {
+    let folder = Folder::new("again");
+    let file = folder.at("c.yaml");
+    fs::write(&file, "1").unwrap();
+    let (loads, mut told) = mpsc::channel(16);
+    let target = Told { file, served: false, loads };
+    let (asks, mut reloader) = reloader(target.load().0);
+    reloader.watcher = None;
+    let steps = async {
+        sleep(LOOK * 5).await;
+        assert!(told.try_recv().is_err());
+        assert_eq!(asks.ask(Cause::Signal).await, Some(Some("1".into())));
+        assert_eq!(told.recv().await.unwrap(), (Cause::Signal, "1".into()));
+    };
+    tokio::select! {
+        () = reloader.run(&target) => panic!("the reloader ended"),
+        () = steps => {}
+    }
+}
+
+/// A writer that never closes: who asks is told, and nothing is loaded.
+#[tokio::test(start_paused = true)]
+async fn who_asks_does_not_wait_for_ever() {
+    let folder = Folder::new("unfinished");
+    let file = folder.at("c.yaml");
+    fs::write(&file, "1").unwrap();
+    let (loads, mut told) = mpsc::channel(16);
+    let target = Told { file, served: true, loads };
+    let (asks, mut reloader) = reloader(target.load().0);
+    reloader.watcher = None;
+    reloader.settle.on(Change::Writing, Instant::now());
+    let begun = Instant::now();
+    let steps = async {
+        assert_eq!(asks.ask(Cause::Admin).await, Some(None));
+        assert_eq!(begun.elapsed(), PATIENCE);
+    };
+    tokio::select! {
+        () = reloader.run(&target) => panic!("the reloader ended"),
+        () = steps => {}
+    }
+    assert!(told.try_recv().is_err());
+    assert_eq!(asks.ask(Cause::Admin).await, None, "the reloader is gone");
+}

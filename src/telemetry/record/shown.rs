@@ -1,0 +1,123 @@
+//! A record as it is written, in JSON: for the access log, and with the chain of failures for `/executions`.
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{Attempt, Cause, Execution, short};
+
+/// A record as it is written.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    time: String,
+    execution: &'a str,
+    route: Option<&'a str>,
+    client: &'a str,
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    result: &'a str,
+    code: Option<&'a str>,
+    duration: f64,
+    bytes_in: u64,
+    bytes_out: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
+    attempts: Vec<ShownAttempt<'a>>,
+    #[serde(rename = "attemptsOmitted", skip_serializing_if = "none")]
+    omitted: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<&'a Vec<Cause>>,
+}
+
+/// An attempt as it is written.
+#[derive(Serialize)]
+struct ShownAttempt<'a> {
+    step: &'a str,
+    attempt: u32,
+    #[serde(skip_serializing_if = "no")]
+    cleanup: bool,
+    upstream: &'a str,
+    endpoint: &'a str,
+    status: Option<u16>,
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "no")]
+    interrupted: bool,
+    /// Since the request began.
+    began: f64,
+    waited: Option<f64>,
+    source: Option<&'static str>,
+    took: f64,
+}
+
+impl Execution {
+    /// One flat line of JSON, with its line feed, for the access log: the Result's code, without the
+    /// chain's messages.
+    pub fn line(&self, out: &mut Vec<u8>) {
+        self.write(false, out);
+        out.push(b'\n');
+    }
+
+    /// The same with the whole chain, for `/executions`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self.shown(true)).unwrap_or_default()
+    }
+
+    fn write(&self, chain: bool, out: &mut Vec<u8>) {
+        let length = out.len();
+        if serde_json::to_writer(&mut *out, &self.shown(chain)).is_err() {
+            // Nothing in it can fail to be written; half a line would be worse than none.
+            out.truncate(length);
+        }
+    }
+
+    fn shown(&self, chain: bool) -> Shown<'_> {
+        let Self { request, answer, attempts, omitted, failures } = self;
+        let first = failures.first();
+        Shown {
+            time: request.at.to_string(),
+            execution: &request.id,
+            route: request.route.as_deref(),
+            client: &request.client,
+            method: short(&request.method),
+            path: short(&request.path),
+            status: answer.status,
+            result: first.map_or("success", |cause| &cause.ty),
+            code: first.map(|cause| &*cause.code),
+            duration: answer.took.as_secs_f64(),
+            bytes_in: request.received,
+            bytes_out: answer.sent,
+            trace: request.trace.as_ref().map(|traced| traced.context.trace_id()),
+            attempts: attempts.iter().map(|attempt| shown(attempt, answer.began)).collect(),
+            omitted: *omitted,
+            failures: chain.then_some(failures),
+        }
+    }
+}
+
+fn shown(attempt: &Attempt, begun: Instant) -> ShownAttempt<'_> {
+    ShownAttempt {
+        step: &attempt.step,
+        attempt: attempt.number,
+        cleanup: attempt.cleanup,
+        upstream: &attempt.upstream,
+        endpoint: &attempt.endpoint,
+        status: attempt.status,
+        code: attempt.code.as_deref(),
+        interrupted: attempt.interrupted,
+        began: attempt.began.saturating_duration_since(begun).as_secs_f64(),
+        waited: attempt.wait.map(|wait| wait.delay.as_secs_f64()),
+        source: attempt.wait.map(|wait| wait.source.as_str()),
+        took: attempt.took.as_secs_f64(),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn no(flag: &bool) -> bool {
+    !*flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn none(count: &usize) -> bool {
+    *count == 0
+}

@@ -1,0 +1,140 @@
+use super::*;
+use crate::language::outcome::Failure;
+
+/// A request that ended `after` this while.
+pub(in crate::telemetry) fn request(id: &str) -> Request {
+    Request {
+        id: id.into(),
+        route: Some("pay".into()),
+        client: "10.0.0.9".into(),
+        method: "POST".into(),
+        path: "/pay".into(),
+        received: 5,
+        at: Timestamp::from_nanos(1_700_000_000_250_000_000),
+        trace: None,
+    }
+}
+
+pub(in crate::telemetry) fn answer(status: u16, began: Instant, millis: u64) -> Answer {
+    Answer { status, began, took: Duration::from_millis(millis), sent: 12 }
+}
+
+pub(in crate::telemetry) fn attempt(number: u32, began: Instant, code: Option<&str>) -> Attempt {
+    Attempt {
+        step: "pay".into(),
+        number,
+        cleanup: false,
+        upstream: "billing".into(),
+        endpoint: "127.0.0.1:3000".into(),
+        status: Some(if code.is_some() { 503 } else { 200 }),
+        code: code.map(Into::into),
+        interrupted: false,
+        wait: None,
+        began,
+        took: Duration::from_millis(20),
+        span: None,
+    }
+}
+
+fn finish(recorder: &Recorder) -> Execution {
+    recorder.finish(|_| request("r-1")).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_tells_the_attempts_and_the_waits() {
+    let begun = Instant::now();
+    let recorder = Recorder::default();
+    assert_eq!(recorder.waited("pay"), None);
+    recorder.attempt(attempt(1, begun, Some("Provider.Call.Http.Unavailable")));
+    let wait = Wait { delay: Duration::from_millis(1500), source: DelaySource::Override };
+    recorder.waits("other", Wait { source: DelaySource::Schedule, ..wait });
+    recorder.waits("pay", wait);
+    tokio::time::advance(Duration::from_millis(1520)).await;
+    let second = Attempt { wait: recorder.waited("pay"), ..attempt(2, Instant::now(), None) };
+    recorder.attempt(second);
+    recorder.result(&Outcome::Success(crate::language::value::Value::Null));
+    recorder.answered(answer(200, begun, 1540));
+    let mut line = Vec::new();
+    let record = finish(&recorder);
+    assert!(record.retried() && !record.failed());
+    record.line(&mut line);
+    insta::assert_snapshot!(String::from_utf8(line).unwrap(), @r#"{"time":"2023-11-14T22:13:20.25Z","execution":"r-1","route":"pay","client":"10.0.0.9","method":"POST","path":"/pay","status":200,"result":"success","code":null,"duration":1.54,"bytesIn":5,"bytesOut":12,"attempts":[{"step":"pay","attempt":1,"upstream":"billing","endpoint":"127.0.0.1:3000","status":503,"code":"Provider.Call.Http.Unavailable","began":0.0,"waited":null,"source":null,"took":0.02},{"step":"pay","attempt":2,"upstream":"billing","endpoint":"127.0.0.1:3000","status":200,"code":null,"began":1.52,"waited":1.5,"source":"override","took":0.02}]}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_shows_its_chain_to_operators_alone() {
+    let begun = Instant::now();
+    let recorder = Recorder::default();
+    let stopped = Attempt {
+        interrupted: true,
+        status: None,
+        ..attempt(1, begun, Some("Provider.Middleware.Timeout.Exceeded"))
+    };
+    recorder.attempt(stopped);
+    let lost = Arc::new(Failure::error("A.Lost", "x").with_retryable(true));
+    let gone = Failure::superseding(&Arc::new(Failure::error("B.Gone", "secret")), Some(&lost));
+    recorder.result(&Outcome::Failure(gone));
+    recorder.result(&Outcome::Success(crate::language::value::Value::Null));
+    recorder.answered(answer(504, begun, 30));
+    let record = finish(&recorder);
+    assert!(record.failed());
+    let mut line = Vec::new();
+    record.line(&mut line);
+    let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!((&line["result"], &line["code"]), (&"error".into(), &"B.Gone".into()));
+    assert_eq!(line["attempts"][0]["code"], "Provider.Middleware.Timeout.Exceeded");
+    assert_eq!(line["attempts"][0]["interrupted"], true);
+    assert_eq!(line.get("failures"), None);
+    assert_eq!(
+        record.to_json()["failures"],
+        serde_json::json!([
+            { "type": "error", "code": "B.Gone", "message": "secret" },
+            { "type": "error", "code": "A.Lost", "message": "x", "retryable": true },
+        ])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_execution_that_was_dropped_was_cancelled() {
+    let recorder = Recorder::default();
+    assert!(recorder.finish(|_| request("r")).is_none(), "never answered");
+    recorder.answered(answer(CLIENT_CLOSED_REQUEST, Instant::now(), 1));
+    let json = finish(&recorder).to_json();
+    assert_eq!((&json["code"], &json["status"]), (&"System.Cancelled".into(), &499.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_record_is_one_where_something_came_of_it() {
+    let begun = Instant::now();
+    let came = |attempts: &[(u32, bool)], wanted: bool| {
+        let recorder = Recorder::provisional();
+        for (number, cleanup) in attempts {
+            recorder.attempt(Attempt { cleanup: *cleanup, ..attempt(*number, begun, None) });
+        }
+        if wanted {
+            recorder.want();
+        }
+        recorder.answered(answer(200, begun, 1));
+        recorder.finish(|_| request("r")).is_some()
+    };
+    assert!(!came(&[(1, false), (1, true)], false), "a call and its cleanup");
+    assert!(came(&[(1, false), (2, false)], false), "a call that was made again");
+    assert!(came(&[(1, false), (1, true)], true), "wanted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_bounded() {
+    let begun = Instant::now();
+    let recorder = Recorder::default();
+    for number in 1..=200 {
+        recorder.attempt(attempt(number, begun, Some("A")));
+    }
+    recorder.answered(answer(200, begun, 1));
+    let record = finish(&recorder);
+    let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.number).collect();
+    let kept: Vec<u32> = (1..=32).chain(169..=200).collect();
+    assert_eq!((numbers, record.omitted), (kept, 136));
+    assert_eq!(record.to_json()["attemptsOmitted"], 136);
+    assert_eq!(short(&"é".repeat(2000)).len(), 2048);
+    assert_eq!(short(&format!("x{}", "é".repeat(2000))).len(), 2047);
+}
