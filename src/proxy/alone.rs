@@ -15,13 +15,13 @@ use super::watch::Patience;
 /// endpoint of the first upstream.
 pub async fn serve<U>(runtime: Arc<Runtime>, client: DuplexStream, upstream: Option<U>)
 where
-    U: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
     let protocol = connection::protocol(&runtime.limits);
     let patience = Patience::of(&runtime.limits);
     let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
     if let (Some(io), Some(first)) = (upstream, worker.site().upstreams.first()) {
-        first.adopt(io).await;
+        first.adopt(io);
     }
     let (tell, told) = tokio::sync::oneshot::channel();
     let serving = Arc::clone(&worker);

@@ -6,6 +6,8 @@
 //! failure at the latest, and where successes may come before it (an execution of several calls) with
 //! the request; it is given up at the end where nothing came of it.
 
+use std::borrow::Cow;
+
 use http::Version;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
@@ -52,11 +54,11 @@ pub(crate) fn span(exchange: &Exchange) -> Option<SpanId> {
 }
 
 /// Tells the upstream of the trace.
-pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, headers: &mut HeaderMap) {
+pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, fields: &mut Cow<'_, HeaderMap>) {
     if let (Some(place), Some(span)) = (exchange.trace.as_deref(), span)
         && let Ok(value) = HeaderValue::try_from(place.context.header(span))
     {
-        headers.insert(TRACEPARENT, value);
+        fields.to_mut().insert(TRACEPARENT, value);
     }
 }
 

@@ -20,14 +20,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::flight::Flight;
-use super::upstream::Connection;
+use super::upstream::connection::Alone;
 
 /// The upstream's half of a tunnel, from its 101 on.
 #[derive(Debug)]
 pub(crate) struct Far {
-    upgrade: OnUpgrade,
     /// Counts as active for as long as the tunnel is there.
-    connection: Connection,
+    connection: Alone,
 }
 
 /// A tunnel, once the client's side has changed its protocol, too.
@@ -57,9 +56,9 @@ enum End {
 }
 
 impl Far {
-    /// The half that `upgrade` gives, over `connection`.
-    pub(crate) const fn new(upgrade: OnUpgrade, connection: Connection) -> Self {
-        Self { upgrade, connection }
+    /// What `connection` has become.
+    pub(crate) const fn new(connection: Alone) -> Self {
+        Self { connection }
     }
 }
 
@@ -70,16 +69,9 @@ impl Tunnel {
     }
 
     async fn run(self, near: Upgraded, idle: Duration, cut: &CancellationToken) {
-        let Self { far: Far { upgrade, connection }, flight } = self;
-        match upgrade.await {
-            Ok(far) => {
-                let end = pass(TokioIo::new(near), TokioIo::new(far), idle, cut).await;
-                tracing::debug!(reason = ?end, "A tunnel has ended.");
-            }
-            Err(error) => {
-                tracing::warn!(error = %error, "The upstream's side of a tunnel did not come to be.");
-            }
-        }
+        let Self { far: Far { mut connection }, flight } = self;
+        let end = pass(TokioIo::new(near), connection.link.as_mut(), idle, cut).await;
+        tracing::debug!(reason = ?end, "A tunnel has ended.");
         drop(connection);
         // What passes through a tunnel is no body.
         flight.finish(0);

@@ -32,6 +32,11 @@ pub(crate) struct Hold {
 }
 
 impl Permission {
+    /// Whether the body may go.
+    pub(crate) fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
+    }
+
     /// The upstream has asked for the body.
     pub(crate) fn give(&self) {
         self.given.store(true, Ordering::Release);

@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 pub(crate) mod collect;
 pub(crate) mod hold;
+mod meanwhile;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;
@@ -29,7 +30,7 @@ pub enum BodyError {
     Client(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The upstream's body broke off or is malformed.
     #[error("the upstream's response body broke off")]
-    Upstream(#[source] hyper::Error),
+    Upstream(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No byte came for the upstream's `idleTimeout`.
     #[error("no byte of the body came for {}", crate::language::temporal::Span::from_duration(*.0))]
     Stalled(Duration),

@@ -1,7 +1,7 @@
 //! An upstream's response body, and the connection that it comes over.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::BodyError;
+use super::meanwhile::Meanwhile;
 use super::request::Progress;
 use super::stall::Stall;
 use super::trailers::permitted;
-use crate::proxy::upstream::Connection;
+use crate::proxy::upstream::connection::{Alone, Arriving, Shared};
 
 /// How much of a response that nobody wants is read so that its connection can be used again.
 const DRAIN_BYTES: u64 = 64 * 1024;
@@ -24,35 +25,49 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// A body that gives its connection back when it was read to its end, and closes it when it was not.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
-    incoming: Incoming,
+    from: Coming,
     /// What was looked at before anybody read: it comes once more.
     peeked: Option<Box<Peeked>>,
-    /// Held until the end of the body. `None` where it went back already.
-    connection: Option<Connection>,
     /// Of the request that this answers: a connection over which a request is still being sent is
     /// not free.
     request: Progress,
     stall: Stall,
+    /// Whether the reader has got something since it last had to wait: see [`ResponseBody::poll_fail`].
+    given: bool,
+}
+
+/// Where the rest of it comes from.
+#[derive(Debug)]
+enum Coming {
+    /// A connection of HTTP/1.1.
+    Link(Alone),
+    /// The same, over which the request is still being sent.
+    Meanwhile(Meanwhile),
+    /// A stream of HTTP/2.
+    Stream(Incoming, Box<Shared>),
+    /// There is no more.
+    Ended,
+    /// It broke off.
+    Broken,
 }
 
 /// What a read gives.
 type Peeked = Option<Result<Frame<Bytes>, BodyError>>;
 
 impl ResponseBody {
-    /// `incoming` over `connection`, at most `idle` between two chunks.
-    pub(crate) const fn new(
-        incoming: Incoming,
-        connection: Connection,
-        request: Progress,
-        idle: Duration,
-    ) -> Self {
-        Self {
-            incoming,
-            peeked: None,
-            connection: Some(connection),
-            request,
-            stall: Stall::new(idle),
-        }
+    /// What is `arriving`, at most `idle` between two chunks.
+    pub(crate) fn new(arriving: Arriving, request: Progress, idle: Duration) -> Self {
+        let from = match arriving {
+            Arriving::Shared(incoming, shared) => Coming::Stream(incoming, shared),
+            Arriving::Alone(alone) if !alone.link.is_read() && alone.link.is_sending() => {
+                Coming::Meanwhile(Meanwhile::new(alone))
+            }
+            Arriving::Alone(alone) => Coming::Link(alone),
+        };
+        let stall = Stall::new(idle);
+        let mut body = Self { from, peeked: None, request, stall, given: true };
+        body.end_where_read();
+        body
     }
 
     /// The trailers, where they come before any data and within `bound`; whatever comes is still read after.
@@ -114,35 +129,53 @@ impl ResponseBody {
     /// The first frame that holds something.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
         loop {
-            match self.poll_read(cx) {
+            match self.poll_next(cx) {
                 Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
                 polled => return polled,
             }
         }
     }
 
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        match self.peeked.take() {
+            Some(peeked) => Poll::Ready(*peeked),
+            None => self.poll_read(cx),
+        }
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
-        match super::poll_frame(Pin::new(&mut self.incoming), cx) {
-            Poll::Pending => {
-                self.stall.poll(cx).map(|()| Some(Err(BodyError::Stalled(self.stall.bound()))))
+        let polled = match &mut self.from {
+            Coming::Link(alone) => alone.link.poll_body(cx).map_err(upstream),
+            Coming::Meanwhile(meanwhile) => meanwhile.poll_body(cx).map_err(upstream),
+            Coming::Stream(incoming, _) => {
+                super::poll_frame(Pin::new(incoming), cx).map_err(upstream)
             }
+            Coming::Ended | Coming::Broken => return Poll::Ready(None),
+        };
+        match polled {
+            Poll::Pending => self.poll_stall(cx),
             Poll::Ready(None) => {
-                self.release();
+                self.end();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Err(error))) => {
-                self.connection = None;
-                self.request.abandon();
-                Poll::Ready(Some(Err(BodyError::Upstream(error))))
-            }
+            Poll::Ready(Some(Err(error))) => self.poll_fail(error, cx),
             Poll::Ready(Some(Ok(frame))) => {
+                self.given = true;
                 self.stall.progress();
+                self.end_where_read();
                 match frame.into_trailers() {
                     Ok(trailers) => self.poll_trailers(trailers, cx),
                     Err(frame) => Poll::Ready(Some(Ok(frame))),
                 }
             }
         }
+    }
+
+    /// Nothing has come.
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        self.given = false;
+        ready!(self.stall.poll(cx));
+        self.poll_fail(BodyError::Stalled(self.stall.bound()), cx)
     }
 
     /// Those trailers that may pass; what comes behind them is the end.
@@ -153,16 +186,49 @@ impl ResponseBody {
         }
     }
 
-    fn release(&mut self) {
-        let Some(connection) = self.connection.take() else {
-            return;
-        };
-        if self.request.finished() {
-            connection.release();
-        } else {
-            self.request.abandon();
+    /// A connection that has nothing more to read is not kept until somebody asks for more.
+    fn end_where_read(&mut self) {
+        if matches!(&self.from, Coming::Link(alone) if alone.link.is_read()) {
+            self.end();
         }
     }
+
+    /// All was read. What is left of the request is not sent any more.
+    fn end(&mut self) {
+        let (alone, sent) = match std::mem::replace(&mut self.from, Coming::Ended) {
+            Coming::Link(alone) => (Some(alone), false),
+            Coming::Meanwhile(meanwhile) => (meanwhile.take(), false),
+            Coming::Stream(_, place) => {
+                drop(place);
+                (None, self.request.finished())
+            }
+            Coming::Ended | Coming::Broken => return,
+        };
+        let sent = alone.as_ref().map_or(sent, |alone| alone.link.is_sent());
+        if !sent {
+            self.request.abandon();
+        }
+        if let Some(alone) = alone {
+            alone.release();
+        }
+    }
+
+    /// It broke off, and the connection with it. Whoever writes to the client drops what it holds when it is told:
+    /// what came before is let go out first.
+    fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<Peeked> {
+        self.from = Coming::Broken;
+        self.request.abandon();
+        if std::mem::take(&mut self.given) {
+            self.peeked = Some(Box::new(Some(Err(error))));
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+fn upstream(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BodyError {
+    BodyError::Upstream(error.into())
 }
 
 impl Body for ResponseBody {
@@ -173,40 +239,42 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let body = self.get_mut();
-        match body.peeked.take() {
-            Some(peeked) => Poll::Ready(*peeked),
-            None => body.poll_read(cx),
-        }
+        self.get_mut().poll_next(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        match self.peeked.as_deref() {
-            Some(peeked) => peeked.is_none(),
-            None => self.incoming.is_end_stream(),
+        match (self.peeked.as_deref(), &self.from) {
+            (Some(peeked), _) => peeked.is_none(),
+            (None, Coming::Stream(incoming, _)) => incoming.is_end_stream(),
+            (None, from) => matches!(from, Coming::Ended),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let hint = self.incoming.size_hint();
-        match self.peeked.as_deref() {
-            Some(Some(Ok(frame))) => {
-                let before = frame.data_ref().map_or(0, Bytes::len) as u64;
-                let exact = hint.exact().map(|rest| rest.saturating_add(before));
-                exact.map_or_else(SizeHint::default, SizeHint::with_exact)
-            }
-            _ => hint,
-        }
+        let rest = match &self.from {
+            Coming::Link(alone) => alone.link.left(),
+            Coming::Meanwhile(meanwhile) => meanwhile.left(),
+            Coming::Stream(incoming, _) => incoming.size_hint().exact(),
+            Coming::Ended => Some(0),
+            Coming::Broken => None,
+        };
+        let peeked = match self.peeked.as_deref() {
+            Some(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len) as u64,
+            _ => 0,
+        };
+        rest.map_or_else(SizeHint::default, |rest| {
+            SizeHint::with_exact(rest.saturating_add(peeked))
+        })
     }
 }
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        if self.incoming.is_end_stream() {
-            self.release();
-        } else if self.connection.is_some() {
+        match &self.from {
+            Coming::Stream(incoming, _) if incoming.is_end_stream() => self.end(),
             // A connection of its own closes; on a shared one the request must end by itself.
-            self.request.abandon();
+            Coming::Link(_) | Coming::Meanwhile(_) | Coming::Stream(..) => self.request.abandon(),
+            Coming::Ended | Coming::Broken => {}
         }
     }
 }

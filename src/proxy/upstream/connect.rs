@@ -1,4 +1,4 @@
-//! Opening a connection to an endpoint: find its addresses, connect, start the task that drives it.
+//! Opening a connection to an endpoint: find its addresses, connect; of HTTP/2, start the task that drives it.
 //!
 //! All of it within `connectTimeout`, the look-up of the name included.
 
@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hyper::client::conn::http1::{self, SendRequest};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::h1::{Io, Link};
 use super::wire::{Counts, Wire};
 use super::{Upstream, race};
 use crate::language::temporal::Span;
@@ -30,9 +29,7 @@ use crate::proxy::tls::{Failed, Secured, Trouble};
 /// Of how many of a name's addresses a message tells what became of them.
 const TOLD: usize = 4;
 
-/// How large a response head may be.
-const HEAD_SIZE: usize = 64 * 1024;
-/// The same, as HTTP/2 counts it.
+/// How large a response head may be, as HTTP/2 counts it.
 const HEAD_LIST: u32 = 64 * 1024;
 
 /// Why no connection came to be. Nothing of the request was sent.
@@ -155,10 +152,7 @@ impl ConnectError {
 /// A new connection.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) sender: SendRequest<RequestBody>,
-    pub(super) counts: Arc<Counts>,
-    /// Closes it.
-    pub(super) driver: AbortHandle,
+    pub(super) link: Box<Link>,
     /// The address that it leads to, where it was opened here.
     pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the way to the other end.
@@ -178,8 +172,7 @@ pub(super) struct OpenedShared {
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint` of `upstream`, and the counts of its bytes. On a stage it leads to what stands
-/// there.
+/// A connection to `endpoint` of `upstream`. On a stage it leads to what stands there.
 pub(super) async fn open(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -188,15 +181,16 @@ pub(super) async fn open(
     match &upstream.stage {
         None => {
             let (socket, peer) = socket(upstream, endpoint, deadline).await?;
-            let opened = match &upstream.endpoint(endpoint)?.tls {
-                None => over(socket, None).await?,
-                Some(tls) => over(secured(upstream, tls, socket, deadline).await?, None).await?,
+            let io = match &upstream.endpoint(endpoint)?.tls {
+                None => Io::Tcp(socket),
+                Some(tls) => Io::Tls(secured(upstream, tls, socket, deadline).await?),
             };
-            Ok(Opened { peer: Some(peer), ..opened })
+            Ok(Opened { link: Link::new(io), peer: Some(peer), line: None })
         }
         Some(stage) => {
             let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
-            over(near, Some(line)).await
+            let io = Io::Other(Box::new(near));
+            Ok(Opened { link: Link::new(io), peer: None, line: Some(line) })
         }
     }
 }
@@ -231,24 +225,6 @@ pub(super) async fn open_shared(
 fn deadline(upstream: &Upstream) -> Instant {
     let now = Instant::now();
     now.checked_add(upstream.settings.connect_timeout).unwrap_or(now)
-}
-
-/// HTTP/1.1 over `io`.
-pub(super) async fn over<T>(io: T, line: Option<Arc<Line>>) -> Result<Opened, ConnectError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (wire, counts) = Wire::new(io);
-    let mut protocol = http1::Builder::new();
-    let handshake = protocol.max_header_size(HEAD_SIZE).handshake(TokioIo::new(wire)).await;
-    let (sender, driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = driver.with_upgrades().await {
-            tracing::debug!(error = %error, "An upstream connection ended with an error.");
-        }
-    });
-    let driver = driver.abort_handle();
-    Ok(Opened { sender, counts, driver, peer: None, line })
 }
 
 /// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is

@@ -1,10 +1,30 @@
-//! What an error of the HTTP library says of a request that got no response.
+//! What an error says of a request that got no response.
 
 use std::error::Error as StdError;
 
 use h2::Reason;
 
+use super::h1;
 use crate::proxy::tls;
+
+/// What happened on a connection, by its protocol.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// HTTP/1.1.
+    Link(h1::Error),
+    /// HTTP/2.
+    Stream(hyper::Error),
+}
+
+impl Fault {
+    /// The error.
+    pub(crate) fn error(&self) -> &(dyn StdError + 'static) {
+        match self {
+            Self::Link(error) => error,
+            Self::Stream(error) => error,
+        }
+    }
+}
 
 /// How a request ended that got no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +45,23 @@ pub(crate) enum Ending {
 
 impl Ending {
     /// What `error` says.
-    pub(crate) fn of(error: &hyper::Error) -> Self {
+    pub(super) fn of(error: &hyper::Error) -> Self {
         match h2_error(error) {
             Some(error) => Self::of_h2(error),
             None if tls::is_late_refusal(error) => Self::Unwelcome,
             None if error.is_parse() => Self::Invalid,
             None => Self::Lost,
+        }
+    }
+
+    /// What `error` says of a request over HTTP/1.1.
+    pub(super) fn of_link(error: &h1::Error) -> Self {
+        match error {
+            h1::Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
+            h1::Error::Malformed(_) => Self::Invalid,
+            h1::Error::Io(_) | h1::Error::Closed | h1::Error::Request(_) | h1::Error::Length => {
+                Self::Lost
+            }
         }
     }
 

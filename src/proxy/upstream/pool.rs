@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// How often, at least, those are looked for that the other side has closed: they hold a descriptor each.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// What a pool keeps.
 pub(crate) trait Idle {
-    /// Whether the other side has closed it.
-    fn is_closed(&self) -> bool;
+    /// Whether the other side has closed it, or has said what makes it useless.
+    fn is_closed(&mut self) -> bool;
 }
 
 /// The idle ones of one worker and one upstream.
@@ -36,10 +39,10 @@ impl<T: Idle> Pool<T> {
         let before = self.idle.len();
         let mut found = None;
         for at in (0..before).rev() {
-            let Some((since, item)) = self.idle.get(at) else {
+            let Some((since, item)) = self.idle.get_mut(at) else {
                 continue;
             };
-            if self.dead(*since, item, now) {
+            if dead(*since, item, now, self.keep_alive) {
                 self.idle.remove(at);
             } else if wanted(item) {
                 found = self.idle.remove(at).map(|(_, item)| item);
@@ -65,9 +68,10 @@ impl<T: Idle> Pool<T> {
     pub(crate) fn sweep(&mut self, now: Instant) -> (usize, Option<Instant>) {
         let before = self.idle.len();
         let keep_alive = self.keep_alive;
-        self.idle
-            .retain(|(since, item)| !item.is_closed() && now.duration_since(*since) < keep_alive);
-        let next = self.idle.front().and_then(|(since, _)| since.checked_add(keep_alive));
+        self.idle.retain_mut(|(since, item)| !dead(*since, item, now, keep_alive));
+        let due = |(since, _): &(Instant, T)| since.checked_add(keep_alive);
+        let next = self.idle.front().and_then(due).into_iter().chain(now.checked_add(LOOK)).min();
+        let next = next.filter(|_| !self.idle.is_empty());
         (before.saturating_sub(self.idle.len()), next)
     }
 
@@ -82,10 +86,10 @@ impl<T: Idle> Pool<T> {
     pub(crate) fn len(&self) -> usize {
         self.idle.len()
     }
+}
 
-    fn dead(&self, since: Instant, item: &T, now: Instant) -> bool {
-        item.is_closed() || now.duration_since(since) >= self.keep_alive
-    }
+fn dead<T: Idle>(since: Instant, item: &mut T, now: Instant, keep_alive: Duration) -> bool {
+    now.duration_since(since) >= keep_alive || item.is_closed()
 }
 
 #[cfg(test)]
@@ -94,8 +98,8 @@ mod tests {
 
     /// An even number is open.
     impl Idle for u32 {
-        fn is_closed(&self) -> bool {
-            self % 2 == 1
+        fn is_closed(&mut self) -> bool {
+            *self % 2 == 1
         }
     }
 
@@ -128,7 +132,10 @@ mod tests {
         let then = Instant::now();
         let mut pool = Pool::new(KEEP, 9);
         pool.put(then, 2).unwrap();
-        assert_eq!(pool.sweep(then), (0, then.checked_add(KEEP)));
+        // Within a second, or when the next is due.
+        assert_eq!(pool.sweep(then), (0, then.checked_add(LOOK)));
+        let nearly = then + KEEP - LOOK / 2;
+        assert_eq!(pool.sweep(nearly), (0, then.checked_add(KEEP)));
         let later = then + KEEP;
         assert_eq!(pool.take(later, |_| true), (None, 1));
         pool.put(then, 2).unwrap();

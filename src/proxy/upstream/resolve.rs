@@ -192,7 +192,7 @@ impl Upstream {
     /// Closes the idle connections to addresses that `endpoint`'s name no longer has.
     fn leave(&self, endpoint: usize) {
         let stays = |to: usize, peer| to != endpoint || self.names.lead(to, peer);
-        let idle = self.lock().retain(|parked| stays(parked.endpoint, parked.opened.peer));
+        let idle = self.lock().retain(|parked| stays(parked.endpoint, parked.peer));
         for _ in 0..idle {
             self.metrics.closed_idle();
         }
@@ -236,7 +236,7 @@ fn in_turn(found: &[SocketAddr]) -> Addresses {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connect::{self, Opened};
+    use super::super::h1::{Io, Link};
     use super::super::{Parked, settings};
     use super::*;
     use crate::telemetry::metrics::Metrics;
@@ -349,16 +349,16 @@ mod tests {
         for peer in ["127.0.0.2", "127.0.0.3"] {
             let (near, other) = tokio::io::duplex(64);
             far.push(other);
-            let opened = connect::over(near, None).await.unwrap();
-            let opened = Opened { peer: Some(peer.parse().unwrap()), ..opened };
+            let link = Link::new(Io::Other(Box::new(near)));
+            let peer = Some(peer.parse().unwrap());
             upstream.metrics.opened();
-            upstream.park(Parked { opened, endpoint: 0 });
+            upstream.park(Parked { link, endpoint: 0, peer, line: None });
         }
         *resolver.0.lock().unwrap() = addresses(&["127.0.0.3:80"]);
         tokio::time::sleep(FRESH.mul_f64(0.99)).await;
         assert_eq!(upstream.lock().len(), 2);
         tokio::time::sleep(FRESH.mul_f64(0.02)).await;
         assert_eq!(upstream.lock().len(), 1);
-        assert_eq!(upstream.at_hand(0, Instant::now()).map(|left| left.reused()), Some(true));
+        assert!(upstream.at_hand(0, Instant::now()).is_some());
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakShared};
+use http::uri::Scheme;
 use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     /// In a rehearsal, the way to the other end.
     pub(super) line: Option<Arc<Line>>,
     pub(super) endpoint: usize,
+    /// The scheme of what is asked there, and what messages call it.
+    origin: (Scheme, Arc<str>),
     /// The address that it leads to, where it was opened here.
     pub(super) peer: Option<IpAddr>,
     /// How many requests the other side takes at a time.
@@ -70,6 +73,7 @@ impl Shared {
     pub(super) fn new(
         opened: OpenedShared,
         endpoint: usize,
+        origin: (Scheme, Arc<str>),
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
         let OpenedShared { sender, counts, limit, peer, line } = opened;
@@ -80,6 +84,7 @@ impl Shared {
             counts,
             line,
             endpoint,
+            origin,
             peer,
             limit,
             metrics,
@@ -127,6 +132,12 @@ impl Place {
     /// The connection.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The scheme of what is asked of the endpoint, and what messages call it.
+    pub(super) fn origin(&self) -> (Scheme, &str) {
+        let (scheme, authority) = &self.shared.origin;
+        (scheme.clone(), authority)
     }
 
     /// The connection takes no new requests.

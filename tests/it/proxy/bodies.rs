@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::one_route;
 use crate::support::h2;
-use crate::support::proxy::{Client, Proxy};
+use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 fn retry(more: &str) -> String {
@@ -365,4 +365,41 @@ async fn a_reset_is_a_lost_connection() {
     let response = proxy.ask(&put(10)).await;
     assert_eq!(response.status, 502);
     assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
+}
+
+/// A client that reads nothing before all of its request is sent, and an upstream that answers from the first byte
+/// on: neither waits for the other through the proxy.
+#[tokio::test]
+async fn an_upload_goes_on_while_its_answer_waits_to_be_read() {
+    const SIZE: usize = 24 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes: [{{ name: r, upstream: u }}]\n",
+        listener.local_addr().unwrap()
+    );
+    let upstream = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (mut read, mut write) = stream.into_split();
+        let answer = async {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n");
+            write.write_all(head.as_bytes()).await.unwrap();
+            write.write_all(&vec![b'a'; SIZE]).await.unwrap();
+        };
+        let request = async {
+            let mut all = Vec::new();
+            while !all.ends_with(b"!") {
+                read.read_buf(&mut all).await.unwrap();
+            }
+            assert!(all.len() > SIZE);
+        };
+        tokio::join!(answer, request);
+    });
+    let proxy = Proxy::start(&config);
+    let mut client = proxy.connect().await;
+    client.send(format!("PUT / HTTP/1.1\r\nHost: t\r\nContent-Length: {SIZE}\r\n\r\n")).await;
+    let upload = [vec![b'~'; SIZE - 1], b"!".to_vec()].concat();
+    within(client.stream.write_all(&upload)).await.unwrap();
+    let response = client.response(false).await;
+    assert_eq!((response.status, response.whole, response.body.len()), (200, true, SIZE));
+    within(upstream).await.unwrap();
 }

@@ -6,16 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
-use hyper::upgrade::OnUpgrade;
 use tokio::time::sleep;
 
 use super::CONTRACT;
-use super::compose::{Outgoing, compose};
+use super::compose::{Source, compose, is_own};
 use super::params::Params;
 use super::record::{Causes, Count, Run, Where, Window};
-use super::send::{Failed, Got, Handed, Lost};
+use super::send::Lost;
 use crate::language::code::Code;
 use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
@@ -33,8 +32,10 @@ use crate::proxy::request::Exchange;
 use crate::proxy::retry_after::retry_after;
 use crate::proxy::settings::Protocol;
 use crate::proxy::tunnel::{self, Far};
+use crate::proxy::upstream::Upstream;
+use crate::proxy::upstream::connection::{Answered, Arriving, Connection, SendError};
 use crate::proxy::upstream::ending::Ending;
-use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::proxy::upstream::outgoing::Outgoing;
 use crate::proxy::{headers, media};
 use crate::telemetry::trace::SpanId;
 
@@ -50,6 +51,8 @@ pub(super) struct Attempt<'a> {
     pub(super) repeatable: Repeatable,
     /// Whether the request offers to change the protocol.
     pub(super) offers: bool,
+    /// Whether the client hears of interim answers.
+    pub(super) passes: bool,
     pub(super) progress: Progress,
     /// What the upstream is told that it is called by.
     pub(super) span: Option<SpanId>,
@@ -93,12 +96,13 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     }
     let mut count = Count::begin(exchange, (params.upstream, upstream.as_ref()), &dispatch);
     let span = count.span;
-    let outgoing = compose(params, &dispatch, exchange, span);
+    let (outgoing, body) = compose(params, &dispatch, exchange, span);
     count.sends(&outgoing.method, &outgoing.uri);
     let attempt = Attempt {
         offers: outgoing.upgrade.is_some(),
-        repeatable: Repeatable::of(&outgoing.method, &outgoing.headers),
-        progress: outgoing.body.progress(),
+        passes: dispatch.role == Role::Step && is_own(&dispatch, exchange),
+        repeatable: Repeatable::of(&outgoing.method, &outgoing.fields),
+        progress: body.progress(),
         endpoint: count.endpoint,
         dispatch,
         params,
@@ -107,10 +111,10 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         span,
     };
     let Some(mut connection) = upstream.at_hand(attempt.endpoint, count.begun()) else {
-        return Box::pin(attempt.over_new(outgoing, count));
+        return Box::pin(attempt.over_new(outgoing, body, count));
     };
-    match attempt.hand_over(&mut connection, outgoing) {
-        Ok(sent) => Box::pin(attempt.over(connection, sent, count)),
+    match attempt.hand_over(&mut connection, outgoing, body) {
+        Ok(()) => Box::pin(attempt.over(connection, count)),
         Err(lost) => Box::pin(async move {
             let answer = attempt.lost(lost).await;
             count.end(answer)
@@ -144,52 +148,44 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 
 impl Attempt<'_> {
     /// Over a connection that was at hand, when the request was handed over.
-    async fn over(self, connection: Connection, sent: impl Handed, count: Count<'_>) -> Answer {
-        let answer = match sent.await {
-            Ok(response) => self.got(Got { response, connection }).await,
+    async fn over(self, connection: Connection, count: Count<'_>) -> Answer {
+        let answer = match self.response(connection).await {
+            Ok(answered) => self.got(answered).await,
             // Boxed, as is all that is rare: what is common need not carry it.
-            Err(failed) => Box::pin(self.failed_over(connection, failed)).await,
+            Err(error) => Box::pin(self.failed_over(error)).await,
         };
         count.end(answer)
     }
 
     /// Over a connection that must first be made, or waited for.
-    async fn over_new(self, outgoing: Outgoing, count: Count<'_>) -> Answer {
-        let got = match Box::pin(self.connection()).await {
-            Ok(mut connection) => match self.hand_over(&mut connection, outgoing) {
-                Ok(sent) => match sent.await {
-                    Ok(response) => Ok(Got { response, connection }),
-                    Err(failed) => Box::pin(self.once_more(connection, failed)).await,
-                },
-                Err(lost) => Err(lost),
-            },
+    async fn over_new(self, outgoing: Outgoing<'_>, body: Source, count: Count<'_>) -> Answer {
+        let sent = match Box::pin(self.connection()).await {
+            Ok(mut connection) => {
+                self.hand_over(&mut connection, outgoing, body).map(|()| connection)
+            }
             Err(lost) => Err(lost),
         };
-        let answer = match got {
-            Ok(got) => self.got(got).await,
+        let answer = match sent {
+            Ok(connection) => return self.over(connection, count).await,
             Err(lost) => Box::pin(self.lost(lost)).await,
         };
         count.end(answer)
     }
 
-    /// The request failed on a connection that was at hand.
-    async fn failed_over(&self, connection: Connection, failed: Failed) -> Answer {
-        match self.once_more(connection, failed).await {
-            Ok(got) => self.got(got).await,
+    /// The request failed on its connection.
+    async fn failed_over(&self, error: Box<SendError>) -> Answer {
+        match self.once_more(error).await {
+            Ok(answered) => self.got(answered).await,
             Err(lost) => self.lost(lost).await,
         }
     }
 
     /// A response came.
-    async fn got(&self, got: Got) -> Answer {
-        let Got { response, mut connection } = got;
-        connection.answered();
-        let (parts, incoming) = response.into_parts();
-        let (status, mut fields) = (parts.status, parts.headers);
-        let endpoint = self.endpoint;
-        let at = Where { endpoint, reused: connection.reused(), status: Some(status) };
+    async fn got(&self, answered: Answered) -> Answer {
+        let Answered { status, mut fields, body } = answered;
+        let at = Where { endpoint: self.endpoint, reused: body.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(at, fields, parts.extensions, connection);
+            return self.switched(at, fields, body);
         }
         if !headers::strip_hop_by_hop(&mut fields) {
             return self.unknown_coding(at, status);
@@ -202,7 +198,7 @@ impl Attempt<'_> {
             fields.remove(header::CONTENT_LENGTH);
         }
         let idle = self.upstream.settings.idle_timeout;
-        let body = ResponseBody::new(incoming, connection, self.progress.clone(), idle);
+        let body = ResponseBody::new(body, self.progress.clone(), idle);
         let grpc = self.is_grpc(status, &fields);
         if grpc || self.exchange.route.facts.reads_response {
             return Box::pin(self.got_to_read(at, status, fields, body, grpc)).await;
@@ -338,13 +334,14 @@ impl Attempt<'_> {
                 let code = Code::Static(code::BODY_NOT_REPLAYABLE);
                 self.failed(at, code, false, what, details)
             }
-            Lost::Send { error, reused } => {
+            Lost::Send(error) => {
                 if self.progress.broken() == Some(Broken::Gone) && self.exchange.cancel() {
                     // The Result is the cancellation's, which drops this call; the wait ends where the
                     // call is shielded from it.
                     sleep(CANCELLATION).await;
                 }
-                self.broken(Where { endpoint: self.endpoint, reused, status: None }, &error)
+                let at = Where { endpoint: self.endpoint, reused: error.reused, status: None };
+                self.broken(at, &error)
             }
         }
     }
@@ -382,7 +379,7 @@ impl Attempt<'_> {
         };
         let details = Details { sent, ..self.details(at, proxy_status) };
         let retryable = sent == Sent::None || self.repeatable.any();
-        let what = format_args!("{what}: {}", Causes(&error.error));
+        let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, Code::Static(code), retryable, what, details)
     }
 
@@ -399,7 +396,7 @@ impl Attempt<'_> {
         };
         let details = Details { phase: Some(phase), ..self.details(at, proxy_status) };
         let code = Code::Static(code::CONNECTION_FAILED);
-        let what = format_args!("{what}: {}", Causes(&error.error));
+        let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, code, true, what, details)
     }
 
@@ -436,19 +433,16 @@ impl Attempt<'_> {
     }
 
     /// 101: the connection changes its protocol, where that was asked for.
-    fn switched(
-        &self,
-        at: Where,
-        mut fields: HeaderMap,
-        mut extensions: Extensions,
-        connection: Connection,
-    ) -> Answer {
+    fn switched(&self, at: Where, mut fields: HeaderMap, body: Arriving) -> Answer {
         let status = StatusCode::SWITCHING_PROTOCOLS;
         let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
         let agreed = offered.is_some_and(|offered| tunnel::is_offered(offered, &fields));
-        let Some(upgrade) = extensions.remove::<OnUpgrade>().filter(|_| agreed) else {
+        let Arriving::Alone(connection) = body else {
             return self.unasked_switch(at, status);
         };
+        if !agreed {
+            return self.unasked_switch(at, status);
+        }
         let protocols: Vec<_> = fields.get_all(header::UPGRADE).iter().cloned().collect();
         headers::strip_hop_by_hop(&mut fields);
         fields.remove(header::CONTENT_LENGTH);
@@ -456,7 +450,7 @@ impl Attempt<'_> {
         for protocol in protocols {
             fields.append(header::UPGRADE, protocol);
         }
-        let far = Box::new(Far::new(upgrade, connection));
+        let far = Box::new(Far::new(connection));
         let reply = self.reply(status, fields, Payload::Tunnel(far), None);
         self.answer(at, Outcome::Success(Value::Native(reply)))
     }

@@ -1,5 +1,6 @@
 //! The upstream request of one attempt: head, and where its body comes from.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,31 +10,15 @@ use http::{Method, Uri};
 use hyper::body::Incoming;
 
 use super::params::Params;
-use crate::language::provider::{Dispatch, Role};
+use crate::language::provider::Dispatch;
 use crate::language::value::Value;
 use crate::proxy::body::{self, request::Progress};
 use crate::proxy::classify::IDEMPOTENCY_KEY;
 use crate::proxy::request::{Exchange, Upload};
 use crate::proxy::settings::HostPolicy;
+use crate::proxy::upstream::outgoing::Outgoing;
 use crate::proxy::{id, media, query, recording};
 use crate::telemetry::trace::SpanId;
-
-/// A request, before it is put on a connection.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Source,
-    /// The protocols that are offered to change to.
-    pub(super) upgrade: Option<HeaderValue>,
-    /// Whether the body waits to be asked for.
-    pub(super) expects: bool,
-    /// Whether its client takes trailers.
-    pub(super) trailers: bool,
-    /// Whether it is the client's own request that is sent on, for its client to hear of.
-    pub(super) passes: bool,
-}
 
 /// Where the body comes from.
 #[derive(Clone, Debug)]
@@ -58,72 +43,75 @@ impl Source {
     }
 }
 
-/// The request that `dispatch` stands for; `span` is what the upstream is told to be called by.
-pub(super) fn compose(
+/// The request that `dispatch` stands for, and where its body comes from; `span` is what the upstream is told to be
+/// called by. Where nothing is laid over the client's own request, its fields and its target are borrowed.
+pub(super) fn compose<'a>(
     params: &Params,
     dispatch: &Dispatch<'_>,
-    exchange: &Exchange,
+    exchange: &'a Exchange,
     span: Option<SpanId>,
-) -> Outgoing {
-    let own =
-        dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange));
-    let mut headers = if own {
-        own_headers(params, exchange)
+) -> (Outgoing<'a>, Source) {
+    let own = is_own(dispatch, exchange);
+    let mut fields = if own {
+        Cow::Borrowed(&exchange.headers)
     } else {
         let mut fresh = HeaderMap::with_capacity(4);
         fresh.insert(&id::REQUEST_ID, exchange.id.clone());
-        fresh
+        Cow::Owned(fresh)
     };
-    let given_type = lay_over(&mut headers, params);
-    recording::inject(exchange, span, &mut headers);
+    let given_type = lay_over(&mut fields, params);
+    recording::inject(exchange, span, &mut fields);
     let body = match (&params.body, own) {
-        (Some(body), _) => written(body, given_type, &mut headers),
-        (None, true) => own_body(exchange, &mut headers),
-        (None, false) => written_json(dispatch.input, &mut headers),
+        (Some(body), _) => written(body, given_type, fields.to_mut()),
+        (None, true) => own_body(exchange, &mut fields),
+        (None, false) => written_json(dispatch.input, fields.to_mut()),
     };
-    if params.idempotency_key && !headers.contains_key(&IDEMPOTENCY_KEY) {
+    if params.idempotency_key && !fields.contains_key(&IDEMPOTENCY_KEY) {
         let key = format!("{}-{}", exchange.id(), dispatch.step_id);
         if let Ok(key) = HeaderValue::try_from(key) {
-            headers.insert(&IDEMPOTENCY_KEY, key);
+            fields.to_mut().insert(&IDEMPOTENCY_KEY, key);
         }
     }
-    let upgrade = if own { exchange.asked.upgrade.clone() } else { None };
-    let expects = exchange.asked.body_unasked && matches!(body, Source::Client(_));
     let method = match &params.method {
         Some(method) => method.clone(),
         None if own => exchange.method.clone(),
         None if matches!(body, Source::Empty) => Method::GET,
         None => Method::POST,
     };
-    let uri = target(params, own.then_some(&exchange.uri));
-    Outgoing {
+    let outgoing = Outgoing {
         method,
-        uri,
-        headers,
-        body,
-        upgrade,
-        expects,
+        uri: target(params, own.then_some(&exchange.uri)),
+        fields,
+        names_endpoint: own && names_endpoint(params, exchange),
+        upgrade: if own { exchange.asked.upgrade.clone() } else { None },
+        expects: exchange.asked.body_unasked && matches!(body, Source::Client(_)),
         trailers: own && exchange.asked.trailers,
-        passes: own && dispatch.role == Role::Step,
-    }
+    };
+    (outgoing, body)
 }
 
-/// The request's own fields: without a `Host` where the endpoint's own is to be sent and the route names none.
-fn own_headers(params: &Params, exchange: &Exchange) -> HeaderMap {
-    let mut headers = exchange.headers.clone();
+/// Whether it is the client's own request that is sent on.
+pub(super) fn is_own(dispatch: &Dispatch<'_>, exchange: &Exchange) -> bool {
+    dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange))
+}
+
+/// Whether the request's own `Host` is not sent on, but the endpoint's: where the upstream wants it so, and
+/// neither the route nor a parameter names one.
+fn names_endpoint(params: &Params, exchange: &Exchange) -> bool {
     let upstream = exchange.site.upstreams.get(params.upstream);
-    if upstream.is_some_and(|upstream| upstream.settings.host == HostPolicy::Upstream) {
-        let named = exchange.route.shaping.as_ref().is_some_and(|shaping| shaping.host.is_some());
-        if !named {
-            headers.remove(header::HOST);
-        }
+    let wanted = upstream.is_some_and(|upstream| upstream.settings.host == HostPolicy::Upstream);
+    if !wanted {
+        return false;
     }
-    headers
+    let shaping = exchange.route.shaping.as_ref();
+    let by_route = shaping.is_some_and(|shaping| shaping.host.is_some());
+    !by_route && !params.headers.iter().any(|(name, _)| *name == header::HOST)
 }
 
 /// Lays the parameters' fields over the request's; says whether they give the content type.
-fn lay_over(headers: &mut HeaderMap, params: &Params) -> bool {
+fn lay_over(fields: &mut Cow<'_, HeaderMap>, params: &Params) -> bool {
     for (name, values) in &params.headers {
+        let headers = fields.to_mut();
         headers.remove(name);
         for value in values {
             headers.append(name, value.clone());
@@ -136,10 +124,10 @@ fn lay_over(headers: &mut HeaderMap, params: &Params) -> bool {
 }
 
 /// The target: the request's own bytes where nothing is laid over them.
-fn target(params: &Params, own: Option<&Uri>) -> Uri {
+fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
     let same = params.path.is_none() && params.query.is_empty();
     if let (true, Some(own)) = (same, own) {
-        return own.clone();
+        return Cow::Borrowed(own);
     }
     let asked = own.and_then(Uri::query).unwrap_or_default();
     if let Some(path) = &params.path
@@ -154,10 +142,10 @@ fn target(params: &Params, own: Option<&Uri>) -> Uri {
     let query = query::overlay(asked, &params.query);
     let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     // Both halves are valid and the query is encoded: only its length can be refused.
-    Uri::from(PathAndQuery::try_from(text).unwrap_or(root))
+    Cow::Owned(Uri::from(PathAndQuery::try_from(text).unwrap_or(root)))
 }
 
-fn own_body(exchange: &Exchange, headers: &mut HeaderMap) -> Source {
+fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> Source {
     match &exchange.upload {
         Upload::None => Source::Empty,
         Upload::Stream(source) => Source::Client(source.clone()),
@@ -166,7 +154,7 @@ fn own_body(exchange: &Exchange, headers: &mut HeaderMap) -> Source {
         }
         Upload::Buffered { bytes, .. } if bytes.is_empty() => Source::Empty,
         Upload::Buffered { bytes, .. } => {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            fields.to_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             Source::Full(bytes.clone())
         }
     }

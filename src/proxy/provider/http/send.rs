@@ -9,48 +9,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, StatusCode, Uri};
-use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-
 use super::attempt::Attempt;
-use super::compose::{Outgoing, Source, compose};
+use super::compose::{Source, compose};
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
+use crate::proxy::request::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
-use crate::proxy::upstream::{Connection, SendError, Upstream};
+use crate::proxy::upstream::connection::{Answered, Connection, SendError};
+use crate::proxy::upstream::h1;
+use crate::proxy::upstream::outgoing::Outgoing;
 use crate::telemetry::events;
 
-/// A response head, and the connection that its body comes over.
-#[derive(Debug)]
-pub(super) struct Got {
-    pub(super) response: Response<Incoming>,
-    pub(super) connection: Connection,
-}
-
-/// Why there is none.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) enum Lost {
     /// No connection came to be.
     Connect(ConnectError),
     /// The connection failed under the request.
-    Send { error: Box<SendError>, reused: bool },
+    Send(Box<SendError>),
     /// The request's body was read by an earlier attempt and not kept.
     BodyGone,
 }
-
-/// What the HTTP library says of a request that got no response.
-pub(super) type Failed = TrySendError<Request<RequestBody>>;
-
-/// A request that was handed over: the head of its response.
-pub(super) trait Handed: Future<Output = Result<Response<Incoming>, Failed>> + Send {}
-
-impl<T: Future<Output = Result<Response<Incoming>, Failed>> + Send> Handed for T {}
 
 impl Attempt<'_> {
     /// A connection for the request, which need not be at hand.
@@ -59,80 +40,69 @@ impl Attempt<'_> {
         connection.map_err(|error| self.unreached(error))
     }
 
-    /// Hands `outgoing` over to `connection`.
+    /// Hands a request over to `connection`.
     pub(super) fn hand_over(
         &self,
         connection: &mut Connection,
-        outgoing: Outgoing,
-    ) -> Result<impl Handed + use<>, Lost> {
-        let request = self.request(outgoing);
-        let request = request.map_err(|NotReplayable| Lost::BodyGone)?;
-        self.progress.begin(request.body());
-        Ok(connection.send(request))
-    }
-
-    /// Sends the request that failed over `connection` over a fresh one, where that cannot do harm.
-    pub(super) async fn once_more(
-        &self,
-        mut connection: Connection,
-        failed: Failed,
-    ) -> Result<Got, Lost> {
-        let mut error = connection.failed(failed);
-        let reused = connection.reused();
-        let unprocessed = error.ending.is_unprocessed();
-        let harmless = self.repeatable.idempotent || unprocessed;
-        let progress = &self.progress;
-        let again = if !reused || (error.read && !unprocessed) {
-            None
-        } else if let Some(unsent) = error.unsent.take() {
-            Some(unsent)
-        } else if harmless && progress.broken().is_none() && progress.replayable() {
-            let outgoing = compose(self.params, &self.dispatch, self.exchange, self.span);
-            let request = self.request(outgoing).ok();
-            request.inspect(|request| progress.begin(request.body()))
-        } else {
-            None
-        };
-        let Some(request) = again else {
-            return Err(Lost::Send { error: Box::new(error), reused });
-        };
-        drop((connection, error));
-        self.report_resend();
-        let fresh = self.upstream.fresh(self.endpoint).await;
-        let mut connection = fresh.map_err(|error| self.unreached(error))?;
-        match connection.send(request).await {
-            Ok(response) => Ok(Got { response, connection }),
-            Err(failed) => {
-                let error = Box::new(connection.failed(failed));
-                Err(Lost::Send { error, reused: false })
-            }
-        }
-    }
-
-    fn request(&self, outgoing: Outgoing) -> Result<Request<RequestBody>, NotReplayable> {
+        outgoing: Outgoing<'_>,
+        body: Source,
+    ) -> Result<(), Lost> {
+        // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
+        let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
+        let permission = waits.then(Arc::<Permission>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
-        let passes = outgoing.passes;
-        let mut request = request(outgoing, self.endpoint, self.upstream, timeout)?;
-        if self.upstream.settings.protocol == Protocol::Http1 {
-            self.hear_interim(&mut request, passes);
-        }
-        Ok(request)
+        let body = request_body(body, permission.as_ref(), timeout);
+        let body = body.map_err(|NotReplayable| Lost::BodyGone)?;
+        self.progress.begin(&body);
+        connection.send(outgoing, body);
+        Ok(())
     }
 
-    /// Has the upstream's interim answers do what they do: a 100 that the body waits for lets it go, and any
-    /// other passes to the client where `passes`.
-    fn hear_interim(&self, request: &mut Request<RequestBody>, passes: bool) {
-        let permission = request.body().permission().cloned();
-        if permission.is_none() && !passes {
-            return;
+    /// The response to the request that was handed over.
+    pub(super) async fn response(
+        &self,
+        connection: Connection,
+    ) -> Result<Answered, Box<SendError>> {
+        connection.response(&mut |answer| self.interim(&answer)).await
+    }
+
+    /// An answer came before the answer. One to a call that the Flow makes of itself is nobody else's.
+    fn interim(&self, answer: &h1::Answer) {
+        if self.passes {
+            let Exchange { interim, route, .. } = self.exchange;
+            interim.pass(route, answer.status, &answer.fields);
         }
-        let interim = self.exchange.interim.clone();
-        let route = Arc::clone(&self.exchange.route);
-        hyper::ext::on_informational(request, move |answer| match &permission {
-            Some(permission) if answer.status() == StatusCode::CONTINUE => permission.give(),
-            _ if passes => interim.pass(&route, answer.status(), answer.headers()),
-            _ => {}
-        });
+    }
+
+    /// Sends the request that failed with `error` over a fresh connection, where that cannot do harm.
+    pub(super) async fn once_more(&self, mut error: Box<SendError>) -> Result<Answered, Lost> {
+        let unprocessed = error.ending.is_unprocessed();
+        let stale = error.reused && (!error.read || unprocessed);
+        let unsent = error.unsent.take_if(|_| stale);
+        let repeats = stale && self.is_repeatable(unprocessed);
+        if unsent.is_none() && !repeats {
+            return Err(Lost::Send(error));
+        }
+        drop(error);
+        self.report_resend();
+        let resent = unsent.is_some();
+        let connection = match unsent {
+            Some(unsent) => self.upstream.resend(self.endpoint, unsent).await,
+            None => self.upstream.fresh(self.endpoint).await,
+        };
+        let mut connection = connection.map_err(|error| self.unreached(error))?;
+        if !resent {
+            let (outgoing, body) = compose(self.params, &self.dispatch, self.exchange, self.span);
+            self.hand_over(&mut connection, outgoing, body)?;
+        }
+        self.response(connection).await.map_err(Lost::Send)
+    }
+
+    /// Whether the request may be sent again though some of it was written; `unprocessed` where the other side says
+    /// that it has not looked at it.
+    fn is_repeatable(&self, unprocessed: bool) -> bool {
+        let harmless = self.repeatable.idempotent || unprocessed;
+        harmless && self.progress.broken().is_none() && self.progress.replayable()
     }
 
     /// The endpoint gave no connection: the next attempt passes it over.
@@ -149,88 +119,17 @@ impl Attempt<'_> {
     }
 }
 
-/// The request to an endpoint of `upstream`. The client's body may stall for at most `timeout`.
-fn request(
-    outgoing: Outgoing,
-    endpoint: usize,
-    upstream: &Upstream,
+/// The body as an attempt sends it; where there is a `permission`, once that is given. The client may stall for at
+/// most `timeout`.
+fn request_body(
+    body: Source,
+    permission: Option<&Arc<Permission>>,
     timeout: Duration,
-) -> Result<Request<RequestBody>, NotReplayable> {
-    let Outgoing { method, mut uri, mut headers, body, upgrade, expects, trailers, passes: _ } =
-        outgoing;
-    let multiplexed = upstream.settings.protocol == Protocol::Http2;
-    if !headers.contains_key(header::HOST)
-        && let Ok(host) = HeaderValue::from_str(upstream.authority(endpoint))
-    {
-        headers.insert(header::HOST, host);
-    }
-    // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
-    let permission = (expects && !multiplexed).then(Arc::<Permission>::default);
-    if expects && multiplexed {
-        headers.remove(header::EXPECT);
-    }
-    let body = match body {
+) -> Result<RequestBody, NotReplayable> {
+    Ok(match body {
         Source::Empty => RequestBody::Empty,
         Source::Full(bytes) => RequestBody::Full(bytes),
         Source::Trailed(bytes, trailers) => RequestBody::Trailed(bytes, trailers),
-        Source::Client(source) => {
-            RequestBody::stream(source.attempt(timeout)?, permission.as_ref())
-        }
-    };
-    let unsized_body = !body.is_end_stream() && body.size_hint().exact().is_none();
-    if unsized_body && !multiplexed {
-        headers.remove(header::CONTENT_LENGTH);
-        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if multiplexed {
-        let to = (upstream.scheme(endpoint), &**upstream.authority(endpoint));
-        uri = absolute(uri, &mut headers, to);
-        if trailers {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        }
-    }
-    if let Some(upgrade) = upgrade.filter(|_| !multiplexed) {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, upgrade);
-    }
-    let mut request = Request::new(body);
-    *request.method_mut() = method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    Ok(request)
-}
-
-/// The target as HTTP/2 carries it, to an endpoint: what `Host` says is its authority (RFC 9113 §8.3.1).
-fn absolute(uri: Uri, headers: &mut HeaderMap, (scheme, endpoint): (Scheme, &str)) -> Uri {
-    let host = headers.remove(header::HOST);
-    let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let authority = host.or_else(|| endpoint.parse().ok());
-    let mut parts = uri.into_parts();
-    parts.scheme = Some(scheme);
-    parts.authority = authority;
-    parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    // All three parts are there, which is all that is asked of them.
-    Uri::from_parts(parts).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_becomes_the_authority() {
-        let told = |target: &'static str, host: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            if let Some(host) = host {
-                headers.insert(header::HOST, HeaderValue::from_static(host));
-            }
-            let to = (Scheme::HTTP, "10.0.0.1:80");
-            let uri = absolute(Uri::from_static(target), &mut headers, to);
-            assert!(headers.is_empty());
-            uri.to_string()
-        };
-        assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), "http://T.test:81/a%2Fb?q=%20");
-        assert_eq!(told("/", None), "http://10.0.0.1:80/");
-        assert_eq!(told("/", Some("")), "http://10.0.0.1:80/");
-    }
+        Source::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
+    })
 }

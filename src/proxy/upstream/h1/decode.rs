@@ -1,0 +1,371 @@
+//! Where the body of an answer ends, and what of the bytes is body (RFC 9112 §6, §7.1).
+//!
+//! Pure: bytes that came are put in, pieces of the body come out, which share the bytes' memory. The reader of
+//! bytes does not know framing, and this does not know reading, so that a law can hold them together: however
+//! the bytes are cut, the body is the same.
+
+use bytes::{Buf, Bytes};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::error::Malformed;
+use super::head::{FIELDS, SIZE};
+
+/// How much all chunk extensions of a body may take, in bytes: nobody here reads them.
+pub(super) const EXTENSIONS: usize = 16 * 1024;
+
+/// What frames a body, and how far it was read.
+#[derive(Debug)]
+pub(super) enum Decoder {
+    /// So many bytes are left. None: it has ended.
+    Length(u64),
+    /// It comes in chunks.
+    Chunked(Box<Chunks>),
+    /// It goes on until the connection ends.
+    UntilClose,
+}
+
+/// A body in chunks.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    at: At,
+    /// The chunk's size, as far as it was read; then how much of it is left.
+    left: u64,
+    /// How much of extensions came.
+    extensions: usize,
+    /// The trailer section, as far as it came.
+    trailers: Vec<u8>,
+}
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    /// The first digit of a size.
+    #[default]
+    Start,
+    /// A further digit, or the end of the size.
+    Size,
+    /// The blanks that some put behind it.
+    Blank,
+    Extension,
+    /// The end of a size's line.
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    /// The start of a trailer field, or the end of them all.
+    Field,
+    /// The rest of one.
+    Rest,
+    /// Its end.
+    RestLf,
+    EndLf,
+}
+
+/// What was made of the bytes.
+#[derive(Debug)]
+pub(super) enum Decoded {
+    /// All was used up, and the body goes on.
+    More,
+    /// The next piece of the body.
+    Data(Bytes),
+    /// Its trailers, which are its end.
+    Trailers(HeaderMap),
+    /// Its end.
+    End,
+}
+
+impl Decoder {
+    /// No body, or none any more.
+    pub(super) const NONE: Self = Self::Length(0);
+
+    /// A body in chunks.
+    pub(super) fn chunked() -> Self {
+        Self::Chunked(Box::default())
+    }
+
+    /// Whether all of the body was read.
+    pub(super) const fn is_done(&self) -> bool {
+        matches!(self, Self::Length(0))
+    }
+
+    /// How much of it is left, where that is known.
+    pub(super) const fn left(&self) -> Option<u64> {
+        match self {
+            Self::Length(left) => Some(*left),
+            Self::Chunked(_) | Self::UntilClose => None,
+        }
+    }
+
+    /// Takes the next piece from the front of `bytes`. What stands behind the body stays.
+    pub(super) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
+        let decoded = match self {
+            Self::Length(0) => return Ok(Decoded::End),
+            Self::Length(left) => return Ok(take(left, bytes)),
+            Self::UntilClose if bytes.is_empty() => return Ok(Decoded::More),
+            Self::UntilClose => return Ok(Decoded::Data(std::mem::take(bytes))),
+            Self::Chunked(chunks) => chunks.decode(bytes)?,
+        };
+        if matches!(decoded, Decoded::End | Decoded::Trailers(_)) {
+            *self = Self::NONE;
+        }
+        Ok(decoded)
+    }
+
+    /// The connection has ended: whether that is the body's end, too.
+    pub(super) fn ended(&mut self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(_) => false,
+            Self::UntilClose => {
+                *self = Self::NONE;
+                true
+            }
+        }
+    }
+}
+
+/// As much of `bytes` as is `left`.
+fn take(left: &mut u64, bytes: &mut Bytes) -> Decoded {
+    if bytes.is_empty() {
+        return Decoded::More;
+    }
+    let size = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+    *left = left.saturating_sub(size as u64);
+    Decoded::Data(bytes.split_to(size))
+}
+
+impl Chunks {
+    fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
+        loop {
+            if self.at == At::Data {
+                let decoded = take(&mut self.left, bytes);
+                if self.left == 0 {
+                    self.at = At::DataCr;
+                }
+                return Ok(decoded);
+            }
+            let Some(&byte) = bytes.first() else {
+                return Ok(Decoded::More);
+            };
+            bytes.advance(1);
+            let ended = self.at == At::EndLf;
+            self.at = self.step(byte)?;
+            if ended {
+                return self.end();
+            }
+        }
+    }
+
+    /// What the byte behind `byte` belongs to.
+    fn step(&mut self, byte: u8) -> Result<At, Malformed> {
+        match (self.at, byte) {
+            (At::Start | At::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte),
+            (At::Size | At::Blank, b' ' | b'\t') => Ok(At::Blank),
+            (At::Size | At::Blank, b';') => Ok(At::Extension),
+            (At::Size | At::Blank | At::Extension, b'\r') => Ok(At::SizeLf),
+            (At::Extension, byte) if byte != b'\n' => self.extension(),
+            (At::SizeLf, b'\n') if self.left == 0 => Ok(At::Field),
+            (At::SizeLf, b'\n') => Ok(At::Data),
+            (At::DataCr, b'\r') => Ok(At::DataLf),
+            // Behind a chunk the next one starts, behind the trailers nothing does.
+            (At::DataLf | At::EndLf, b'\n') => Ok(At::Start),
+            (At::DataCr | At::DataLf, _) => Err(Malformed::ChunkEnd),
+            (At::Field, b'\r') => Ok(At::EndLf),
+            (At::Rest, b'\r') => self.trailer(byte, At::RestLf),
+            (At::Field | At::Rest, byte) if byte != b'\n' => self.trailer(byte, At::Rest),
+            (At::RestLf, b'\n') => self.trailer(byte, At::Field),
+            (At::Field | At::Rest | At::RestLf | At::EndLf, _) => Err(Malformed::Trailers),
+            _ => Err(Malformed::ChunkHead),
+        }
+    }
+
+    fn digit(&mut self, byte: u8) -> Result<At, Malformed> {
+        let digit = char::from(byte).to_digit(16).map(u64::from).ok_or(Malformed::ChunkHead)?;
+        let sixteen = self.left.checked_mul(16).ok_or(Malformed::ChunkSize)?;
+        self.left = sixteen.checked_add(digit).ok_or(Malformed::ChunkSize)?;
+        Ok(At::Size)
+    }
+
+    const fn extension(&mut self) -> Result<At, Malformed> {
+        self.extensions += 1;
+        if self.extensions > EXTENSIONS { Err(Malformed::Extensions) } else { Ok(At::Extension) }
+    }
+
+    fn trailer(&mut self, byte: u8, next: At) -> Result<At, Malformed> {
+        if self.trailers.len() >= SIZE {
+            return Err(Malformed::TrailersTooLarge);
+        }
+        self.trailers.push(byte);
+        Ok(next)
+    }
+
+    fn end(&mut self) -> Result<Decoded, Malformed> {
+        if self.trailers.is_empty() {
+            return Ok(Decoded::End);
+        }
+        self.trailers.extend_from_slice(b"\r\n");
+        let mut read = [httparse::EMPTY_HEADER; FIELDS];
+        let parsed = httparse::parse_headers(&self.trailers, &mut read);
+        let Ok(httparse::Status::Complete((_, read))) = parsed else {
+            return Err(Malformed::Trailers);
+        };
+        let mut fields = HeaderMap::with_capacity(read.len());
+        for field in read {
+            let name = HeaderName::from_bytes(field.name.as_bytes());
+            let value = HeaderValue::from_bytes(field.value);
+            let (Ok(name), Ok(value)) = (name, value) else {
+                return Err(Malformed::Trailers);
+            };
+            fields.append(name, value);
+        }
+        Ok(Decoded::Trailers(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a body came to: its bytes, its trailers, and what was left behind it.
+    #[derive(Debug, PartialEq)]
+    struct Whole {
+        data: Vec<u8>,
+        trailers: Option<HeaderMap>,
+        /// `None` where the body did not end.
+        left: Option<Vec<u8>>,
+    }
+
+    /// Decodes `bytes`, which come in pieces that end at each of `cuts`.
+    fn decode(
+        mut decoder: Decoder,
+        bytes: &[u8],
+        cuts: &[usize],
+        closed: bool,
+    ) -> Result<Whole, Malformed> {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let mut whole = Whole { data: Vec::new(), trailers: None, left: None };
+        let mut pending = Bytes::new();
+        for piece in cuts.windows(2) {
+            let more = &bytes[piece[0]..piece[1]];
+            pending = [&pending, more].concat().into();
+            while whole.left.is_none() {
+                match decoder.decode(&mut pending)? {
+                    Decoded::More => break,
+                    Decoded::Data(data) => whole.data.extend_from_slice(&data),
+                    Decoded::Trailers(fields) => whole.trailers = Some(fields),
+                    Decoded::End => whole.left = Some(Vec::new()),
+                }
+            }
+        }
+        if closed && whole.left.is_none() && decoder.ended() {
+            whole.left = Some(Vec::new());
+        }
+        assert_eq!(whole.left.is_some(), decoder.is_done());
+        whole.left = whole.left.map(|_| pending.to_vec());
+        Ok(whole)
+    }
+
+    fn chunked(bytes: &[u8]) -> Result<Whole, Malformed> {
+        decode(Decoder::chunked(), bytes, &[], true)
+    }
+
+    fn plain(data: &str, left: &str) -> Whole {
+        Whole { data: data.into(), trailers: None, left: Some(left.into()) }
+    }
+
+    #[test]
+    fn chunks_end_where_they_say() {
+        assert_eq!(chunked(b"5\r\nhello\r\n0\r\n\r\nrest"), Ok(plain("hello", "rest")));
+        assert_eq!(chunked(b"0\r\n\r\n"), Ok(plain("", "")));
+        assert_eq!(
+            chunked(b"000A \t\r\n0123456789\r\n0;x=\"y\"\r\n\r\n"),
+            Ok(plain("0123456789", ""))
+        );
+        assert_eq!(chunked(b"1;a=b\r\nx\r\n0\r\n\r\n"), Ok(plain("x", "")));
+        let cut = chunked(b"5\r\nhel").unwrap();
+        assert_eq!((cut.data.as_slice(), cut.left), (&b"hel"[..], None));
+    }
+
+    #[test]
+    fn what_are_no_chunks_is_refused() {
+        for (bytes, error) in [
+            (&b"\r\n"[..], Malformed::ChunkHead),
+            (b" 5\r\nhello\r\n", Malformed::ChunkHead),
+            (b"g\r\n", Malformed::ChunkHead),
+            (b"0x5\r\nhello\r\n", Malformed::ChunkHead),
+            (b"-1\r\n", Malformed::ChunkHead),
+            (b"5\nhello\r\n", Malformed::ChunkHead),
+            (b"5\rhello\r\n", Malformed::ChunkHead),
+            (b"5 5\r\n", Malformed::ChunkHead),
+            (b"5;a\nb\r\n", Malformed::ChunkHead),
+            (b"10000000000000000\r\n", Malformed::ChunkSize),
+            (b"fffffffffffffffff\r\n", Malformed::ChunkSize),
+            (b"5\r\nhelloXX", Malformed::ChunkEnd),
+            (b"5\r\nhello\rX", Malformed::ChunkEnd),
+            (b"5\r\nhello\n0\r\n\r\n", Malformed::ChunkEnd),
+            (b"0\r\n\n", Malformed::Trailers),
+            (b"0\r\n\rX", Malformed::Trailers),
+            (b"0\r\nX: y\n\r\n", Malformed::Trailers),
+            (b"0\r\nX: y\rz\r\n\r\n", Malformed::Trailers),
+            (b"0\r\nno field\r\n\r\n", Malformed::Trailers),
+            (b"0\r\nX : y\r\n\r\n", Malformed::Trailers),
+            (b"0\r\nX: y\r\n z\r\n\r\n", Malformed::Trailers),
+        ] {
+            assert_eq!(chunked(bytes), Err(error), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn the_largest_size_is_a_size() {
+        let cut = chunked(b"ffffffffffffffff\r\nabc").unwrap();
+        assert_eq!((cut.data.as_slice(), cut.left), (&b"abc"[..], None));
+    }
+
+    #[test]
+    fn extensions_and_trailers_have_a_bound() {
+        let extended = |size: usize| format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(size));
+        assert_eq!(chunked(extended(EXTENSIONS).as_bytes()), Ok(plain("x", "")));
+        assert_eq!(chunked(extended(EXTENSIONS + 1).as_bytes()), Err(Malformed::Extensions));
+        // Of all chunks together.
+        let half = format!("1;{}\r\nx\r\n", "e".repeat(EXTENSIONS / 2 + 1));
+        assert_eq!(chunked((half.clone() + &half).as_bytes()), Err(Malformed::Extensions));
+        let trailed = |size: usize| format!("0\r\nX: {}\r\n\r\n", "t".repeat(size - 5));
+        let most = chunked(trailed(SIZE).as_bytes()).unwrap();
+        assert_eq!(most.trailers.unwrap()["x"].len(), SIZE - 5);
+        assert_eq!(chunked(trailed(SIZE + 1).as_bytes()), Err(Malformed::TrailersTooLarge));
+        let many = |count: usize| format!("0\r\n{}\r\n", "X: y\r\n".repeat(count));
+        assert_eq!(chunked(many(FIELDS).as_bytes()).unwrap().trailers.unwrap().len(), FIELDS);
+        assert_eq!(chunked(many(FIELDS + 1).as_bytes()), Err(Malformed::Trailers));
+    }
+
+    #[test]
+    fn a_length_ends_a_body_and_a_close_does_not() {
+        assert_eq!(decode(Decoder::Length(5), b"hello!", &[], false), Ok(plain("hello", "!")));
+        let cut = decode(Decoder::Length(5), b"hell", &[], true).unwrap();
+        assert_eq!((cut.data.as_slice(), cut.left), (&b"hell"[..], None));
+        assert_eq!(decode(Decoder::NONE, b"!", &[], false), Ok(plain("", "!")));
+        assert_eq!(decode(Decoder::UntilClose, b"hello", &[], true), Ok(plain("hello", "")));
+        assert_eq!(decode(Decoder::UntilClose, b"hello", &[], false).unwrap().left, None);
+    }
+
+    proptest! {
+        /// However the bytes are cut, the body, its trailers and what stands behind are the same; so is the error.
+        #[test]
+        fn cuts_change_nothing(
+            bytes in prop_oneof![
+                prop::collection::vec(prop::sample::select(&b"05aF;\r\n \tx:y"[..]), 0..60),
+                prop::collection::vec("[0-9a-f]{1,2}(;e)?\r\n[a-z]{1,9}\r\n", 0..6)
+                    .prop_map(|parts| (parts.concat() + "0\r\nX: y\r\n\r\nrest").into_bytes()),
+            ],
+            cuts in prop::collection::vec(any::<usize>(), 0..12),
+        ) {
+            let once = decode(Decoder::chunked(), &bytes, &[], true);
+            prop_assert_eq!(&decode(Decoder::chunked(), &bytes, &cuts, true), &once);
+            let each: Vec<usize> = (0..bytes.len()).collect();
+            prop_assert_eq!(&decode(Decoder::chunked(), &bytes, &each, true), &once);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What waits to be written.
+//!
+//! Small things (a head, the line before a chunk) are put together in one buffer, a large chunk of a body stands
+//! beside them uncopied, and all of it goes out in one system call. One chunk at a time: nobody reads a body
+//! further than the other side takes it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWrite;
+
+/// A chunk up to this size is copied behind what stands there: that is cheaper than another vector.
+const SMALL: usize = 1024;
+/// The buffer of an idle connection is kept up to this size.
+const KEPT: usize = 1024;
+
+/// What is to be written: what stands before a chunk, the chunk, and what stands behind it.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    front: Vec<u8>,
+    /// How much of `front` was written.
+    at: usize,
+    chunk: Bytes,
+    /// Empty where there is no chunk.
+    back: Vec<u8>,
+    /// Whether a transport may hold some of what it took (TLS does).
+    held: bool,
+}
+
+impl Outbox {
+    /// Where the next small thing is written to.
+    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+        if self.chunk.is_empty() { &mut self.front } else { &mut self.back }
+    }
+
+    /// The next chunk of a body, which must not be put in while there is another: see [`Outbox::is_full`].
+    pub(super) fn chunk(&mut self, chunk: Bytes) {
+        if chunk.len() <= SMALL || !self.chunk.is_empty() {
+            self.text().extend_from_slice(&chunk);
+        } else {
+            self.chunk = chunk;
+        }
+    }
+
+    /// Whether the next chunk has to wait.
+    pub(super) fn is_full(&self) -> bool {
+        !self.chunk.is_empty() || self.front.len().saturating_sub(self.at) > 2 * SMALL
+    }
+
+    /// Whether all was written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_taken() && !self.held
+    }
+
+    /// Whether the transport took all.
+    fn is_taken(&self) -> bool {
+        self.at >= self.front.len() && self.chunk.is_empty()
+    }
+
+    /// Writes all of it to `io`; `wrote` is set once a byte was written.
+    pub(super) fn poll_write<T: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut T,
+        cx: &mut Context<'_>,
+        wrote: &mut bool,
+    ) -> Poll<io::Result<()>> {
+        while !self.is_taken() {
+            let front = self.front.get(self.at..).unwrap_or_default();
+            let written = if self.chunk.is_empty() {
+                ready!(Pin::new(&mut *io).poll_write(cx, front))?
+            } else if io.is_write_vectored() {
+                let parts = [front, &self.chunk, &self.back].map(IoSlice::new);
+                ready!(Pin::new(&mut *io).poll_write_vectored(cx, &parts))?
+            } else {
+                let part = if front.is_empty() { &self.chunk } else { front };
+                ready!(Pin::new(&mut *io).poll_write(cx, part))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *wrote = true;
+            self.held = true;
+            self.advance(written);
+        }
+        ready!(Pin::new(&mut *io).poll_flush(cx))?;
+        self.held = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// So much was written.
+    fn advance(&mut self, written: usize) {
+        let front = written.min(self.front.len().saturating_sub(self.at));
+        self.at += front;
+        let chunk = (written - front).min(self.chunk.len());
+        self.chunk.advance(chunk);
+        if self.at < self.front.len() || !self.chunk.is_empty() {
+            return;
+        }
+        self.front.clear();
+        // What is behind the chunk is now all there is.
+        std::mem::swap(&mut self.front, &mut self.back);
+        self.at = written - front - chunk;
+        if self.at >= self.front.len() {
+            self.front.clear();
+            self.at = 0;
+        }
+    }
+
+    /// The connection is idle from now on: it holds no more than it must.
+    pub(super) fn rest(&mut self) {
+        self.front.clear();
+        self.at = 0;
+        if self.front.capacity() > KEPT {
+            self.front = Vec::new();
+        }
+        if self.back.capacity() > 0 {
+            self.back = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Takes so many bytes with each write, in turn, and sometimes none yet.
+    struct Narrow {
+        widths: Vec<usize>,
+        vectored: bool,
+        taken: Vec<u8>,
+        calls: usize,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bufs: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.calls += 1;
+            let width = self.widths[self.calls % self.widths.len()];
+            if width == 0 {
+                return Poll::Pending;
+            }
+            let all: Vec<u8> = bufs.iter().flat_map(|part| part.to_vec()).take(width).collect();
+            self.taken.extend_from_slice(&all);
+            Poll::Ready(Ok(all.len()))
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            self.vectored
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    proptest! {
+        /// Whatever is put in comes out in its order, however little is taken at a time.
+        #[test]
+        fn all_is_written_in_its_order(
+            things in prop::collection::vec((any::<bool>(), 1_usize..4000), 1..12),
+            widths in prop::collection::vec(0_usize..3000, 1..5),
+            vectored in any::<bool>(),
+        ) {
+            prop_assume!(widths.iter().any(|width| *width > 0));
+            let mut outbox = Outbox::default();
+            let mut narrow = Narrow { widths, vectored, taken: Vec::new(), calls: 0 };
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let (mut wanted, mut wrote) = (Vec::new(), false);
+            for (number, (is_chunk, size)) in things.into_iter().enumerate() {
+                let bytes = vec![u8::try_from(number).unwrap(); size];
+                wanted.extend_from_slice(&bytes);
+                while is_chunk && outbox.is_full() {
+                    let _pending = outbox.poll_write(&mut narrow, &mut cx, &mut wrote);
+                }
+                if is_chunk { outbox.chunk(bytes.into()) } else { outbox.text().extend(bytes) }
+            }
+            while outbox.poll_write(&mut narrow, &mut cx, &mut wrote).is_pending() {}
+            prop_assert!(outbox.is_empty() && wrote);
+            prop_assert_eq!(narrow.taken, wanted);
+        }
+    }
+
+    #[test]
+    fn a_head_and_a_chunk_go_out_together() {
+        let mut outbox = Outbox::default();
+        outbox.text().extend_from_slice(b"POST / HTTP/1.1\r\n\r\n");
+        outbox.chunk(vec![b'x'; 16_384].into());
+        outbox.text().extend_from_slice(b"\r\n0\r\n\r\n");
+        let widths = vec![1 << 20];
+        let mut narrow = Narrow { widths, vectored: true, taken: Vec::new(), calls: 0 };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let written = outbox.poll_write(&mut narrow, &mut cx, &mut false);
+        assert!(matches!(written, Poll::Ready(Ok(()))));
+        assert_eq!((narrow.calls, narrow.taken.len()), (1, 19 + 16_384 + 7));
+    }
+}

@@ -1,0 +1,531 @@
+//! Whole exchanges over a pipe, and what another client makes of the same bytes.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::*;
+
+fn outgoing(method: Method) -> Outgoing<'static> {
+    Outgoing {
+        method,
+        uri: Cow::Owned(Uri::from_static("/a?b=c")),
+        fields: Cow::Owned(HeaderMap::new()),
+        names_endpoint: false,
+        upgrade: None,
+        expects: false,
+        trailers: false,
+    }
+}
+
+fn link() -> (Box<Link>, DuplexStream) {
+    let (near, far) = duplex(1 << 20);
+    (Link::new(Io::Other(Box::new(near))), far)
+}
+
+fn asked(method: Method) -> (Box<Link>, DuplexStream) {
+    let (mut link, far) = link();
+    link.send(&outgoing(method), "e:1", RequestBody::Empty);
+    (link, far)
+}
+
+/// What a client makes of what an upstream says.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    /// `Err` where there was no answer: whether what came was no HTTP.
+    status: Option<Result<u16, bool>>,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+    trailers: Vec<(String, Vec<u8>)>,
+    /// Whether the body came to its end.
+    whole: bool,
+    /// Whether the connection carries another request.
+    reusable: bool,
+}
+
+fn listed(fields: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    let one = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        (name.as_str().to_owned(), value.as_bytes().to_vec())
+    };
+    let mut all: Vec<_> = fields.iter().map(one).collect();
+    all.sort();
+    all
+}
+
+impl Heard {
+    fn frame(&mut self, frame: Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(data) => self.body.extend_from_slice(&data),
+            Err(frame) => self.trailers = listed(frame.trailers_ref().unwrap()),
+        }
+    }
+}
+
+/// Hears a request, says `pieces`, one at a time, and then closes the connection or leaves it open.
+async fn say(mut far: DuplexStream, pieces: Vec<Vec<u8>>, closes: bool) -> Option<DuplexStream> {
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        far.read_buf(&mut asked).await.unwrap();
+    }
+    for piece in pieces {
+        if far.write_all(&piece).await.is_err() {
+            return None;
+        }
+        for _ in 0..3 {
+            yield_now().await;
+        }
+    }
+    (!closes).then_some(far)
+}
+
+async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
+    let (mut link, far) = asked(method);
+    let hear = async {
+        let mut heard = Heard::default();
+        match poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await {
+            Ok(answer) => {
+                heard.status = Some(Ok(answer.status.as_u16()));
+                heard.fields = listed(&answer.fields);
+            }
+            Err(error) => {
+                heard.status = Some(Err(matches!(error, Error::Malformed(_))));
+                return heard;
+            }
+        }
+        loop {
+            match poll_fn(|cx| link.poll_body(cx)).await {
+                Some(Ok(frame)) => heard.frame(frame),
+                Some(Err(_)) => return heard,
+                None => break,
+            }
+        }
+        heard.whole = true;
+        // What came right behind it has its time to come.
+        for _ in 0..20 {
+            yield_now().await;
+        }
+        heard.reusable = link.rest() && link.is_quiet();
+        heard
+    };
+    let (heard, _open) = tokio::join!(hear, say(far, pieces, closes));
+    heard
+}
+
+async fn by_library(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
+    let (near, far) = duplex(1 << 20);
+    let mut client = http1::Builder::new();
+    let made = client.max_header_size(head::SIZE).handshake(TokioIo::new(near)).await;
+    let (mut sender, connection) = made.unwrap();
+    let driver = tokio::spawn(connection.with_upgrades());
+    let request = Request::builder().method(method).uri("/a?b=c").header("host", "e:1");
+    let hear = async {
+        let mut heard = Heard::default();
+        let mut response =
+            match sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await {
+                Ok(response) => response,
+                Err(error) => {
+                    heard.status = Some(Err(error.is_parse()));
+                    return heard;
+                }
+            };
+        heard.status = Some(Ok(response.status().as_u16()));
+        heard.fields = listed(response.headers());
+        while let Some(frame) = response.body_mut().frame().await {
+            match frame {
+                Ok(frame) => heard.frame(frame),
+                Err(_) => return heard,
+            }
+        }
+        heard.whole = true;
+        for _ in 0..20 {
+            yield_now().await;
+        }
+        heard.reusable = sender.is_ready();
+        heard
+    };
+    let (heard, _open) = tokio::join!(hear, say(far, pieces, closes));
+    driver.abort();
+    heard
+}
+
+fn paused() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().unwrap()
+}
+
+/// Answers of which both make the same; whether the upstream closes behind each.
+const SAME: [(&str, bool); 44] = [
+    ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false),
+    ("HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", false),
+    ("HTTP/1.1 299 \r\nContent-Length: 0\r\n\r\n", false),
+    ("\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+    ("HTTP/1.1 200 OK\nContent-Length: 2\n\nhi", false),
+    ("HTTP/1.1 200 OK\r\ncontent-length:5\r\nX:  a b \t\r\nX: c\r\n\r\nhello", false),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more", false),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello", false),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: x, Close\r\n\r\n", false),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n",
+        false,
+    ),
+    ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", false),
+    ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi", false),
+    ("HTTP/1.0 200 OK\r\n\r\nhi", true),
+    ("HTTP/1.1 200 OK\r\n\r\nuntil the end", true),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nabc\r\nA \r\n0123456789\r\n000\r\nX-A: 1\r\nX-B: 2\r\n\r\n",
+        false,
+    ),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nmore", false),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", true),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", true),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n", true),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nzz\r\n0\r\n\r\n", false),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nzz", true),
+    ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true),
+    ("HTTP/1.1 204 No Content\r\n\r\n", false),
+    ("HTTP/1.1 204 No Content\r\nX: y\r\n\r\nbody", false),
+    ("HTTP/1.1 304 Not Modified\r\nContent-Length: 50\r\n\r\n", false),
+    ("HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+    (
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        false,
+    ),
+    ("HTTP/1.1 100 Continue\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nX : a\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\n: a\r\n\r\n", true),
+    ("HTTP/1.1 200 OK\r\nX: a\0b\r\n\r\n", true),
+    ("HTTP/1.1 20 OK\r\n\r\n", true),
+    ("HTTP/1.2 200 OK\r\n\r\n", true),
+    ("HTTP/2 200\r\n\r\n", true),
+    ("SSH-2.0-x\r\n\r\n", true),
+    ("", true),
+];
+
+#[test]
+fn another_client_makes_the_same_of_it() {
+    for (answer, closes) in SAME {
+        for method in [Method::GET, Method::HEAD] {
+            let pieces = || vec![answer.as_bytes().to_vec()];
+            let (ours, theirs) = paused().block_on(async {
+                let ours = by_link(method.clone(), pieces(), closes).await;
+                (ours, by_library(method.clone(), pieces(), closes).await)
+            });
+            // A field that frames is read where it frames nothing, too.
+            let stricter = method == Method::HEAD && ours.status == Some(Err(true));
+            assert!(ours == theirs || stricter, "{method} {answer:?}: {ours:?}, not {theirs:?}");
+        }
+    }
+}
+
+/// Where we decide otherwise, each time because a second reader may.
+#[test]
+fn what_two_readers_may_read_in_two_ways_is_no_answer() {
+    let fields = "X: y\r\n".repeat(101);
+    for bad in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        "Transfer-Encoding: gzip\r\nContent-Length: 5\r\n",
+        &fields,
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{bad}\r\n0\r\n\r\n").into_bytes();
+        let heard = paused().block_on(by_link(Method::GET, vec![answer], true));
+        assert_eq!(heard.status, Some(Err(true)), "{bad}");
+    }
+}
+
+#[test]
+fn a_length_that_is_given_twice_goes_on_once() {
+    for twice in ["Content-Length: 2, 2\r\n", "Content-Length: 2\r\nContent-Length: 2\r\n"] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{twice}\r\nhi").into_bytes();
+        let heard = paused().block_on(by_link(Method::GET, vec![answer], false));
+        assert_eq!(heard.fields, [("content-length".to_owned(), b"2".to_vec())]);
+        assert!(heard.whole && heard.reusable);
+    }
+}
+
+#[test]
+fn a_head_has_a_bound_however_it_comes() {
+    let head = |size: usize| {
+        let before = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: ";
+        format!("{before}{}\r\n\r\n", "x".repeat(size - before.len() - 4)).into_bytes()
+    };
+    let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(2 * head::SIZE)).into_bytes();
+    let lines = "\r\n".repeat(head::SIZE).into_bytes();
+    for (answer, heard) in [
+        (head(head::SIZE), Ok(200)),
+        (head(head::SIZE + 1), Err(true)),
+        (endless, Err(true)),
+        (lines, Err(true)),
+    ] {
+        let pieces: Vec<_> = answer.chunks(5000).map(<[u8]>::to_vec).collect();
+        let whole = paused().block_on(by_link(Method::GET, vec![answer], false));
+        let cut = paused().block_on(by_link(Method::GET, pieces, false));
+        assert_eq!((whole.status, cut.status), (Some(heard), Some(heard)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn interim_answers_are_handed_on_one_by_one() {
+    let (mut link, mut far) = asked(Method::GET);
+    let hint = |n: usize| format!("HTTP/1.1 103 Early\r\nX: {n}\r\n\r\n");
+    let hints = (0..1000).map(hint).collect::<Vec<_>>().concat();
+    let said = format!("{hints}HTTP/1.1 100 Go\r\nX: 1000\r\n\r\nHTTP/1.1 204 No\r\n\r\n");
+    let say = async {
+        for piece in said.as_bytes().chunks(7001) {
+            far.write_all(piece).await.unwrap();
+            yield_now().await;
+        }
+    };
+    let mut heard = Vec::new();
+    let hear = poll_fn(|cx| {
+        link.poll_answer(cx, &mut |answer| {
+            heard.push(answer.fields["x"].to_str().unwrap().parse::<usize>().unwrap());
+        })
+    });
+    let (answer, ()) = tokio::join!(hear, say);
+    assert_eq!(answer.unwrap().status, 204);
+    assert_eq!(heard, (0..=1000).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_protocol_begins_with_what_came_behind_the_head() {
+    let (mut link, mut far) = asked(Method::GET);
+    far.write_all(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\nwelcome").await.unwrap();
+    let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
+    assert_eq!(answer.status, 101);
+    far.write_all(b" back").await.unwrap();
+    let mut read = [0; 12];
+    link.read_exact(&mut read).await.unwrap();
+    assert_eq!(&read, b"welcome back");
+    link.write_all(b"thanks").await.unwrap();
+    drop(link);
+    let mut said = String::new();
+    far.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "GET /a?b=c HTTP/1.1\r\nhost: e:1\r\n\r\nthanks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_waits_until_all_is_read() {
+    let (mut link, mut far) = link();
+    far.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
+    drop(far);
+    link.send(&outgoing(Method::POST), "e:1", RequestBody::Full("x".into()));
+    assert!(!link.seen().wrote);
+    let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
+    assert_eq!(answer.status, 413);
+    let frame = poll_fn(|cx| link.poll_body(cx)).await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "no");
+    assert!(link.is_read() && !link.rest());
+}
+
+/// One that takes nothing and says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_does_not_wait_for_ever() {
+    struct Deaf(DuplexStream);
+    impl AsyncRead for Deaf {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+    impl AsyncWrite for Deaf {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+    let (near, _far) = duplex(64);
+    let mut link = Link::new(Io::Other(Box::new(Deaf(near))));
+    let begun = Instant::now();
+    link.send(&outgoing(Method::GET), "e:1", RequestBody::Empty);
+    let error = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap_err();
+    assert!(matches!(error, Error::Io(_)), "{error:?}");
+    assert_eq!(begun.elapsed(), HEAR_OUT);
+    // Nothing of it was written: it goes over another connection as it was.
+    let unsent = link.unsent(&error).unwrap();
+    let (mut other, mut far) = self::link();
+    other.resend(unsent);
+    drop(other);
+    let mut said = String::new();
+    far.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "GET /a?b=c HTTP/1.1\r\nhost: e:1\r\n\r\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_quiet_until_something_comes() {
+    let (mut link, mut far) = link();
+    assert!(link.is_quiet());
+    far.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
+    assert!(!link.is_quiet());
+    let (mut link, far) = self::link();
+    drop(far);
+    assert!(!link.is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_holds_no_buffer() {
+    let (mut link, mut far) = asked(Method::GET);
+    let size = 300_000;
+    let body = "x".repeat(size);
+    let say = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{body}");
+    far.write_all(say.as_bytes()).await.unwrap();
+    poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
+    let mut reads = 0;
+    while let Some(frame) = poll_fn(|cx| link.poll_body(cx)).await {
+        assert!(frame.unwrap().data_ref().unwrap().len() <= MOST);
+        reads += 1;
+    }
+    assert!(reads <= 5, "{reads} reads");
+    assert!(link.rest());
+    assert_eq!((link.buffer.capacity(), link.pending.len()), (0, 0));
+}
+
+proptest! {
+    /// However an answer is cut, it is the same answer.
+    #[test]
+    fn cuts_change_no_answer(
+        case in 0..SAME.len(),
+        cuts in prop::collection::vec(any::<usize>(), 0..8),
+    ) {
+        let (answer, closes) = SAME[case];
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (answer.len() + 1)).collect();
+        cuts.extend([0, answer.len()]);
+        cuts.sort_unstable();
+        let cut = cuts.windows(2).map(|at| answer.as_bytes()[at[0]..at[1]].to_vec());
+        let pieces: Vec<_> = cut.filter(|piece| !piece.is_empty()).collect();
+        let (whole, cut) = paused().block_on(async {
+            let whole = by_link(Method::GET, vec![answer.into()], closes).await;
+            (whole, by_link(Method::GET, pieces, closes).await)
+        });
+        prop_assert_eq!(whole, cut, "{:?}", answer);
+    }
+
+    /// What is encoded in any pieces decodes to itself.
+    #[test]
+    fn a_body_in_any_pieces_is_itself(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3000), 0..8),
+        chunked in any::<bool>(),
+        trailed in any::<bool>(),
+    ) {
+        let whole = pieces.concat();
+        let mut framing =
+            if chunked { Framing::Chunked } else { Framing::Length(whole.len() as u64) };
+        let mut decoder =
+            if chunked { Decoder::chunked() } else { Decoder::Length(whole.len() as u64) };
+        let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]);
+        let trailers = (trailed && chunked).then_some(trailers);
+        let (mut outbox, mut wire) = (Outbox::default(), Vec::new());
+        let mut cx = Context::from_waker(Waker::noop());
+        for piece in pieces {
+            framing.data(&mut outbox, piece.into()).unwrap();
+            prop_assert!(outbox.poll_write(&mut wire, &mut cx, &mut false).is_ready());
+        }
+        framing.end(&mut outbox, trailers.as_ref()).unwrap();
+        prop_assert!(outbox.poll_write(&mut wire, &mut cx, &mut false).is_ready());
+        prop_assert!(framing.is_done());
+        let (mut bytes, mut read, mut behind) = (Bytes::from(wire), Vec::new(), None);
+        while !decoder.is_done() {
+            match decoder.decode(&mut bytes).unwrap() {
+                Decoded::Data(data) => read.extend_from_slice(&data),
+                Decoded::Trailers(fields) => behind = Some(fields),
+                Decoded::End => {}
+                Decoded::More => prop_assert!(false, "it does not end"),
+            }
+        }
+        prop_assert_eq!(read, whole);
+        prop_assert_eq!((behind, bytes.len()), (trailers, 0));
+    }
+}
+
+#[test]
+fn a_body_of_another_length_than_was_said_is_refused() {
+    let mut outbox = Outbox::default();
+    assert_eq!(Framing::Length(2).data(&mut outbox, "abc".into()), Err(WrongLength));
+    assert_eq!(Framing::Length(2).end(&mut outbox, None), Err(WrongLength));
+}
+
+#[test]
+fn a_head_is_written_as_it_stands() {
+    let fields = [("host", "t"), ("x", "1"), ("x", "2"), ("content-length", "5")];
+    let mut all = HeaderMap::new();
+    for (name, value) in fields {
+        all.append(name, value.parse().unwrap());
+    }
+    let written = |change: &dyn Fn(&mut Outgoing<'_>), body: RequestBody| {
+        let mut outgoing = Outgoing { fields: Cow::Borrowed(&all), ..outgoing(Method::PUT) };
+        change(&mut outgoing);
+        let mut out = Vec::new();
+        let framing = encode::head(&mut out, &outgoing, "e:1", &body);
+        (String::from_utf8(out).unwrap(), framing)
+    };
+    let hello = || RequestBody::Full("hello".into());
+    assert_eq!(
+        written(&|_| {}, hello()),
+        (
+            "PUT /a?b=c HTTP/1.1\r\nhost: t\r\nx: 1\r\nx: 2\r\ncontent-length: 5\r\n\r\n"
+                .to_owned(),
+            Framing::Length(5)
+        )
+    );
+    let named = written(&|outgoing| outgoing.names_endpoint = true, hello()).0;
+    assert_eq!(
+        named,
+        "PUT /a?b=c HTTP/1.1\r\nx: 1\r\nx: 2\r\ncontent-length: 5\r\nhost: e:1\r\n\r\n"
+    );
+    let bare = |outgoing: &mut Outgoing<'_>| {
+        outgoing.fields = Cow::Owned(HeaderMap::new());
+        outgoing.uri = Cow::Owned(Uri::from_static("*"));
+        outgoing.upgrade = Some(http::HeaderValue::from_static("x/1"));
+    };
+    assert_eq!(
+        written(&bare, hello()).0,
+        "PUT * HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\nconnection: upgrade\r\nupgrade: x/1\r\n\r\n"
+    );
+    let query = |outgoing: &mut Outgoing<'_>| {
+        outgoing.uri = Cow::Owned(Uri::from_static("http://t?q"));
+    };
+    assert!(written(&query, RequestBody::Empty).0.starts_with("PUT /?q HTTP/1.1\r\n"));
+}
+
+/// The bytes of a body in memory go out with the head.
+#[tokio::test(start_paused = true)]
+async fn a_body_in_memory_goes_out_with_the_head() {
+    let (mut link, mut far) = link();
+    link.send(&outgoing(Method::POST), "e:1", RequestBody::Full("hello".into()));
+    assert!(link.is_sent() && link.seen().wrote && !link.seen().read);
+    let mut said = vec![0; 1 << 10];
+    let size = far.read(&mut said).await.unwrap();
+    let wanted = "POST /a?b=c HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\n\r\nhello";
+    assert_eq!(std::str::from_utf8(&said[..size]).unwrap(), wanted);
+}
