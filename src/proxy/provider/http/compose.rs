@@ -134,7 +134,7 @@ fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
         && params.query.is_empty()
         && asked.is_empty()
     {
-        return Uri::from(path.clone());
+        return Cow::Owned(Uri::from(path.clone()));
     }
     let root = PathAndQuery::from_static("/");
     let path = params.path.as_ref().map(PathAndQuery::path);
