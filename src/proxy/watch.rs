@@ -281,6 +281,12 @@ impl State {
         self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
     }
 
+    /// Whether the client takes no bytes now.
+    #[cfg(test)]
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked_ticks().is_some()
+    }
+
     /// For how many ticks the client has taken no bytes; `None` where it does.
     fn blocked_ticks(&self) -> Option<u32> {
         let since = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;

@@ -63,6 +63,8 @@ pub(crate) struct Watched<T> {
     state: Arc<State>,
     /// Whether the last write found no room.
     blocked: bool,
+    /// Whether what was written before is held on the way, for want of room.
+    held: bool,
     /// What is to be written before anything of the library's.
     own: Vec<u8>,
     /// Whether an end now would be a reset.
@@ -80,7 +82,15 @@ struct Linger {
 impl<T> Watched<T> {
     /// Watches `io` for `state`.
     pub(crate) const fn new(io: T, state: Arc<State>) -> Self {
-        Self { io, state, blocked: false, own: Vec::new(), breaks: false, linger: None }
+        Self {
+            io,
+            state,
+            blocked: false,
+            held: false,
+            own: Vec::new(),
+            breaks: false,
+            linger: None,
+        }
     }
 
     /// What is watched.
@@ -107,6 +117,16 @@ impl<T: Line> Watched<T> {
             self.state.set_blocked(self.blocked);
         }
         polled
+    }
+
+    /// Notes whether what was written before has left. A socket holds nothing; TLS does, so that a client may take
+    /// no bytes though every write found room.
+    fn pushed<R>(&mut self, polled: Poll<R>) -> Poll<R> {
+        if polled.is_ready() && !self.held {
+            return polled;
+        }
+        self.held = polled.is_pending();
+        self.wrote(polled)
     }
 
     /// Ready when all of our own is out.
@@ -241,7 +261,8 @@ impl<T: Line> AsyncWrite for Watched<T> {
         if !self.own.is_empty() || self.state.speech().any() {
             ready!(self.poll_between(cx))?;
         }
-        Pin::new(&mut self.io).poll_flush(cx)
+        let polled = Pin::new(&mut self.io).poll_flush(cx);
+        self.pushed(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -249,7 +270,8 @@ impl<T: Line> AsyncWrite for Watched<T> {
             // The library shuts down what has come to its end.
             self.io.breaks_at_end(false);
         }
-        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+        let polled = Pin::new(&mut self.io).poll_shutdown(cx);
+        ready!(self.pushed(polled))?;
         if self.state.leaves_unread() {
             ready!(self.poll_linger(cx));
         }
@@ -373,5 +395,60 @@ mod tests {
             let wanted: String = all.iter().map(|said| said.bytes(true)).collect();
             prop_assert_eq!(heard, wanted);
         }
+    }
+
+    /// Takes every byte, and lets it go when it is told to.
+    struct Holds {
+        lets_go: bool,
+    }
+
+    impl Line for Holds {
+        fn breaks_at_end(&self, _: bool) {}
+    }
+
+    impl AsyncRead for Holds {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Holds {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.lets_go { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_flush(cx)
+        }
+    }
+
+    #[test]
+    fn a_client_that_makes_no_room_takes_nothing_though_writes_succeed() {
+        let connections = Connections::default();
+        let (state, _registered) = connections.register();
+        let mut watched = Watched::new(Holds { lets_go: false }, Arc::clone(&state));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let polled = Pin::new(&mut watched).poll_write(&mut cx, b"answer");
+        assert!(polled.is_ready() && !state.is_blocked());
+        assert!(Pin::new(&mut watched).poll_flush(&mut cx).is_pending());
+        assert!(state.is_blocked());
+        watched.io.lets_go = true;
+        assert!(Pin::new(&mut watched).poll_flush(&mut cx).is_ready());
+        assert!(!state.is_blocked());
+        watched.io.lets_go = false;
+        assert!(Pin::new(&mut watched).poll_shutdown(&mut cx).is_pending());
+        assert!(state.is_blocked(), "a farewell is held, too");
     }
 }

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,7 +7,9 @@ use tokio::net::TcpListener;
 
 use crate::support::h2;
 use crate::support::proxy::{Files, Proxy, Response};
-use crate::support::tls::{Authority, Farewell, Front, H2, HTTP_1_1, Issued, days, server};
+use crate::support::tls::{
+    Authority, Farewell, Front, H2, HTTP_1_1, Issued, client, connect, days, server,
+};
 use crate::support::upstream::{Act, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -108,6 +111,37 @@ async fn http_2_is_spoken_where_it_is_agreed_on() {
     let seen = upstream.requests();
     assert_eq!((seen[0].uri.as_str(), seen.len()), ("https://t/a", 2));
     assert_eq!(front.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_grpc_call_passes_with_its_trailers_over_tls_on_both_sides() {
+    let trailers = h2::fields(&[("grpc-status", "0")]);
+    let reply = h2::Reply {
+        fields: h2::fields(&[("content-type", "application/grpc")]),
+        trailers: Some((Duration::ZERO, trailers)),
+        ..h2::reply(200, "message")
+    };
+    let upstream = h2::Upstream::play([h2::Act::Answer(reply)]).await;
+    let authority = Authority::new();
+    let issued = authority.issue(&["a.test"]);
+    let front = front(upstream.address, server(&issued, &[H2], None)).await;
+    let config = format!(
+        "listeners: [{{ address: '127.0.0.1:0', tls: {{ certificate: a.pem, key: a.key }} }}]
+limits: {{ workers: 1 }}
+upstreams: {{ u: {{ endpoints: ['https://{}'], protocol: http2, tls: {{ ca: ca.pem, serverName: a.test }} }} }}
+routes: [{{ name: r, upstream: u }}]
+",
+        front.address
+    );
+    let files = [("a.pem", issued.chain()), ("a.key", issued.key()), ("ca.pem", authority.pem())];
+    let proxy = Proxy::whole(&config, &Files::from(files));
+    let stream = connect(proxy.address, client(&authority, None, &[H2])).await.unwrap();
+    let mut client = h2::Client::over(stream).await;
+    let fields = [("content-type", "application/grpc"), ("te", "trailers")];
+    let answer = client.ask(h2::request("POST", "/s.S/M", &fields), b"question").await;
+    assert_eq!((answer.status, answer.text()), (200, "message"));
+    assert_eq!(answer.trailer("grpc-status"), Some("0"));
+    assert_eq!(upstream.requests()[0].uri, "https://t/s.S/M");
 }
 
 #[tokio::test]
