@@ -219,14 +219,19 @@ pub fn pattern(data: &[u8]) {
     }
 }
 
+/// Where there is no file and no variable.
+fn nothing() -> Origin<'static> {
+    let read = &|_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    Origin { read, variable: &|_| None, ..Origin::system() }
+}
+
 /// Read a configuration that may name no file and no variable, in both formats.
 ///
 /// # Panics
 /// Where one is refused without a word.
 pub fn config(data: &[u8]) {
     let Some(text) = text(data) else { return };
-    let origin =
-        Origin { read: &|_| Err(std::io::ErrorKind::NotFound.into()), variable: &|_| None };
+    let origin = nothing();
     for name in ["fuzz.json", "fuzz.yaml"] {
         if let Err(refused) = config::parse(Path::new(name), text, origin) {
             assert!(!refused.sources.render(&refused.diagnostics).is_empty());
@@ -256,9 +261,7 @@ routes:
 
 fn routes() -> Arc<Runtime> {
     static ROUTES_READ: std::sync::LazyLock<Arc<Runtime>> = std::sync::LazyLock::new(|| {
-        let origin =
-            Origin { read: &|_| Err(std::io::ErrorKind::NotFound.into()), variable: &|_| None };
-        let loaded = config::parse(Path::new("fuzz.yaml"), ROUTES, origin);
+        let loaded = config::parse(Path::new("fuzz.yaml"), ROUTES, nothing());
         let settings = loaded.expect("the routes are well-formed").settings;
         let built = Runtime::build(settings, &Catalog::spec_defined(), &Metrics::new());
         Arc::new(built.expect("the routes compile").0)
