@@ -162,7 +162,7 @@ fn paused() -> tokio::runtime::Runtime {
 }
 
 /// Answers of which both make the same; whether the upstream closes behind each.
-const SAME: [(&str, bool); 44] = [
+const SAME: [(&str, bool); 43] = [
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false),
     ("HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", false),
     ("HTTP/1.1 299 \r\nContent-Length: 0\r\n\r\n", false),
