@@ -235,18 +235,19 @@ class Bench:
     def mwl(self, policy):
         return self.mwl_with(POLICY if policy else [], two=policy)
 
-    def mwl_with(self, stack, two=False, routes=None, workers=None):
+    def mwl_with(self, stack, two=False, routes=None, workers=None, admin={}):
         ports = [ORIGIN, SECOND] if two else [ORIGIN]
         last = {"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin"}
         config = {
             "listeners": [{"address": f"127.0.0.1:{PROXY}"}],
-            "admin": {"address": f"127.0.0.1:{ADMIN}"},
             "upstreams": {
                 "origin": {"endpoints": [f"http://127.0.0.1:{port}" for port in ports]},
                 "audit": {"endpoints": [f"http://127.0.0.1:{SECOND}"]},
             },
             "routes": [*(routes or []), {**last, "middleware": stack}],
         }
+        if admin is not None:
+            config["admin"] = {"address": f"127.0.0.1:{ADMIN}", **admin}
         if workers:
             config["limits"] = {"workers": workers}
         return [os.path.abspath(self.options.mwl), "run", "-c", self.write("mwl.json", json.dumps(config))]
@@ -517,6 +518,8 @@ def deep(bench):
 def prices(bench):
     def every():
         yield "no stack", bench.mwl_with([]), "/1k"
+        yield "the same, without a record of executions", bench.mwl_with([], admin={"executions": 0}), "/1k"
+        yield "the same, without an admin address", bench.mwl_with([], admin=None), "/1k"
         yield "Timeout over Retry over Timeout", bench.mwl_with(POLICY), "/1k"
         yield "the same, one answer in ten a 503", bench.mwl_with(POLICY), "/flaky"
         waiting = [POLICY[0], WAITING, POLICY[2]]

@@ -153,6 +153,11 @@ impl Schema {
         })
     }
 
+    /// Whether it is the schema of no arguments at all.
+    pub const fn takes_nothing(&self) -> bool {
+        matches!(self.check, Check::Empty)
+    }
+
     /// The `default`s of the declared top-level properties.
     pub fn defaults(&self) -> &Map {
         &self.defaults

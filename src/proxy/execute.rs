@@ -1,19 +1,22 @@
 //! One request, from its arrival to its answer.
 //!
 //! The HTTP library drops a service's future when the client's connection goes. For a route without a
-//! cleanup that is all the cancellation there is to do, and its Flow runs in place. Where something must
-//! run whatever happens, the Flow runs on a task of its own, and what is dropped is a guard that cancels
-//! it: the task unwinds, cleanups included, though nobody waits for its answer.
+//! cleanup that is all the cancellation there is to do. Where something must run whatever happens, what is
+//! dropped is a guard: it cancels the execution and hands it, as far as it has come, to a task of its own,
+//! where it unwinds, cleanups included, though nobody waits for its answer.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
 use http::{Request, Response, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use super::body::answer::AnswerBody;
 use super::connection::{Busy, ClientBody, Peer};
@@ -101,7 +104,7 @@ async fn answer(exchange: Arc<Exchange>, busy: Busy, version: Version) -> Respon
     };
     let flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
-        Box::pin(apart(&exchange)).await
+        Box::pin(to_its_end(&exchange, &busy)).await
     } else {
         in_place(&exchange, &busy).await
     };
@@ -133,31 +136,32 @@ async fn in_place(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
     outcome
 }
 
-/// Runs the route's Flow on a task of its own.
-async fn apart(exchange: &Arc<Exchange>) -> Outcome {
+/// Runs the route's Flow to its end, whatever becomes of this future.
+async fn to_its_end(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
-    let guard = cancel.clone().drop_guard();
     exchange.cancelled_by(cancel.clone());
     let exchange = Arc::clone(exchange);
-    let task = tokio::spawn(async move {
+    let mut alarm = busy.take_alarm();
+    let cancelled = cancel.clone();
+    let running = async move {
         let unwinds = Unwinds::begin(exchange);
-        let outcome = run(&unwinds.exchange, Some(cancel), None).await;
+        let outcome = run(&unwinds.exchange, Some(cancelled), Some(&mut alarm)).await;
         unwinds.done();
-        outcome
-    });
-    let joined = task.await;
-    // The execution is over: there is nothing left to cancel.
-    drop(guard.disarm());
-    joined.unwrap_or_else(|error| {
-        tracing::error!(error = %error, "An execution ended without a Result.");
+        (outcome, alarm)
+    };
+    let unwinding = Unwinding { running: Some(Box::pin(running)), cancel };
+    let Some((outcome, alarm)) = unwinding.await else {
+        tracing::error!("An execution ended without a Result.");
         let message = "the execution ended without a Result: a mistake in the proxy";
-        Failure::error("Proxy.Internal", message).into()
-    })
+        return Failure::error("Proxy.Internal", message).into();
+    };
+    busy.keep_alarm(alarm);
+    outcome
 }
 
 async fn run(
     exchange: &Arc<Exchange>,
-    cancel: Option<tokio_util::sync::CancellationToken>,
+    cancel: Option<CancellationToken>,
     alarm: Option<&mut Alarm>,
 ) -> Outcome {
     let route = &exchange.route;
@@ -166,7 +170,7 @@ async fn run(
     } else {
         Value::Null
     };
-    let events = Events::begin(exchange.id(), &route.name);
+    let events = Events::begin(|| exchange.id(), &route.name);
     let counted = RequestObserver(exchange);
     let both = events.as_deref().map(|events| Both(&counted, events));
     let stage = exchange.site.runtime.stage.as_deref();
@@ -202,6 +206,45 @@ async fn run(
     }
     exchange.ended(&outcome);
     outcome
+}
+
+/// An execution that runs to its end: dropped before, it is cancelled and unwinds on a task of its own.
+///
+/// So the usual execution, whose client waits for its answer, needs no task beside its connection's.
+struct Unwinding<F: Future<Output: Send> + Send + 'static> {
+    running: Option<Pin<Box<F>>>,
+    cancel: CancellationToken,
+}
+
+/// The `None` is a panic's.
+impl<F: Future<Output: Send> + Send + 'static> Future for Unwinding<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(running) = &mut self.running else {
+            return Poll::Ready(None);
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
+        let output = match polled {
+            Ok(polled) => Some(ready!(polled)),
+            Err(_panic) => None,
+        };
+        self.running = None;
+        Poll::Ready(output)
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Drop for Unwinding<F> {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        self.cancel.cancel();
+        // Without a runtime the process ends, and the execution says for itself what is lost.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(running);
+        }
+    }
 }
 
 /// An execution with something that must run whatever happens. Dropped before it is done, as the end of
@@ -242,4 +285,58 @@ fn cancelled() -> Outcome {
         ..Failure::error(system::CANCELLED, "the proxy stopped before the request ended")
     };
     failure.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// An execution that takes a second, or, once it is cancelled, one more for its cleanup.
+    async fn execution(cancel: CancellationToken, ended: oneshot::Sender<&'static str>) -> u8 {
+        let how = tokio::select! {
+            () = sleep(Duration::from_secs(1)) => "done",
+            () = cancel.cancelled() => {
+                sleep(Duration::from_secs(1)).await;
+                "cancelled and cleaned up"
+            }
+        };
+        ended.send(how).unwrap();
+        7
+    }
+
+    fn unwinding() -> (Unwinding<impl Future<Output = u8> + Send>, oneshot::Receiver<&'static str>)
+    {
+        let (cancel, (ended, heard)) = (CancellationToken::new(), oneshot::channel());
+        let running = Some(Box::pin(execution(cancel.clone(), ended)));
+        (Unwinding { running, cancel }, heard)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_execution_that_is_waited_for_runs_where_it_is() {
+        let (unwinding, heard) = unwinding();
+        assert_eq!(unwinding.await, Some(7));
+        assert_eq!(heard.await.unwrap(), "done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_execution_that_is_dropped_unwinds_elsewhere() {
+        let (unwinding, heard) = unwinding();
+        tokio::select! {
+            _ = unwinding => unreachable!(),
+            () = sleep(Duration::from_millis(500)) => {}
+        }
+        assert_eq!(heard.await.unwrap(), "cancelled and cleaned up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_an_execution_and_not_its_connection() {
+        let running = Some(Box::pin(async { assert!(std::hint::black_box(false)) }));
+        let unwinding = Unwinding { running, cancel: CancellationToken::new() };
+        assert_eq!(unwinding.await, None);
+    }
 }

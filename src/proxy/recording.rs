@@ -4,7 +4,7 @@
 //! [`Pace`](crate::telemetry::pace::Pace) lets through), and the others pay a branch here and there. What
 //! somebody will look for is always recorded, from its first attempt: a record begins with the first
 //! failure at the latest, and where successes may come before it (an execution of several calls) with
-//! the request.
+//! the request; it is given up at the end where nothing came of it.
 
 use std::borrow::Cow;
 
@@ -71,8 +71,10 @@ impl Exchange {
         }
         let traced = self.traced().is_some();
         let kept = sinks.keeps() && self.site.core.pace.admits(begun);
-        if traced || kept || self.route.facts.several_calls || sinks.wants(self.id()) {
+        if traced || kept || (sinks.logs() && sinks.wants(self.id())) {
             self.recording();
+        } else if self.route.facts.several_calls {
+            self.recorder.get_or_init(|| Box::new(Recorder::provisional()));
         }
     }
 
@@ -81,14 +83,18 @@ impl Exchange {
         self.trace.as_deref().filter(|place| place.context.sampled())
     }
 
-    /// The request's record, where it has one; with `eventful`, what must not be missed has happened, and
-    /// the record begins now unless nobody wants any.
+    /// The request's record, where it has one; with `eventful`, what must not be missed has happened: the
+    /// record begins now, unless nobody wants any, and is delivered.
     pub(crate) fn recorder(&self, eventful: bool) -> Option<&Recorder> {
-        match self.recorder.get() {
-            Some(recorder) => Some(recorder),
-            None if eventful && self.site.runtime.sinks().listen() => Some(self.recording()),
-            None => None,
+        let recorder = match self.recorder.get() {
+            Some(recorder) => recorder,
+            None if eventful && self.site.runtime.sinks().listen() => self.recording(),
+            None => return None,
+        };
+        if eventful {
+            recorder.want();
         }
+        Some(recorder)
     }
 
     fn recording(&self) -> &Recorder {

@@ -85,6 +85,22 @@ pub(crate) enum Sent {
     Complete,
 }
 
+impl Held {
+    /// The body, which nobody will read, where it is there.
+    fn discard(&mut self) -> Option<Payload> {
+        match std::mem::replace(self, Self::Passed) {
+            Self::Whole(headers, payload) => {
+                *self = Self::Discarded(headers);
+                Some(payload)
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
 impl Sent {
     const fn as_str(self) -> &'static str {
         match self {
@@ -131,15 +147,10 @@ impl Reply {
     /// Gives the connection back: nobody will read the body.
     pub(crate) fn discard(&self) {
         let mut held = self.lock();
-        match std::mem::replace(&mut *held, Held::Passed) {
-            Held::Whole(headers, payload) => {
-                *held = Held::Discarded(headers);
-                drop(held);
-                if let Payload::Stream(body) = payload {
-                    body.drain();
-                }
-            }
-            other => *held = other,
+        let payload = held.discard();
+        drop(held);
+        if let Some(Payload::Stream(body)) = payload {
+            body.drain();
         }
     }
 
@@ -161,7 +172,12 @@ impl Reply {
 /// A response that nobody took: its connection still serves if little of it is left.
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.discard();
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Held::Whole(_, Payload::Stream(_)) = held
+            && let Some(Payload::Stream(body)) = held.discard()
+        {
+            body.drain();
+        }
     }
 }
 

@@ -124,10 +124,11 @@ impl Drop for Listener {
 
 impl Events {
     /// The reporter of an execution that starts now, where anybody asks for one.
-    pub fn begin(id: &str, route: &Arc<str>) -> Option<Box<Self>> {
+    pub fn begin<'a>(id: impl FnOnce() -> &'a str, route: &Arc<str>) -> Option<Box<Self>> {
         if LISTENING.load(Ordering::Relaxed) == 0 {
             return None;
         }
+        let id = id();
         let events = Self {
             id: id.into(),
             route: Arc::clone(route),
@@ -342,9 +343,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_tell_what_happened_and_only_when_asked() {
         let route = Arc::from("pay");
-        assert!(Events::begin("0", &route).is_none(), "nobody asks");
+        assert!(Events::begin(|| "0", &route).is_none(), "nobody asks");
         let mut heard = listen();
-        let events = Events::begin("1", &route).unwrap();
+        let events = Events::begin(|| "1", &route).unwrap();
         let attempt = Attempt { step: "pay", number: 1, role: Role::Step };
         let cleanup = Attempt { role: Role::Cleanup, ..attempt };
         let failed = Outcome::Failure(failure());
@@ -374,7 +375,7 @@ mod tests {
         both.cleanup_done("pay", &Outcome::Success(Value::Null));
         events.done(&failed);
         drop(events);
-        drop(Events::begin("1", &route));
+        drop(Events::begin(|| "1", &route));
         let mut lines = Vec::new();
         while let Ok(event) = heard.0.try_recv() {
             assert_eq!((&event["execution"], &event["route"]), (&json!("1"), &json!("pay")));

@@ -36,6 +36,8 @@ pub struct Recorder(Mutex<Trail>);
 
 #[derive(Debug, Default)]
 struct Trail {
+    /// Whether the record is given up where nothing comes of it.
+    provisional: bool,
     attempts: Vec<Attempt>,
     omitted: usize,
     /// Decided and not yet taken by the attempt that follows: several only in a `Gather`.
@@ -175,6 +177,17 @@ pub struct Execution {
 }
 
 impl Recorder {
+    /// A recorder of what may come to nothing: unless somebody comes to [want](Self::want) the record, or a
+    /// Step's call is made again, there is none.
+    pub fn provisional() -> Self {
+        Self(Mutex::new(Trail { provisional: true, ..Trail::default() }))
+    }
+
+    /// The record is wanted.
+    pub fn want(&self) {
+        self.lock().provisional = false;
+    }
+
     /// A re-run of `step` was decided, after this wait.
     pub fn waits(&self, step: &str, wait: Wait) {
         let mut trail = self.lock();
@@ -212,11 +225,15 @@ impl Recorder {
         self.lock().answer = Some(answer);
     }
 
-    /// The record of `request`, which has ended; `None` where it never began to be answered.
+    /// The record of `request`, which has ended; `None` where it never began to be answered, and where
+    /// nothing came of a [provisional](Self::provisional) one.
     pub fn finish(&self, request: impl FnOnce(&Answer) -> Request) -> Option<Execution> {
         let trail = std::mem::take(&mut *self.lock());
-        let Trail { mut attempts, omitted, waits: _, end, answer } = trail;
+        let Trail { provisional, mut attempts, omitted, waits: _, end, answer } = trail;
         let answer = answer?;
+        if provisional && !retried(&attempts) {
+            return None;
+        }
         attempts.sort_by_key(|attempt| attempt.began);
         Some(Execution {
             request: request(&answer),
@@ -231,6 +248,11 @@ impl Recorder {
     fn lock(&self) -> MutexGuard<'_, Trail> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether several of `attempts` are Steps' own.
+fn retried(attempts: &[Attempt]) -> bool {
+    attempts.iter().filter(|attempt| !attempt.cleanup).count() > 1
 }
 
 fn causes(outcome: &Outcome) -> Vec<Cause> {
@@ -279,7 +301,6 @@ impl Execution {
 
     /// Whether a Step's call was dispatched more than once.
     pub fn retried(&self) -> bool {
-        let steps = self.attempts.iter().filter(|attempt| !attempt.cleanup);
-        steps.count() > 1
+        retried(&self.attempts)
     }
 }

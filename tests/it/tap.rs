@@ -74,7 +74,8 @@ fn a_listener_that_lags_is_told_how_much_it_missed() {
     // More than the sockets between us and the queue before them can hold, whatever their size.
     let route = Arc::from("lagging");
     for number in 0..100_000 {
-        drop(Events::begin(&number.to_string(), &route));
+        let id = number.to_string();
+        drop(Events::begin(|| &id, &route));
     }
     let told = until("event: missed\ndata: ", "\n");
     let missed = serde_json::from_str::<Value>(&told).unwrap()["missed"].as_u64().unwrap();

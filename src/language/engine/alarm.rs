@@ -54,13 +54,6 @@ impl Set {
     }
 }
 
-/// A copy is of its own: it is not set.
-impl Clone for Alarm {
-    fn clone(&self) -> Self {
-        Self(None)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;

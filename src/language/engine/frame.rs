@@ -54,6 +54,12 @@ pub(super) fn run_nested<'a, 'e: 'a>(
 
 /// The frame's first variables: the schema's defaults, overlaid by the validated arguments.
 fn variables(flow: &FlowPlan, with: Value) -> Result<Vars, Failure> {
+    if let Value::Object(arguments) = &with
+        && arguments.is_empty()
+        && flow.parameters.takes_nothing()
+    {
+        return Ok(Vars::default());
+    }
     flow.parameters.validate(&with).map_err(Failure::from)?;
     let defaults = flow.parameters.defaults();
     let arguments = match with {

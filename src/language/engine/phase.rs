@@ -224,7 +224,8 @@ impl<'e> Frame<'e, '_> {
                 let outer = std::mem::replace(self.scope, scope);
                 let input = run.input.clone();
                 let flowed = self.nested_stack(site, &cleanup.stack, input, &operation).await;
-                *self.scope = outer;
+                let cleanup = std::mem::replace(self.scope, outer);
+                self.scope.after_cleanup(cleanup);
                 let outcome = flowed.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
                 self.execution.observer.cleanup_done(self.place(site), &outcome);
                 if let Outcome::Failure(failure) = outcome {

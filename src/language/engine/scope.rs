@@ -14,12 +14,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::alarm::Alarm;
 use crate::language::code::system;
@@ -53,9 +53,11 @@ pub(super) enum Owner {
 }
 
 /// What can interrupt the work that runs now, and what that work is told about its surroundings.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Scope {
     cancel: Cancel,
+    /// Waits for the cancellation, from the first leaf that had to.
+    cancelled: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     bounds: SmallVec<[Bound; 4]>,
     /// Rings when the first of them is due.
     alarm: Alarm,
@@ -91,23 +93,23 @@ pub(super) struct Canceller {
 struct Bound {
     /// When it fires; never, where the clock cannot count so far.
     deadline: Option<Instant>,
-    explanation: Arc<Failure>,
+    explanation: Explanation,
+}
+
+/// The failure that explains why a bound fired.
+#[derive(Clone, Debug)]
+enum Explanation {
+    /// The entry's, which made it once.
+    Entry(Arc<Failure>),
+    /// The edge's of a cleanup that may take so long: made when it fires, which is hardly ever.
+    Cleanup(Duration),
 }
 
 /// A leaf that runs: a future of its own rather than an `async` block, because every request carries one.
 #[must_use = "a future does nothing unless it is polled"]
-pub(super) enum Leaf<'s, F: Future> {
-    /// Nothing can interrupt it.
-    Free(F),
-    /// A bound can, and nobody outside: the usual case of an execution that is dropped, not cancelled.
-    Bounded {
-        leaf: F,
-        scope: &'s mut Scope,
-        /// The bound that fires first, and when.
-        first: (usize, Instant),
-    },
-    /// Anything can.
-    Cancellable(Pin<Box<dyn Future<Output = Result<F::Output, Interrupted>> + Send + 's>>),
+pub(super) struct Leaf<'s, F> {
+    leaf: F,
+    scope: &'s mut Scope,
 }
 
 impl Scope {
@@ -117,7 +119,8 @@ impl Scope {
             Cancel::Token(Canceller { token, chain: Arc::default() })
         });
         let bounds = SmallVec::new();
-        Self { cancel, bounds, alarm, role: Role::Step, attempt: 1, attempts: None }
+        let (role, attempt, attempts) = (Role::Step, 1, None);
+        Self { cancel, cancelled: None, bounds, alarm, role, attempt, attempts }
     }
 
     /// The alarm, for the next execution.
@@ -127,7 +130,9 @@ impl Scope {
 
     /// The scope of a cleanup. An ordinary one is shielded: what interrupts the scope around it lets it
     /// finish within `limit`. One in a teardown has `limit` from the start.
-    pub(super) fn for_cleanup(&self, limit: Duration, teardown: bool) -> Self {
+    ///
+    /// This one waits meanwhile, and lends what it waits with until [`after_cleanup`](Self::after_cleanup).
+    pub(super) fn for_cleanup(&mut self, limit: Duration, teardown: bool) -> Self {
         let (deadline, cancel) = if teardown {
             (Instant::now().checked_add(limit), Cancel::Never)
         } else {
@@ -141,20 +146,30 @@ impl Scope {
             (first.and_then(|first| first.checked_add(limit)), cancel)
         };
         // The first bound is the cleanup's own edge, whether or not it can fire yet.
-        let edge = Bound { deadline, explanation: cleanup_timeout(limit) };
+        let edge = Bound { deadline, explanation: Explanation::Cleanup(limit) };
         let bounds = smallvec::smallvec![edge];
-        let alarm = Alarm::default();
-        Self { cancel, bounds, alarm, role: Role::Cleanup, attempt: 1, attempts: None }
+        let alarm = std::mem::take(&mut self.alarm);
+        let (cancelled, role) = (self.cancelled.take(), Role::Cleanup);
+        Self { cancel, cancelled, bounds, alarm, role, attempt: 1, attempts: None }
+    }
+
+    /// Takes back what was lent to `cleanup`.
+    pub(super) fn after_cleanup(&mut self, cleanup: Self) {
+        self.alarm = cleanup.alarm;
+        self.cancelled = cleanup.cancelled;
     }
 
     /// The scope of one of a `Gather`'s dispatches: interrupted by what interrupts the `Gather`, which
     /// sees to it, and by its own bounds.
     pub(super) fn for_dispatch(&self, canceller: Canceller) -> Self {
-        Self { cancel: Cancel::Token(canceller), bounds: SmallVec::new(), ..self.clone() }
+        let Self { role, attempt, attempts, .. } = *self;
+        let (cancel, alarm) = (Cancel::Token(canceller), Alarm::default());
+        Self { cancel, cancelled: None, bounds: SmallVec::new(), alarm, role, attempt, attempts }
     }
 
     /// Imposes a bound until [`lift`](Self::lift).
     pub(super) fn impose(&mut self, deadline: Option<Instant>, explanation: Arc<Failure>) -> usize {
+        let explanation = Explanation::Entry(explanation);
         self.bounds.push(Bound { deadline, explanation });
         self.bounds.len() - 1
     }
@@ -182,64 +197,46 @@ impl Scope {
     }
 
     /// Runs a leaf. It is dropped where the scope is interrupted first.
-    pub(super) fn leaf<'s, F>(&'s mut self, leaf: F) -> Leaf<'s, F>
-    where
-        F: Future<Output: Send> + Unpin + Send + 's,
-    {
-        match (&self.cancel, self.earliest()) {
-            (Cancel::Never, None) => Leaf::Free(leaf),
-            (Cancel::Never, Some(first)) => Leaf::Bounded { leaf, scope: self, first },
-            (Cancel::Token(_) | Cancel::Lenient(..), _) => {
-                Leaf::Cancellable(Box::pin(self.cancellable(leaf)))
+    pub(super) const fn leaf<F: Future + Unpin>(&mut self, leaf: F) -> Leaf<'_, F> {
+        Leaf { leaf, scope: self }
+    }
+
+    /// Ready with an interruption that is due, or with none where one came that lets the work go on for a
+    /// while: then its time is bounded from now on.
+    fn poll_interruption(&mut self, cx: &mut Context<'_>) -> Poll<Option<Interrupted>> {
+        if self.poll_cancelled(cx).is_ready() {
+            match &self.cancel {
+                Cancel::Token(canceller) => return Poll::Ready(Some(canceller.interruption())),
+                Cancel::Lenient(_, limit) => {
+                    let limit = *limit;
+                    self.close(limit);
+                    return Poll::Ready(None);
+                }
+                Cancel::Never => {}
             }
+        }
+        match self.earliest() {
+            Some((position, due)) => self.alarm.poll(due, cx).map(|()| Some(self.fired(position))),
+            None => Poll::Pending,
         }
     }
 
-    /// [`leaf`](Self::leaf) where somebody outside may cancel.
-    async fn cancellable<F: Future + Unpin>(
-        &mut self,
-        mut leaf: F,
-    ) -> Result<F::Output, Interrupted> {
-        loop {
-            let earliest = self.earliest();
-            let token = match &self.cancel {
-                Cancel::Never => None,
-                Cancel::Token(canceller) | Cancel::Lenient(canceller, _) => {
-                    Some(canceller.token.clone())
-                }
-            };
-            let token_pulled = async {
-                match token {
-                    Some(token) => token.cancelled_owned().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let bound_fires = async {
-                match earliest {
-                    Some((position, deadline)) => {
-                        tokio::time::sleep_until(deadline).await;
-                        position
-                    }
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                output = &mut leaf => return Ok(output),
-                () = token_pulled => {}
-                position = bound_fires => return Err(self.fired(position)),
-            }
-            let limit = match &self.cancel {
-                Cancel::Lenient(_, limit) => *limit,
-                Cancel::Token(canceller) => return Err(canceller.interruption()),
-                Cancel::Never => continue,
-            };
-            self.cancel = Cancel::Never;
-            if let (Some(edge), Some(at)) =
-                (self.bounds.first_mut(), Instant::now().checked_add(limit))
-            {
-                edge.deadline = Some(edge.deadline.map_or(at, |deadline| deadline.min(at)));
-            }
+    /// Ready once the scope is cancelled from outside.
+    fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (Cancel::Token(canceller) | Cancel::Lenient(canceller, _)) = &self.cancel else {
+            return Poll::Pending;
+        };
+        let wait = || Box::pin(canceller.token.clone().cancelled_owned());
+        self.cancelled.get_or_insert_with(wait).as_mut().poll(cx)
+    }
+
+    /// The scope of a cleanup that was cancelled: its edge falls due after `limit` at the latest, and
+    /// nothing else interrupts it any more.
+    fn close(&mut self, limit: Duration) {
+        self.cancel = Cancel::Never;
+        let at = Instant::now().checked_add(limit);
+        if let (Some(edge), Some(at)) = (self.bounds.first_mut(), at) {
+            edge.deadline = Some(edge.deadline.map_or(at, |deadline| deadline.min(at)));
         }
     }
 
@@ -250,7 +247,7 @@ impl Scope {
     }
 
     fn fired(&self, position: usize) -> Interrupted {
-        let explanation = self.bounds.get(position).map(|bound| Arc::clone(&bound.explanation));
+        let explanation = self.bounds.get(position).map(|bound| bound.explanation.failure());
         Interrupted {
             owner: Owner::Bound(position),
             chain: cancellation(system::CANCELLED, explanation),
@@ -264,17 +261,14 @@ impl<F: Future + Unpin> Future for Leaf<'_, F> {
     type Output = Result<F::Output, Interrupted>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::Free(leaf) => Pin::new(leaf).poll(cx).map(Ok),
-            Self::Bounded { leaf, scope, first: (position, due) } => {
-                match Pin::new(leaf).poll(cx) {
-                    Poll::Ready(output) => Poll::Ready(Ok(output)),
-                    Poll::Pending => {
-                        scope.alarm.poll(*due, cx).map(|()| Err(scope.fired(*position)))
-                    }
-                }
+        let Self { leaf, scope } = self.get_mut();
+        loop {
+            if let Poll::Ready(output) = Pin::new(&mut *leaf).poll(cx) {
+                return Poll::Ready(Ok(output));
             }
-            Self::Cancellable(running) => running.as_mut().poll(cx),
+            if let Some(interrupted) = ready!(scope.poll_interruption(cx)) {
+                return Poll::Ready(Err(interrupted));
+            }
         }
     }
 }
@@ -339,7 +333,14 @@ pub(super) fn cancellation(code: &'static str, explanation: Option<Arc<Failure>>
     })
 }
 
-fn cleanup_timeout(limit: Duration) -> Arc<Failure> {
-    use crate::language::provider::middleware::timeout;
-    Arc::new(timeout::exceeded(limit, "the cleanup did not finish in its time"))
+impl Explanation {
+    fn failure(&self) -> Arc<Failure> {
+        use crate::language::provider::middleware::timeout;
+        match self {
+            Self::Entry(failure) => Arc::clone(failure),
+            Self::Cleanup(limit) => {
+                Arc::new(timeout::exceeded(*limit, "the cleanup did not finish in its time"))
+            }
+        }
+    }
 }

@@ -23,10 +23,10 @@ pub(super) enum Made {
     Literal(Value),
     /// An object of such.
     Object {
-        /// In the order in which they are evaluated: as written.
-        members: Box<[(Arc<str>, Self)]>,
-        /// Whether that is the order in which they are shown: that of their names.
-        sorted: bool,
+        /// Its names, in the order in which they are shown: a copy of it is filled, and no name looked up.
+        names: Map,
+        /// Its members, in the order in which they are evaluated: as written. With the place of each.
+        members: Box<[(usize, Self)]>,
     },
 }
 
@@ -44,7 +44,7 @@ impl Made {
     }
 
     fn object(map: &MapExpr) -> Option<Self> {
-        let mut members: Vec<(Arc<str>, Self)> = Vec::with_capacity(map.entries.len());
+        let mut written: Vec<(Arc<str>, Self)> = Vec::with_capacity(map.entries.len());
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return None;
@@ -54,13 +54,17 @@ impl Made {
             };
             let name: Arc<str> = name.inner().into();
             // A name that is written twice is the evaluator's to refuse.
-            if entry.optional || members.iter().any(|(known, _)| *known == name) {
+            if entry.optional || written.iter().any(|(known, _)| *known == name) {
                 return None;
             }
-            members.push((name, Self::of(&entry.value)?));
+            written.push((name, Self::of(&entry.value)?));
         }
-        let sorted = members.is_sorted_by(|(a, _), (b, _)| a < b);
-        Some(Self::Object { members: members.into(), sorted })
+        let mut names: Map =
+            written.iter().map(|(name, _)| (Arc::clone(name), Value::Null)).collect();
+        names.sort_unstable_keys();
+        let placed = |(name, made): (Arc<str>, Self)| Some((names.get_index_of(&name)?, made));
+        let members: Option<Box<[_]>> = written.into_iter().map(placed).collect();
+        Some(Self::Object { members: members?, names })
     }
 
     /// What it comes to at `depth` below the whole of the expression, whose paths are `paths`.
@@ -84,13 +88,13 @@ impl Made {
                 }
                 Ok(value)
             }
-            Self::Object { members, sorted } => {
-                let mut map = Map::with_capacity(members.len());
-                for (name, made) in members {
-                    map.insert(Arc::clone(name), made.evaluate(paths, bindings, depth + 1)?);
-                }
-                if !sorted {
-                    map.sort_unstable_keys();
+            Self::Object { names, members } => {
+                let mut map = names.clone();
+                for (place, made) in members {
+                    let value = made.evaluate(paths, bindings, depth + 1)?;
+                    if let Some((_, member)) = map.get_index_mut(*place) {
+                        *member = value;
+                    }
                 }
                 Ok(Value::Object(Arc::new(map)))
             }

@@ -104,6 +104,25 @@ async fn an_execution_that_was_dropped_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provisional_record_is_one_where_something_came_of_it() {
+    let begun = Instant::now();
+    let came = |attempts: &[(u32, bool)], wanted: bool| {
+        let recorder = Recorder::provisional();
+        for (number, cleanup) in attempts {
+            recorder.attempt(Attempt { cleanup: *cleanup, ..attempt(*number, begun, None) });
+        }
+        if wanted {
+            recorder.want();
+        }
+        recorder.answered(answer(200, begun, 1));
+        recorder.finish(|_| request("r")).is_some()
+    };
+    assert!(!came(&[(1, false), (1, true)], false), "a call and its cleanup");
+    assert!(came(&[(1, false), (2, false)], false), "a call that was made again");
+    assert!(came(&[(1, false), (1, true)], true), "wanted");
+}
+
+#[tokio::test(start_paused = true)]
 async fn records_are_bounded() {
     let begun = Instant::now();
     let recorder = Recorder::default();

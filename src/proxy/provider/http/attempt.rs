@@ -544,7 +544,7 @@ impl Attempt<'_> {
     fn answer(&self, at: Where, outcome: Outcome) -> Answer {
         let metadata = if self.dispatch.windowed {
             Value::Native(Arc::new(Window {
-                request_id: self.exchange.id().into(),
+                request_id: self.exchange.id.clone(),
                 status: at.status,
                 endpoint: Arc::clone(self.upstream.authority(at.endpoint)),
                 reused: at.reused,

@@ -129,10 +129,16 @@ fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
     if let (true, Some(own)) = (same, own) {
         return Cow::Borrowed(own);
     }
+    let asked = own.and_then(Uri::query).unwrap_or_default();
+    if let Some(path) = &params.path
+        && params.query.is_empty()
+        && asked.is_empty()
+    {
+        return Cow::Owned(Uri::from(path.clone()));
+    }
     let root = PathAndQuery::from_static("/");
     let path = params.path.as_ref().map(PathAndQuery::path);
     let path = path.or_else(|| own.map(Uri::path)).unwrap_or("/");
-    let asked = own.and_then(Uri::query).unwrap_or_default();
     let query = query::overlay(asked, &params.query);
     let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     // Both halves are valid and the query is encoded: only its length can be refused.

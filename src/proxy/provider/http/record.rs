@@ -5,23 +5,23 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use http::uri::Scheme;
-use http::{Method, StatusCode, Uri};
+use http::{HeaderValue, Method, StatusCode, Uri};
 use tokio::time::Instant;
 
 use crate::language::code::{Code, system};
 use crate::language::outcome::Outcome;
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::{Map, Native, Value};
-use crate::proxy::recording;
 use crate::proxy::request::Exchange;
 use crate::proxy::upstream::Upstream;
+use crate::proxy::{id, recording};
 use crate::telemetry::record::{Attempt, Sent, Wait};
 use crate::telemetry::trace::SpanId;
 
 /// `provider.metadata`.
 #[derive(Debug)]
 pub(super) struct Window {
-    pub(super) request_id: Arc<str>,
+    pub(super) request_id: HeaderValue,
     pub(super) status: Option<StatusCode>,
     pub(super) endpoint: Arc<str>,
     pub(super) reused: bool,
@@ -30,7 +30,7 @@ pub(super) struct Window {
 impl Native for Window {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
-            "requestId" => Some(Value::String(Arc::clone(&self.request_id))),
+            "requestId" => Some(Value::from(id::text(&self.request_id))),
             "status" => Some(Value::from(u32::from(self.status?.as_u16()))),
             "endpoint" => Some(Value::String(Arc::clone(&self.endpoint))),
             "reusedConnection" => Some(Value::Bool(self.reused)),
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn the_window_holds_the_declared_members_and_no_others() {
         let window = Window {
-            request_id: "r".into(),
+            request_id: HeaderValue::from_static("r"),
             status: Some(StatusCode::OK),
             endpoint: "a:80".into(),
             reused: true,

@@ -29,8 +29,10 @@ mod error;
 mod head;
 mod io;
 mod outbox;
+mod switched;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,17 +41,16 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
-use http_body::{Body as _, Frame};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use http_body::Frame;
 use tokio::time::{Sleep, sleep};
 use tokio_util::io::poll_read_buf;
 
 use self::decode::{Decoded, Decoder};
-use self::encode::{Framing, WrongLength};
 pub(crate) use self::error::{Error, Malformed};
 use self::head::Head;
 pub(crate) use self::io::Io;
 use self::outbox::Outbox;
+use self::upload::Upload;
 use super::outgoing::Outgoing;
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
@@ -97,13 +98,6 @@ pub(crate) struct Seen {
     pub(crate) wrote: bool,
     /// Whether a byte was read.
     pub(crate) read: bool,
-}
-
-/// What is still to be sent of a request's body.
-#[derive(Debug)]
-struct Upload {
-    body: RequestBody,
-    framing: Framing,
 }
 
 /// Why no more of a request is sent.
@@ -399,67 +393,11 @@ fn room(left: u64) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1)
 }
 
-impl Upload {
-    /// Nothing to send.
-    const NONE: Self = Self { body: RequestBody::Empty, framing: Framing::Length(0) };
-
-    /// Puts of the body into `outbox` what has room there. Pending where there is nothing yet.
-    fn poll_into(&mut self, outbox: &mut Outbox, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while !self.framing.is_done() && !outbox.is_full() {
-            let put = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                None => self.framing.end(outbox, None),
-                Some(Err(error)) => return Poll::Ready(Err(Error::Request(error))),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.framing.data(outbox, data),
-                    Err(frame) => self.framing.end(outbox, frame.trailers_ref()),
-                },
-            };
-            put.map_err(|WrongLength| Error::Length)?;
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
 /// Between two exchanges the other side is told; within one, a closed connection tells it.
 impl Drop for Link {
     fn drop(&mut self) {
         if self.is_sent() && self.is_read() {
             self.io.farewell();
         }
-    }
-}
-
-/// Of another protocol, once the answer to the offer was 101: first what came with that.
-impl AsyncRead for Link {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let link = self.get_mut();
-        if link.pending.is_empty() {
-            return Pin::new(&mut link.io).poll_read(cx, buf);
-        }
-        let size = buf.remaining().min(link.pending.len());
-        buf.put_slice(&link.pending.split_to(size));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Link {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

@@ -8,10 +8,13 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+use super::encode::{Framing, WrongLength};
 use super::*;
 
 fn outgoing(method: Method) -> Outgoing<'static> {
