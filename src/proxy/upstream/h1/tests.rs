@@ -255,12 +255,12 @@ fn what_two_readers_may_read_in_two_ways_is_no_answer() {
 /// Its sender may not have meant the coding, so nothing comes after it.
 #[test]
 fn an_old_answer_in_chunks_is_read_and_is_the_last() {
-    let head = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n";
-    let answer = format!("{head}\r\n2\r\nhi\r\n0\r\n\r\n").into_bytes();
+    let old = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n";
+    let answer = format!("{old}\r\n2\r\nhi\r\n0\r\n\r\n").into_bytes();
     let heard = paused().block_on(by_link(Method::GET, vec![answer], false));
     assert_eq!(heard.status, Some(Ok(200)));
     assert!(heard.whole && !heard.reusable);
-    let framed_twice = format!("{head}Content-Length: 2\r\n\r\n2\r\nhi\r\n0\r\n\r\n").into_bytes();
+    let framed_twice = format!("{old}Content-Length: 2\r\n\r\n2\r\nhi\r\n0\r\n\r\n").into_bytes();
     let heard = paused().block_on(by_link(Method::GET, vec![framed_twice], false));
     assert_eq!(heard.status, Some(Err(true)));
 }
