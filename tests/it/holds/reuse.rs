@@ -111,7 +111,7 @@ async fn what_an_attempt_left_unread_is_no_part_of_the_next_answer() {
         (answer(503, "x-old: 1\r\n", &endless), 2),
     ] {
         let upstream = Upstream::play([Act::Answer(old), always(200, "", "new")]).await;
-        let retry = retrying(3).replace("attempts: 3", "attempts: 3, backoff: { initial: PT0.2S }");
+        let retry = retrying(3).replace("attempts: 3", "attempts: 3, backoff: { initial: PT0.5S }");
         let config = format!(
             "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{retry}",
             upstream.address,

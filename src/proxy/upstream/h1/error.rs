@@ -42,9 +42,6 @@ pub(crate) enum Malformed {
     /// `Content-Length` is no number, or is several (RFC 9112 §6.3).
     #[error("Content-Length is no number, or several")]
     ContentLength,
-    /// `Transfer-Encoding` of one that cannot mean it (RFC 9112 §6.1).
-    #[error("an HTTP/1.0 answer has a Transfer-Encoding")]
-    OldCoding,
     /// Another protocol before the request was sent whole (RFC 9110 §7.8).
     #[error("the protocol changed within the request")]
     Switched,

@@ -59,14 +59,9 @@ pub(super) fn parse(bytes: &Bytes, bodiless: bool) -> Result<Option<(Head, usize
     let status = status.map_err(|_below_100| Malformed::Status)?;
     let old = response.version == Some(0);
     let (fields, said) = read(bytes, response.headers)?;
-    let mut head = Head {
-        status,
-        fields,
-        body: Decoder::NONE,
-        keep: !said.close && (!old || said.keep_alive),
-    };
+    let mut head = Head { status, fields, body: Decoder::NONE, keep: said.keeps(old) };
     if !status.is_informational() {
-        head.body = said.framing(status, bodiless, old)?;
+        head.body = said.framing(status, bodiless)?;
         head.keep &= !matches!(head.body, Decoder::UntilClose);
         if said.lengths > 1 {
             said.give_one_length(&mut head.fields);
@@ -121,14 +116,19 @@ impl Said {
         Ok(())
     }
 
+    /// Whether the connection stays open afterwards (RFC 9112 §9.3), as far as the fields say. After an answer
+    /// in HTTP/1.0 that names a coding it never does: its sender may not have meant it (§6.1).
+    const fn keeps(&self, old: bool) -> bool {
+        !self.close && (!old || (self.keep_alive && self.chunked.is_none()))
+    }
+
     /// What frames the body (RFC 9112 §6.3).
-    fn framing(&self, status: StatusCode, bodiless: bool, old: bool) -> Result<Decoder, Malformed> {
+    fn framing(&self, status: StatusCode, bodiless: bool) -> Result<Decoder, Malformed> {
         if bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return Ok(Decoder::NONE);
         }
         match (self.chunked, self.length) {
             (Some(_), Some(_)) => Err(Malformed::TwoFramings),
-            (Some(_), None) if old => Err(Malformed::OldCoding),
             (Some(true), None) => Ok(Decoder::chunked()),
             (None, Some(length)) => Ok(Decoder::Length(length)),
             (Some(false) | None, None) => Ok(Decoder::UntilClose),
