@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::client::{Client, ask, get, post, request};
 use crate::support::origin::{Origin, State, Turn, answer};
@@ -237,6 +238,16 @@ impl Tap {
         tap
     }
 
+    /// Whether there is room for one.
+    fn is_welcome(admin: SocketAddr) -> bool {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&request("GET", "/tap", &[], b"")).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        status == *b"HTTP/1.1 200"
+    }
+
     /// Reads until this has come.
     fn until(&mut self, wanted: &str) {
         while !self.text.contains(wanted) {
@@ -293,12 +304,15 @@ fn a_tap_hears_what_it_asks_for() {
     failures.until("execution.done\",\"execution\":\"failed\"");
     let heard: BTreeSet<String> = failures.events().into_iter().map(|(_, id)| id).collect();
     assert_eq!(heard, BTreeSet::from(["failed".to_owned()]), "successes are not heard");
-    drop((all, failures));
     // Room for listeners is bounded, and comes back.
-    let taps: Vec<Tap> = (0..16).map(|_| Tap::open(proxy.admin, "")).collect();
+    let taps: Vec<Tap> = (0..14).map(|_| Tap::open(proxy.admin, "")).collect();
     assert_eq!(get(proxy.admin, "/tap").status, 503);
     assert_eq!(get(proxy.admin, "/readyz").status, 200);
-    drop(taps);
+    drop((all, failures, taps));
+    let begun = Instant::now();
+    while !Tap::is_welcome(proxy.admin) {
+        assert!(begun.elapsed() < PATIENCE, "there is no room for a listener");
+    }
 }
 
 #[test]
