@@ -20,7 +20,9 @@ TOKEN = "live-token"
 BUSY = 40
 
 CONFIG = """
-listeners: [{{ address: "127.0.0.1:{listen}" }}]
+listeners:
+  - {{ address: "127.0.0.1:{listen}" }}
+  - {{ address: "127.0.0.1:0", tls: {{ certificate: proxy.pem, key: proxy.key }} }}
 admin: {{ address: "127.0.0.1:{admin}" }}
 upstreams:
   billing: {{ endpoints: ["http://127.0.0.1:{upstream}"], keepAlive: PT0.5S }}
@@ -121,6 +123,15 @@ def checks_of(binary, queries):
     return [promtool_finds_nothing_to_say, every_query_finds_data, rules_are_evaluated]
 
 
+def certify(folder):
+    """A certificate for a month, and its key."""
+    wanted = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=proxy.test"]
+    files = ["-keyout", folder / "proxy.key", "-out", folder / "proxy.pem"]
+    made = subprocess.run(["openssl", "req", *wanted, *files], capture_output=True, text=True)
+    if made.returncode != 0:
+        raise Failed(f"openssl: {made.stderr}")
+
+
 class Scene:
     """The upstream, the proxy, its load, and Prometheus."""
 
@@ -129,6 +140,7 @@ class Scene:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", upstream), Upstream)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         ports = {"listen": self.listen, "admin": self.admin, "upstream": upstream}
+        certify(folder)
         config = folder / "proxy.yaml"
         config.write_text(CONFIG.format(**ports))
         self.proxy = subprocess.Popen([binary, "run", "-c", config], stderr=subprocess.DEVNULL)
