@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
 use super::connection::{self, Peer};
+use super::h1::Io;
 use super::runtime::Runtime;
 use super::site::{Core, Worker};
 use super::watch::Patience;
@@ -17,7 +18,6 @@ pub async fn serve<U>(runtime: Arc<Runtime>, client: DuplexStream, upstream: Opt
 where
     U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
-    let protocol = connection::protocol(&runtime.limits);
     let patience = Patience::of(&runtime.limits);
     let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
     if let (Some(io), Some(first)) = (upstream, worker.site().upstreams.first()) {
@@ -27,7 +27,8 @@ where
     let serving = Arc::clone(&worker);
     let task = tokio::spawn(async move {
         let nowhere = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        connection::serve(client, nowhere, serving, protocol, told.await.ok()).await;
+        let client = Io::Other(Box::new(client));
+        connection::serve(client, nowhere, serving, told.await.ok()).await;
     });
     // The task waits for this before it serves: it cannot be gone.
     drop(tell.send(task.abort_handle()));

@@ -1,6 +1,6 @@
 //! One request, from its arrival to its answer.
 //!
-//! The HTTP library drops a service's future when the client's connection goes. For a route without a
+//! What answers a request is dropped when the client's connection goes. For a route without a
 //! cleanup that is all the cancellation there is to do. Where something must run whatever happens, what is
 //! dropped is a guard: it cancels the execution and hands it, as far as it has come, to a task of its own,
 //! where it unwinds, cleanups included, though nobody waits for its answer.
@@ -11,21 +11,21 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response, Version, header};
+use http::{Request, Response, Version};
 use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::body::answer::AnswerBody;
-use super::connection::{Busy, ClientBody, Peer};
-use super::finish::{self, Answered};
+use super::body::client::ClientBody;
+use super::connection::{Busy, Peer};
+use super::finish;
 use super::flight::Flight;
+use super::interim::Interim;
 use super::observer::RequestObserver;
 use super::recording::Refused;
 use super::refusal::Refusal;
-use super::request::{Begun, Exchange, Platform, Upload};
+use super::request::{Begun, Exchange, Platform};
 use super::site::Site;
 use super::{head, id, render};
 use crate::language::code::system;
@@ -38,24 +38,18 @@ use crate::telemetry::events::Events;
 /// An answer that is being made.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
 
-/// Answers `request`.
+/// Answers `request`; what an upstream says before its answer goes to `interim`.
 ///
-/// What needs no waiting is done here, so that the future, which the HTTP library moves about, need not
-/// carry the request.
+/// What needs no waiting is done here, so that the future, which is moved about, need not carry the request.
 pub(crate) fn serve(
     site: Arc<Site>,
-    mut request: Request<Incoming>,
+    request: Request<ClientBody>,
     client: Peer,
     busy: Busy,
+    interim: Interim,
 ) -> Answering {
-    if request.version() == Version::HTTP_11
-        && let Some(near) = request.extensions_mut().remove::<OnUpgrade>()
-    {
-        busy.may_switch(near);
-    }
     let method = request.method().clone();
     let version = request.version();
-    let expects = request.headers().contains_key(header::EXPECT);
     let bodyless = request.body().is_end_stream();
     let grpc = head::is_grpc(request.version(), request.headers());
     let refused = Refused::of(&site, &request, client.address);
@@ -64,7 +58,6 @@ pub(crate) fn serve(
         asked.runtime.refused(refusal.reason, client.address, &refusal.detail);
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
-        let busy = busy.answers(if read { ClientBody::Read } else { ClientBody::Unread });
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
         if !read && version < Version::HTTP_2 {
             finish::closes(response.headers_mut());
@@ -76,7 +69,6 @@ pub(crate) fn serve(
         response.body_mut().frees(busy);
         response
     };
-    let interim = busy.interim(version);
     match Exchange::begin(site, request, client, interim) {
         Ok(Begun::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
         Ok(Begun::Unread(unread)) => Box::pin(async move {
@@ -85,33 +77,25 @@ pub(crate) fn serve(
                 Err(refusal) => refuse(refusal, busy, false),
             }
         }),
-        Err(refused) if bodyless => Box::pin(std::future::ready(refuse(refused.0, busy, true))),
-        Err(refused) => Box::pin(async move {
+        Err(refused) => {
             let (refusal, body) = *refused;
             // What is asked for by being read is not read; and HTTP/2 ends a stream without its connection.
-            let reads = version < Version::HTTP_2 && !refusal.close && !expects;
-            let read = reads && finish::read_out(body).await;
-            refuse(refusal, busy, read)
-        }),
+            let reads = version < Version::HTTP_2 && !refusal.close && !body.waits();
+            let read = bodyless || reads && finish::read_out(body);
+            Box::pin(std::future::ready(refuse(refusal, busy, read)))
+        }
     }
 }
 
 /// Runs the Flow of `exchange` and renders what it comes to.
 async fn answer(exchange: Arc<Exchange>, busy: Busy, version: Version) -> Response<AnswerBody> {
-    let busy = match &exchange.upload {
-        Upload::None | Upload::Buffered { .. } => busy,
-        Upload::Stream(source) => busy.answers(ClientBody::Stream(Arc::clone(source))),
-    };
     let flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
         Box::pin(to_its_end(&exchange, &busy)).await
     } else {
         in_place(&exchange, &busy).await
     };
-    match finish::finish(&exchange, &outcome, busy, flight, version) {
-        Answered::Now(response) => response,
-        Answered::Later(later) => later.await,
-    }
+    finish::finish(&exchange, &outcome, busy, flight, version)
 }
 
 /// Runs the route's Flow within this future.

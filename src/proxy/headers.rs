@@ -55,7 +55,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     known
 }
 
-/// Whether `Content-Length` is there at most once, and a number. HTTP/1 is held to that by the library;
+/// Whether `Content-Length` is there at most once, and a number. HTTP/1 is held to that where it is read;
 /// HTTP/2 carries the field without being framed by it, and what it says must not frame the next hop's
 /// message in two ways (RFC 9110 §8.6).
 pub(crate) fn is_length_sound(headers: &HeaderMap) -> bool {

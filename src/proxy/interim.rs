@@ -5,23 +5,21 @@
 //! call that the Flow makes on its own, an audit say, are the Flow's. A 100 to a request that its client
 //! waits with passes as the permission that it is, see [`hold`](super::body::hold).
 //!
-//! They pass to HTTP/1.1 clients. Older ones must not be sent any; and the HTTP library says none over HTTP/2,
-//! nor hears any there.
+//! They pass to HTTP/1.1 clients. Older ones must not be sent any; and the library that speaks HTTP/2 says none there,
+//! nor hears any.
 
-use std::sync::Arc;
-
+use http::StatusCode;
 use http::header::{self, HeaderMap};
-use http::{StatusCode, Version};
 
+use super::conversation::Talk;
 use super::headers;
 use super::site::LocalRoute;
-use super::watch::State;
 
 /// Where the interim answers to one request go.
 #[derive(Clone, Debug)]
 pub(crate) enum Interim {
     /// To the client on this connection.
-    Client(Arc<State>),
+    Client(Talk),
     /// Nowhere, for this reason.
     Nowhere(Dropped),
 }
@@ -52,19 +50,10 @@ impl Dropped {
 }
 
 impl Interim {
-    /// To the client on the connection of `state`, whose request is of this version.
-    pub(super) fn to(state: &Arc<State>, version: Version) -> Self {
-        match version {
-            Version::HTTP_11 => Self::Client(Arc::clone(state)),
-            Version::HTTP_2 => Self::Nowhere(Dropped::Http2),
-            _ => Self::Nowhere(Dropped::Http10),
-        }
-    }
-
     /// Passes one on that came to a request of `route`.
     pub(crate) fn pass(&self, route: &LocalRoute, status: StatusCode, fields: &HeaderMap) {
         let passed = match self {
-            Self::Client(state) => state.say_before(&head(route, status, fields)),
+            Self::Client(talk) => talk.say_before(&head(route, status, fields)),
             Self::Nowhere(why) => Err(*why),
         };
         if let Err(why) = passed {

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{self, Over, Peer};
+use super::h1::Io;
 use super::runtime::Listened;
 use super::site::Worker;
 use super::tls::{Accepted, Greeted};
@@ -114,7 +115,6 @@ impl Served {
         if let Some(listening) = now {
             self.tls.clone_from(&listening.tls);
         }
-        let protocol = connection::protocol(&site.runtime.limits);
         let limit = site.runtime.limits.head_timeout;
         let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -122,14 +122,15 @@ impl Served {
             let task = told.await.ok();
             match tls {
                 None => {
-                    connection::serve(stream, Peer::clear(client), worker, protocol, task).await;
+                    let io = Io::Tcp(stream);
+                    connection::serve(io, Peer::clear(client), worker, task).await;
                 }
                 // Boxed: who speaks clear text need not carry it.
                 Some(tls) => {
                     let greeted = Box::pin(greet(stream, client, &tls, limit)).await;
                     drop(tls);
                     if let Some((io, peer)) = greeted {
-                        Box::pin(connection::serve(io, peer, worker, protocol, task)).await;
+                        Box::pin(connection::serve(Io::Served(io), peer, worker, task)).await;
                     }
                 }
             }

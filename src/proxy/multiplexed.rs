@@ -8,17 +8,20 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use super::body::client::ClientBody;
+use super::connection::{Busy, Peer, drive};
+use super::execute;
+use super::h1::Io;
+use super::interim::{Dropped, Interim};
+use super::rewound::Rewound;
+use super::settings::Limits;
+use super::site::Worker;
+use super::watch::State;
+use super::watched::Watched;
 use http::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncWrite};
-
-use super::connection::{Busy, Peer, drive};
-use super::execute;
-use super::settings::Limits;
-use super::site::Worker;
-use super::watch::State;
 
 /// How much one stream may be ahead, in bytes. The same towards upstreams.
 pub(crate) const WINDOW: u32 = 64 * 1024;
@@ -48,23 +51,22 @@ pub(crate) fn connection_window(streams: u32) -> u32 {
 }
 
 /// Serves one connection until either side ends it. `io` has the preface still before it.
-pub(super) async fn serve<T>(
-    io: T,
+pub(super) async fn serve(
+    io: Rewound<Io>,
     client: Peer,
     worker: &Arc<Worker>,
     state: &Arc<State>,
-) -> hyper::Result<()>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> hyper::Result<()> {
     state.multiplexed();
     let protocol = protocol(&worker.site().runtime.limits);
     let service = {
         let (worker, state) = (Arc::clone(worker), Arc::clone(state));
-        service_fn(move |request| {
+        service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let (worker, busy) = (Arc::clone(&worker), Busy::new(&state));
+            let (interim, request) =
+                (Interim::Nowhere(Dropped::Http2), request.map(ClientBody::Stream));
             async move {
-                let answer = execute::serve(worker.site(), request, client, busy);
+                let answer = execute::serve(worker.site(), request, client, busy, interim);
                 let mut response = until_cut(&worker, answer).await;
                 // Closing a connection is said by GOAWAY here (RFC 9113 §8.2.2).
                 response.headers_mut().remove(header::CONNECTION);
@@ -72,7 +74,8 @@ where
             }
         })
     };
-    let mut connection = protocol.serve_connection(TokioIo::new(io), service);
+    let io = TokioIo::new(Watched::new(io, Arc::clone(state)));
+    let mut connection = protocol.serve_connection(io, service);
     drive(&mut connection, state, &worker.core, http2::Connection::graceful_shutdown).await
 }
 

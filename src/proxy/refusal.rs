@@ -1,10 +1,11 @@
 //! Requests that no Flow runs for: malformed ones, those that no route takes, those beyond a limit.
 //!
 //! Each has a [`Reason`] of a closed list: the label of `mwl_requests_refused_total`, and what the log
-//! says. What the HTTP library refuses while it reads a head has one, too: nobody is turned away uncounted.
+//! says. What is refused while a head is read has one, too: nobody is turned away uncounted.
 
 use http::StatusCode;
 
+use super::h1::Malformed;
 use super::target::TargetError;
 
 /// Why a request was refused, and how that is answered.
@@ -175,6 +176,23 @@ impl Refusal {
         }
     }
 
+    /// A head over `limit` bytes, its target included (RFC 6585 §5).
+    pub(crate) fn head_too_large(limit: usize) -> Self {
+        let detail = format!(
+            "the request's head is over {limit} bytes (limits.headSize and limits.targetSize together)"
+        );
+        Self {
+            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ..Self::bad(Reason::HeadTooLarge, detail)
+        }
+    }
+
+    /// A head that was not whole within `limits.headTimeout` (RFC 9110 §15.5.9).
+    pub(crate) fn late_head() -> Self {
+        let detail = "the head did not come in time (limits.headTimeout)".to_owned();
+        Self { status: StatusCode::REQUEST_TIMEOUT, ..Self::bad(Reason::HeadTimeout, detail) }
+    }
+
     /// `Content-Length` is there twice, or is no number.
     pub(crate) fn bad_length() -> Self {
         Self::bad(Reason::MalformedHead, "the Content-Length field is not one number".to_owned())
@@ -215,6 +233,13 @@ impl Refusal {
             proxy_status: "http_request_error",
             close: true,
         }
+    }
+}
+
+/// What is no HTTP/1.1.
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::bad(Reason::MalformedHead, malformed.to_string())
     }
 }
 

@@ -14,11 +14,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::BodyError;
+use super::body::client::ClientBody;
 use super::body::collect::{CollectError, collect};
 use super::body::source::{Broken, NotReplayable, Source};
 use super::connection::Peer;
@@ -84,7 +84,7 @@ pub(crate) enum Begun {
 pub(crate) struct Unread {
     /// What there is of it so far.
     exchange: Exchange,
-    body: Incoming,
+    body: ClientBody,
 }
 
 /// The request's body.
@@ -93,7 +93,7 @@ pub(crate) enum Upload {
     /// There is none.
     None,
     /// It is sent on as it comes.
-    Stream(Arc<Source<Incoming>>),
+    Stream(Arc<Source<ClientBody>>),
     /// It was read: because an expression of the route reads it, as `value`, or because it is to be sent
     /// several times side by side.
     Buffered {
@@ -108,10 +108,10 @@ impl Exchange {
     /// Checks `request` and finds its route. A request that is refused leaves its body.
     pub(crate) fn begin(
         site: Arc<Site>,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         peer: Peer,
         interim: Interim,
-    ) -> Result<Begun, Box<(Refusal, Incoming)>> {
+    ) -> Result<Begun, Box<(Refusal, ClientBody)>> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
@@ -335,7 +335,7 @@ impl Upload {
 /// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart, and those of its
 /// trailers that may pass.
 async fn read(
-    body: Incoming,
+    body: ClientBody,
     limit: usize,
     timeout: Duration,
 ) -> Result<(Bytes, Option<HeaderMap>), Refusal> {

@@ -7,7 +7,9 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 
+use http::HeaderValue;
 use tokio_util::sync::CancellationToken;
 
 use super::id::Ids;
@@ -34,6 +36,8 @@ pub(crate) struct Core {
     unwinding: AtomicUsize,
     draining: AtomicBool,
     cut: AtomicBool,
+    /// The `Date` of the second that it was last asked in.
+    date: Mutex<Option<(i128, HeaderValue)>>,
 }
 
 /// A configuration as one worker serves it.
@@ -80,6 +84,23 @@ impl Core {
             unwinding: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
+            date: Mutex::new(None),
+        }
+    }
+
+    /// The time of day, as `Date` says it (RFC 9110 §5.6.7).
+    pub(crate) fn date(&self) -> HeaderValue {
+        let second = self.clock.now().as_nanos().div_euclid(1_000_000_000);
+        let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*date {
+            Some((known, value)) if *known == second => value.clone(),
+            _ => {
+                let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
+                let text = httpdate::fmt_http_date(UNIX_EPOCH + since);
+                let value = HeaderValue::try_from(text);
+                let value = value.unwrap_or(HeaderValue::from_static(""));
+                date.insert((second, value)).1.clone()
+            }
         }
     }
 

@@ -13,13 +13,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::flight::Flight;
+use super::h1::Io;
+use super::rewound::Rewound;
 use super::upstream::connection::Alone;
 
 /// The upstream's half of a tunnel, from its 101 on.
@@ -34,14 +34,6 @@ pub(crate) struct Far {
 pub(crate) struct Tunnel {
     far: Far,
     flight: Flight,
-}
-
-/// What a client's request to change the protocol may come to.
-#[derive(Debug)]
-pub(crate) struct Switch {
-    near: OnUpgrade,
-    /// Where the upstream agreed.
-    tunnel: Option<Tunnel>,
 }
 
 /// Why a tunnel ended.
@@ -68,40 +60,15 @@ impl Tunnel {
         Self { far, flight }
     }
 
-    async fn run(self, near: Upgraded, idle: Duration, cut: &CancellationToken) {
+    /// Passes what comes of either side, the client's being `near`, until an end: both sides', the bound's of `idle`
+    /// time, or `cut`'s.
+    pub(super) async fn run(self, near: Rewound<Io>, idle: Duration, cut: &CancellationToken) {
         let Self { far: Far { mut connection }, flight } = self;
-        let end = pass(TokioIo::new(near), connection.link.as_mut(), idle, cut).await;
+        let end = pass(near, connection.link.bytes(), idle, cut).await;
         tracing::debug!(reason = ?end, "A tunnel has ended.");
         drop(connection);
         // What passes through a tunnel is no body.
         flight.finish(0);
-    }
-}
-
-impl Switch {
-    /// A client that asks for another protocol.
-    pub(crate) const fn new(near: OnUpgrade) -> Self {
-        Self { near, tunnel: None }
-    }
-
-    /// The upstream agreed.
-    pub(crate) fn agreed(&mut self, tunnel: Tunnel) {
-        self.tunnel = Some(tunnel);
-    }
-
-    /// Runs what was agreed on, once the HTTP side of the client's connection is over. Where nothing was, the
-    /// library has let go of the connection without closing it: that is done here.
-    pub(crate) async fn run(self, idle: Duration, cut: &CancellationToken) {
-        let Ok(mut near) = self.near.await.map(TokioIo::new) else {
-            return;
-        };
-        match self.tunnel {
-            Some(tunnel) => tunnel.run(near.into_inner(), idle, cut).await,
-            None => {
-                // The client may be gone already.
-                let _closed = near.shutdown().await.is_ok();
-            }
-        }
     }
 }
 
@@ -218,7 +185,7 @@ fn elements<'a>(fields: &'a HeaderMap, name: &header::HeaderName) -> impl Iterat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut fields = HeaderMap::new();

@@ -3,9 +3,8 @@
 //!
 //! They are watched together, once a tick: a timer for each request would cost every request, and these
 //! bounds are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its
-//! own. A client that does not finish its head is told so (408) by the connection's own bytes, see
-//! [`Watched`](super::watched::Watched); one that takes nothing of its answer can be told nothing, and is
-//! cut off.
+//! own. A client that does not finish its head is told so (408) by the [conversation](super::conversation); one that
+//! takes nothing of its answer can be told nothing, and is cut off.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -14,15 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use hyper::upgrade::OnUpgrade;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::idle::AFTER;
-use super::interim::Dropped;
 use super::settings::Limits;
-use super::speech::Speech;
-use super::tunnel::{Switch, Tunnel};
 use crate::language::engine::Alarm;
 
 /// What a connection is doing.
@@ -34,8 +28,6 @@ pub(crate) struct State {
     /// The worker's tick.
     tick: Arc<AtomicU32>,
     draining: AtomicBool,
-    /// Whether the client may still be sending what nobody will read.
-    unread: AtomicBool,
     /// Since which tick the client takes no bytes, plus one; 0 where it does.
     blocked: AtomicU32,
     /// Whether the head that is being read has taken too long.
@@ -48,15 +40,14 @@ pub(crate) struct State {
     rested: AtomicBool,
     /// Whether a request has come.
     asked: AtomicBool,
-    /// What is said that the library cannot.
-    speech: Speech,
     /// For the bounds of its requests.
     alarm: Mutex<Alarm>,
-    /// What it may change its protocol to.
-    switch: Mutex<Option<Box<Switch>>>,
     /// Of the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
+
+/// After how many ticks of idling a connection holds no more than it must.
+const AFTER: u32 = 2;
 
 /// Between two requests.
 const IDLE: u8 = 0;
@@ -116,16 +107,13 @@ impl State {
             since: AtomicU32::new(tick.load(Ordering::Relaxed)),
             tick,
             draining: AtomicBool::new(false),
-            unread: AtomicBool::new(false),
             blocked: AtomicU32::new(0),
             late: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
             rested: AtomicBool::new(false),
             asked: AtomicBool::new(false),
-            speech: Speech::default(),
             alarm: Mutex::default(),
-            switch: Mutex::new(None),
             waker: Mutex::new(None),
         }
     }
@@ -147,16 +135,12 @@ impl State {
         let streams = self.streams.load(Ordering::Relaxed);
         self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
         self.asked.store(true, Ordering::Relaxed);
-        self.speech.begin();
         self.set(BUSY);
     }
 
-    /// One was answered; `read`: and all of it was read.
-    pub(super) fn end(&self, read: bool) {
+    /// One was answered.
+    pub(super) fn end(&self) {
         let rest = self.rest.load(Ordering::Relaxed);
-        if !read && rest == IDLE {
-            self.unread.store(true, Ordering::Relaxed);
-        }
         let streams = self.streams.load(Ordering::Relaxed).saturating_sub(1);
         self.streams.store(streams, Ordering::Relaxed);
         if streams == 0 {
@@ -176,13 +160,11 @@ impl State {
         self.wake();
     }
 
-    /// Whether it can be put by: that was asked for, no request has begun since, and nothing of an answer
-    /// waits for a client that takes no bytes.
+    /// Whether it can be put by: that was asked for, and no request has begun since.
     pub(super) fn rests(&self) -> bool {
         let rests = self.rested.load(Ordering::Relaxed)
             && self.rested.swap(false, Ordering::Relaxed)
-            && self.doing.load(Ordering::Relaxed) == IDLE
-            && self.blocked_ticks().is_none();
+            && self.idles();
         if rests {
             // Nor is it to be woken for a bound of a request that is over.
             drop(self.take_alarm());
@@ -198,24 +180,6 @@ impl State {
     /// Keeps a timer for its next.
     pub(super) fn keep_alarm(&self, alarm: Alarm) {
         *lock(&self.alarm) = alarm;
-    }
-
-    /// What is said that the library cannot.
-    pub(super) const fn speech(&self) -> &Speech {
-        &self.speech
-    }
-
-    /// Has `head`, a whole interim answer, said before the answer.
-    pub(super) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
-        self.speech.before(head)?;
-        self.wake();
-        Ok(())
-    }
-
-    /// All that was said and written is out.
-    pub(super) fn flushed(&self) {
-        self.speech.flushed();
-        self.wake();
     }
 
     fn wake(&self) {
@@ -239,23 +203,14 @@ impl State {
         *lock(&self.waker) = Some(waker.clone());
     }
 
-    /// The client asks for another protocol, which `near` then gives.
-    pub(super) fn may_switch(&self, near: OnUpgrade) {
-        *lock(&self.switch) = Some(Box::new(Switch::new(near)));
-    }
-
-    /// The upstream agreed to another protocol.
-    pub(super) fn switches(&self, tunnel: Tunnel) {
-        if let Some(switch) = lock(&self.switch).as_mut() {
-            switch.agreed(tunnel);
-        }
-    }
-
-    /// What the client asked for, once the connection speaks HTTP no more.
-    pub(super) fn take_switch(&self) -> Option<Box<Switch>> {
-        let switch = lock(&self.switch).take()?;
+    /// The connection speaks another protocol than HTTP.
+    pub(super) fn tunnels(&self) {
         self.set(TUNNEL);
-        Some(switch)
+    }
+
+    /// Whether it is between two requests.
+    pub(super) fn idles(&self) -> bool {
+        self.doing.load(Ordering::Relaxed) == IDLE
     }
 
     /// Bytes came: of a head, where none was being read and nothing is being answered.
@@ -263,12 +218,6 @@ impl State {
         if matches!(self.doing.load(Ordering::Relaxed), IDLE | NEW) {
             self.set(HEAD);
         }
-    }
-
-    /// Whether the client may still be sending what nobody will read: the rest of a body, or of a head
-    /// that was refused half-way.
-    pub(crate) fn leaves_unread(&self) -> bool {
-        self.unread.load(Ordering::Relaxed) || self.doing.load(Ordering::Relaxed) == HEAD
     }
 
     /// Whether the head that is being read has taken too long.
@@ -371,7 +320,7 @@ impl Connections {
             }
             if (over(NEW, head)
                 || over(HEAD, head.saturating_mul(2))
-                || over(IDLE, idle)
+                || (over(IDLE, idle) && state.blocked_ticks().is_none())
                 || over(QUIET, idle.saturating_add(head))
                 || state.blocked_ticks().is_some_and(|ticks| ticks > body))
                 && let Some(task) = &open.task

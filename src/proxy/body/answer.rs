@@ -11,7 +11,7 @@ use super::BodyError;
 use super::response::ResponseBody;
 use crate::proxy::connection::Busy;
 use crate::proxy::flight::Flight;
-use crate::proxy::tunnel::Far;
+use crate::proxy::tunnel::{Far, Tunnel};
 
 /// What the client gets. The request counts as in flight until this ends or is dropped.
 #[derive(Debug)]
@@ -68,13 +68,13 @@ impl AnswerBody {
         Self::of(Kind::Tunnel(far))
     }
 
-    /// Takes the other half of a tunnel, where this is one.
-    pub(crate) fn take_tunnel(&mut self) -> Option<Far> {
+    /// Takes the tunnel that this is, where it is one, and the flight that ends with it.
+    pub(crate) fn take_tunnel(&mut self) -> Option<Tunnel> {
         if !matches!(self.kind, Kind::Tunnel(_)) {
             return None;
         }
         match std::mem::replace(&mut self.kind, Kind::Empty) {
-            Kind::Tunnel(far) => Some(*far),
+            Kind::Tunnel(far) => Some(Tunnel::new(*far, self.flight.take()?)),
             _ => None,
         }
     }
@@ -82,11 +82,6 @@ impl AnswerBody {
     /// Whether an upstream sends it.
     pub(crate) const fn is_upstream(&self) -> bool {
         matches!(self.kind, Kind::Upstream(_))
-    }
-
-    /// Whether nobody knows its length before its end: an HTTP/1.0 client gets it up to the connection's.
-    pub(crate) fn is_unframed(&self) -> bool {
-        self.is_upstream() && !self.is_end_stream() && self.size_hint().exact().is_none()
     }
 
     /// Ends `flight` when it ends.

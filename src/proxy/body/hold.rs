@@ -1,6 +1,6 @@
 //! A request body that waits to be asked for: what `Expect: 100-continue` means (RFC 9110 §10.1.1).
 //!
-//! A client that expects is answered 100 by the HTTP library when its body is first read. So the body is
+//! A client that expects is answered 100 when its body is first read. So the body is
 //! left alone until the upstream, which is sent the same expectation, has asked for it: an upstream that
 //! refuses by the head alone is never sent a byte of the body, and the client need not send it either.
 

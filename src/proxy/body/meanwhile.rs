@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::task::AbortHandle;
 
+use crate::proxy::h1::Error;
 use crate::proxy::upstream::connection::Alone;
-use crate::proxy::upstream::h1;
 
 /// A connection that is read here and written by a task, which ends with this.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Both {
     /// `None` once it was taken, or closed because the request broke.
     connection: Option<Alone>,
     /// How the request broke, for the reader, which waits here.
-    broken: Option<h1::Error>,
+    broken: Option<Error>,
     reader: Option<Waker>,
 }
 
@@ -44,7 +44,7 @@ impl Meanwhile {
     pub(super) fn poll_body(
         &self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h1::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut both = lock(&self.both);
         if let Some(error) = both.broken.take() {
             return Poll::Ready(Some(Err(error)));

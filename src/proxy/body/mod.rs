@@ -6,6 +6,7 @@
 //! it) and within a bound.
 
 pub(crate) mod answer;
+pub(crate) mod client;
 pub(crate) mod collect;
 pub(crate) mod hold;
 mod meanwhile;

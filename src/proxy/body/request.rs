@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::BodyError;
+use super::client::ClientBody;
 use super::hold::{Hold, Permission};
 use super::source::{Attempt, Broken, Source};
 
@@ -25,9 +25,9 @@ pub(crate) enum RequestBody {
     /// What is in memory, and its trailers: without a length, as HTTP/1 has it.
     Trailed(Bytes, Box<HeaderMap>),
     /// What the client sends.
-    Stream(Attempt<Incoming>),
+    Stream(Attempt<ClientBody>),
     /// The same, once it is asked for.
-    Held(Box<(Hold, Attempt<Incoming>)>),
+    Held(Box<(Hold, Attempt<ClientBody>)>),
 }
 
 /// What has become of a request body, for whoever asks after it was handed to a connection.
@@ -36,7 +36,7 @@ pub(crate) enum Progress {
     /// It was in memory: it goes out with the head.
     Whole,
     /// It streams, as this of the source's attempts: the one that was begun last.
-    Stream(Arc<Source<Incoming>>, Arc<AtomicU32>),
+    Stream(Arc<Source<ClientBody>>, Arc<AtomicU32>),
 }
 
 impl Progress {
@@ -86,7 +86,10 @@ impl Progress {
 
 impl RequestBody {
     /// What the client sends; where there is a `permission`, once that is given.
-    pub(crate) fn stream(attempt: Attempt<Incoming>, permission: Option<&Arc<Permission>>) -> Self {
+    pub(crate) fn stream(
+        attempt: Attempt<ClientBody>,
+        permission: Option<&Arc<Permission>>,
+    ) -> Self {
         match permission {
             Some(permission) => Self::Held(Box::new((Hold::new(Arc::clone(permission)), attempt))),
             None => Self::Stream(attempt),

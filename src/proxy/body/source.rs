@@ -12,7 +12,6 @@
 mod attempt;
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -26,6 +25,7 @@ use http_body_util::BodyExt;
 pub use self::attempt::Attempt;
 use super::BodyError;
 use super::trailers::permitted;
+use crate::proxy::h1::Malformed;
 
 /// How much is read, in bytes, of a body that nobody wants, so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
@@ -80,15 +80,11 @@ pub(crate) enum Broken {
 }
 
 impl Broken {
-    /// What an error of the HTTP library says: a body that cannot be decoded is the client's mistake,
-    /// anything else its end.
+    /// What an error says: a body that cannot be decoded is the client's mistake, anything else its end.
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
-        use std::io::ErrorKind::{InvalidData, InvalidInput};
         let mut at = Some(error);
         while let Some(error) = at {
-            if let Some(io) = error.downcast_ref::<std::io::Error>()
-                && matches!(io.kind(), InvalidData | InvalidInput)
-            {
+            if error.is::<Malformed>() {
                 return Self::Malformed;
             }
             at = error.source();
@@ -169,34 +165,24 @@ where
 
     /// Reads what the client has sent already, within a bound, for nobody: its request is answered. True where
     /// that was the rest. An attempt that still reads can read no more and fails.
-    pub(crate) async fn read_out(&self) -> bool {
+    pub(crate) fn read_out(&self) -> bool {
         let mut left = READ_OUT;
-        let mut asked = false;
+        let mut cx = Context::from_waker(Waker::noop());
         self.take_over();
-        poll_fn(|cx| {
-            loop {
-                let mut state = self.lock();
-                state.kept = None;
-                match state.poll_read(cx) {
-                    Poll::Ready(Some(Ok(chunk))) if chunk.len() < left => {
-                        left = left.saturating_sub(chunk.len());
-                        asked = false;
-                        if self.length == Some(state.read) {
-                            return Poll::Ready(true);
-                        }
-                    }
-                    Poll::Ready(ended) => return Poll::Ready(ended.is_none()),
-                    // The connection gives what it has when it is asked, so it is asked, and looked at once more.
-                    Poll::Pending if asked => return Poll::Ready(false),
-                    Poll::Pending => {
-                        asked = true;
-                        cx.waker().wake_by_ref();
-                        return Poll::Pending;
+        let mut state = self.lock();
+        state.kept = None;
+        loop {
+            match state.poll_read(&mut cx) {
+                Poll::Ready(Some(Ok(chunk))) if chunk.len() < left => {
+                    left = left.saturating_sub(chunk.len());
+                    if self.length == Some(state.read) {
+                        return true;
                     }
                 }
+                Poll::Ready(ended) => return ended.is_none(),
+                Poll::Pending => return false,
             }
-        })
-        .await
+        }
     }
 
     fn take_over(&self) {

@@ -19,6 +19,7 @@ use super::stage::Stage;
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::connection::{self, Over, Peer};
+use crate::proxy::h1::Io;
 use crate::proxy::head::matched;
 use crate::proxy::id::Ids;
 use crate::proxy::runtime::Runtime;
@@ -122,9 +123,8 @@ async fn ask(
     // The handshake is left out: what is asked is the same.
     let over = if secure { Over::Tls { http2: false } } else { Over::Clear };
     let client = Peer { address, over };
-    let mut protocol = connection::protocol(&worker.site().runtime.limits);
-    protocol.auto_date_header(false);
-    tokio::spawn(connection::serve(far, client, Arc::clone(worker), protocol, None));
+    let far = Io::Other(Box::new(far));
+    tokio::spawn(connection::serve(far, client, Arc::clone(worker), None));
     let answer = async {
         let (mut sender, driver) = http1::handshake(TokioIo::new(near)).await.ok()?;
         // In this future: dropped, it closes the connection.

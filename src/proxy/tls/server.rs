@@ -12,7 +12,6 @@ use tokio_rustls::server::TlsStream;
 
 use super::{H2, HTTP_1_1, Identity, Mark, Problem, Roots, provider};
 use crate::language::temporal::{Span, Timestamp};
-use crate::proxy::watched::Line;
 
 /// How a listener speaks TLS. Equal to another that is made of the same files.
 #[derive(Clone)]
@@ -61,13 +60,6 @@ pub(crate) enum Reason {
     Alert,
     /// The client does not keep to the protocol.
     Protocol,
-}
-
-impl<T: Line> Line for Greeted<T> {
-    /// An end that TLS has not said is a break as it is (RFC 8446 §6.1), but clients are known that do not look.
-    fn breaks_at_end(&self, breaks: bool) {
-        self.get_ref().0.breaks_at_end(breaks);
-    }
 }
 
 impl Reason {

@@ -16,11 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-use super::h1::{Io, Link};
+use super::h1::Link;
 use super::wire::{Counts, Wire};
 use super::{Upstream, race};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::h1::Io;
 use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
 use crate::proxy::rehearsal::{Line, Near, Stage};
 use crate::proxy::settings::Secure;

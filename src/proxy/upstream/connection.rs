@@ -17,6 +17,7 @@ use super::outgoing::Outgoing;
 use super::shared::Place;
 use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::h1::Error;
 use crate::proxy::rehearsal::Line;
 
 /// A connection for one request.
@@ -176,7 +177,7 @@ impl Alone {
         }
     }
 
-    fn failed(mut self, error: h1::Error) -> SendError {
+    fn failed(mut self, error: Error) -> SendError {
         let unsent = self.link.unsent(&error);
         let seen = self.link.seen();
         SendError {

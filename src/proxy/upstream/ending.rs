@@ -4,14 +4,14 @@ use std::error::Error as StdError;
 
 use h2::Reason;
 
-use super::h1;
+use crate::proxy::h1::Error;
 use crate::proxy::tls;
 
 /// What happened on a connection, by its protocol.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// HTTP/1.1.
-    Link(h1::Error),
+    Link(Error),
     /// HTTP/2.
     Stream(hyper::Error),
 }
@@ -55,13 +55,11 @@ impl Ending {
     }
 
     /// What `error` says of a request over HTTP/1.1.
-    pub(super) fn of_link(error: &h1::Error) -> Self {
+    pub(super) fn of_link(error: &Error) -> Self {
         match error {
-            h1::Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
-            h1::Error::Malformed(_) => Self::Invalid,
-            h1::Error::Io(_) | h1::Error::Closed | h1::Error::Request(_) | h1::Error::Length => {
-                Self::Lost
-            }
+            Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
+            Error::Malformed(_) => Self::Invalid,
+            Error::Io(_) | Error::Closed | Error::Request(_) | Error::Length => Self::Lost,
         }
     }
 

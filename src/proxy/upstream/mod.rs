@@ -24,10 +24,11 @@ use tokio::time::{Instant, sleep_until};
 
 use self::connect::{ConnectError, Opened};
 use self::connection::{Alone, Connection, Parked, Unsent};
-use self::h1::{Io, Link};
+use self::h1::Link;
 use self::pool::{Idle, Pool};
 use self::resolve::{Names, Resolve};
 use self::shared::{Connections, Dialed, Shared};
+use super::h1::Io;
 use super::rehearsal::Stage;
 use super::settings::{self, Protocol};
 use crate::telemetry::metrics::UpstreamMetrics;

@@ -236,9 +236,10 @@ fn in_turn(found: &[SocketAddr]) -> Addresses {
 
 #[cfg(test)]
 mod tests {
-    use super::super::h1::{Io, Link};
+    use super::super::h1::Link;
     use super::super::{Parked, settings};
     use super::*;
+    use crate::proxy::h1::Io;
     use crate::telemetry::metrics::Metrics;
 
     fn addresses(of: &[&str]) -> Addresses {

@@ -135,7 +135,7 @@ async fn older_clients_and_those_of_http_2_hear_none_and_that_is_counted() {
     let upstream = Upstream::play([hinted(200, "good")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let old = heard(&proxy, "GET /a HTTP/1.0\r\nHost: t\r\n\r\n").await;
-    assert!(old.starts_with("HTTP/1.0 200 OK\r\n") && old.ends_with("good"), "{old}");
+    assert!(old.starts_with("HTTP/1.1 200 OK\r\n") && old.ends_with("good"), "{old}");
     assert_eq!((dropped(&proxy, "http10"), dropped(&proxy, "http2")), (1, 0));
     let mut client = h2::Client::connect(proxy.address).await;
     let answer = client.ask(h2::request("GET", "/a", &[]), b"").await;

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Uri};
-use hyper::body::Incoming;
 
 use super::params::Params;
 use crate::language::provider::Dispatch;
 use crate::language::value::Value;
-use crate::proxy::body::{self, request::Progress};
+use crate::proxy::body::{self, client::ClientBody, request::Progress};
 use crate::proxy::classify::IDEMPOTENCY_KEY;
 use crate::proxy::request::{Exchange, Upload};
 use crate::proxy::settings::HostPolicy;
@@ -30,7 +29,7 @@ pub(super) enum Source {
     /// From memory, and its trailers.
     Trailed(Bytes, Box<HeaderMap>),
     /// From the client.
-    Client(Arc<body::source::Source<Incoming>>),
+    Client(Arc<body::source::Source<ClientBody>>),
 }
 
 impl Source {

@@ -7,9 +7,10 @@
 //! answer's body, and the last of them puts it back. It is one allocation for the life of the connection, and
 //! moving it is moving a pointer.
 //!
-//! An exchange is three things that go on by themselves. The *upload*: a body is polled, framed ([`encode`]) and
-//! written ([`outbox`]), no further than the other side takes it. The *answer*: bytes are read, the head is parsed
-//! ([`head`]), the body is decoded ([`decode`]) into slices of what was read, uncopied. And what both leave
+//! An exchange is three things that go on by themselves. The *upload*: a body is polled, framed and
+//! written, no further than the other side takes it. The *answer*: bytes are read, the head is parsed
+//! ([`head`]), the body is decoded into slices of what was read, uncopied. (What reads and writes bytes of HTTP/1.1
+//! is [`h1`](crate::proxy::h1)'s.) And what both leave
 //! behind: whether a byte was written or read, on which it depends whether a request may be sent again, and
 //! whether the connection carries another exchange. Both are polled together while the head is awaited, for an
 //! upstream may answer before the upload is done; what is left of the upload then is for somebody else to poll,
@@ -23,46 +24,32 @@
 //! for, is seen when it is handed out ([`Link::is_quiet`]), without a system call: the runtime notes what becomes
 //! ready whether or not anybody waits for it.
 
-mod decode;
 mod encode;
-mod error;
 mod head;
-mod io;
-mod outbox;
-mod switched;
 #[cfg(test)]
 mod tests;
-mod upload;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use tokio::time::{Sleep, sleep};
-use tokio_util::io::poll_read_buf;
 
-use self::decode::{Decoded, Decoder};
-pub(crate) use self::error::{Error, Malformed};
 use self::head::Head;
-pub(crate) use self::io::Io;
-use self::outbox::Outbox;
-use self::upload::Upload;
 use super::outgoing::Outgoing;
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::h1::{
+    Decoded, Decoder, Error, Framing, Inbox, Io, Malformed, Outbox, SIZE, Sending, Unsendable,
+};
+use crate::proxy::rewound::Rewound;
 
 /// For how long a failed write is held back.
 const HEAR_OUT: Duration = Duration::from_secs(1);
-/// The first read of an answer has room for so many bytes.
-const FIRST: usize = 8 * 1024;
-/// The first read behind a head has at most this.
-const SECOND: usize = 64 * 1024;
-/// And no read has more.
-const MOST: usize = 256 * 1024;
 
 /// A connection to an upstream, and the exchange that is on it.
 #[derive(Debug)]
@@ -72,11 +59,9 @@ pub(crate) struct Link {
     /// Was read, and is not made sense of yet.
     pending: Bytes,
     /// Where the next bytes are read into; while a head is awaited, also what there is of it.
-    buffer: BytesMut,
-    /// How much room the next read has.
-    room: usize,
+    inbox: Inbox,
     /// What is still to be sent.
-    upload: Upload,
+    upload: Sending<RequestBody>,
     /// Whether no more of it is sent, though it has not ended.
     stopped: Option<Stopped>,
     /// What is still to be read of the answer's body.
@@ -90,6 +75,10 @@ pub(crate) struct Link {
     /// Whether the connection may carry another exchange after this one.
     keep: bool,
 }
+
+/// Nothing to send.
+const NOTHING: Sending<RequestBody> =
+    Sending { body: RequestBody::Empty, framing: Framing::NONE, trailers: true };
 
 /// What there was on the wire of an exchange.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +102,7 @@ enum Stopped {
 #[derive(Debug)]
 pub(crate) struct Unsent {
     outbox: Outbox,
-    upload: Upload,
+    upload: Sending<RequestBody>,
     permission: Option<Arc<Permission>>,
     bodiless: bool,
 }
@@ -137,9 +126,8 @@ impl Link {
             io,
             outbox: Outbox::default(),
             pending: Bytes::new(),
-            buffer: BytesMut::new(),
-            room: FIRST,
-            upload: Upload::NONE,
+            inbox: Inbox::new(),
+            upload: NOTHING,
             stopped: None,
             download: Decoder::NONE,
             permission: None,
@@ -153,7 +141,7 @@ impl Link {
     pub(crate) fn send(&mut self, outgoing: &Outgoing<'_>, endpoint: &str, body: RequestBody) {
         let framing = encode::head(self.outbox.text(), outgoing, endpoint, &body);
         self.permission = body.permission().cloned();
-        self.upload = Upload { body, framing };
+        self.upload = Sending { body, framing, trailers: true };
         self.bodiless = outgoing.method == Method::HEAD;
         self.begin();
     }
@@ -169,7 +157,7 @@ impl Link {
     }
 
     fn begin(&mut self) {
-        self.room = FIRST;
+        self.inbox.expect(None);
         self.seen = Seen::default();
         // Whoever waits for the answer polls this once more.
         let _sent = self.poll_upload(&mut Context::from_waker(Waker::noop())).is_ready();
@@ -182,7 +170,7 @@ impl Link {
         }
         Some(Unsent {
             outbox: std::mem::take(&mut self.outbox),
-            upload: std::mem::replace(&mut self.upload, Upload::NONE),
+            upload: std::mem::replace(&mut self.upload, NOTHING),
             permission: self.permission.take(),
             bodiless: self.bodiless,
         })
@@ -226,9 +214,9 @@ impl Link {
             return false;
         }
         self.pending = Bytes::new();
-        self.buffer = BytesMut::new();
+        self.inbox.rest();
         self.outbox.rest();
-        self.upload = Upload::NONE;
+        self.upload = NOTHING;
         self.permission = None;
         true
     }
@@ -262,7 +250,11 @@ impl Link {
             let waits = match self.upload.poll_into(&mut self.outbox, cx) {
                 Poll::Ready(Ok(())) => false,
                 Poll::Pending => true,
-                Poll::Ready(Err(error)) => {
+                Poll::Ready(Err(unsendable)) => {
+                    let error = match unsendable {
+                        Unsendable::Broken(error) => Error::Request(error),
+                        Unsendable::Length => Error::Length,
+                    };
                     self.stop(Stopped::Body(Some(error)));
                     continue;
                 }
@@ -295,13 +287,14 @@ impl Link {
         interim: Interim<'_>,
     ) -> Poll<Result<Answer, Error>> {
         loop {
-            let before = self.buffer.len();
-            if ready!(self.poll_read_more(cx, usize::MAX))? == 0 {
+            let before = self.inbox.bytes().len();
+            if ready!(self.poll_read_more(cx, None))? == 0 {
                 return Poll::Ready(Err(Error::Closed));
             }
             // A head ends with a line, and so does whatever is wrong with it but for its size.
-            let more = self.buffer.get(before..).unwrap_or_default();
-            if !more.contains(&b'\n') && self.buffer.len() <= head::SIZE {
+            let read = self.inbox.bytes();
+            let more = read.get(before..).unwrap_or_default();
+            if !more.contains(&b'\n') && read.len() <= SIZE {
                 continue;
             }
             if let Some(answer) = self.take_head(interim)? {
@@ -312,10 +305,10 @@ impl Link {
 
     /// The answer's head, where all of it was read. What is behind it stays as `pending`.
     fn take_head(&mut self, interim: Interim<'_>) -> Result<Option<Answer>, Error> {
-        let mut bytes = std::mem::take(&mut self.buffer).freeze();
+        let mut bytes = self.inbox.take();
         while !bytes.is_empty() {
             let Some((head, size)) = head::parse(&bytes, self.bodiless)? else {
-                self.buffer = BytesMut::from(bytes);
+                self.inbox.put_back(bytes);
                 return Ok(None);
             };
             bytes.advance(size);
@@ -326,7 +319,7 @@ impl Link {
             }
             if !status.is_informational() {
                 self.keep &= keep;
-                self.room = body.left().map_or(FIRST, |left| room(left).clamp(FIRST, SECOND));
+                self.inbox.expect(body.left());
                 self.download = body;
                 self.pending = bytes;
                 return Ok(Some(answer));
@@ -350,6 +343,11 @@ impl Link {
         Ok(answer)
     }
 
+    /// What the connection has become, once the answer to an offer was 101: bytes, and nothing is made of them.
+    pub(crate) fn bytes(&mut self) -> Rewound<&mut Io> {
+        Rewound::new(&mut self.io, std::mem::take(&mut self.pending))
+    }
+
     /// The next piece of the answer's body; `None` at its end.
     pub(crate) fn poll_body(
         &mut self,
@@ -362,35 +360,24 @@ impl Link {
                 Decoded::End => return Poll::Ready(None),
                 Decoded::More => {}
             }
-            let most = self.download.left().map_or(usize::MAX, room);
-            if ready!(self.poll_read_more(cx, most))? == 0 && !self.download.ended() {
+            let left = self.download.left();
+            if ready!(self.poll_read_more(cx, left))? == 0 && !self.download.ended() {
                 return Poll::Ready(Some(Err(Error::Closed)));
             }
-            self.pending = self.buffer.split().freeze();
+            self.pending = self.inbox.take();
         }
     }
 
-    /// Reads what there is into the buffer: how many bytes, none at the end. For at most `most` there is room,
-    /// where it has to be made.
-    fn poll_read_more(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<usize, Error>> {
-        let wanted = self.room.min(most);
-        if self.buffer.capacity().saturating_sub(self.buffer.len()) <= wanted / 4 {
-            self.buffer.reserve(wanted);
-        }
-        let room = self.buffer.capacity().saturating_sub(self.buffer.len());
-        let size = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer))?;
+    /// Reads what there is: how many bytes, none at the end.
+    fn poll_read_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: Option<u64>,
+    ) -> Poll<Result<usize, Error>> {
+        let size = ready!(self.inbox.poll_read(&mut self.io, cx, left))?;
         self.seen.read |= size > 0;
-        if size == room && size >= self.room {
-            self.room = size.saturating_mul(2).min(MOST);
-        }
         Poll::Ready(Ok(size))
     }
-}
-
-/// The room for what is left of a body, and a byte more: a read that leaves room has emptied the socket, and the
-/// runtime need not be told so by another.
-fn room(left: u64) -> usize {
-    usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1)
 }
 
 /// Between two exchanges the other side is told; within one, a closed connection tells it.

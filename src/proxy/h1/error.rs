@@ -24,14 +24,14 @@ pub(crate) enum Error {
     Length,
 }
 
-/// In which way what an upstream sent is no HTTP/1.1.
+/// In which way what came is no HTTP/1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     /// A status line or a field is none (RFC 9112 §4, §5).
     #[error("the head cannot be read: {0}")]
     Head(httparse::Error),
     /// A head over the bound.
-    #[error("the head is over {} bytes", super::head::SIZE)]
+    #[error("the head is over {} bytes", super::SIZE)]
     HeadTooLarge,
     /// Three digits that are no status.
     #[error("the status is below 100")]
@@ -42,6 +42,18 @@ pub(crate) enum Malformed {
     /// `Content-Length` is no number, or is several (RFC 9112 §6.3).
     #[error("Content-Length is no number, or several")]
     ContentLength,
+    /// A request's body in a coding that does not end in `chunked`: nobody knows where it ends (RFC 9112 §6.3).
+    #[error("Transfer-Encoding does not end in chunked")]
+    Coding,
+    /// A coding in HTTP/1.0, which has none (RFC 9112 §6.1).
+    #[error("Transfer-Encoding came in HTTP/1.0, which has none")]
+    OldCoding,
+    /// The method is none (RFC 9110 §9.1).
+    #[error("the method cannot be read")]
+    Method,
+    /// The target is none (RFC 9112 §3.2).
+    #[error("the target is no URI, nor a part of one")]
+    Target,
     /// Another protocol before the request was sent whole (RFC 9110 §7.8).
     #[error("the protocol changed within the request")]
     Switched,
@@ -61,7 +73,7 @@ pub(crate) enum Malformed {
     #[error("the trailers cannot be read")]
     Trailers,
     /// More trailers than a head may have fields.
-    #[error("the trailers are over {} bytes", super::head::SIZE)]
+    #[error("the trailers are over {} bytes", super::SIZE)]
     TrailersTooLarge,
 }
 

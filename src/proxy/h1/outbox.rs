@@ -18,7 +18,7 @@ const KEPT: usize = 1024;
 
 /// What is to be written: what stands before a chunk, the chunk, and what stands behind it.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     front: Vec<u8>,
     /// How much of `front` was written.
     at: usize,
@@ -31,12 +31,12 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Where the next small thing is written to.
-    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         if self.chunk.is_empty() { &mut self.front } else { &mut self.back }
     }
 
     /// The next chunk of a body, which must not be put in while there is another: see [`Outbox::is_full`].
-    pub(super) fn chunk(&mut self, chunk: Bytes) {
+    pub(crate) fn chunk(&mut self, chunk: Bytes) {
         if chunk.len() <= SMALL || !self.chunk.is_empty() {
             self.text().extend_from_slice(&chunk);
         } else {
@@ -45,12 +45,12 @@ impl Outbox {
     }
 
     /// Whether the next chunk has to wait.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         !self.chunk.is_empty() || self.front.len().saturating_sub(self.at) > 2 * SMALL
     }
 
     /// Whether all was written.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.is_taken() && !self.held
     }
 
@@ -60,7 +60,7 @@ impl Outbox {
     }
 
     /// Writes all of it to `io`; `wrote` is set once a byte was written.
-    pub(super) fn poll_write<T: AsyncWrite + Unpin>(
+    pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
         &mut self,
         io: &mut T,
         cx: &mut Context<'_>,
@@ -109,7 +109,7 @@ impl Outbox {
     }
 
     /// The connection is idle from now on: it holds no more than it must.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.front.clear();
         self.at = 0;
         if self.front.capacity() > KEPT {

@@ -1,4 +1,4 @@
-//! Where the body of an answer ends, and what of the bytes is body (RFC 9112 §6, §7.1).
+//! Where the body of a message ends, and what of the bytes is body (RFC 9112 §6, §7.1).
 //!
 //! Pure: bytes that came are put in, pieces of the body come out, which share the bytes' memory. The reader of
 //! bytes does not know framing, and this does not know reading, so that a law can hold them together: however
@@ -8,14 +8,14 @@ use bytes::{Buf, Bytes};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::Malformed;
-use super::head::{FIELDS, SIZE};
+use super::{FIELDS, SIZE};
 
 /// How much all chunk extensions of a body may take, in bytes: nobody here reads them.
 pub(super) const EXTENSIONS: usize = 16 * 1024;
 
 /// What frames a body, and how far it was read.
 #[derive(Debug)]
-pub(super) enum Decoder {
+pub(crate) enum Decoder {
     /// So many bytes are left. None: it has ended.
     Length(u64),
     /// It comes in chunks.
@@ -26,7 +26,7 @@ pub(super) enum Decoder {
 
 /// A body in chunks.
 #[derive(Debug, Default)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     at: At,
     /// The chunk's size, as far as it was read; then how much of it is left.
     left: u64,
@@ -63,7 +63,7 @@ enum At {
 
 /// What was made of the bytes.
 #[derive(Debug)]
-pub(super) enum Decoded {
+pub(crate) enum Decoded {
     /// All was used up, and the body goes on.
     More,
     /// The next piece of the body.
@@ -76,20 +76,20 @@ pub(super) enum Decoded {
 
 impl Decoder {
     /// No body, or none any more.
-    pub(super) const NONE: Self = Self::Length(0);
+    pub(crate) const NONE: Self = Self::Length(0);
 
     /// A body in chunks.
-    pub(super) fn chunked() -> Self {
+    pub(crate) fn chunked() -> Self {
         Self::Chunked(Box::default())
     }
 
     /// Whether all of the body was read.
-    pub(super) const fn is_done(&self) -> bool {
+    pub(crate) const fn is_done(&self) -> bool {
         matches!(self, Self::Length(0))
     }
 
     /// How much of it is left, where that is known.
-    pub(super) const fn left(&self) -> Option<u64> {
+    pub(crate) const fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
             Self::Chunked(_) | Self::UntilClose => None,
@@ -97,7 +97,7 @@ impl Decoder {
     }
 
     /// Takes the next piece from the front of `bytes`. What stands behind the body stays.
-    pub(super) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
+    pub(crate) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
         let decoded = match self {
             Self::Length(0) => return Ok(Decoded::End),
             Self::Length(left) => return Ok(take(left, bytes)),
@@ -112,7 +112,7 @@ impl Decoder {
     }
 
     /// The connection has ended: whether that is the body's end, too.
-    pub(super) fn ended(&mut self) -> bool {
+    pub(crate) fn ended(&mut self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
             Self::Chunked(_) => false,

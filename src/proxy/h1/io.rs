@@ -1,21 +1,25 @@
-//! What an exchange goes over.
+//! What messages go over.
 
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::proxy::tls::Secured;
+use crate::proxy::tls::{Greeted, Secured};
 
 /// The transport of one connection. The common one is called directly; whatever else there is, through a table.
 pub(crate) enum Io {
     /// A socket.
     Tcp(TcpStream),
-    /// TLS over one.
+    /// TLS over one, to an upstream.
     Tls(Secured<TcpStream>),
+    /// TLS over one, from a client.
+    Served(Greeted<TcpStream>),
     /// Anything else: a rehearsal's pipe, a test's.
     Other(Box<dyn Transport>),
 }
@@ -28,22 +32,46 @@ impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Transport for T {}
 impl Io {
     /// Whether nothing lies to be read, neither bytes nor an end. A socket is only asked by a system call where
     /// the runtime has heard of something: otherwise its own note of what is ready says it.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         match self {
             Self::Tcp(socket) => {
                 let read = socket.try_read(&mut byte);
                 read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
-            Self::Tls(_) | Self::Other(_) => {
+            Self::Tls(_) | Self::Served(_) | Self::Other(_) => {
                 let mut cx = Context::from_waker(Waker::noop());
                 Pin::new(self).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
             }
         }
     }
 
+    /// Ready when a read may find something; without a system call.
+    pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(socket) => socket.poll_read_ready(cx),
+            Self::Tls(_) | Self::Served(_) | Self::Other(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// From now on, or no longer, the end of the connection is one that nobody takes for the end of a message: a
+    /// reset, where there is such a thing. An end that TLS has not said is a break as it is (RFC 8446 §6.1), but clients
+    /// are known that do not look.
+    pub(crate) fn breaks_at_end(&self, breaks: bool) {
+        let socket = match self {
+            Self::Tcp(socket) => socket,
+            Self::Tls(tls) => tls.get_ref().0,
+            Self::Served(tls) => tls.get_ref().0,
+            // A pipe has one kind of end.
+            Self::Other(_) => return,
+        };
+        if let Err(error) = SockRef::from(socket).set_linger(breaks.then_some(Duration::ZERO)) {
+            tracing::debug!(%error, "SO_LINGER could not be set.");
+        }
+    }
+
     /// Says goodbye, as far as that needs no waiting: TLS has a word for it (RFC 8446 §6.1). A socket's is its close.
-    pub(super) fn farewell(&mut self) {
+    pub(crate) fn farewell(&mut self) {
         if !matches!(self, Self::Tcp(_)) {
             let mut cx = Context::from_waker(Waker::noop());
             let _said = Pin::new(self).poll_shutdown(&mut cx).is_ready();
@@ -60,6 +88,7 @@ impl AsyncRead for Io {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Self::Served(tls) => Pin::new(tls).poll_read(cx, buf),
             Self::Other(io) => Pin::new(io).poll_read(cx, buf),
         }
     }
@@ -74,6 +103,7 @@ impl AsyncWrite for Io {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_write(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+            Self::Served(tls) => Pin::new(tls).poll_write(cx, buf),
             Self::Other(io) => Pin::new(io).poll_write(cx, buf),
         }
     }
@@ -86,6 +116,7 @@ impl AsyncWrite for Io {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_write_vectored(cx, bufs),
             Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+            Self::Served(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
             Self::Other(io) => Pin::new(io).poll_write_vectored(cx, bufs),
         }
     }
@@ -94,6 +125,7 @@ impl AsyncWrite for Io {
         match self {
             Self::Tcp(socket) => socket.is_write_vectored(),
             Self::Tls(tls) => tls.is_write_vectored(),
+            Self::Served(tls) => tls.is_write_vectored(),
             Self::Other(io) => io.is_write_vectored(),
         }
     }
@@ -102,6 +134,7 @@ impl AsyncWrite for Io {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Served(tls) => Pin::new(tls).poll_flush(cx),
             Self::Other(io) => Pin::new(io).poll_flush(cx),
         }
     }
@@ -110,6 +143,7 @@ impl AsyncWrite for Io {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Self::Served(tls) => Pin::new(tls).poll_shutdown(cx),
             Self::Other(io) => Pin::new(io).poll_shutdown(cx),
         }
     }
@@ -119,7 +153,7 @@ impl fmt::Debug for Io {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(socket) => f.debug_tuple("Tcp").field(socket).finish(),
-            Self::Tls(_) => f.write_str("Tls"),
+            Self::Tls(_) | Self::Served(_) => f.write_str("Tls"),
             Self::Other(_) => f.write_str("Other"),
         }
     }

@@ -1,0 +1,117 @@
+//! The head of an answer as bytes, and the framing that it announces (RFC 9112 §4, §6).
+
+use http::header::{self, HeaderValue};
+use http::{StatusCode, Version, response};
+use http_body::Body as _;
+
+use crate::proxy::body::answer::AnswerBody;
+use crate::proxy::h1::{Framing, field, line};
+
+/// What of a request its answer's head depends on.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// The version that it came in.
+    pub(super) version: Version,
+    /// Whether it is a HEAD: its answer has no body, whatever its fields say.
+    pub(super) head: bool,
+    /// Whether the connection is to carry another.
+    pub(super) keeps: bool,
+    /// Whether an answer that has no date gets one.
+    pub(super) dates: bool,
+}
+
+/// What the fields of an answer say.
+#[derive(Default)]
+struct Said<'a> {
+    length: Option<&'a HeaderValue>,
+    close: bool,
+    dated: bool,
+}
+
+/// Writes the head of the answer to `asking` that is followed by `body`; says how that is to be framed, and whether the
+/// connection stays open behind it. The version is the proxy's own, also to who speaks an older one (RFC 9110 §6.2).
+pub(super) fn head(
+    out: &mut Vec<u8>,
+    parts: &response::Parts,
+    body: &AnswerBody,
+    asking: &Asking,
+    date: impl FnOnce() -> HeaderValue,
+) -> (Framing, bool) {
+    out.reserve(128 + 48 * parts.headers.len());
+    status_line(out, parts.status);
+    let mut said = Said::default();
+    for (name, value) in &parts.headers {
+        match *name {
+            header::CONTENT_LENGTH => {
+                said.length = Some(value);
+                continue;
+            }
+            header::CONNECTION if parts.status != StatusCode::SWITCHING_PROTOCOLS => {
+                said.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
+                continue;
+            }
+            header::DATE => said.dated = true,
+            _ => {}
+        }
+        field(out, name, value);
+    }
+    let framing = framing(out, parts.status, &said, body, asking);
+    let keeps = asking.keeps && !said.close && framing != Framing::UntilClose;
+    if parts.status != StatusCode::SWITCHING_PROTOCOLS {
+        connection(out, keeps, asking.version);
+    }
+    if asking.dates && !said.dated {
+        // A recipient with a clock adds what an origin server left out (RFC 9110 §6.6.1).
+        line(out, &header::DATE, date().as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+    (framing, keeps)
+}
+
+fn status_line(out: &mut Vec<u8>, status: StatusCode) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Says how the body is framed (RFC 9112 §6.3, RFC 9110 §8.6).
+fn framing(
+    out: &mut Vec<u8>,
+    status: StatusCode,
+    said: &Said<'_>,
+    body: &AnswerBody,
+    asking: &Asking,
+) -> Framing {
+    if status.is_informational() || status == StatusCode::NO_CONTENT {
+        return Framing::NONE;
+    }
+    if asking.head || status == StatusCode::NOT_MODIFIED {
+        // The length that the answer would have to a GET.
+        if let Some(length) = said.length {
+            field(out, &header::CONTENT_LENGTH, length);
+        }
+        return Framing::NONE;
+    }
+    match body.size_hint().exact() {
+        Some(length) => {
+            line(out, &header::CONTENT_LENGTH, itoa::Buffer::new().format(length).as_bytes());
+            Framing::Length(length)
+        }
+        None if asking.version == Version::HTTP_10 => Framing::UntilClose,
+        None => {
+            line(out, &header::TRANSFER_ENCODING, b"chunked");
+            Framing::Chunked
+        }
+    }
+}
+
+/// Says whether the connection stays open, where that is not what is understood (RFC 9112 §9.3).
+fn connection(out: &mut Vec<u8>, keeps: bool, version: Version) {
+    match (keeps, version) {
+        (true, Version::HTTP_10) => line(out, &header::CONNECTION, b"keep-alive"),
+        (true, _) => {}
+        (false, _) => line(out, &header::CONNECTION, b"close"),
+    }
+}

@@ -1,0 +1,442 @@
+//! HTTP/1.1 with a client.
+//!
+//! One task holds a conversation: it reads a head, has the request answered, writes the answer, and does so again. Like
+//! the other side's ([`upstream`](super::upstream)) it is its own, for the data path is what a proxy exists for: nothing
+//! goes through a channel, a client that waits costs a socket and a few hundred bytes, and what HTTP/1.1 has to say
+//! (interim answers, the end of a connection, a length without a body) is said where it belongs.
+//!
+//! What is read of a connection is two parties' business: the conversation's own, for heads and for the end, and the
+//! request's body's, which whoever sends it on reads at its own pace. So the reading half is shared ([`talk`]). What is
+//! written is the conversation's alone, in the order in which it is to be read: what comes before the answer, the
+//! answer's head ([`answer`]), its body, piece by piece as the client takes it.
+//!
+//! A client that ends while its request is answered is gone: nobody waits for the answer any more. That is looked
+//! for whenever the task runs, once all of the request was read.
+
+mod answer;
+mod head;
+mod talk;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Method, Request, Response, Version};
+use http_body::Body as _;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use self::answer::Asking;
+use self::head::Head;
+pub(crate) use self::talk::Talk;
+use self::talk::Wire;
+use super::body::answer::AnswerBody;
+use super::body::client::ClientBody;
+use super::connection::{Busy, Over, Peer};
+use super::execute::{self, Answering};
+use super::h1::{Framing, Io, Outbox, Sending, Unsendable};
+use super::interim::{Dropped, Interim};
+use super::refusal::Refusal;
+use super::rewound::Rewound;
+use super::site::{Site, Worker};
+use super::tunnel::Tunnel;
+use super::watch::State;
+use super::{id, render};
+
+/// How long, and how much, a client may go on sending after its last answer.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 64 * 1024;
+
+/// What a conversation came to.
+pub(super) enum End {
+    /// Its end: the connection is closed.
+    Closed,
+    /// Another protocol, which both sides agreed on.
+    Switched(Box<Tunnel>, Rewound<Io>),
+    /// HTTP/2, with which the client began.
+    Http2(Rewound<Io>),
+}
+
+/// What a conversation is about next.
+enum Next {
+    /// A request, and what serves it.
+    Request(Box<Head>, Arc<Site>),
+    /// What is no request.
+    Refused(Refusal),
+    /// The client began with HTTP/2.
+    Http2,
+    /// Nothing: the client has ended, or the process stops.
+    Nothing,
+}
+
+/// What comes behind an answer.
+enum After {
+    /// The next request.
+    Next,
+    /// The end.
+    End,
+    /// Another protocol.
+    Switch(Box<Tunnel>),
+}
+
+/// A client's connection, and what is being said on it. Dropped, it closes.
+pub(super) struct Conversation {
+    talk: Talk,
+    client: Peer,
+    worker: Arc<Worker>,
+    state: Arc<State>,
+    outbox: Outbox,
+    /// Whether the client takes no bytes.
+    blocked: bool,
+    /// Whether an end now would be a reset.
+    breaks: bool,
+}
+
+impl Conversation {
+    /// A conversation over `io` that has not begun.
+    pub(super) fn new(io: Io, client: Peer, worker: &Arc<Worker>, state: &Arc<State>) -> Self {
+        Self {
+            talk: Talk::new(io),
+            client,
+            worker: Arc::clone(worker),
+            state: Arc::clone(state),
+            outbox: Outbox::default(),
+            blocked: false,
+            breaks: false,
+        }
+    }
+
+    /// Holds it to its end.
+    ///
+    /// # Errors
+    /// Where the client leaves in the midst of it, or the connection breaks.
+    pub(super) async fn hold(&mut self) -> io::Result<End> {
+        std::future::poll_fn(|cx| {
+            self.state.woken_by(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            let next = std::future::poll_fn(|cx| self.poll_next(cx)).await?;
+            let after = match next {
+                Next::Request(head, site) => self.serve(head, site).await?,
+                Next::Refused(refusal) => {
+                    // Boxed, as all is that few connections come to: the others need not carry it.
+                    Box::pin(self.refuse(refusal)).await?;
+                    return Ok(End::Closed);
+                }
+                Next::Http2 => return self.give_up().map(End::Http2),
+                Next::Nothing => After::End,
+            };
+            match after {
+                After::Next => {}
+                After::End => {
+                    Box::pin(self.close()).await?;
+                    return Ok(End::Closed);
+                }
+                After::Switch(tunnel) => {
+                    self.state.tunnels();
+                    let io = self.give_up()?;
+                    return Ok(End::Switched(tunnel, io));
+                }
+            }
+        }
+    }
+
+    /// The next request, where it is whole.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
+        if self.state.rests() {
+            self.outbox.rest();
+        }
+        let mut talk = self.talk.lock();
+        loop {
+            if let Some(next) = self.take_next(&mut talk) {
+                return Poll::Ready(Ok(next));
+            }
+            if self.state.is_late() {
+                return Poll::Ready(Ok(Next::Refused(Refusal::late_head())));
+            }
+            match talk.poll_read(cx) {
+                Poll::Ready(Ok(0)) if talk.is_between() => return Poll::Ready(Ok(Next::Nothing)),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // Whoever has asked nothing yet may be about to.
+                Poll::Pending if self.ends() && self.state.idles() => {
+                    return Poll::Ready(Ok(Next::Nothing));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// What came, as far as sense can be made of it.
+    fn take_next(&self, talk: &mut Wire) -> Option<Next> {
+        if talk.is_between() {
+            return None;
+        }
+        self.state.heard();
+        let clear = self.client.over == Over::Clear && !self.state.is_asked();
+        if clear && let Some(whole) = talk.begins_http2() {
+            return whole.then_some(Next::Http2);
+        }
+        if !talk.is_worth_parsing() {
+            return None;
+        }
+        let site = self.worker.site();
+        match talk.take_head(&site.runtime.limits) {
+            Ok(None) => None,
+            Ok(Some(head)) => Some(Next::Request(head, site)),
+            Err(refusal) => Some(Next::Refused(refusal)),
+        }
+    }
+
+    /// Whether it ends as soon as no request is left.
+    fn ends(&self) -> bool {
+        self.state.is_draining() || self.worker.core.draining()
+    }
+
+    /// Has a request answered, and says the answer.
+    async fn serve(&mut self, head: Box<Head>, site: Arc<Site>) -> io::Result<After> {
+        let Head { parts, body, keeps, asks, trailers } = *head;
+        let mut asking = Asking {
+            version: parts.version,
+            head: parts.method == Method::HEAD,
+            keeps,
+            dates: site.runtime.stage.is_none(),
+        };
+        let interim = if asking.version == Version::HTTP_10 {
+            Interim::Nowhere(Dropped::Http10)
+        } else {
+            Interim::Client(self.talk.clone())
+        };
+        let body = if body.is_done() {
+            ClientBody::Empty
+        } else {
+            self.talk.lock().begin(body, asks);
+            ClientBody::Talk(self.talk.clone())
+        };
+        let request = Request::from_parts(parts, body);
+        let busy = Busy::new(&self.state);
+        let mut answering = execute::serve(site, request, self.client, busy, interim);
+        let response = std::future::poll_fn(|cx| self.poll_answer(&mut answering, cx)).await?;
+        drop(answering);
+        asking.keeps &= !self.ends();
+        self.say(response, &asking, trailers).await
+    }
+
+    /// The answer. What comes before it is said meanwhile.
+    fn poll_answer(
+        &mut self,
+        answering: &mut Answering,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Response<AnswerBody>>> {
+        if let Poll::Ready(response) = answering.as_mut().poll(cx) {
+            self.talk.lock().answered();
+            return Poll::Ready(Ok(response));
+        }
+        if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
+            return Poll::Ready(Err(error));
+        }
+        self.poll_gone(cx).map(Err)
+    }
+
+    /// Ready when the client is gone.
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut talk = self.talk.lock();
+        if !talk.is_read() || !talk.is_between() {
+            return Poll::Pending;
+        }
+        match ready!(talk.poll_read(cx)) {
+            Ok(0) => Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
+            // The next request waits.
+            Ok(_) => Poll::Pending,
+            Err(error) => Poll::Ready(error),
+        }
+    }
+
+    /// Says an answer; what comes behind it.
+    async fn say(
+        &mut self,
+        response: Response<AnswerBody>,
+        asking: &Asking,
+        trailers: bool,
+    ) -> io::Result<After> {
+        let (parts, mut body) = response.into_parts();
+        let switch = body.take_tunnel();
+        self.talk.lock().say_into(&mut self.outbox);
+        let clock = || self.worker.core.date();
+        let (framing, keeps) = answer::head(self.outbox.text(), &parts, &body, asking, clock);
+        drop(parts);
+        if framing == Framing::UntilClose {
+            self.break_at_end(true);
+        }
+        let mut sending = Some(Sending { body, framing, trailers });
+        std::future::poll_fn(|cx| self.poll_send(&mut sending, cx)).await?;
+        if let Some(tunnel) = switch {
+            return Ok(After::Switch(Box::new(tunnel)));
+        }
+        // What is left of the request is read where it is here already, for nobody.
+        let read = keeps && self.talk.lock().read_out();
+        Ok(if read { After::Next } else { After::End })
+    }
+
+    /// Sends on. Ready when all of the answer is out. `sending` is over, and what depends on it is counted, before the
+    /// last of it is written: who has read an answer finds it counted.
+    fn poll_send(
+        &mut self,
+        sending: &mut Option<Sending<AnswerBody>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let polled = match sending {
+                Some(sending) => sending.poll_into(&mut self.outbox, cx),
+                None => Poll::Ready(Ok(())),
+            };
+            if let Some(Sending { body, .. }) = sending.take_if(|it| it.framing.is_done()) {
+                over(body, cx);
+            }
+            if self.poll_flush(cx)?.is_pending() {
+                return self.poll_gone(cx).map(Err);
+            }
+            match polled {
+                Poll::Ready(Ok(())) if sending.is_none() => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return self.poll_gone(cx).map(Err),
+                Poll::Ready(Err(Unsendable::Broken(error))) => {
+                    return Poll::Ready(Err(io::Error::other(error)));
+                }
+                Poll::Ready(Err(Unsendable::Length)) => {
+                    let error = "the answer's body is not as long as its head says";
+                    return Poll::Ready(Err(io::Error::other(error)));
+                }
+            }
+        }
+    }
+
+    /// Writes what there is to write.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut talk = self.talk.lock();
+        talk.say_into(&mut self.outbox);
+        if self.outbox.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = self.outbox.poll_write(talk.io()?, cx, &mut false);
+        if polled.is_pending() != self.blocked {
+            self.blocked = polled.is_pending();
+            self.state.set_blocked(self.blocked);
+        }
+        polled
+    }
+
+    /// Answers what is no request, and closes.
+    async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
+        let core = &self.worker.core;
+        let runtime = Arc::clone(&self.worker.site().runtime);
+        runtime.refused(refusal.reason, self.client.address, &refusal.detail);
+        let id = core.ids.next(core.clock.now().as_nanos());
+        let response = render::refuse(&refusal, id::text(&id), &Method::GET, false);
+        let dates = runtime.stage.is_none();
+        let asking = Asking { version: Version::HTTP_11, head: false, keeps: false, dates };
+        self.say(response, &asking, false).await?;
+        self.close().await
+    }
+
+    /// Closes. A connection that is closed while its client still sends is reset by the system, and the reset may
+    /// overtake the answer. So where not all was read that comes, the way back is closed first, and what still comes
+    /// is read for a while (RFC 9112 §9.6).
+    async fn close(&mut self) -> io::Result<()> {
+        self.break_at_end(false);
+        let mut linger = None;
+        std::future::poll_fn(|cx| {
+            if linger.is_none() {
+                ready!(self.poll_shutdown(cx))?;
+                if self.talk.lock().is_over() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let linger = linger.get_or_insert_with(Linger::new);
+            linger.poll(self.talk.lock().io()?, cx).map(Ok)
+        })
+        .await
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(self.talk.lock().io()?).poll_shutdown(cx);
+        if polled.is_pending() != self.blocked {
+            self.blocked = polled.is_pending();
+            self.state.set_blocked(self.blocked);
+        }
+        polled
+    }
+
+    /// From now on, or no longer, the end of the connection is no end of an answer. An answer to an HTTP/1.0 client
+    /// whose length nobody knows ends with the connection (RFC 9112 §6.3): while it is on its way the connection would
+    /// be reset, whatever ends it, this process's end included; only behind the last byte it closes.
+    fn break_at_end(&mut self, breaks: bool) {
+        if self.breaks != breaks {
+            self.breaks = breaks;
+            if let Ok(io) = self.talk.lock().io() {
+                io.breaks_at_end(breaks);
+            }
+        }
+    }
+
+    /// The connection, for another protocol.
+    fn give_up(&mut self) -> io::Result<Rewound<Io>> {
+        let mut talk = self.talk.lock();
+        let first = talk.take_rest();
+        Ok(Rewound::new(talk.close().ok_or(io::ErrorKind::NotConnected)?, first))
+    }
+}
+
+/// The body of a request may outlive it: an execution that unwinds has it. The connection does not.
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        drop(self.talk.lock().close());
+    }
+}
+
+/// Nothing more is sent of `body`. An end may come behind the last byte, and should be heard: nothing else comes.
+fn over(mut body: AnswerBody, cx: &mut Context<'_>) {
+    if !body.is_end_stream() {
+        let _end = Pin::new(&mut body).poll_frame(cx).is_ready();
+    }
+}
+
+/// What is left of the patience with a client that still sends.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes: usize,
+}
+
+impl Linger {
+    fn new() -> Self {
+        Self { until: Box::pin(sleep(LINGER_TIME)), bytes: LINGER_BYTES }
+    }
+
+    /// Ready when the client has ended, or patience has.
+    fn poll(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<()> {
+        let mut sink = [MaybeUninit::uninit(); 4096];
+        loop {
+            let mut buf = ReadBuf::uninit(&mut sink);
+            match Pin::new(&mut *io).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    self.bytes = self.bytes.saturating_sub(buf.filled().len());
+                    if self.bytes == 0 {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.until.as_mut().poll(cx),
+            }
+        }
+    }
+}

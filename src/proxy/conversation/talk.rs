@@ -1,0 +1,243 @@
+//! The connection as the conversation and the body of its request share it.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf as _, Bytes};
+use http_body::Frame;
+
+use super::head::{self, Head};
+use crate::proxy::h1::{Decoded, Decoder, Error, Inbox, Io, Outbox};
+use crate::proxy::interim::Dropped;
+use crate::proxy::refusal::Refusal;
+use crate::proxy::settings::Limits;
+
+/// How many bytes of interim answers wait for a client that reads slowly.
+const PENDING: usize = 16 * 1024;
+/// How much is read, in bytes, of a request that was answered before its end, so that its connection can be used again.
+const READ_OUT: usize = 64 * 1024;
+/// What a client is told that waits to be asked for its body (RFC 9110 §10.1.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// The client's first bytes in HTTP/2 with prior knowledge (RFC 9113 §3.4), which are no request of HTTP/1.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A client's connection. All who have it are on one thread, and none holds it while it waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Talk(Arc<Mutex<Wire>>);
+
+/// What there is of it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// `None` once the conversation is over.
+    io: Option<Io>,
+    /// Was read, and is not made sense of yet.
+    pending: Bytes,
+    /// Where bytes are read into; while a head is awaited, also what there is of it.
+    inbox: Inbox,
+    /// How much of a head was looked at in vain.
+    seen: usize,
+    /// What is still to be read of the request's body.
+    upload: Decoder,
+    /// Whether the client waits to be asked for it.
+    asks: bool,
+    /// What is to be written before the answer.
+    said: Vec<u8>,
+    /// Whether the request has its answer: what belongs before it comes too late.
+    answered: bool,
+}
+
+impl Talk {
+    /// A connection of which nothing was read.
+    pub(super) fn new(io: Io) -> Self {
+        Self(Arc::new(Mutex::new(Wire {
+            io: Some(io),
+            pending: Bytes::new(),
+            inbox: Inbox::new(),
+            seen: 0,
+            upload: Decoder::NONE,
+            asks: false,
+            said: Vec::new(),
+            answered: true,
+        })))
+    }
+
+    /// It, until that is dropped.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Wire> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `head`, a whole interim answer, said before the answer.
+    pub(crate) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
+        let mut wire = self.lock();
+        if wire.answered {
+            return Err(Dropped::Late);
+        }
+        if wire.said.len().saturating_add(head.len()) > PENDING {
+            return Err(Dropped::Full);
+        }
+        wire.said.extend_from_slice(head);
+        Ok(())
+    }
+
+    /// The next piece of the request's body. A client that waits to be asked for it is, with the first.
+    pub(crate) fn poll_body(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let mut wire = self.lock();
+        wire.ask();
+        wire.poll_body(cx)
+    }
+
+    /// Whether the client waits to be asked for the request's body.
+    pub(crate) fn waits(&self) -> bool {
+        self.lock().asks
+    }
+
+    /// How much of the request's body is left, where that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.lock().upload.left()
+    }
+}
+
+impl Wire {
+    /// The connection.
+    pub(super) fn io(&mut self) -> io::Result<&mut Io> {
+        self.io.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The conversation is over, and has its connection back.
+    pub(super) const fn close(&mut self) -> Option<Io> {
+        self.io.take()
+    }
+
+    /// Whether nothing of a request is here that is not made sense of.
+    pub(super) fn is_between(&self) -> bool {
+        self.pending.is_empty() && self.inbox.is_empty()
+    }
+
+    /// Whether all of the request was read.
+    pub(super) const fn is_read(&self) -> bool {
+        self.upload.is_done()
+    }
+
+    /// Whether nothing more is to come from a client that knows it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_read() && self.is_between()
+    }
+
+    /// Reads what there is: how many bytes, none at the end.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let io = self.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        self.inbox.poll_read(io, cx, self.upload.left().filter(|left| *left > 0))
+    }
+
+    /// Takes what was read and not made sense of: it is another protocol's.
+    pub(super) fn take_rest(&mut self) -> Bytes {
+        if self.pending.is_empty() { self.inbox.take() } else { std::mem::take(&mut self.pending) }
+    }
+
+    /// Whether what came begins as HTTP/2 does, and whether all of that beginning is here.
+    pub(super) fn begins_http2(&self) -> Option<bool> {
+        let bytes = self.inbox.bytes();
+        let known = bytes.len().min(PREFACE.len());
+        (bytes.get(..known) == PREFACE.get(..known)).then_some(known == PREFACE.len())
+    }
+
+    /// Whether a line has ended since a head was last looked for: a head ends with one, and so does whatever is wrong
+    /// with it but for its size.
+    pub(super) fn is_worth_parsing(&mut self) -> bool {
+        let bytes = self.inbox.bytes();
+        let seen = std::mem::replace(&mut self.seen, bytes.len());
+        // One look for each so many bytes, for heads that never end.
+        let large = bytes.len() / 4096 > seen / 4096;
+        let more = bytes.get(seen..).unwrap_or_default();
+        !self.pending.is_empty() || large || more.contains(&b'\n')
+    }
+
+    /// The request's head, where all of it is here. What is behind it stays as `pending`.
+    ///
+    /// # Errors
+    /// Where it is none, or beyond the limits.
+    pub(super) fn take_head(&mut self, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
+        let mut bytes = self.take_rest();
+        let Some((head, size)) = head::parse(&bytes, limits)? else {
+            self.seen = bytes.len();
+            self.inbox.put_back(bytes);
+            return Ok(None);
+        };
+        self.seen = 0;
+        bytes.advance(size);
+        self.pending = bytes;
+        // The rest of it, and the next like it, come in one read.
+        let body = head.body.left().filter(|left| *left > 0);
+        self.inbox.expect(body.map(|body| body.saturating_add(size as u64)));
+        self.answered = false;
+        Ok(Some(Box::new(head)))
+    }
+
+    /// The request has a body in this framing; `asks`: its client waits to be asked for it.
+    pub(super) fn begin(&mut self, upload: Decoder, asks: bool) {
+        self.upload = upload;
+        self.asks = asks;
+    }
+
+    /// The request has its answer.
+    pub(super) const fn answered(&mut self) {
+        self.answered = true;
+    }
+
+    /// Puts what is to be written before the answer into `outbox`.
+    pub(super) fn say_into(&mut self, outbox: &mut Outbox) {
+        if !self.said.is_empty() {
+            outbox.text().append(&mut std::mem::take(&mut self.said));
+        }
+    }
+
+    /// Asks for the body, once, where its client waits for that, and has no answer yet that says it all.
+    fn ask(&mut self) {
+        if self.asks {
+            self.asks = false;
+            if !self.answered {
+                self.said.extend_from_slice(CONTINUE);
+            }
+        }
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            match self.upload.decode(&mut self.pending).map_err(Error::Malformed)? {
+                Decoded::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Decoded::Trailers(fields) => return Poll::Ready(Some(Ok(Frame::trailers(fields)))),
+                Decoded::End => return Poll::Ready(None),
+                Decoded::More => {}
+            }
+            if ready!(self.poll_read(cx))? == 0 {
+                return Poll::Ready(Some(Err(Error::Closed)));
+            }
+            self.pending = self.inbox.take();
+        }
+    }
+
+    /// Reads what is here already of the rest of a request that was answered, within a bound. True where that was all.
+    /// A client that was not asked for it may not send it.
+    pub(super) fn read_out(&mut self) -> bool {
+        let mut left = READ_OUT;
+        let mut cx = Context::from_waker(Waker::noop());
+        while !self.is_read() {
+            match self.poll_body(&mut cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let size = frame.data_ref().map_or(0, Bytes::len);
+                    let Some(rest) = left.checked_sub(size) else {
+                        return false;
+                    };
+                    left = rest;
+                }
+                Poll::Ready(Some(Err(_))) | Poll::Pending => return false,
+                Poll::Ready(None) => break,
+            }
+        }
+        true
+    }
+}

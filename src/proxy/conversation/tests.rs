@@ -1,0 +1,233 @@
+//! What is heard on a connection, and what another server makes of the same bytes.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body_util::{BodyExt, Empty};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::proxy::settings::Limits;
+
+/// A request as it was heard.
+#[derive(Clone, Debug, PartialEq)]
+struct Heard {
+    line: String,
+    fields: Vec<(String, Vec<u8>)>,
+    /// `None` where it did not come to its end.
+    body: Option<Vec<u8>>,
+    trailers: Vec<(String, Vec<u8>)>,
+}
+
+/// All that was heard, and whether the last of it was no request.
+type All = (Vec<Heard>, bool);
+
+fn limits() -> Limits {
+    Limits {
+        cleanup: Duration::MAX,
+        head_timeout: Duration::MAX,
+        idle_timeout: Duration::MAX,
+        body_timeout: Duration::MAX,
+        tunnel_timeout: Duration::MAX,
+        head_size: 64 * 1024,
+        target_size: 16 * 1024,
+        headers: 100,
+        streams: 1,
+        connections: 1,
+        requests: 1,
+        workers: 1,
+    }
+}
+
+fn listed(fields: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    let one = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        (name.as_str().to_owned(), value.as_bytes().to_vec())
+    };
+    let mut all: Vec<_> = fields.iter().map(one).collect();
+    all.sort();
+    all
+}
+
+impl Heard {
+    fn of(parts: &http::request::Parts) -> Self {
+        let line = format!("{} {} {:?}", parts.method, parts.uri, parts.version);
+        Self { line, fields: listed(&parts.headers), body: None, trailers: Vec::new() }
+    }
+
+    fn ends(&mut self, collected: http_body_util::Collected<Bytes>) {
+        self.trailers = collected.trailers().map(listed).unwrap_or_default();
+        self.body = Some(collected.to_bytes().to_vec());
+    }
+}
+
+/// Says `pieces`, one at a time.
+async fn say(mut far: DuplexStream, pieces: &[&[u8]]) {
+    for piece in pieces {
+        if far.write_all(piece).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    far.shutdown().await.ok();
+    // Whatever is answered is let go.
+    let mut answers = Vec::new();
+    far.read_to_end(&mut answers).await.ok();
+}
+
+/// What the reading half makes of it.
+async fn by_talk(near: DuplexStream) -> All {
+    let talk = Talk::new(Io::Other(Box::new(near)));
+    let mut all = Vec::new();
+    loop {
+        let next = poll_fn(|cx| {
+            loop {
+                let mut wire = talk.lock();
+                if !wire.is_between() && wire.is_worth_parsing() {
+                    match wire.take_head(&limits()) {
+                        Ok(None) => {}
+                        head => return Poll::Ready(head),
+                    }
+                }
+                if matches!(ready!(wire.poll_read(cx)), Ok(0) | Err(_)) {
+                    return Poll::Ready(Ok(None));
+                }
+            }
+        });
+        let head = match next.await {
+            Ok(Some(head)) => head,
+            Ok(None) => return (all, false),
+            Err(_refusal) => return (all, true),
+        };
+        let mut request = Heard::of(&head.parts);
+        talk.lock().begin(head.body, head.asks);
+        let body = ClientBody::Talk(talk.clone());
+        let whole = match body.collect().await {
+            Ok(collected) => {
+                request.ends(collected);
+                true
+            }
+            Err(_broken) => false,
+        };
+        all.push(request);
+        if !whole || !head.keeps {
+            return (all, false);
+        }
+    }
+}
+
+/// What the library makes of it.
+async fn by_library(near: DuplexStream) -> All {
+    let all = Mutex::new(Vec::new());
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let (parts, body) = request.into_parts();
+        let mut heard = Heard::of(&parts);
+        let all = &all;
+        async move {
+            if let Ok(collected) = body.collect().await {
+                heard.ends(collected);
+            }
+            all.lock().unwrap().push(heard);
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    let mut library = http1::Builder::new();
+    library.half_close(true);
+    let served = library.serve_connection(TokioIo::new(near), service).await;
+    let refused = served.is_err_and(|error| error.is_parse());
+    let all = std::mem::take(&mut *all.lock().unwrap());
+    let broken = all.last().is_some_and(|last| last.body.is_none());
+    (all, refused && !broken)
+}
+
+fn run<F: Future<Output = All>>(pieces: &[&[u8]], hear: impl FnOnce(DuplexStream) -> F) -> All {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (near, far) = duplex(1 << 20);
+    runtime.block_on(async { tokio::join!(hear(near), say(far, pieces)).0 })
+}
+
+/// Requests, and parts of them that go wrong in all the usual ways.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop_oneof![
+        4 => Just("GET /a?b HTTP/1.1\r\n"),
+        4 => Just("POST /c HTTP/1.1\r\n"),
+        1 => Just("PUT http://h/d HTTP/1.0\r\n"),
+        1 => Just("OPTIONS * HTTP/1.1\n"),
+        1 => prop::sample::select(&[
+            "\r\nGET / HTTP/1.1\r\n", "GET  / HTTP/1.1\r\n", "GET / HTTP/1.2\r\n", "G(T / HTTP/1.1\r\n",
+            "GET / \r\n", "GET /\x7f HTTP/1.1\r\n", "GET /é HTTP/1.1\r\n", " GET / HTTP/1.1\r\n",
+            "GET //x HTTP/1.1\r\n", "GET h HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n",
+        ][..]),
+    ];
+    let field = prop_oneof![
+        6 => Just("Host: t\r\n"),
+        3 => prop::sample::select(&[
+            "Content-Length: 3\r\n", "Content-Length: 0\r\n", "Transfer-Encoding: chunked\r\n",
+            "X: \u{e9}\r\n", "X:y\r\n", "X:  y \t\r\n", "Cookie: a=b\n",
+        ][..]),
+        1 => prop::sample::select(&[
+            "Connection: close\r\n", "Connection: keep-alive\r\n", "Connection: x, Close\r\n",
+            "Content-Length: 4\r\n", "Content-Length: +3\r\n", "Content-Length: 03\r\n", "Content-Length:\r\n",
+            "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: gzip, chunked\r\n", "X : y\r\n", "X\r\n",
+            " folded\r\n", "X: \0\r\n", "X: a\rb\r\n", ": y\r\n", "Expect: 100-continue\r\n", "TE: trailers\r\n",
+        ][..]),
+    ];
+    let body = prop_oneof![
+        4 => Just(""),
+        2 => Just("abc"),
+        3 => Just("2\r\nde\r\n0\r\n\r\n"),
+        1 => prop::sample::select(&[
+            "1;e=f\r\ng\r\n0\r\nX-Sum: 1\r\n\r\n", "0\r\nX : 1\r\n\r\n", "g\r\n", "2\r\nabc\r\n", "1\nx\r\n0\r\n\r\n", "5\r\nab",
+        ][..]),
+    ];
+    let request = (line, prop::collection::vec(field, 0..4), body)
+        .prop_map(|(line, fields, body)| [line, &fields.concat(), "\r\n", body].concat());
+    prop::collection::vec(request, 1..4).prop_map(|all| all.concat().into_bytes())
+}
+
+/// Where the two differ on purpose: the library takes one of two framings, and keeps the first of equal lengths.
+fn is_one_of_ours(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    text.split("HTTP/1").any(|request| {
+        let lengths = request.matches("Content-Length").count();
+        lengths > 1 || lengths == 1 && request.contains("Transfer-Encoding")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Of whatever comes, another server makes the same requests.
+    #[test]
+    fn another_server_hears_the_same(bytes in bytes()) {
+        prop_assume!(!is_one_of_ours(&bytes));
+        let (mut ours, refused) = run(&[&bytes], by_talk);
+        let (mut theirs, theirs_refused) = run(&[&bytes], by_library);
+        // Behind a request that is none, or a body that breaks off, nothing is heard; how that is told is our own.
+        for all in [&mut ours, &mut theirs] {
+            all.retain(|heard| heard.body.is_some());
+        }
+        prop_assert_eq!(&ours, &theirs, "{:?}", String::from_utf8_lossy(&bytes));
+        prop_assert_eq!(refused, theirs_refused, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+
+    /// However the bytes are cut, the requests are the same.
+    #[test]
+    fn cuts_change_no_request(
+        bytes in bytes(),
+        cuts in prop::collection::vec(any::<usize>(), 0..9),
+    ) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<_> = cuts.windows(2).map(|at| &bytes[at[0]..at[1]]).collect();
+        let whole = run(&[&bytes], by_talk);
+        prop_assert_eq!(run(&pieces, by_talk), whole, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+}

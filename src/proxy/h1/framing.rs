@@ -1,0 +1,146 @@
+//! A body in the framing that its head announces (RFC 9112 §6, §7).
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::outbox::Outbox;
+
+/// How a body is framed, and how much of it is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks, until an empty one.
+    Chunked,
+    /// The connection's end is the body's.
+    UntilClose,
+}
+
+/// The body is not of the length that was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrongLength;
+
+/// Writes a field.
+pub(crate) fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    line(out, name, value.as_bytes());
+}
+
+/// Writes a field of this value.
+pub(crate) fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Framing {
+    /// Nothing is to come, or not any more.
+    pub(crate) const NONE: Self = Self::Length(0);
+
+    /// Whether nothing is to come any more.
+    pub(crate) const fn is_done(self) -> bool {
+        matches!(self, Self::NONE)
+    }
+
+    /// Puts the next piece of a body into `outbox`.
+    pub(super) fn data(&mut self, outbox: &mut Outbox, data: Bytes) -> Result<(), WrongLength> {
+        match self {
+            // An empty chunk would be the end.
+            _ if data.is_empty() => {}
+            Self::Length(left) => {
+                *left = left.checked_sub(data.len() as u64).ok_or(WrongLength)?;
+                outbox.chunk(data);
+            }
+            Self::Chunked => {
+                size(outbox.text(), data.len());
+                outbox.chunk(data);
+                outbox.text().extend_from_slice(b"\r\n");
+            }
+            Self::UntilClose => outbox.chunk(data),
+        }
+        Ok(())
+    }
+
+    /// Puts the end of a body into `outbox`, with its trailers where the framing has a place for them.
+    pub(super) fn end(
+        &mut self,
+        outbox: &mut Outbox,
+        trailers: Option<&HeaderMap>,
+    ) -> Result<(), WrongLength> {
+        match self {
+            Self::Length(0) | Self::UntilClose => {}
+            Self::Length(_) => return Err(WrongLength),
+            Self::Chunked => {
+                let out = outbox.text();
+                out.extend_from_slice(b"0\r\n");
+                for (name, value) in trailers.into_iter().flatten() {
+                    field(out, name, value);
+                }
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        *self = Self::NONE;
+        Ok(())
+    }
+}
+
+/// The line before a chunk.
+fn size(out: &mut Vec<u8>, size: usize) {
+    // A vector takes whatever is written.
+    let _written = write!(out, "{size:x}\r\n").is_ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Decoded, Decoder};
+    use super::*;
+    use proptest::prelude::*;
+    use std::task::{Context, Waker};
+
+    proptest! {
+        /// What is encoded in any pieces decodes to itself.
+        #[test]
+        fn a_body_in_any_pieces_is_itself(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3000), 0..8),
+            chunked in any::<bool>(),
+            trailed in any::<bool>(),
+        ) {
+            let whole = pieces.concat();
+            let mut framing =
+                if chunked { Framing::Chunked } else { Framing::Length(whole.len() as u64) };
+            let mut decoder =
+                if chunked { Decoder::chunked() } else { Decoder::Length(whole.len() as u64) };
+            let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]);
+            let trailers = (trailed && chunked).then_some(trailers);
+            let (mut outbox, mut wire) = (Outbox::default(), Vec::new());
+            let mut cx = Context::from_waker(Waker::noop());
+            for piece in pieces {
+                framing.data(&mut outbox, piece.into()).unwrap();
+                prop_assert!(outbox.poll_write(&mut wire, &mut cx, &mut false).is_ready());
+            }
+            framing.end(&mut outbox, trailers.as_ref()).unwrap();
+            prop_assert!(outbox.poll_write(&mut wire, &mut cx, &mut false).is_ready());
+            prop_assert!(framing.is_done());
+            let (mut bytes, mut read, mut behind) = (Bytes::from(wire), Vec::new(), None);
+            while !decoder.is_done() {
+                match decoder.decode(&mut bytes).unwrap() {
+                    Decoded::Data(data) => read.extend_from_slice(&data),
+                    Decoded::Trailers(fields) => behind = Some(fields),
+                    Decoded::End => {}
+                    Decoded::More => prop_assert!(false, "it does not end"),
+                }
+            }
+            prop_assert_eq!(read, whole);
+            prop_assert_eq!((behind, bytes.len()), (trailers, 0));
+        }
+    }
+
+    #[test]
+    fn a_body_of_another_length_than_was_said_is_refused() {
+        let mut outbox = Outbox::default();
+        assert_eq!(Framing::Length(2).data(&mut outbox, "abc".into()), Err(WrongLength));
+        assert_eq!(Framing::Length(2).end(&mut outbox, None), Err(WrongLength));
+    }
+}
