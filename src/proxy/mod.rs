@@ -28,6 +28,7 @@ pub(crate) mod listener;
 pub(crate) mod media;
 pub(crate) mod multiplexed;
 pub(crate) mod observer;
+pub(crate) mod pour;
 pub(crate) mod provider;
 pub(crate) mod query;
 pub(crate) mod rate_limit;

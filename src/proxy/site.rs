@@ -13,6 +13,7 @@ use http::HeaderValue;
 use tokio_util::sync::CancellationToken;
 
 use super::id::Ids;
+use super::pour::Pipes;
 use super::runtime::{Route, Runtime};
 use super::upstream::Upstream;
 use super::watch::Connections;
@@ -29,6 +30,8 @@ pub(crate) struct Core {
     pub(crate) connections: Connections,
     /// Cancels every execution that must unwind.
     pub(crate) cancel: CancellationToken,
+    /// For large bodies.
+    pub(crate) pipes: Pipes,
     /// Of the plain requests that `/executions` shows.
     pub(crate) pace: Pace,
     in_flight: AtomicUsize,
@@ -79,6 +82,7 @@ impl Core {
             ids,
             connections: Connections::default(),
             cancel: CancellationToken::new(),
+            pipes: Pipes::default(),
             pace: Pace::default(),
             in_flight: AtomicUsize::new(0),
             unwinding: AtomicUsize::new(0),

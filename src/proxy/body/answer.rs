@@ -11,6 +11,7 @@ use super::BodyError;
 use super::response::ResponseBody;
 use crate::proxy::connection::Busy;
 use crate::proxy::flight::Flight;
+use crate::proxy::pour::{Pipe, Pipes};
 use crate::proxy::tunnel::{Far, Tunnel};
 
 /// What the client gets. The request counts as in flight until this ends or is dropped.
@@ -100,6 +101,24 @@ impl AnswerBody {
             self.kind = Kind::Empty;
         }
         self
+    }
+
+    /// Pours what came of an upstream's body into one of `pipes`. `None` where it must be read.
+    pub(crate) fn poll_pour(
+        &mut self,
+        pipes: &Pipes,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Pipe, BodyError>>> {
+        let Kind::Upstream(body) = &mut self.kind else {
+            return Poll::Ready(None);
+        };
+        let polled = body.poll_pour(pipes, cx);
+        match &polled {
+            Poll::Ready(Some(Ok(pipe))) => self.sent = self.sent.saturating_add(pipe.held() as u64),
+            Poll::Ready(Some(Err(error))) => report(error),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        polled
     }
 
     fn finish(&mut self) {

@@ -15,6 +15,7 @@ use super::meanwhile::Meanwhile;
 use super::request::Progress;
 use super::stall::Stall;
 use super::trailers::permitted;
+use crate::proxy::pour::{Pipe, Pipes};
 use crate::proxy::upstream::connection::{Alone, Arriving, Shared};
 
 /// How much of a response that nobody wants is read so that its connection can be used again.
@@ -171,6 +172,29 @@ impl ResponseBody {
         }
     }
 
+    /// Pours what came of it into one of `pipes`. `None` where it must be read.
+    pub(crate) fn poll_pour(
+        &mut self,
+        pipes: &Pipes,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Pipe, BodyError>>> {
+        let (Coming::Link(alone), None) = (&mut self.from, &self.peeked) else {
+            return Poll::Ready(None);
+        };
+        match alone.link.poll_pour(pipes, cx).map_err(upstream) {
+            Poll::Ready(Some(Ok(pipe))) => {
+                self.given = true;
+                self.stall.progress();
+                self.end_where_read();
+                Poll::Ready(Some(Ok(pipe)))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            // An error is read like any other.
+            Poll::Ready(Some(Err(error))) => self.poll_fail(error, cx).map(failed),
+            Poll::Pending => self.poll_stall(cx).map(failed),
+        }
+    }
+
     /// Nothing has come.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
         self.given = false;
@@ -225,6 +249,11 @@ impl ResponseBody {
         }
         Poll::Ready(Some(Err(error)))
     }
+}
+
+/// What broke a body that was poured.
+fn failed(read: Peeked) -> Option<Result<Pipe, BodyError>> {
+    read?.err().map(Err)
 }
 
 fn upstream(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BodyError {

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{Method, Request, Response, Version};
-use http_body::Body as _;
+use http_body::Body;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -39,8 +39,9 @@ use super::body::answer::AnswerBody;
 use super::body::client::ClientBody;
 use super::connection::{Busy, Over, Peer};
 use super::execute::{self, Answering};
-use super::h1::{Framing, Io, Outbox, Sending, Unsendable};
+use super::h1::{Framing, Io, Outbox, Sending, Unsendable, WrongLength};
 use super::interim::{Dropped, Interim};
+use super::pour::{self, Pipe};
 use super::refusal::Refusal;
 use super::rewound::Rewound;
 use super::site::{Site, Worker};
@@ -91,6 +92,8 @@ pub(super) struct Conversation {
     worker: Arc<Worker>,
     state: Arc<State>,
     outbox: Outbox,
+    /// What is written behind that: a piece of a body that is poured.
+    pipe: Option<Pipe>,
     /// Whether the client takes no bytes.
     blocked: bool,
     /// Whether an end now would be a reset.
@@ -106,6 +109,7 @@ impl Conversation {
             worker: Arc::clone(worker),
             state: Arc::clone(state),
             outbox: Outbox::default(),
+            pipe: None,
             blocked: false,
             breaks: false,
         }
@@ -297,7 +301,11 @@ impl Conversation {
     ) -> Poll<io::Result<()>> {
         loop {
             let polled = match sending {
-                Some(sending) => sending.poll_into(&mut self.outbox, cx),
+                Some(sending) => match self.poll_pour(sending, cx) {
+                    Poll::Ready(None) => sending.poll_into(&mut self.outbox, cx),
+                    Poll::Ready(Some(poured)) => Poll::Ready(poured),
+                    Poll::Pending => Poll::Pending,
+                },
                 None => Poll::Ready(Ok(())),
             };
             if let Some(Sending { body, .. }) = sending.take_if(|it| it.framing.is_done()) {
@@ -321,14 +329,34 @@ impl Conversation {
         }
     }
 
+    /// Pours the next piece of a large body. `None` where it is copied: a small one, one that somebody here must read, or
+    /// one for which there is no pipe.
+    fn poll_pour(
+        &mut self,
+        sending: &mut Sending<AnswerBody>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<(), Unsendable<<AnswerBody as Body>::Error>>>> {
+        let large = matches!(sending.framing, Framing::Length(pour::LEAST..));
+        if !large || !self.outbox.is_empty() || !self.talk.lock().is_plain() {
+            return Poll::Ready(None);
+        }
+        let poured = ready!(sending.body.poll_pour(&self.worker.core.pipes, cx));
+        Poll::Ready(poured.map(|poured| {
+            let pipe = poured.map_err(|error| Unsendable::Broken(error.into()))?;
+            let passed = sending.framing.pass(pipe.held());
+            self.pipe = Some(pipe);
+            passed.map_err(|WrongLength| Unsendable::Length)
+        }))
+    }
+
     /// Writes what there is to write.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut talk = self.talk.lock();
         talk.say_into(&mut self.outbox);
-        if self.outbox.is_empty() {
+        if self.outbox.is_empty() && self.pipe.is_none() {
             return Poll::Ready(Ok(()));
         }
-        let polled = self.outbox.poll_write(talk.io()?, cx, &mut false);
+        let polled = poll_out(&mut self.outbox, &mut self.pipe, talk.io()?, cx);
         if polled.is_pending() != self.blocked {
             self.blocked = polled.is_pending();
             self.state.set_blocked(self.blocked);
@@ -402,6 +430,23 @@ impl Drop for Conversation {
     fn drop(&mut self) {
         drop(self.talk.lock().close());
     }
+}
+
+/// Writes all of `outbox`, and then of `pipe`.
+fn poll_out(
+    outbox: &mut Outbox,
+    pipe: &mut Option<Pipe>,
+    io: &mut Io,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    if !outbox.is_empty() {
+        ready!(outbox.poll_write(io, cx, &mut false))?;
+    }
+    if let (Some(full), Some(socket)) = (pipe.as_mut(), io.socket()) {
+        ready!(full.poll_drain(socket, cx))?;
+        *pipe = None;
+    }
+    Poll::Ready(Ok(()))
 }
 
 /// Nothing more is sent of `body`. An end may come behind the last byte, and should be heard: nothing else comes.

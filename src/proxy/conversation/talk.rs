@@ -107,6 +107,11 @@ impl Wire {
         self.io.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Whether it is a socket and nothing else.
+    pub(super) fn is_plain(&self) -> bool {
+        self.io.as_ref().is_some_and(|io| io.socket().is_some())
+    }
+
     /// The conversation is over, and has its connection back.
     pub(super) const fn close(&mut self) -> Option<Io> {
         self.io.take()
@@ -170,9 +175,7 @@ impl Wire {
         self.seen = 0;
         bytes.advance(size);
         self.pending = bytes;
-        // The rest of it, and the next like it, come in one read.
-        let body = head.body.left().filter(|left| *left > 0);
-        self.inbox.expect(body.map(|body| body.saturating_add(size as u64)));
+        self.inbox.began(size, head.body.left());
         self.answered = false;
         Ok(Some(Box::new(head)))
     }
@@ -238,6 +241,7 @@ impl Wire {
                 Poll::Ready(None) => break,
             }
         }
+        self.inbox.next();
         true
     }
 }

@@ -96,6 +96,13 @@ impl Decoder {
         }
     }
 
+    /// So many bytes of a body with a length went past without being decoded.
+    pub(crate) const fn pass(&mut self, size: u64) {
+        if let Self::Length(left) = self {
+            *left = left.saturating_sub(size);
+        }
+    }
+
     /// Takes the next piece from the front of `bytes`. What stands behind the body stays.
     pub(crate) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
         let decoded = match self {

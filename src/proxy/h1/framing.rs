@@ -44,6 +44,20 @@ impl Framing {
         matches!(self, Self::NONE)
     }
 
+    /// So much of a body was poured past.
+    ///
+    /// # Errors
+    /// Where that is more than was announced, or is no length.
+    pub(crate) fn pass(&mut self, size: usize) -> Result<(), WrongLength> {
+        match self {
+            Self::Length(left) => {
+                *left = left.checked_sub(size as u64).ok_or(WrongLength)?;
+                Ok(())
+            }
+            Self::Chunked | Self::UntilClose => Err(WrongLength),
+        }
+    }
+
     /// Puts the next piece of a body into `outbox`.
     pub(super) fn data(&mut self, outbox: &mut Outbox, data: Bytes) -> Result<(), WrongLength> {
         match self {

@@ -15,7 +15,10 @@ use tokio_util::io::poll_read_buf;
 use super::io::Io;
 
 /// The room on the stack.
-const FIRST: usize = 4 * 1024;
+const FIRST: usize = 8 * 1024;
+/// Messages up to this size come in one read, where the one before them was as large. Of a larger one the first read is
+/// to bring the head: the rest need not come this way (see [`pour`](crate::proxy::pour)).
+const WHOLE: usize = 48 * 1024;
 /// The room of the first read behind a head is at most this.
 const SECOND: usize = 64 * 1024;
 /// And no read has more.
@@ -27,12 +30,14 @@ pub(crate) struct Inbox {
     bytes: BytesMut,
     /// How much room the next read has.
     room: usize,
+    /// How much the first read of the next message has: messages of one connection are often alike.
+    first: usize,
 }
 
 impl Inbox {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        Self { bytes: BytesMut::new(), room: FIRST }
+        Self { bytes: BytesMut::new(), room: FIRST, first: FIRST }
     }
 
     /// Whether there is nothing in it.
@@ -64,15 +69,22 @@ impl Inbox {
         self.bytes = bytes.into();
     }
 
-    /// The next read is of a body of which so much is `left`, where that is known.
-    pub(crate) fn expect(&mut self, left: Option<u64>) {
-        self.room = left.map_or(FIRST, |left| room(left).clamp(FIRST, SECOND));
+    /// A message has begun with a head of this size; of its body so much is `left`, where that is known.
+    pub(crate) fn began(&mut self, head: usize, left: Option<u64>) {
+        let left = left.map(room);
+        self.room = left.unwrap_or_default().clamp(FIRST, SECOND);
+        let all = left.unwrap_or_default().saturating_add(head);
+        self.first = if all > WHOLE { FIRST } else { all.max(FIRST) };
+    }
+
+    /// The next message is awaited.
+    pub(crate) const fn next(&mut self) {
+        self.room = self.first;
     }
 
     /// Holds no more than it must from now on.
     pub(crate) fn rest(&mut self) {
         self.bytes = BytesMut::new();
-        self.room = FIRST;
     }
 
     /// Reads what there is: how many bytes, none at the end. Of a body of which so much is `left`, no more room is

@@ -54,6 +54,14 @@ impl Io {
         }
     }
 
+    /// The socket, where it is that and nothing else.
+    pub(crate) const fn socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Tls(_) | Self::Served(_) | Self::Other(_) => None,
+        }
+    }
+
     /// From now on, or no longer, the end of the connection is one that nobody takes for the end of a message: a
     /// reset, where there is such a thing. An end that TLS has not said is a break as it is (RFC 8446 §6.1), but clients
     /// are known that do not look.

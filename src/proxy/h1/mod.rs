@@ -18,7 +18,7 @@ mod sending;
 pub(crate) use self::decode::{Decoded, Decoder};
 pub(crate) use self::error::{Error, Malformed};
 pub(crate) use self::fields::{Said, number, read};
-pub(crate) use self::framing::{Framing, field, line};
+pub(crate) use self::framing::{Framing, WrongLength, field, line};
 pub(crate) use self::inbox::Inbox;
 pub(crate) use self::io::Io;
 pub(crate) use self::outbox::Outbox;

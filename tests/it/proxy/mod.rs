@@ -24,6 +24,8 @@ mod lifecycle;
 mod limits;
 /// Names of upstreams, and the addresses that they have.
 mod names;
+/// Large bodies.
+mod pouring;
 /// Retry and Timeout around real connections.
 mod retrying;
 /// Flows without an end.

@@ -46,6 +46,7 @@ use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
     Decoded, Decoder, Error, Framing, Inbox, Io, Malformed, Outbox, SIZE, Sending, Unsendable,
 };
+use crate::proxy::pour::{Pipe, Pipes};
 use crate::proxy::rewound::Rewound;
 
 /// For how long a failed write is held back.
@@ -157,7 +158,7 @@ impl Link {
     }
 
     fn begin(&mut self) {
-        self.inbox.expect(None);
+        self.inbox.next();
         self.seen = Seen::default();
         // Whoever waits for the answer polls this once more.
         let _sent = self.poll_upload(&mut Context::from_waker(Waker::noop())).is_ready();
@@ -319,7 +320,7 @@ impl Link {
             }
             if !status.is_informational() {
                 self.keep &= keep;
-                self.inbox.expect(body.left());
+                self.inbox.began(size, body.left());
                 self.download = body;
                 self.pending = bytes;
                 return Ok(Some(answer));
@@ -366,6 +367,29 @@ impl Link {
             }
             self.pending = self.inbox.take();
         }
+    }
+
+    /// Pours what came of the answer's body into one of `pipes`. `None` where it must be read: because some of it was, or
+    /// it is no plain socket's, or of no known length, or there is no pipe.
+    pub(crate) fn poll_pour(
+        &mut self,
+        pipes: &Pipes,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Pipe, Error>>> {
+        let left = self.download.left().filter(|left| *left > 0);
+        let unread = self.pending.is_empty() && self.inbox.is_empty();
+        let (Some(left), Some(socket), true) = (left, self.io.socket(), unread) else {
+            return Poll::Ready(None);
+        };
+        let Some(pipe) = ready!(pipes.poll_fill(socket, cx, left)).transpose()? else {
+            return Poll::Ready(None);
+        };
+        if pipe.held() == 0 {
+            return Poll::Ready(Some(Err(Error::Closed)));
+        }
+        self.seen.read = true;
+        self.download.pass(pipe.held() as u64);
+        Poll::Ready(Some(Ok(pipe)))
     }
 
     /// Reads what there is: how many bytes, none at the end.
