@@ -225,8 +225,11 @@ impl State {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// Whether the client takes no bytes now.
+    /// Whether the client takes no bytes now. One that idles does so since it has taken the last of its answer.
     pub(crate) fn set_blocked(&self, blocked: bool) {
+        if !blocked && self.idles() {
+            self.set(IDLE);
+        }
         let since = self.tick.load(Ordering::Relaxed).wrapping_add(1).max(1);
         self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
     }

@@ -122,6 +122,7 @@ impl Conversation {
     pub(super) async fn hold(&mut self) -> io::Result<End> {
         std::future::poll_fn(|cx| {
             self.state.woken_by(cx.waker());
+            self.talk.lock().held_by(cx.waker());
             Poll::Ready(())
         })
         .await;
@@ -183,6 +184,7 @@ impl Conversation {
 
     /// What came, as far as sense can be made of it.
     fn take_next(&self, talk: &mut Wire) -> Option<Next> {
+        talk.skip_empty_lines();
         if talk.is_between() {
             return None;
         }
@@ -299,6 +301,11 @@ impl Conversation {
         sending: &mut Option<Sending<AnswerBody>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
+        // What was given is taken before more is asked for: it is in its order, and where the body breaks off, nothing
+        // of it is lost.
+        if self.blocked && self.poll_flush(cx)?.is_pending() {
+            return self.poll_gone(cx).map(Err);
+        }
         loop {
             let polled = match sending {
                 Some(sending) => match self.poll_pour(sending, cx) {
@@ -311,13 +318,9 @@ impl Conversation {
             if let Some(Sending { body, .. }) = sending.take_if(|it| it.framing.is_done()) {
                 over(body, cx);
             }
-            if self.poll_flush(cx)?.is_pending() {
-                return self.poll_gone(cx).map(Err);
-            }
+            let flushed = self.poll_flush(cx)?;
             match polled {
-                Poll::Ready(Ok(())) if sending.is_none() => return Poll::Ready(Ok(())),
-                Poll::Ready(Ok(())) => {}
-                Poll::Pending => return self.poll_gone(cx).map(Err),
+                // At once: a body that is asked once more would seem to have ended.
                 Poll::Ready(Err(Unsendable::Broken(error))) => {
                     return Poll::Ready(Err(io::Error::other(error)));
                 }
@@ -325,6 +328,11 @@ impl Conversation {
                     let error = "the answer's body is not as long as its head says";
                     return Poll::Ready(Err(io::Error::other(error)));
                 }
+                Poll::Ready(Ok(())) if flushed.is_ready() && sending.is_none() => {
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Ok(())) if flushed.is_ready() => {}
+                Poll::Ready(Ok(())) | Poll::Pending => return self.poll_gone(cx).map(Err),
             }
         }
     }
@@ -356,8 +364,10 @@ impl Conversation {
         if self.outbox.is_empty() && self.pipe.is_none() {
             return Poll::Ready(Ok(()));
         }
-        let polled = poll_out(&mut self.outbox, &mut self.pipe, talk.io()?, cx);
-        if polled.is_pending() != self.blocked {
+        let mut wrote = false;
+        let polled = poll_out(&mut self.outbox, &mut self.pipe, talk.io()?, cx, &mut wrote);
+        // A client that takes some, and not all, is blocked anew.
+        if polled.is_pending() != self.blocked || (wrote && self.blocked) {
             self.blocked = polled.is_pending();
             self.state.set_blocked(self.blocked);
         }
@@ -432,18 +442,22 @@ impl Drop for Conversation {
     }
 }
 
-/// Writes all of `outbox`, and then of `pipe`.
+/// Writes all of `outbox`, and then of `pipe`; `wrote` is set where some of it was taken.
 fn poll_out(
     outbox: &mut Outbox,
     pipe: &mut Option<Pipe>,
     io: &mut Io,
     cx: &mut Context<'_>,
+    wrote: &mut bool,
 ) -> Poll<io::Result<()>> {
     if !outbox.is_empty() {
-        ready!(outbox.poll_write(io, cx, &mut false))?;
+        ready!(outbox.poll_write(io, cx, wrote))?;
     }
     if let (Some(full), Some(socket)) = (pipe.as_mut(), io.socket()) {
-        ready!(full.poll_drain(socket, cx))?;
+        let held = full.held();
+        let drained = full.poll_drain(socket, cx);
+        *wrote |= full.held() < held;
+        ready!(drained)?;
         *pipe = None;
     }
     Poll::Ready(Ok(()))

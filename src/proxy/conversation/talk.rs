@@ -37,6 +37,8 @@ pub(crate) struct Wire {
     inbox: Inbox,
     /// How much of a head was looked at in vain.
     seen: usize,
+    /// Whether an empty line came before the first request.
+    skipped: bool,
     /// What is still to be read of the request's body.
     upload: Decoder,
     /// Whether the client waits to be asked for it.
@@ -45,6 +47,8 @@ pub(crate) struct Wire {
     said: Vec<u8>,
     /// Whether the request has its answer: what belongs before it comes too late.
     answered: bool,
+    /// Of the task that holds the conversation.
+    holder: Option<Waker>,
 }
 
 impl Talk {
@@ -55,10 +59,12 @@ impl Talk {
             pending: Bytes::new(),
             inbox: Inbox::new(),
             seen: 0,
+            skipped: false,
             upload: Decoder::NONE,
             asks: false,
             said: Vec::new(),
             answered: true,
+            holder: None,
         })))
     }
 
@@ -87,7 +93,9 @@ impl Talk {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut wire = self.lock();
         wire.ask();
-        wire.poll_body(cx)
+        let polled = wire.poll_body(cx);
+        wire.tell_holder(cx);
+        polled
     }
 
     /// Whether the client waits to be asked for the request's body.
@@ -117,6 +125,22 @@ impl Wire {
         self.io.take()
     }
 
+    /// The conversation is held by the task that `waker` wakes.
+    pub(super) fn held_by(&mut self, waker: &Waker) {
+        self.holder = Some(waker.clone());
+    }
+
+    /// Another task than the conversation's may read the body (one that sends it over HTTP/2 does). That the client is
+    /// to be asked for it, and that all of it is read and so its end to be looked for, is the conversation's business.
+    fn tell_holder(&self, cx: &Context<'_>) {
+        if (self.is_read() || !self.said.is_empty())
+            && let Some(holder) = &self.holder
+            && !holder.will_wake(cx.waker())
+        {
+            holder.wake_by_ref();
+        }
+    }
+
     /// Whether nothing of a request is here that is not made sense of.
     pub(super) fn is_between(&self) -> bool {
         self.pending.is_empty() && self.inbox.is_empty()
@@ -143,8 +167,21 @@ impl Wire {
         if self.pending.is_empty() { self.inbox.take() } else { std::mem::take(&mut self.pending) }
     }
 
+    /// Lets go of whole empty lines before a request (RFC 9112 §2.2): they are none, nor the beginning of one. As they
+    /// come, so that a head that is looked at again and again does not begin with thousands.
+    pub(super) fn skip_empty_lines(&mut self) {
+        let (rest, read) = (empty_lines(&self.pending), empty_lines(self.inbox.bytes()));
+        self.pending.advance(rest);
+        self.inbox.skip(read);
+        self.seen = self.seen.saturating_sub(read);
+        self.skipped |= read > 0;
+    }
+
     /// Whether what came begins as HTTP/2 does, and whether all of that beginning is here.
     pub(super) fn begins_http2(&self) -> Option<bool> {
+        if self.skipped {
+            return None;
+        }
         let bytes = self.inbox.bytes();
         let known = bytes.len().min(PREFACE.len());
         (bytes.get(..known) == PREFACE.get(..known)).then_some(known == PREFACE.len())
@@ -167,10 +204,14 @@ impl Wire {
     /// Where it is none, or beyond the limits.
     pub(super) fn take_head(&mut self, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
         let mut bytes = self.take_rest();
-        let Some((head, size)) = head::parse(&bytes, limits)? else {
-            self.seen = bytes.len();
-            self.inbox.put_back(bytes);
-            return Ok(None);
+        let (head, size) = match head::parse(&bytes, limits) {
+            Ok(Some(parsed)) => parsed,
+            // What is no head is not read any further, and so it stays: there may be more of it.
+            unfinished => {
+                self.seen = bytes.len();
+                self.inbox.put_back(bytes);
+                return unfinished.map(|_| None);
+            }
         };
         self.seen = 0;
         bytes.advance(size);
@@ -243,5 +284,17 @@ impl Wire {
         }
         self.inbox.next();
         true
+    }
+}
+
+/// How many bytes the whole empty lines take that `bytes` begin with.
+fn empty_lines(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        at += match bytes.get(at..) {
+            Some([b'\n', ..]) => 1,
+            Some([b'\r', b'\n', ..]) => 2,
+            _ => return at,
+        };
     }
 }

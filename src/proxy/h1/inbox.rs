@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
@@ -62,6 +62,11 @@ impl Inbox {
             return std::mem::take(&mut self.bytes).freeze();
         }
         self.bytes.split().freeze()
+    }
+
+    /// Lets go of the first `size` bytes in it.
+    pub(crate) fn skip(&mut self, size: usize) {
+        self.bytes.advance(size.min(self.bytes.len()));
     }
 
     /// Puts back what was taken: more must come to make sense of it.

@@ -2,6 +2,8 @@
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
+/// The life of a connection.
+mod conversation;
 /// `Expect`.
 mod expecting;
 /// What passes through unchanged, and what does not.

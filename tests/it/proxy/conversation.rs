@@ -1,0 +1,228 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mwl_proxy::proxy::alone;
+use mwl_proxy::telemetry::metrics::Metrics;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::h2_upstreams;
+use crate::support::h2;
+use crate::support::proxy::{Client, Proxy, runtime, within};
+use crate::support::upstream::answer;
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
+
+/// One client's connection and one upstream's, which are pipes, in time that passes when all wait.
+struct Line {
+    client: Client<DuplexStream>,
+    upstream: DuplexStream,
+    served: JoinHandle<()>,
+    metrics: Arc<Metrics>,
+}
+
+impl Line {
+    /// With these `limits`; the pipe to the client holds so much.
+    fn new(limits: &str, holds: usize) -> Self {
+        let metrics = Metrics::new();
+        let file = format!(
+            "listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ {limits}workers: 1 }}\nupstreams: {{ u: {{ endpoints: ['http://127.0.0.1:1'], keepAlive: PT1M }} }}\nroutes:\n  - {{ name: r, match: {{ pathPrefix: / }}, upstream: u }}\n"
+        );
+        let runtime = runtime(&file, &metrics);
+        let (near, client) = duplex(holds);
+        let (far, upstream) = duplex(1 << 20);
+        let served = tokio::spawn(alone::serve(runtime, near, Some(far)));
+        Self { client: Client::over(client), upstream, served, metrics }
+    }
+
+    /// The upstream reads a request up to this end, which it has then.
+    async fn hears(&mut self, end: &str) -> String {
+        let mut read = Vec::new();
+        while !read.ends_with(end.as_bytes()) {
+            assert!(within(self.upstream.read_buf(&mut read)).await.unwrap() > 0, "{read:?}");
+        }
+        String::from_utf8(read).unwrap()
+    }
+
+    /// The upstream says this.
+    async fn says(&mut self, bytes: impl AsRef<[u8]>) {
+        self.upstream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// All that the client reads, `size` bytes at a time with a pause before each.
+    async fn sips(&mut self, size: usize, pause: Duration) -> String {
+        let (mut all, mut sip) = (Vec::new(), vec![0; size]);
+        loop {
+            sleep(pause).await;
+            let read = self.client.stream.read(&mut sip).await.unwrap();
+            if read == 0 {
+                return String::from_utf8(all).unwrap();
+            }
+            all.extend_from_slice(&sip[..read]);
+        }
+    }
+
+    fn answered(&self, status: u16) -> bool {
+        let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}} 1"#);
+        self.metrics.render().lines().any(|line| line == series)
+    }
+}
+
+/// However slowly a client reads: what broke off has no end.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_breaks_off_before_a_client_that_does_not_read_never_looks_whole() {
+    for chunks in [1, 10, 30] {
+        let mut line = Line::new("", 64);
+        line.client.send(GET).await;
+        line.hears("\r\n\r\n").await;
+        line.says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        for _ in 0..chunks {
+            line.says(format!("64\r\n{}\r\n", "c".repeat(100))).await;
+        }
+        sleep(Duration::from_secs(1)).await;
+        drop(line.upstream);
+        sleep(Duration::from_secs(1)).await;
+        let response = line.client.response(false).await;
+        assert_eq!((response.status, response.whole), (200, false), "{chunks}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_its_answer_a_little_at_a_time_is_not_cut() {
+    let mut line = Line::new("bodyTimeout: PT1S, idleTimeout: PT3S, ", 64);
+    for size in [300, 3000] {
+        line.client.send(GET).await;
+        line.hears("\r\n\r\n").await;
+        line.says(answer(200, "", &"b".repeat(size))).await;
+        let (mut read, end) = (String::new(), "b".repeat(size));
+        while !read.ends_with(&end) {
+            sleep(Duration::from_millis(500)).await;
+            let mut sip = [0; 20];
+            let taken = line.client.stream.read(&mut sip).await.unwrap();
+            assert!(taken > 0, "cut after {read}");
+            read.push_str(std::str::from_utf8(&sip[..taken]).unwrap());
+        }
+    }
+    // Its idling began when it had taken all.
+    let begun = Instant::now();
+    assert_eq!(line.sips(1, Duration::ZERO).await, "");
+    assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_cut_though_it_took_some() {
+    let mut line = Line::new("bodyTimeout: PT1S, ", 64);
+    line.client.send(GET).await;
+    line.hears("\r\n\r\n").await;
+    line.says(answer(200, "", &"b".repeat(300_000))).await;
+    let mut some = [0; 64];
+    line.client.stream.read_exact(&mut some).await.unwrap();
+    let begun = Instant::now();
+    within(&mut line.served).await.unwrap();
+    assert!((1000..2000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    assert!(line.answered(499));
+}
+
+/// RFC 9112 §2.2. Some clients send one behind a body; it is no head whose rest is late.
+#[tokio::test(start_paused = true)]
+async fn an_empty_line_between_requests_is_nothing() {
+    let mut line = Line::new("headTimeout: PT1S, idleTimeout: PT10S, ", 1 << 16);
+    for request in [
+        "\r\nPOST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi\r\n".to_owned(),
+        format!("\r\n\n\r\n{GET}"),
+        format!("\n{GET}"),
+    ] {
+        line.client.send(&request).await;
+        line.hears(if request.contains("hi") { "hi" } else { "\r\n\r\n" }).await;
+        line.says(answer(200, "", "good")).await;
+        assert_eq!(line.client.response(false).await.body, "good");
+        // Longer than a head may take, and shorter than a client may idle.
+        sleep(Duration::from_secs(5)).await;
+    }
+    line.client.send("\r\n").await;
+    let begun = Instant::now();
+    assert!(line.client.rest().await.is_empty(), "nothing was asked, nothing is answered");
+    assert!(begun.elapsed() > Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_lines_keep_nobody_alive() {
+    let mut line = Line::new("headTimeout: PT1S, idleTimeout: PT2S, ", 1 << 16);
+    let begun = Instant::now();
+    while line.client.offer(b"\r\n").await {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!((1000..1500).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    assert!(line.client.rest().await.is_empty());
+}
+
+/// Waits until the one request of `proxy` is counted as this.
+async fn until_counted(proxy: &Proxy, status: u16) {
+    let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}}"#);
+    within(async {
+        while proxy.metric(&series) == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!((proxy.metric(&series), proxy.server.in_flight()), (1, 0));
+}
+
+/// Over HTTP/2 a task of the library's sends the body: that all of it was read, the conversation must be told.
+#[tokio::test]
+async fn a_client_that_leaves_behind_its_upload_to_http_2_is_missed() {
+    let upstream = h2::Upstream::play([h2::Act::Hang]).await;
+    let proxy = Proxy::start(&h2_upstreams::one_route(upstream.address, "", ""));
+    let mut client = proxy.connect().await;
+    client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+    upstream.until(|seen| seen.first().is_some_and(|seen| seen.body.len() == 5)).await;
+    client.send("world").await;
+    upstream.until(|seen| seen[0].whole).await;
+    drop(client);
+    until_counted(&proxy, 499).await;
+}
+
+/// Where an answer comes before the end of its request, a task of its own sends what is left of that.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_behind_an_upload_that_was_answered_early_is_missed() {
+    let mut line = Line::new("", 1 << 16);
+    line.client.send("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello").await;
+    line.hears("hello").await;
+    line.says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n").await;
+    let mut read = Vec::new();
+    while !read.ends_with(b"2\r\nhi\r\n") {
+        assert!(within(line.client.stream.read_buf(&mut read)).await.unwrap() > 0);
+    }
+    line.client.send("world").await;
+    line.hears("world").await;
+    drop(line.client);
+    assert_eq!(within(line.upstream.read(&mut [0])).await.unwrap(), 0);
+    within(line.served).await.unwrap();
+}
+
+/// Closed with something unread, a connection is reset, and a reset may overtake what was said (RFC 9112 §9.6). So
+/// what comes behind is read, for a while.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_on_behind_what_is_no_request_reads_why() {
+    let long = "x".repeat(40_000);
+    for (begins, status) in [
+        ("GET / HTTP/1.1\r\nX : y\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nX: ", "431"),
+        ("GET /", "414"),
+        (
+            "PUT / HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "400",
+        ),
+    ] {
+        let mut line = Line::new("headSize: 8KiB, targetSize: 8KiB, ", 4096);
+        assert!(line.client.offer(begins.as_bytes()).await);
+        assert!(line.client.offer(long.as_bytes()).await, "{begins}");
+        let read = String::from_utf8(line.client.rest().await).unwrap();
+        assert!(read.starts_with(&format!("HTTP/1.1 {status} ")), "{read}");
+        assert!(line.client.offer(b"more").await && !line.served.is_finished(), "{begins}");
+        sleep(Duration::from_secs(1)).await;
+        within(line.served).await.unwrap();
+        assert!(!line.client.offer(b"more").await);
+    }
+}
