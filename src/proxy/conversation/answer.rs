@@ -2,9 +2,7 @@
 
 use http::header::{self, HeaderValue};
 use http::{StatusCode, Version, response};
-use http_body::Body as _;
 
-use crate::proxy::body::answer::AnswerBody;
 use crate::proxy::h1::{Framing, field, line};
 
 /// What of a request its answer's head depends on.
@@ -28,12 +26,12 @@ struct Said<'a> {
     dated: bool,
 }
 
-/// Writes the head of the answer to `asking` that is followed by `body`; says how that is to be framed, and whether the
-/// connection stays open behind it. The version is the proxy's own, also to who speaks an older one (RFC 9110 §6.2).
+/// Writes the head of the answer to `asking` that is followed by a body of this `length`, where that is known; says how
+/// the body is to be framed, and whether the connection stays open behind it. The version is the proxy's own, also to who speaks an older one (RFC 9110 §6.2).
 pub(super) fn head(
     out: &mut Vec<u8>,
     parts: &response::Parts,
-    body: &AnswerBody,
+    length: Option<u64>,
     asking: &Asking,
     date: impl FnOnce() -> HeaderValue,
 ) -> (Framing, bool) {
@@ -55,7 +53,7 @@ pub(super) fn head(
         }
         field(out, name, value);
     }
-    let framing = framing(out, parts.status, &said, body, asking);
+    let framing = framing(out, parts.status, &said, length, asking);
     let keeps = asking.keeps && !said.close && framing != Framing::UntilClose;
     if parts.status != StatusCode::SWITCHING_PROTOCOLS {
         connection(out, keeps, asking.version);
@@ -81,7 +79,7 @@ fn framing(
     out: &mut Vec<u8>,
     status: StatusCode,
     said: &Said<'_>,
-    body: &AnswerBody,
+    length: Option<u64>,
     asking: &Asking,
 ) -> Framing {
     if status.is_informational() || status == StatusCode::NO_CONTENT {
@@ -94,7 +92,7 @@ fn framing(
         }
         return Framing::NONE;
     }
-    match body.size_hint().exact() {
+    match length {
         Some(length) => {
             line(out, &header::CONTENT_LENGTH, itoa::Buffer::new().format(length).as_bytes());
             Framing::Length(length)

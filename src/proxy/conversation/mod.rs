@@ -278,8 +278,8 @@ impl Conversation {
         let (parts, mut body) = response.into_parts();
         let switch = body.take_tunnel();
         self.talk.lock().say_into(&mut self.outbox);
-        let clock = || self.worker.core.date();
-        let (framing, keeps) = answer::head(self.outbox.text(), &parts, &body, asking, clock);
+        let (length, clock) = (body.size_hint().exact(), || self.worker.core.date());
+        let (framing, keeps) = answer::head(self.outbox.text(), &parts, length, asking, clock);
         drop(parts);
         if framing == Framing::UntilClose {
             self.break_at_end(true);

@@ -1,20 +1,14 @@
 //! What is heard on a connection, and what another server makes of the same bytes.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::sync::Mutex;
 
-use bytes::Bytes;
-use http::HeaderMap;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::Empty;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::proxy::settings::Limits;
 
 /// A request as it was heard.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,32 +22,6 @@ struct Heard {
 
 /// All that was heard, and whether the last of it was no request.
 type All = (Vec<Heard>, bool);
-
-fn limits() -> Limits {
-    Limits {
-        cleanup: Duration::MAX,
-        head_timeout: Duration::MAX,
-        idle_timeout: Duration::MAX,
-        body_timeout: Duration::MAX,
-        tunnel_timeout: Duration::MAX,
-        head_size: 64 * 1024,
-        target_size: 16 * 1024,
-        headers: 100,
-        streams: 1,
-        connections: 1,
-        requests: 1,
-        workers: 1,
-    }
-}
-
-fn listed(fields: &HeaderMap) -> Vec<(String, Vec<u8>)> {
-    let one = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
-        (name.as_str().to_owned(), value.as_bytes().to_vec())
-    };
-    let mut all: Vec<_> = fields.iter().map(one).collect();
-    all.sort();
-    all
-}
 
 impl Heard {
     fn of(parts: &http::request::Parts) -> Self {
@@ -86,21 +54,7 @@ async fn by_talk(near: DuplexStream) -> All {
     let talk = Talk::new(Io::Other(Box::new(near)));
     let mut all = Vec::new();
     loop {
-        let next = poll_fn(|cx| {
-            loop {
-                let mut wire = talk.lock();
-                if !wire.is_between() && wire.is_worth_parsing() {
-                    match wire.take_head(&limits()) {
-                        Ok(None) => {}
-                        head => return Poll::Ready(head),
-                    }
-                }
-                if matches!(ready!(wire.poll_read(cx)), Ok(0) | Err(_)) {
-                    return Poll::Ready(Ok(None));
-                }
-            }
-        });
-        let head = match next.await {
+        let head = match next_head(&talk).await {
             Ok(Some(head)) => head,
             Ok(None) => return (all, false),
             Err(_refusal) => return (all, true),
