@@ -1,12 +1,12 @@
 //! HTTP: listeners, routes, upstreams, the `http` call provider, rendering. Depends on the language,
 //! never the reverse.
 //!
-//! A request's way: [`listener`] accepts, [`connection`] serves, [`execute`] runs a request, which
-//! [`head`] has checked and [`route`] has matched; the engine runs the route's plan and calls
-//! [`provider`]'s `http`, which sends over an [`upstream`]'s connection and [`classify`]s what comes back
-//! into a [`reply`]; [`render`] answers. [`runtime`] is the configuration that all this reads, [`site`]
-//! what one worker holds of it, [`server`] the workers. [`rehearsal`] runs all of this for one request
-//! before scripted upstreams, in virtual time.
+//! A request's way: [`listener`] accepts, [`connection`] serves: a [`conversation`] reads requests and says
+//! answers, which [`execute`] makes. It runs a request that [`head`] has checked and [`route`] has matched; the
+//! engine runs the route's plan and calls [`provider`]'s `http`, which sends over an [`upstream`]'s connection and
+//! [`classify`]s what comes back into a [`reply`]; [`render`] answers. [`runtime`] is the configuration that all
+//! this reads, [`site`] what one worker holds of it, [`server`] the workers. [`rehearsal`] runs all of this for
+//! one request before scripted upstreams, in virtual time.
 
 pub mod alone;
 pub(crate) mod body;
