@@ -257,14 +257,20 @@ impl Conversation {
     /// Ready when the client is gone.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut talk = self.talk.lock();
-        if !talk.is_read() || !talk.is_between() {
+        if !talk.is_read() {
             return Poll::Pending;
         }
-        match ready!(talk.poll_read(cx)) {
-            Ok(0) => Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
-            // The next request waits.
-            Ok(_) => Poll::Pending,
-            Err(error) => Poll::Ready(error),
+        loop {
+            talk.skip_empty_lines();
+            if !talk.is_between() {
+                // The next request waits.
+                return Poll::Pending;
+            }
+            match ready!(talk.poll_read(cx)) {
+                Ok(0) => return Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(error),
+            }
         }
     }
 

@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::h2_upstreams;
+use super::{h2_upstreams, one_route};
 use crate::support::h2;
 use crate::support::proxy::{Client, Proxy, runtime, within};
-use crate::support::upstream::answer;
+use crate::support::upstream::{Act, Upstream, always, answer};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
@@ -27,7 +27,7 @@ impl Line {
     fn new(limits: &str, holds: usize) -> Self {
         let metrics = Metrics::new();
         let file = format!(
-            "listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ {limits}workers: 1 }}\nupstreams: {{ u: {{ endpoints: ['http://127.0.0.1:1'], keepAlive: PT1M }} }}\nroutes:\n  - {{ name: r, match: {{ pathPrefix: / }}, upstream: u }}\n"
+            "listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ {limits}workers: 1 }}\nupstreams: {{ u: {{ endpoints: ['http://127.0.0.1:1'], keepAlive: PT1M }} }}\nroutes:\n  - {{ name: r, match: {{ pathPrefix: /a }}, upstream: u }}\n"
         );
         let runtime = runtime(&file, &metrics);
         let (near, client) = duplex(holds);
@@ -62,11 +62,12 @@ impl Line {
             all.extend_from_slice(&sip[..read]);
         }
     }
+}
 
-    fn answered(&self, status: u16) -> bool {
-        let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}} 1"#);
-        self.metrics.render().lines().any(|line| line == series)
-    }
+/// Whether the one request was counted as this.
+fn is_counted(metrics: &Metrics, status: u16) -> bool {
+    let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}} 1"#);
+    metrics.render().lines().any(|line| line == series)
 }
 
 /// However slowly a client reads: what broke off has no end.
@@ -121,7 +122,7 @@ async fn a_client_that_takes_nothing_is_cut_though_it_took_some() {
     let begun = Instant::now();
     within(&mut line.served).await.unwrap();
     assert!((1000..2000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
-    assert!(line.answered(499));
+    assert!(is_counted(&line.metrics, 499));
 }
 
 /// RFC 9112 §2.2. Some clients send one behind a body; it is no head whose rest is late.
@@ -225,4 +226,142 @@ async fn a_client_that_sends_on_behind_what_is_no_request_reads_why() {
         within(line.served).await.unwrap();
         assert!(!line.client.offer(b"more").await);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_it_is_answered_is_missed_at_once() {
+    let upload = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi";
+    let begun = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n";
+    // Before the answer, and within it; also where an empty line came behind the request.
+    for (request, behind, answer) in [
+        (GET, "", ""),
+        (upload, "", ""),
+        (upload, "\r\n", ""),
+        (GET, "", begun),
+        (GET, "\r\n", begun),
+        (upload, "", begun),
+    ] {
+        let mut line = Line::new("", 1 << 16);
+        line.client.send(format!("{request}{behind}")).await;
+        line.hears(&request[request.len() - 2..]).await;
+        line.says(answer).await;
+        sleep(Duration::from_secs(1)).await;
+        let left = Instant::now();
+        drop(line.client);
+        assert_eq!(within(line.upstream.read(&mut [0])).await.unwrap(), 0, "{request}{answer}");
+        within(&mut line.served).await.unwrap();
+        assert_eq!(left.elapsed(), Duration::ZERO);
+        assert!(is_counted(&line.metrics, 499), "{request}{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_early_wait_their_turn() {
+    let mut line = Line::new("", 1 << 16);
+    let request = |number: usize, body: &str| {
+        let length = body.len();
+        format!("POST /a/{number} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    line.client.send(request(0, "zero") + &request(1, "")).await;
+    for number in 0..9 {
+        let heard = line.hears(if number == 0 { "zero" } else { "\r\n\r\n" }).await;
+        assert!(heard.starts_with(&format!("POST /a/{number} ")), "{heard}");
+        // One more comes while each is answered: first its head, then the end of that.
+        let next = request(number + 2, "");
+        let (first, second) = next.split_at(next.len() / 2);
+        line.client.send(first).await;
+        sleep(Duration::from_millis(1)).await;
+        line.says(&answer(200, "", &format!("answer {number}"))[..30]).await;
+        line.client.send(second).await;
+        sleep(Duration::from_millis(1)).await;
+        line.says(&answer(200, "", &format!("answer {number}"))[30..]).await;
+        assert_eq!(line.client.response(false).await.body, format!("answer {number}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_come_byte_by_byte() {
+    let mut line = Line::new("", 1 << 16);
+    for _ in 0..2 {
+        let request = "\r\nPOST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+        for byte in request.bytes() {
+            line.client.send([byte]).await;
+            sleep(Duration::from_millis(1)).await;
+        }
+        line.hears("0\r\n\r\n").await;
+        line.says(answer(200, "", "good")).await;
+        assert_eq!(line.client.response(false).await.body, "good");
+    }
+}
+
+/// Behind an answer that needs no body: one that is here is read, for nobody; more than that ends the connection.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_read_costs_the_connection_where_it_is_not_here_or_large() {
+    let upload = |length: usize, sent: usize| {
+        let body = "b".repeat(sent);
+        format!("POST /x HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    for (request, stays) in [
+        (upload(0, 0), true),
+        (upload(1, 1), true),
+        (upload(50_000, 50_000), true),
+        (upload(2, 1), false),
+        (upload(200_000, 200_000), false),
+        (
+            "POST /x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+                .to_owned(),
+            true,
+        ),
+        (
+            "POST /x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+                .to_owned(),
+            false,
+        ),
+        (
+            "POST /x HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n".to_owned(),
+            false,
+        ),
+    ] {
+        let shown = &request[..request.len().min(100)];
+        let mut line = Line::new("", 1 << 18);
+        line.client.send(&request).await;
+        let refused = line.client.response(false).await;
+        assert_eq!((refused.status, refused.whole), (404, true), "{shown}");
+        assert_eq!(refused.field("connection").is_empty(), stays, "{shown}");
+        if !stays {
+            assert!(line.client.rest().await.is_empty(), "{shown}");
+            within(line.served).await.unwrap();
+            continue;
+        }
+        line.client.send(GET).await;
+        line.hears("\r\n\r\n").await;
+        line.says(answer(200, "", "next")).await;
+        assert_eq!(line.client.response(false).await.body, "next", "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_drain_lets_a_head_come_and_an_answer_stream_to_its_end() {
+    let begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n".to_vec();
+    let parts = vec![begun, Vec::new(), b"0\r\n\r\n".to_vec()];
+    let streams = Act::Slowly(Duration::from_millis(100), parts);
+    let upstream = Upstream::play([always(200, "", "x"), streams, always(200, "", "last")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let (mut half, mut reads) = (proxy.connect().await, proxy.connect().await);
+    assert_eq!(half.ask(GET).await.body, "x");
+    half.send("GET /a HT").await;
+    reads.send(GET).await;
+    upstream.until(|seen| seen.len() == 2).await;
+    let mut first = [0; 15];
+    within(reads.stream.read_exact(&mut first)).await.unwrap();
+    let (cut, ()) = tokio::join!(proxy.server.drain(Duration::from_secs(5)), async {
+        tokio::task::yield_now().await;
+        half.send("TP/1.1\r\nHost: t\r\n\r\n").await;
+        let last = half.response(false).await;
+        assert_eq!((last.body.as_str(), last.field("connection")), ("last", vec!["close"]));
+        assert!(half.rest().await.is_empty());
+        let rest = String::from_utf8(reads.rest().await).unwrap();
+        assert!(rest.ends_with("\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), "{rest}");
+    });
+    assert_eq!(cut, 0);
 }
