@@ -36,8 +36,6 @@ pub(crate) struct State {
     streams: AtomicU32,
     /// What it is doing when there is none.
     rest: AtomicU8,
-    /// Whether the watch has found it idle for long.
-    rested: AtomicBool,
     /// Whether a request has come.
     asked: AtomicBool,
     /// For the bounds of its requests.
@@ -46,7 +44,7 @@ pub(crate) struct State {
     waker: Mutex<Option<Waker>>,
 }
 
-/// After how many ticks of idling a connection holds no more than it must.
+/// After how many ticks of idling a connection keeps no timer.
 const AFTER: u32 = 2;
 
 /// Between two requests.
@@ -111,7 +109,6 @@ impl State {
             late: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
-            rested: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             alarm: Mutex::default(),
             waker: Mutex::new(None),
@@ -152,24 +149,6 @@ impl State {
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.wake();
-    }
-
-    /// Has the connection be put by, if it still idles when its task looks.
-    fn rest_now(&self) {
-        self.rested.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-
-    /// Whether it can be put by: that was asked for, and no request has begun since.
-    pub(super) fn rests(&self) -> bool {
-        let rests = self.rested.load(Ordering::Relaxed)
-            && self.rested.swap(false, Ordering::Relaxed)
-            && self.idles();
-        if rests {
-            // Nor is it to be woken for a bound of a request that is over.
-            drop(self.take_alarm());
-        }
-        rests
     }
 
     /// The timer that its last execution left.
@@ -309,7 +288,8 @@ impl Connections {
                 continue;
             }
             if state.ticks(IDLE) == Some(AFTER) {
-                state.rest_now();
+                // It is not to be woken for a bound of a request that is over.
+                drop(state.take_alarm());
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {

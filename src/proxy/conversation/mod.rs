@@ -155,9 +155,6 @@ impl Conversation {
 
     /// The next request, where it is whole.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
-        if self.state.rests() {
-            self.outbox.rest();
-        }
         let mut talk = self.talk.lock();
         loop {
             if let Some(next) = self.take_next(&mut talk) {
@@ -292,6 +289,7 @@ impl Conversation {
         }
         let mut sending = Some(Sending { body, framing, trailers });
         std::future::poll_fn(|cx| self.poll_send(&mut sending, cx)).await?;
+        self.outbox.rest();
         if let Some(tunnel) = switch {
             return Ok(After::Switch(Box::new(tunnel)));
         }

@@ -13,8 +13,6 @@ use tokio::io::AsyncWrite;
 
 /// A chunk up to this size is copied behind what stands there: that is cheaper than another vector.
 const SMALL: usize = 1024;
-/// The buffer of an idle connection is kept up to this size.
-const KEPT: usize = 1024;
 
 /// What is to be written: what stands before a chunk, the chunk, and what stands behind it.
 #[derive(Debug, Default)]
@@ -108,16 +106,10 @@ impl Outbox {
         }
     }
 
-    /// The connection is idle from now on: it holds no more than it must.
+    /// A message is over: no memory is held for the next. The allocator hands out again what was used last, which is
+    /// nearer than what a connection of many has kept for itself.
     pub(crate) fn rest(&mut self) {
-        self.front.clear();
-        self.at = 0;
-        if self.front.capacity() > KEPT {
-            self.front = Vec::new();
-        }
-        if self.back.capacity() > 0 {
-            self.back = Vec::new();
-        }
+        *self = Self::default();
     }
 }
 
