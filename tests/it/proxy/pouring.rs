@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpSocket;
 use tokio::time::sleep;
 
 use super::one_route;
@@ -104,6 +105,23 @@ async fn slow_readers_side_by_side_each_get_their_own() {
         assert!(read.starts_with(&wanted[..head]) && read.ends_with(body.as_bytes()), "{number}");
     });
     within(futures_util::future::join_all(readers)).await;
+}
+
+/// More than both sockets hold, so that a piece waits in its pipe while the client reads nothing.
+#[tokio::test]
+async fn a_piece_that_waits_is_the_next_to_be_read() {
+    let body = letters(8 << 20, 9);
+    let upstream = Upstream::play([Act::Answer(said(&body))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(65_536).unwrap();
+    let mut client = Client::over(socket.connect(proxy.address).await.unwrap());
+    for _ in 0..2 {
+        client.send(GET).await;
+        sleep(Duration::from_millis(100)).await;
+        assert_is(&client.response(false).await, &body);
+    }
+    assert_eq!(upstream.accepted(), 1);
 }
 
 #[tokio::test]
