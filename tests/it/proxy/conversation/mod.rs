@@ -1,3 +1,8 @@
+/// Answers that break off.
+mod breaking;
+/// Requests that come before the answer to another.
+mod pipelining;
+
 use std::sync::Arc;
 use std::time::Duration;
 
