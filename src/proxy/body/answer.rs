@@ -85,6 +85,11 @@ impl AnswerBody {
         matches!(self.kind, Kind::Upstream(_))
     }
 
+    /// Whether trailers come behind what is in memory.
+    pub(crate) const fn is_trailed(&self) -> bool {
+        matches!(self.kind, Kind::Trailed(..))
+    }
+
     /// Ends `flight` when it ends.
     pub(crate) fn ends(&mut self, flight: Flight) {
         self.flight = Some(flight);

@@ -281,7 +281,10 @@ impl Conversation {
         let (parts, mut body) = response.into_parts();
         let switch = body.take_tunnel();
         self.talk.lock().say_into(&mut self.outbox);
-        let (length, clock) = (body.size_hint().exact(), || self.worker.core.date());
+        // Trailers have their place behind chunks only: a length that is known is not said to whoever takes them.
+        let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
+        let length = body.size_hint().exact().filter(|_| !trailed);
+        let clock = || self.worker.core.date();
         let (framing, keeps) = answer::head(self.outbox.text(), &parts, length, asking, clock);
         drop(parts);
         if framing == Framing::UntilClose {

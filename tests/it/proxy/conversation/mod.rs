@@ -370,3 +370,29 @@ async fn a_drain_lets_a_head_come_and_an_answer_stream_to_its_end() {
     });
     assert_eq!(cut, 0);
 }
+
+/// An answer that a route reads has its trailers like one that streams, for whoever takes them.
+#[tokio::test]
+async fn an_answer_that_a_route_reads_keeps_its_trailers() {
+    let said =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n";
+    let upstream = Upstream::play([Act::Answer(said.to_vec())]).await;
+    let reads =
+        "    classify: [{ status: [200], when: \"{{ response.body == 'none' }}\", code: A.B }]\n";
+    for route in ["", reads] {
+        let proxy = Proxy::start(&one_route(&upstream, route));
+        for (version, te, ends) in [
+            ("1.1", "TE: trailers\r\n", "\r\n\r\n2\r\nhi\r\n0\r\nx-sum: 1\r\n\r\n"),
+            ("1.1", "", "hi"),
+            ("1.0", "TE: trailers\r\n", "\r\n\r\nhi"),
+        ] {
+            let mut client = proxy.connect().await;
+            client
+                .send(format!("GET /a HTTP/{version}\r\nHost: t\r\nConnection: close\r\n{te}\r\n"))
+                .await;
+            let read = String::from_utf8(client.rest().await).unwrap();
+            let read = read.trim_end_matches("\r\n0\r\n\r\n");
+            assert!(read.ends_with(ends), "{route}: {read}");
+        }
+    }
+}
