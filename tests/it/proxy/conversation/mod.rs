@@ -396,3 +396,19 @@ async fn an_answer_that_a_route_reads_keeps_its_trailers() {
         }
     }
 }
+
+/// The rest of what it sends meets a reset, which must not overtake the answer.
+#[tokio::test]
+async fn a_client_that_sends_far_more_than_is_read_has_its_answer() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /a"));
+    for _ in 0..5 {
+        let mut client = proxy.connect().await;
+        let size = 32 << 20;
+        client.send(format!("PUT /x HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n")).await;
+        assert!(!client.offer(&vec![b'b'; size]).await, "nobody reads that much");
+        let refused = client.response(false).await;
+        assert_eq!((refused.status, refused.whole), (404, true));
+        assert_eq!(refused.field("connection"), ["close"]);
+    }
+}
