@@ -30,6 +30,11 @@ use crate::proxy::h1::Malformed;
 /// How much is read, in bytes, of a body that nobody wants, so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
 
+/// Chunks up to this size, in bytes, are not kept each by itself.
+const SMALL: usize = 512;
+/// They are put together up to this size, in bytes.
+const TOGETHER: usize = 4 * 1024;
+
 /// A request body that comes from a client.
 #[derive(Debug)]
 pub struct Source<B> {
@@ -296,8 +301,29 @@ where
             self.kept = None;
             return;
         }
-        kept.bytes += chunk.len();
-        kept.chunks.push_back(chunk.clone());
+        kept.add(chunk);
+    }
+}
+
+impl Kept {
+    /// Small ones are copied together: kept by itself each would hold many times its size, the memory that it was read
+    /// into included. Only the attempt that has sent all that is kept reads, so none is in the midst of the last one.
+    fn add(&mut self, chunk: &Bytes) {
+        self.bytes += chunk.len();
+        let fits = |last: &&mut Bytes| chunk.len() <= SMALL && last.len() + chunk.len() <= TOGETHER;
+        match self.chunks.back_mut().filter(fits) {
+            Some(last) => {
+                let joined = std::mem::take(last).try_into_mut();
+                let mut joined = joined.unwrap_or_else(|shared| {
+                    let mut own = BytesMut::with_capacity(TOGETHER);
+                    own.extend_from_slice(&shared);
+                    own
+                });
+                joined.extend_from_slice(chunk);
+                *last = joined.freeze();
+            }
+            None => self.chunks.push_back(chunk.clone()),
+        }
     }
 }
 

@@ -55,6 +55,20 @@ async fn a_second_attempt_replays_and_goes_on_where_the_first_stopped() {
     assert_eq!(take(&mut third, 9).await, b"abcdef");
 }
 
+/// A client chooses how its body is cut, and not how much memory that takes.
+#[tokio::test(start_paused = true)]
+async fn small_chunks_are_kept_together() {
+    let whole: Vec<u8> = (0..50_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    let each: Vec<_> = whole.chunks(1).map(Some).collect();
+    let source = source(&each, Some(1 << 20));
+    assert_eq!(take(&mut source.attempt(IDLE).unwrap(), 30_000).await, whole[..30_000]);
+    assert_eq!(source.lock().kept.as_ref().unwrap().chunks.len(), 30_000_usize.div_ceil(TOGETHER));
+    for _ in 0..2 {
+        assert_eq!(take(&mut source.attempt(IDLE).unwrap(), usize::MAX).await, whole);
+    }
+    assert_eq!(source.lock().kept.as_ref().unwrap().chunks.len(), 50_000_usize.div_ceil(TOGETHER));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_lost_its_turn_fails_instead_of_ending_short() {
     let source = source(&[Some(b"ab"), Some(b"cd")], Some(64));
