@@ -8,28 +8,25 @@
 //! What is read of a connection is two parties' business: the conversation's own, for heads and for the end, and the
 //! request's body's, which whoever sends it on reads at its own pace. So the reading half is shared ([`talk`]). What is
 //! written is the conversation's alone, in the order in which it is to be read: what comes before the answer, the
-//! answer's head ([`answer`]), its body, piece by piece as the client takes it.
+//! answer's head ([`answer`]), its body, piece by piece as the client takes it ([`saying`]).
 //!
 //! A client that ends while its request is answered is gone: nobody waits for the answer any more. That is looked
 //! for whenever the task runs, once all of the request was read.
 
 mod answer;
+mod closing;
 mod head;
+mod saying;
 mod talk;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use http::{Method, Request, Response, Version};
-use http_body::Body;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use http_body::Body as _;
 
 use self::answer::Asking;
 use self::head::Head;
@@ -39,19 +36,15 @@ use super::body::answer::AnswerBody;
 use super::body::client::ClientBody;
 use super::connection::{Busy, Over, Peer};
 use super::execute::{self, Answering};
-use super::h1::{Framing, Io, Outbox, Sending, Unsendable, WrongLength};
+use super::h1::{Framing, Io, Outbox, Sending};
 use super::interim::{Dropped, Interim};
-use super::pour::{self, Pipe};
+use super::pour::Pipe;
 use super::refusal::Refusal;
 use super::rewound::Rewound;
 use super::site::{Site, Worker};
 use super::tunnel::Tunnel;
 use super::watch::State;
 use super::{id, render};
-
-/// How long, and how much, a client may go on sending after its last answer.
-const LINGER_TIME: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 64 * 1024;
 
 /// What a conversation came to.
 pub(super) enum End {
@@ -301,86 +294,6 @@ impl Conversation {
         Ok(if read { After::Next } else { After::End })
     }
 
-    /// Sends on. Ready when all of the answer is out. `sending` is over, and what depends on it is counted, before the
-    /// last of it is written: who has read an answer finds it counted.
-    fn poll_send(
-        &mut self,
-        sending: &mut Option<Sending<AnswerBody>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        // What was given is taken before more is asked for: it is in its order, and where the body breaks off, nothing
-        // of it is lost.
-        if self.blocked && self.poll_flush(cx)?.is_pending() {
-            return self.poll_gone(cx).map(Err);
-        }
-        loop {
-            let polled = match sending {
-                Some(sending) => match self.poll_pour(sending, cx) {
-                    Poll::Ready(None) => sending.poll_into(&mut self.outbox, cx),
-                    Poll::Ready(Some(poured)) => Poll::Ready(poured),
-                    Poll::Pending => Poll::Pending,
-                },
-                None => Poll::Ready(Ok(())),
-            };
-            if let Some(Sending { body, .. }) = sending.take_if(|it| it.framing.is_done()) {
-                over(body, cx);
-            }
-            let flushed = self.poll_flush(cx)?;
-            match polled {
-                // At once: a body that is asked once more would seem to have ended.
-                Poll::Ready(Err(Unsendable::Broken(error))) => {
-                    return Poll::Ready(Err(io::Error::other(error)));
-                }
-                Poll::Ready(Err(Unsendable::Length)) => {
-                    let error = "the answer's body is not as long as its head says";
-                    return Poll::Ready(Err(io::Error::other(error)));
-                }
-                Poll::Ready(Ok(())) if flushed.is_ready() && sending.is_none() => {
-                    return Poll::Ready(Ok(()));
-                }
-                Poll::Ready(Ok(())) if flushed.is_ready() => {}
-                Poll::Ready(Ok(())) | Poll::Pending => return self.poll_gone(cx).map(Err),
-            }
-        }
-    }
-
-    /// Pours the next piece of a large body. `None` where it is copied: a small one, one that somebody here must read, or
-    /// one for which there is no pipe.
-    fn poll_pour(
-        &mut self,
-        sending: &mut Sending<AnswerBody>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<(), Unsendable<<AnswerBody as Body>::Error>>>> {
-        let large = matches!(sending.framing, Framing::Length(pour::LEAST..));
-        if !large || !self.outbox.is_empty() || !self.talk.lock().is_plain() {
-            return Poll::Ready(None);
-        }
-        let poured = ready!(sending.body.poll_pour(&self.worker.core.pipes, cx));
-        Poll::Ready(poured.map(|poured| {
-            let pipe = poured.map_err(|error| Unsendable::Broken(error.into()))?;
-            let passed = sending.framing.pass(pipe.held());
-            self.pipe = Some(pipe);
-            passed.map_err(|WrongLength| Unsendable::Length)
-        }))
-    }
-
-    /// Writes what there is to write.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut talk = self.talk.lock();
-        talk.say_into(&mut self.outbox);
-        if self.outbox.is_empty() && self.pipe.is_none() {
-            return Poll::Ready(Ok(()));
-        }
-        let mut wrote = false;
-        let polled = poll_out(&mut self.outbox, &mut self.pipe, talk.io()?, cx, &mut wrote);
-        // A client that takes some, and not all, is blocked anew.
-        if polled.is_pending() != self.blocked || (wrote && self.blocked) {
-            self.blocked = polled.is_pending();
-            self.state.set_blocked(self.blocked);
-        }
-        polled
-    }
-
     /// Answers what is no request, and closes.
     async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
         let core = &self.worker.core;
@@ -392,34 +305,6 @@ impl Conversation {
         let asking = Asking { version: Version::HTTP_11, head: false, keeps: false, dates };
         self.say(response, &asking, false).await?;
         self.close().await
-    }
-
-    /// Closes. A connection that is closed while its client still sends is reset by the system, and the reset may
-    /// overtake the answer. So where not all was read that comes, the way back is closed first, and what still comes
-    /// is read for a while (RFC 9112 §9.6).
-    async fn close(&mut self) -> io::Result<()> {
-        self.break_at_end(false);
-        let mut linger = None;
-        std::future::poll_fn(|cx| {
-            if linger.is_none() {
-                ready!(self.poll_shutdown(cx))?;
-                if self.talk.lock().is_over() {
-                    return Poll::Ready(Ok(()));
-                }
-            }
-            let linger = linger.get_or_insert_with(Linger::new);
-            linger.poll(self.talk.lock().io()?, cx).map(Ok)
-        })
-        .await
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(self.talk.lock().io()?).poll_shutdown(cx);
-        if polled.is_pending() != self.blocked {
-            self.blocked = polled.is_pending();
-            self.state.set_blocked(self.blocked);
-        }
-        polled
     }
 
     /// From now on, or no longer, the end of the connection is no end of an answer. An answer to an HTTP/1.0 client
@@ -446,63 +331,5 @@ impl Conversation {
 impl Drop for Conversation {
     fn drop(&mut self) {
         drop(self.talk.lock().close());
-    }
-}
-
-/// Writes all of `outbox`, and then of `pipe`; `wrote` is set where some of it was taken.
-fn poll_out(
-    outbox: &mut Outbox,
-    pipe: &mut Option<Pipe>,
-    io: &mut Io,
-    cx: &mut Context<'_>,
-    wrote: &mut bool,
-) -> Poll<io::Result<()>> {
-    if !outbox.is_empty() {
-        ready!(outbox.poll_write(io, cx, wrote))?;
-    }
-    if let (Some(full), Some(socket)) = (pipe.as_mut(), io.socket()) {
-        let held = full.held();
-        let drained = full.poll_drain(socket, cx);
-        *wrote |= full.held() < held;
-        ready!(drained)?;
-        *pipe = None;
-    }
-    Poll::Ready(Ok(()))
-}
-
-/// Nothing more is sent of `body`. An end may come behind the last byte, and should be heard: nothing else comes.
-fn over(mut body: AnswerBody, cx: &mut Context<'_>) {
-    if !body.is_end_stream() {
-        let _end = Pin::new(&mut body).poll_frame(cx).is_ready();
-    }
-}
-
-/// What is left of the patience with a client that still sends.
-struct Linger {
-    until: Pin<Box<Sleep>>,
-    bytes: usize,
-}
-
-impl Linger {
-    fn new() -> Self {
-        Self { until: Box::pin(sleep(LINGER_TIME)), bytes: LINGER_BYTES }
-    }
-
-    /// Ready when the client has ended, or patience has.
-    fn poll(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<()> {
-        let mut sink = [MaybeUninit::uninit(); 4096];
-        loop {
-            let mut buf = ReadBuf::uninit(&mut sink);
-            match Pin::new(&mut *io).poll_read(cx, &mut buf) {
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
-                    self.bytes = self.bytes.saturating_sub(buf.filled().len());
-                    if self.bytes == 0 {
-                        return Poll::Ready(());
-                    }
-                }
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return self.until.as_mut().poll(cx),
-            }
-        }
     }
 }

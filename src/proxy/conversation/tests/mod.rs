@@ -5,6 +5,8 @@ mod heads;
 mod requests;
 
 use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::response::Parts;
