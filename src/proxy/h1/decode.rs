@@ -10,7 +10,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::error::Malformed;
 use super::{FIELDS, SIZE};
 
-/// How much all chunk extensions of a body may take, in bytes: nobody here reads them.
+/// How much all chunk extensions of a body, and zeros and blanks around its sizes, may take, in bytes: nobody here
+/// reads them.
 pub(super) const EXTENSIONS: usize = 16 * 1024;
 
 /// What frames a body, and how far it was read.
@@ -30,7 +31,7 @@ pub(crate) struct Chunks {
     at: At,
     /// The chunk's size, as far as it was read; then how much of it is left.
     left: u64,
-    /// How much of extensions came.
+    /// How much came that says nothing.
     extensions: usize,
     /// The trailer section, as far as it came.
     trailers: Vec<u8>,
@@ -167,10 +168,10 @@ impl Chunks {
     fn step(&mut self, byte: u8) -> Result<At, Malformed> {
         match (self.at, byte) {
             (At::Start | At::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte),
-            (At::Size | At::Blank, b' ' | b'\t') => Ok(At::Blank),
+            (At::Size | At::Blank, b' ' | b'\t') => self.idle(At::Blank),
             (At::Size | At::Blank, b';') => Ok(At::Extension),
             (At::Size | At::Blank | At::Extension, b'\r') => Ok(At::SizeLf),
-            (At::Extension, byte) if byte != b'\n' => self.extension(),
+            (At::Extension, byte) if byte != b'\n' => self.idle(At::Extension),
             (At::SizeLf, b'\n') if self.left == 0 => Ok(At::Field),
             (At::SizeLf, b'\n') => Ok(At::Data),
             (At::DataCr, b'\r') => Ok(At::DataLf),
@@ -188,14 +189,19 @@ impl Chunks {
 
     fn digit(&mut self, byte: u8) -> Result<At, Malformed> {
         let digit = char::from(byte).to_digit(16).map(u64::from).ok_or(Malformed::ChunkHead)?;
+        if self.at == At::Size && self.left == 0 {
+            // A zero in front of the others.
+            self.idle(At::Size)?;
+        }
         let sixteen = self.left.checked_mul(16).ok_or(Malformed::ChunkSize)?;
         self.left = sixteen.checked_add(digit).ok_or(Malformed::ChunkSize)?;
         Ok(At::Size)
     }
 
-    const fn extension(&mut self) -> Result<At, Malformed> {
+    /// A byte of a size's line that says nothing.
+    const fn idle(&mut self, next: At) -> Result<At, Malformed> {
         self.extensions += 1;
-        if self.extensions > EXTENSIONS { Err(Malformed::Extensions) } else { Ok(At::Extension) }
+        if self.extensions > EXTENSIONS { Err(Malformed::Extensions) } else { Ok(next) }
     }
 
     fn trailer(&mut self, byte: u8, next: At) -> Result<At, Malformed> {
@@ -339,6 +345,11 @@ mod tests {
         // Of all chunks together.
         let half = format!("1;{}\r\nx\r\n", "e".repeat(EXTENSIONS / 2 + 1));
         assert_eq!(chunked((half.clone() + &half).as_bytes()), Err(Malformed::Extensions));
+        for idle in ["0", " "] {
+            let line = |size: usize| format!("0{}\r\n\r\n", idle.repeat(size));
+            assert_eq!(chunked(line(EXTENSIONS).as_bytes()), Ok(plain("", "")));
+            assert_eq!(chunked(line(EXTENSIONS + 1).as_bytes()), Err(Malformed::Extensions));
+        }
         let trailed = |size: usize| format!("0\r\nX: {}\r\n\r\n", "t".repeat(size - 5));
         let most = chunked(trailed(SIZE).as_bytes()).unwrap();
         assert_eq!(most.trailers.unwrap()["x"].len(), SIZE - 5);
