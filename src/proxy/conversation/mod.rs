@@ -208,16 +208,17 @@ impl Conversation {
             keeps,
             dates: site.runtime.stage.is_none(),
         };
-        let interim = if asking.version == Version::HTTP_10 {
-            Interim::Nowhere(Dropped::Http10)
-        } else {
-            Interim::Client(self.talk.clone())
-        };
+        let talk = self.talk.of_this_request();
         let body = if body.is_done() {
             ClientBody::Empty
         } else {
             self.talk.lock().begin(body, asks);
-            ClientBody::Talk(self.talk.clone())
+            ClientBody::Talk(talk.clone())
+        };
+        let interim = if asking.version == Version::HTTP_10 {
+            Interim::Nowhere(Dropped::Http10)
+        } else {
+            Interim::Client(talk)
         };
         let request = Request::from_parts(parts, body);
         let busy = Busy::new(&self.state);

@@ -24,7 +24,11 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A client's connection. All who have it are on one thread, and none holds it while it waits.
 #[derive(Clone, Debug)]
-pub(crate) struct Talk(Arc<Mutex<Wire>>);
+pub(crate) struct Talk {
+    wire: Arc<Mutex<Wire>>,
+    /// The request that it is about: what is left over of an earlier one neither reads nor says anything.
+    turn: u32,
+}
 
 /// What there is of it.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub(crate) struct Wire {
     inbox: Inbox,
     /// How much of a head was looked at in vain.
     seen: usize,
+    /// Which request is read and answered; counts up with each.
+    turn: u32,
     /// Whether an empty line came before the first request.
     skipped: bool,
     /// What is still to be read of the request's body.
@@ -54,29 +60,36 @@ pub(crate) struct Wire {
 impl Talk {
     /// A connection of which nothing was read.
     pub(super) fn new(io: Io) -> Self {
-        Self(Arc::new(Mutex::new(Wire {
+        let wire = Wire {
             io: Some(io),
             pending: Bytes::new(),
             inbox: Inbox::new(),
             seen: 0,
+            turn: 0,
             skipped: false,
             upload: Decoder::NONE,
             asks: false,
             said: Vec::new(),
             answered: true,
             holder: None,
-        })))
+        };
+        Self { wire: Arc::new(Mutex::new(wire)), turn: 0 }
+    }
+
+    /// The same, for the request that was read last.
+    pub(super) fn of_this_request(&self) -> Self {
+        Self { wire: Arc::clone(&self.wire), turn: self.lock().turn }
     }
 
     /// It, until that is dropped.
     pub(super) fn lock(&self) -> MutexGuard<'_, Wire> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has `head`, a whole interim answer, said before the answer.
     pub(crate) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
         let mut wire = self.lock();
-        if wire.answered {
+        if wire.answered || wire.turn != self.turn {
             return Err(Dropped::Late);
         }
         if wire.said.len().saturating_add(head.len()) > PENDING {
@@ -92,6 +105,9 @@ impl Talk {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut wire = self.lock();
+        if wire.turn != self.turn {
+            return Poll::Ready(Some(Err(Error::Closed)));
+        }
         wire.ask();
         let polled = wire.poll_body(cx);
         wire.tell_holder(cx);
@@ -100,12 +116,14 @@ impl Talk {
 
     /// Whether the client waits to be asked for the request's body.
     pub(crate) fn waits(&self) -> bool {
-        self.lock().asks
+        let wire = self.lock();
+        wire.turn == self.turn && wire.asks
     }
 
     /// How much of the request's body is left, where that is known.
     pub(crate) fn left(&self) -> Option<u64> {
-        self.lock().upload.left()
+        let wire = self.lock();
+        if wire.turn == self.turn { wire.upload.left() } else { Some(0) }
     }
 }
 
@@ -214,6 +232,7 @@ impl Wire {
             }
         };
         self.seen = 0;
+        self.turn = self.turn.wrapping_add(1);
         bytes.advance(size);
         self.pending = bytes;
         self.inbox.began(size, head.body.left());

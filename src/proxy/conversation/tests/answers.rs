@@ -165,7 +165,9 @@ async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
         };
         talk.lock().begin(head.body, head.asks);
         for _ in 0..if exchange.is_old() { 0 } else { exchange.hints } {
-            talk.say_before(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n").unwrap();
+            talk.of_this_request()
+                .say_before(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
+                .unwrap();
         }
         talk.lock().answered();
         talk.lock().say_into(&mut outbox);

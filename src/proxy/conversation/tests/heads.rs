@@ -168,6 +168,7 @@ async fn what_comes_before_an_answer_waits_within_a_bound_and_not_behind_it() {
     assert_eq!(talk.say_before(hint), Err(Dropped::Late), "there is no request");
     far.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     next_head(&talk).await.unwrap().unwrap();
+    let talk = talk.of_this_request();
     let most = 16 * 1024 / hint.len();
     for _ in 0..most {
         assert_eq!(talk.say_before(hint), Ok(()));
@@ -179,4 +180,28 @@ async fn what_comes_before_an_answer_waits_within_a_bound_and_not_behind_it() {
     assert_eq!(talk.say_before(hint), Ok(()));
     talk.lock().answered();
     assert_eq!(talk.say_before(hint), Err(Dropped::Late));
+}
+
+/// Whatever is left over of a request that was answered has no part in the next.
+#[tokio::test]
+async fn a_body_and_a_hint_are_of_their_own_request() {
+    let (near, mut far) = duplex(1 << 10);
+    let talk = Talk::new(Io::Other(Box::new(near)));
+    let post = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n";
+    far.write_all(
+        &[post.as_slice(), b"onePOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\ntwo"].concat(),
+    )
+    .await
+    .unwrap();
+    let head = next_head(&talk).await.unwrap().unwrap();
+    talk.lock().begin(head.body, head.asks);
+    let stale = talk.of_this_request();
+    assert!(talk.lock().read_out());
+    let head = next_head(&talk).await.unwrap().unwrap();
+    talk.lock().begin(head.body, head.asks);
+    assert_eq!((stale.left(), stale.say_before(b"x")), (Some(0), Err(Dropped::Late)));
+    let mut left_over = ClientBody::Talk(stale);
+    assert!(left_over.frame().await.unwrap().is_err());
+    let body = ClientBody::Talk(talk.of_this_request());
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "two");
 }

@@ -61,7 +61,7 @@ async fn by_talk(near: DuplexStream) -> All {
         };
         let mut request = Heard::of(&head.parts);
         talk.lock().begin(head.body, head.asks);
-        let body = ClientBody::Talk(talk.clone());
+        let body = ClientBody::Talk(talk.of_this_request());
         let whole = match body.collect().await {
             Ok(collected) => {
                 request.ends(collected);
