@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{self, Over, Peer};
 use super::h1::Io;
+use super::nearby;
 use super::runtime::Listened;
 use super::site::Worker;
 use super::tls::{Accepted, Greeted};
@@ -49,6 +50,9 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
+    if address.ip().is_loopback() {
+        nearby::unpaced(&SockRef::from(&socket));
+    }
     socket.bind(&address.into())?;
     Ok(socket)
 }

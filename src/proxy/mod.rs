@@ -27,6 +27,7 @@ pub(crate) mod interim;
 pub(crate) mod listener;
 pub(crate) mod media;
 pub(crate) mod multiplexed;
+pub(crate) mod nearby;
 pub(crate) mod observer;
 pub(crate) mod pour;
 pub(crate) mod provider;

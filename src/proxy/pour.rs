@@ -9,11 +9,13 @@
 //! and only clients that do not take what is there keep one. There are [`MOST`] of a worker; who gets none copies, and
 //! nobody waits for one. A pipe that still holds something is never given back: its bytes are one answer's.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
 use self::system::Ends;
@@ -156,11 +158,58 @@ impl Drop for Pipe {
     }
 }
 
+/// A socket that is written to before a pipe is drained into it, at once: the system is told that more comes
+/// (`MSG_MORE`), and sends both together. Without that an answer's head is a segment of its own, which wakes the client
+/// for nothing.
+///
+/// Whoever writes here must drain a pipe next. Where that has to wait for room the system waits for nothing more: it
+/// sends what it has as soon as what is before it is acknowledged.
+#[derive(Debug)]
+pub(crate) struct Before<'a>(pub(crate) &'a TcpStream);
+
+impl AsyncWrite for Before<'_> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match self.0.try_io(Interest::WRITABLE, || system::send_before(self.0, parts)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is drained next ends nothing.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+}
+
 #[cfg(target_os = "linux")]
 mod system {
-    use std::io;
+    use std::io::{self, IoSlice};
     use std::os::fd::OwnedFd;
 
+    use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
     use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
     use tokio::io::Interest;
     use tokio::net::TcpStream;
@@ -170,6 +219,12 @@ mod system {
     pub(super) struct Ends {
         out: OwnedFd,
         into: OwnedFd,
+    }
+
+    /// Sends `parts`, behind which more comes.
+    pub(super) fn send_before(socket: &TcpStream, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        Ok(sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags)?)
     }
 
     impl Ends {
@@ -201,9 +256,13 @@ mod system {
 /// Other systems have no such call.
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use std::io;
+    use std::io::{self, IoSlice};
 
     use tokio::net::TcpStream;
+
+    pub(super) fn send_before(_: &TcpStream, _: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// None.
     #[derive(Debug)]

@@ -12,7 +12,9 @@ use http_body::Body;
 use super::Conversation;
 use crate::proxy::body::answer::AnswerBody;
 use crate::proxy::h1::{Framing, Io, Outbox, Sending, Unsendable, WrongLength};
-use crate::proxy::pour::{self, Pipe};
+use crate::proxy::pour::{self, Before, Pipe};
+
+type BoxError = <AnswerBody as Body>::Error;
 
 impl Conversation {
     /// Sends on. Ready when all of the answer is out. `sending` is over, and what depends on it is counted, before the
@@ -29,11 +31,7 @@ impl Conversation {
         }
         loop {
             let polled = match sending {
-                Some(sending) => match self.poll_pour(sending, cx) {
-                    Poll::Ready(None) => sending.poll_into(&mut self.outbox, cx),
-                    Poll::Ready(Some(poured)) => Poll::Ready(poured),
-                    Poll::Pending => Poll::Pending,
-                },
+                Some(sending) => self.poll_take(sending, cx),
                 None => Poll::Ready(Ok(())),
             };
             if let Some(Sending { body, .. }) = sending.take_if(|it| it.framing.is_done()) {
@@ -58,15 +56,32 @@ impl Conversation {
         }
     }
 
+    /// Takes of the body what goes out next: pieces as long as the outbox has room, or one that is poured behind them.
+    /// Pending where there is nothing yet.
+    fn poll_take(
+        &mut self,
+        sending: &mut Sending<AnswerBody>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Unsendable<BoxError>>> {
+        while !sending.framing.is_done() && self.pipe.is_none() {
+            match ready!(self.poll_pour(sending, cx)) {
+                Some(poured) => poured?,
+                None if self.outbox.is_full() => break,
+                None => ready!(sending.poll_piece_into(&mut self.outbox, cx))?,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Pours the next piece of a large body. `None` where it is copied: a small one, one that somebody here must read, or
     /// one for which there is no pipe.
     fn poll_pour(
         &mut self,
         sending: &mut Sending<AnswerBody>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<(), Unsendable<<AnswerBody as Body>::Error>>>> {
+    ) -> Poll<Option<Result<(), Unsendable<BoxError>>>> {
         let large = matches!(sending.framing, Framing::Length(pour::LEAST..));
-        if !large || !self.outbox.is_empty() || !self.talk.lock().is_plain() {
+        if !large || !self.talk.lock().is_plain() {
             return Poll::Ready(None);
         }
         let poured = ready!(sending.body.poll_pour(&self.worker.core.pipes, cx));
@@ -104,16 +119,20 @@ fn poll_out(
     cx: &mut Context<'_>,
     wrote: &mut bool,
 ) -> Poll<io::Result<()>> {
+    let (Some(full), Some(socket)) = (pipe.as_mut(), io.socket()) else {
+        if !outbox.is_empty() {
+            ready!(outbox.poll_write(io, cx, wrote))?;
+        }
+        return Poll::Ready(Ok(()));
+    };
     if !outbox.is_empty() {
-        ready!(outbox.poll_write(io, cx, wrote))?;
+        ready!(outbox.poll_write(&mut Before(socket), cx, wrote))?;
     }
-    if let (Some(full), Some(socket)) = (pipe.as_mut(), io.socket()) {
-        let held = full.held();
-        let drained = full.poll_drain(socket, cx);
-        *wrote |= full.held() < held;
-        ready!(drained)?;
-        *pipe = None;
-    }
+    let held = full.held();
+    let drained = full.poll_drain(socket, cx);
+    *wrote |= full.held() < held;
+    ready!(drained)?;
+    *pipe = None;
     Poll::Ready(Ok(()))
 }
 

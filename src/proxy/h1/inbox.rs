@@ -19,6 +19,8 @@ const FIRST: usize = 8 * 1024;
 /// Messages up to this size come in one read, where the one before them was as large. Of a larger one the first read is
 /// to bring the head: the rest need not come this way (see [`pour`](crate::proxy::pour)).
 const WHOLE: usize = 48 * 1024;
+/// Where a message's body was poured, the first read of the next has room for as large a head, and for so much more.
+const BEYOND: usize = 256;
 /// The room of the first read behind a head is at most this.
 const SECOND: usize = 64 * 1024;
 /// And no read has more.
@@ -32,12 +34,14 @@ pub(crate) struct Inbox {
     room: usize,
     /// How much the first read of the next message has: messages of one connection are often alike.
     first: usize,
+    /// How large the last head was.
+    head: usize,
 }
 
 impl Inbox {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        Self { bytes: BytesMut::new(), room: FIRST, first: FIRST }
+        Self { bytes: BytesMut::new(), room: FIRST, first: FIRST, head: 0 }
     }
 
     /// Whether there is nothing in it.
@@ -80,6 +84,12 @@ impl Inbox {
         self.room = left.unwrap_or_default().clamp(FIRST, SECOND);
         let all = left.unwrap_or_default().saturating_add(head);
         self.first = if all > WHOLE { FIRST } else { all.max(FIRST) };
+        self.head = head;
+    }
+
+    /// Of its body some went past without being read here. What comes with the next head is copied for nothing.
+    pub(crate) fn poured(&mut self) {
+        self.first = self.head.saturating_add(BEYOND).min(FIRST);
     }
 
     /// The next message is awaited.
@@ -106,7 +116,7 @@ impl Inbox {
         let wanted = self.room.min(left.map_or(usize::MAX, room));
         let spare = self.bytes.capacity().saturating_sub(self.bytes.len());
         if spare == 0 && wanted <= FIRST {
-            return self.poll_read_small(io, cx);
+            return self.poll_read_small(io, cx, wanted);
         }
         if spare <= wanted / 4 {
             // Whoever only waits holds no room.
@@ -129,13 +139,15 @@ impl Inbox {
         &mut self,
         io: &mut Io,
         cx: &mut Context<'_>,
+        wanted: usize,
     ) -> Poll<std::io::Result<usize>> {
         let mut scratch = [MaybeUninit::uninit(); FIRST];
-        let mut read = ReadBuf::uninit(&mut scratch);
+        let room = wanted.min(FIRST);
+        let mut read = ReadBuf::uninit(scratch.get_mut(..room).unwrap_or_default());
         ready!(Pin::new(io).poll_read(cx, &mut read))?;
         let read = read.filled();
         self.bytes.extend_from_slice(read);
-        self.found(read.len(), FIRST);
+        self.found(read.len(), room);
         Poll::Ready(Ok(read.len()))
     }
 

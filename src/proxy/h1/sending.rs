@@ -35,19 +35,29 @@ impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Unsendable<B::Error>>> {
         while !self.framing.is_done() && !outbox.is_full() {
-            let put = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                None => self.framing.end(outbox, None),
-                Some(Err(error)) => return Poll::Ready(Err(Unsendable::Broken(error))),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.framing.data(outbox, data),
-                    Err(frame) => {
-                        let trailers = frame.trailers_ref().filter(|_| self.trailers);
-                        self.framing.end(outbox, trailers)
-                    }
-                },
-            };
-            put.map_err(|WrongLength| Unsendable::Length)?;
+            ready!(self.poll_piece_into(outbox, cx))?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Puts the next piece of the body, or its end, into `outbox`, which has room and is not to be asked for more
+    /// than there is.
+    pub(crate) fn poll_piece_into(
+        &mut self,
+        outbox: &mut Outbox,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Unsendable<B::Error>>> {
+        let put = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            None => self.framing.end(outbox, None),
+            Some(Err(error)) => return Poll::Ready(Err(Unsendable::Broken(error))),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => self.framing.data(outbox, data),
+                Err(frame) => {
+                    let trailers = frame.trailers_ref().filter(|_| self.trailers);
+                    self.framing.end(outbox, trailers)
+                }
+            },
+        };
+        Poll::Ready(put.map_err(|WrongLength| Unsendable::Length))
     }
 }

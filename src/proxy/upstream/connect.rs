@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use super::h1::Link;
@@ -23,6 +24,7 @@ use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Io;
 use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
+use crate::proxy::nearby;
 use crate::proxy::rehearsal::{Line, Near, Stage};
 use crate::proxy::settings::Secure;
 use crate::proxy::tls::{Failed, Secured, Trouble};
@@ -365,13 +367,21 @@ async fn within<T>(
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
-    let stream = TcpStream::connect(address).await;
-    let stream = stream.map_err(|error| ConnectError::from_io(&error))?;
+    let stream = connected(address).await.map_err(|error| ConnectError::from_io(&error))?;
     // Nagle's algorithm only delays; where it cannot be turned off, it only delays.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "TCP_NODELAY could not be set.");
     }
     Ok(stream)
+}
+
+async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
+    if !address.ip().is_loopback() {
+        return TcpStream::connect(address).await;
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    nearby::unpaced(&SockRef::from(&socket));
+    socket.connect(address).await
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 /// Large enough for many pieces.
 const LARGE: usize = 3 << 20;
 
+/// By so much the proxy's head is longer than the upstream's.
+const DATED: usize = "date: Sat, 28 Nov 2026 00:00:00 GMT\r\n".len();
+
 /// Letters of which no two stretches are alike, so that one that is lost or moved is seen.
 fn letters(size: usize, seed: u32) -> String {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
@@ -50,6 +53,42 @@ async fn bodies_around_the_bound_come_whole_and_in_order_over_kept_connections()
     }
     assert_eq!(upstream.accepted(), 1);
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="200"}"#), sizes.len() as u64);
+}
+
+/// The read that brings a head has about as much room as the last head took.
+#[tokio::test]
+async fn heads_of_all_sizes_stand_before_large_bodies() {
+    let sizes = [0, 200, 5_000, 10, 9_000, 8_000, 40_000, 1, 300];
+    let body = letters(200_000, 5);
+    let padded = |size: &usize| {
+        let padding = "p".repeat(*size);
+        let head = format!("HTTP/1.1 200 OK\r\nX: {padding}\r\nContent-Length: {}", body.len());
+        Act::Answer(format!("{head}\r\n\r\n{body}").into_bytes())
+    };
+    let upstream = Upstream::play(sizes.iter().map(padded).collect::<Vec<_>>()).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = proxy.connect().await;
+    for size in sizes {
+        let response = client.ask(GET).await;
+        assert_eq!(response.field("x").concat().len(), size);
+        assert_is(&response, &body);
+    }
+    assert_eq!(upstream.accepted(), 1);
+}
+
+/// A head waits for its body only where that is there.
+#[tokio::test]
+async fn what_came_of_a_large_answer_is_not_held_back() {
+    let whole = said(&letters(LARGE, 6));
+    for came in [0, 1, 300, 50_000, 70_000, 1_000_000] {
+        let part = whole[..whole.len() - LARGE + came].to_vec();
+        let upstream = Upstream::play([Act::AnswerAndHang(part.clone())]).await;
+        let proxy = Proxy::start(&one_route(&upstream, ""));
+        let mut client = proxy.connect().await;
+        client.send(GET).await;
+        let read = within(reads_slowly(&mut client, part.len() + DATED)).await;
+        assert!(read.ends_with(&part[part.len() - came..]), "{came}");
+    }
 }
 
 #[tokio::test]
@@ -99,9 +138,7 @@ async fn slow_readers_side_by_side_each_get_their_own() {
         sleep(Duration::from_millis(50)).await;
         let wanted = said(body);
         let head = b"HTTP/1.1 200 OK\r\n".len();
-        // The proxy's head is longer by a Date.
-        let dated = "date: Sat, 28 Nov 2026 00:00:00 GMT\r\n".len();
-        let read = reads_slowly(&mut client, wanted.len() + dated).await;
+        let read = reads_slowly(&mut client, wanted.len() + DATED).await;
         assert!(read.starts_with(&wanted[..head]) && read.ends_with(body.as_bytes()), "{number}");
     });
     within(futures_util::future::join_all(readers)).await;

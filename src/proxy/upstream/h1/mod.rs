@@ -389,6 +389,7 @@ impl Link {
         }
         self.seen.read = true;
         self.download.pass(pipe.held() as u64);
+        self.inbox.poured();
         Poll::Ready(Some(Ok(pipe)))
     }
 
