@@ -1,4 +1,4 @@
-//! The last steps of an answer: what a Flow came to is rendered and handed over.
+//! The last steps of an answer: what a Flow came to is rendered, told where it is a failure, and handed over.
 //!
 //! One to an HTTP/1 client that is given before its request was read says that the connection closes (RFC 9112 §9.6),
 //! unless the rest is here already and is read.
@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Response, Version};
+use http::{Response, StatusCode, Version};
+use tokio::time::Instant;
 
 use super::body::answer::AnswerBody;
 use super::body::client::ClientBody;
@@ -15,7 +16,7 @@ use super::connection::Busy;
 use super::flight::Flight;
 use super::render;
 use super::request::{Exchange, Upload};
-use crate::language::outcome::Outcome;
+use crate::language::outcome::{Failure, FailureType, Outcome};
 
 /// The answer to `exchange`, whose client speaks `version`.
 pub(super) fn finish(
@@ -28,6 +29,9 @@ pub(super) fn finish(
     let mut response = render::render(exchange, outcome);
     if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
+        if let Outcome::Failure(failure) = outcome {
+            tell(exchange, failure, response.status());
+        }
     }
     if version < Version::HTTP_2
         && let Upload::Stream(source) = &exchange.upload
@@ -39,6 +43,31 @@ pub(super) fn finish(
     response.body_mut().ends(flight);
     response.body_mut().frees(busy);
     response
+}
+
+/// Tells the log of a failure that the client sees as a server's: of many on one route a few, with the number of the
+/// others. What stopped this process's own requests is told where it stops.
+fn tell(exchange: &Exchange, failure: &Failure, status: StatusCode) {
+    let staged = exchange.site.runtime.stage.is_some();
+    if !status.is_server_error() || failure.ty == FailureType::Cancellation || staged {
+        return;
+    }
+    let Some(untold) = exchange.route.failures.admits(Instant::now()) else {
+        return;
+    };
+    // What it began with, where that is something else.
+    let cause = failure.chain().skip(1).last().map(tracing::field::display);
+    tracing::warn!(
+        execution = exchange.id(),
+        route = &*exchange.route.name,
+        method = %exchange.method,
+        path = exchange.path(),
+        status = status.as_u16(),
+        error = %failure,
+        cause,
+        untold,
+        "A request failed."
+    );
 }
 
 /// Has an answer say that its connection closes.

@@ -19,7 +19,7 @@ use super::upstream::Upstream;
 use super::watch::Connections;
 use crate::language::clock::Clock;
 use crate::language::value::Value;
-use crate::telemetry::pace::Pace;
+use crate::telemetry::pace::{Pace, Sparse};
 
 /// What outlives configurations.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub(crate) struct LocalRoute {
     route: Arc<Route>,
     /// The Flow's arguments, likewise.
     pub(crate) arguments: Value,
+    /// Which of its failures the log is told of.
+    pub(crate) failures: Sparse,
 }
 
 /// A worker's current site.
@@ -188,7 +190,7 @@ impl LocalRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
-        Self { route: Arc::clone(route), arguments }
+        Self { route: Arc::clone(route), arguments, failures: Sparse::default() }
     }
 }
 

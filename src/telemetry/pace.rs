@@ -1,7 +1,9 @@
-//! How many plain requests are remembered: a few a second are enough.
+//! How many of many alike are told.
 //!
-//! At thirty thousand requests a second the last hundred successes are three milliseconds of traffic;
-//! spread over seconds they say more and cost next to nothing.
+//! Of plain requests a few a second are remembered: at thirty thousand requests a second the last hundred successes are
+//! three milliseconds of traffic; spread over seconds they say more and cost next to nothing ([`Pace`]). Of a route's
+//! failures the first is told at once, and while more follow one every few seconds, which says how many there were
+//! ([`Sparse`]): an upstream that is down is news, and thirty thousand lines a second of it are an outage of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,16 +25,51 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// How many may come at once after a pause.
 const BURST: u32 = 32;
 
+/// Lets one through, then none for [`QUIET`], and counts those. One worker's, too.
+#[derive(Debug)]
+pub struct Sparse {
+    origin: Instant,
+    /// When the next is let through, in nanoseconds since `origin`.
+    due: AtomicU64,
+    /// How many were not since the last that was.
+    held: AtomicU64,
+}
+
+/// How long after one that was told the next is.
+pub const QUIET: Duration = Duration::from_secs(10);
+
 impl Default for Pace {
     fn default() -> Self {
         Self { origin: Instant::now(), due: AtomicU64::new(0) }
     }
 }
 
+impl Default for Sparse {
+    fn default() -> Self {
+        Self { origin: Instant::now(), due: AtomicU64::new(0), held: AtomicU64::new(0) }
+    }
+}
+
+impl Sparse {
+    /// Whether what happens at `now` is let through, and how many before it were not since the last.
+    pub fn admits(&self, now: Instant) -> Option<u64> {
+        let now = nanos(now.saturating_duration_since(self.origin));
+        if now < self.due.load(Ordering::Relaxed) {
+            self.held.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.due.store(now.saturating_add(nanos(QUIET)), Ordering::Relaxed);
+        Some(self.held.swap(0, Ordering::Relaxed))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Pace {
     /// Whether what happens at `now` is let through.
     pub fn admits(&self, now: Instant) -> bool {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let now = nanos(now.saturating_duration_since(self.origin));
         let due = self.due.load(Ordering::Relaxed);
         if due.saturating_sub(now) > nanos(INTERVAL * (BURST - 1)) {
@@ -56,5 +93,18 @@ mod tests {
         assert_eq!(admitted(), 2);
         tokio::time::advance(Duration::from_hours(1)).await;
         assert_eq!(admitted(), 32);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_at_once_and_then_one_for_all_that_came_meanwhile() {
+        let sparse = Sparse::default();
+        let admits = || sparse.admits(Instant::now());
+        assert_eq!((admits(), admits(), admits()), (Some(0), None, None));
+        tokio::time::advance(QUIET.saturating_sub(Duration::from_nanos(1))).await;
+        assert_eq!(admits(), None);
+        tokio::time::advance(Duration::from_nanos(1)).await;
+        assert_eq!((admits(), admits()), (Some(3), None));
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert_eq!(admits(), Some(1));
     }
 }

@@ -28,6 +28,8 @@ mod recipe;
 mod reload;
 /// The forms of a route and what a Result becomes.
 mod routes;
+/// What the log says unasked.
+mod telling;
 /// TLS, by a client that others wrote, and files that change.
 mod tls;
 /// Traces through the proxy, and spans for a collector.

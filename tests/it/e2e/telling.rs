@@ -1,0 +1,79 @@
+//! What the log says of requests that failed, unasked.
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, request};
+use crate::support::origin::{Origin, Port, State, Turn, answer};
+use crate::support::program::Proxy;
+
+/// What the log said of requests that failed, once the proxy has ended.
+fn told(mut proxy: Proxy) -> Vec<Value> {
+    proxy.program().signal("TERM");
+    assert_eq!(proxy.exit().code(), Some(0));
+    let lines = proxy.program().lines();
+    let failed = lines.iter().filter(|line| line.contains("A request failed."));
+    failed.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn of_an_upstream_that_is_down_the_log_tells_at_once_and_once() {
+    let down = Port::hold();
+    let proxy = Proxy::before(
+        &[("gone", down.address)],
+        "  - { name: down, match: { pathPrefix: /down }, upstream: gone }\n  \
+           - name: retried\n    match: { pathPrefix: /retried }\n    upstream: gone\n    middleware:\n      \
+             - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: \
+               { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 2, backoff: { initial: PT0S } }] } }\n",
+    );
+    // One connection, and so one worker.
+    let mut client = Client::connect(proxy.address);
+    for path in ["/down/a?secret=1", "/down/b", "/retried/c", "/down/d", "/retried/e"] {
+        let id = &[("x-request-id", path.split('?').next().unwrap())];
+        assert_eq!(client.ask(request("GET", path, id, b"")).status, 502);
+    }
+    let told = told(proxy);
+    let said = |line: &Value| {
+        ["level", "route", "method", "path", "status", "untold"].map(|member| line[member].clone())
+    };
+    assert_eq!(
+        told.iter().map(said).collect::<Vec<_>>(),
+        [
+            [json!("WARN"), json!("down"), json!("GET"), json!("/down/a"), json!(502), json!(0)],
+            [
+                json!("WARN"),
+                json!("retried"),
+                json!("GET"),
+                json!("/retried/c"),
+                json!(502),
+                json!(0)
+            ],
+        ]
+    );
+    let refused = "Provider.Call.Http.ConnectionFailed: ";
+    let text = |line: &Value, member: &str| line[member].as_str().unwrap_or_default().to_owned();
+    assert!(text(&told[0], "error").starts_with(refused) && told[0].get("cause").is_none());
+    // Behind a policy's failure stands the one that it began with.
+    assert!(text(&told[1], "error").starts_with("Provider.Middleware."), "{}", told[1]);
+    assert!(text(&told[1], "cause").starts_with(refused), "{}", told[1]);
+}
+
+#[test]
+fn what_is_no_servers_failure_and_a_client_that_leaves_are_not_told() {
+    let origin = Origin::script([
+        answer(404, &[], ""),
+        answer(200, &[], ""),
+        answer(429, &[], ""),
+        Turn::Hang,
+    ]);
+    let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
+    let proxy = Proxy::before(&[("billing", origin.address)], routes);
+    let mut client = Client::connect(proxy.address);
+    for status in [404, 200, 429] {
+        assert_eq!(client.ask(request("GET", "/", &[], b"")).status, status);
+    }
+    client.send(request("GET", "/", &[], b""));
+    origin.until_state(3, State::Whole);
+    drop(client);
+    origin.until_state(3, State::Left);
+    assert_eq!(told(proxy), Vec::<Value>::new());
+}
