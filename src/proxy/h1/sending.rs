@@ -40,8 +40,7 @@ impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts the next piece of the body, or its end, into `outbox`, which has room and is not to be asked for more
-    /// than there is.
+    /// Puts the next piece of the body, or its end, into `outbox`. To be asked while there is more to come, and room.
     pub(crate) fn poll_piece_into(
         &mut self,
         outbox: &mut Outbox,
