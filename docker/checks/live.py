@@ -164,8 +164,8 @@ class Scene:
         time.sleep(1)
         for client in self.clients:
             client.start()
+        self.until_first_scraped()
         # A refused file, then a good one: both outcomes are counted.
-        time.sleep(3)
         config.write_text("broken: true\n")
         time.sleep(2)
         config.write_text(CONFIG.format(**ports) + "# anew\n")
@@ -186,6 +186,17 @@ class Scene:
 
     def exposition(self):
         return urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5).read().decode()
+
+    def until_first_scraped(self):
+        """Waits until Prometheus has seen the proxy as it started: it looks for its targets after some seconds."""
+        while time.monotonic() < self.until:
+            try:
+                if self.query("mwl_config_info"):
+                    return
+            except OSError:
+                pass  # It does not listen yet.
+            time.sleep(0.2)
+        raise Failed("Prometheus scrapes nothing")
 
     def until_scraped(self):
         """Waits until the windows hold enough."""
