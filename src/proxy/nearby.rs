@@ -23,7 +23,7 @@ pub(crate) fn unpaced(socket: &SockRef<'_>) {
     }
 }
 
-/// Other systems do not pace.
+/// Of other systems none is known to pace by default.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const fn unpaced(_: &SockRef<'_>) {}
 
@@ -53,5 +53,19 @@ mod tests {
         // On a system that has not BBR that says little: what it would be set to can be set.
         socket.set_tcp_congestion(UNPACED).unwrap();
         assert!(socket.tcp_congestion().unwrap().starts_with(UNPACED));
+    }
+
+    /// A connection takes after the socket that accepted it: after, nothing could be said any more.
+    #[test]
+    fn what_a_listener_on_the_loopback_accepts_is_not_paced() {
+        let (address, listeners) =
+            crate::proxy::listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        listeners[0].set_nonblocking(false).unwrap();
+        let (accepted, _) = listeners[0].accept().unwrap();
+        let accepted = SockRef::from(&accepted).tcp_congestion().unwrap();
+        let listening = SockRef::from(&listeners[0]).tcp_congestion().unwrap();
+        assert!(!paces(&accepted), "{}", accepted.escape_ascii());
+        assert_eq!(accepted, listening);
     }
 }

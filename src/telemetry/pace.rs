@@ -17,67 +17,73 @@ pub struct Pace {
     origin: Instant,
     /// When the next would be due at an even pace, in nanoseconds since `origin`.
     due: AtomicU64,
+    /// The even pace, in nanoseconds.
+    interval: u64,
+    /// By how much what comes may be ahead of it, in nanoseconds.
+    ahead: u64,
 }
 
-/// The even pace.
-const INTERVAL: Duration = Duration::from_millis(100);
-
-/// How many may come at once after a pause.
-const BURST: u32 = 32;
-
-/// Lets one through, then none for [`QUIET`], and counts those. One worker's, too.
+/// Of what comes sooner than this after one that was told none is told, but counted. One worker's, too.
 #[derive(Debug)]
 pub struct Sparse {
-    origin: Instant,
-    /// When the next is let through, in nanoseconds since `origin`.
-    due: AtomicU64,
-    /// How many were not since the last that was.
+    pace: Pace,
+    /// How many were not let through since the last that was.
     held: AtomicU64,
 }
 
-/// How long after one that was told the next is.
+/// The even pace of plain requests.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How many of them may come at once after a pause.
+const BURST: u32 = 32;
+
+/// How long after a failure that was told the next is.
 pub const QUIET: Duration = Duration::from_secs(10);
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { origin: Instant::now(), due: AtomicU64::new(0) }
+        Self::new(BURST, INTERVAL)
+    }
+}
+
+impl Pace {
+    fn new(burst: u32, interval: Duration) -> Self {
+        let ahead = interval.saturating_mul(burst.saturating_sub(1));
+        let (interval, ahead) = (nanos(interval), nanos(ahead));
+        Self { origin: Instant::now(), due: AtomicU64::new(0), interval, ahead }
+    }
+
+    /// Whether what happens at `now` is let through.
+    pub fn admits(&self, now: Instant) -> bool {
+        let now = nanos(now.saturating_duration_since(self.origin));
+        let due = self.due.load(Ordering::Relaxed);
+        if due.saturating_sub(now) > self.ahead {
+            return false;
+        }
+        self.due.store(due.max(now).saturating_add(self.interval), Ordering::Relaxed);
+        true
     }
 }
 
 impl Default for Sparse {
     fn default() -> Self {
-        Self { origin: Instant::now(), due: AtomicU64::new(0), held: AtomicU64::new(0) }
+        Self { pace: Pace::new(1, QUIET), held: AtomicU64::new(0) }
     }
 }
 
 impl Sparse {
     /// Whether what happens at `now` is let through, and how many before it were not since the last.
     pub fn admits(&self, now: Instant) -> Option<u64> {
-        let now = nanos(now.saturating_duration_since(self.origin));
-        if now < self.due.load(Ordering::Relaxed) {
-            self.held.fetch_add(1, Ordering::Relaxed);
-            return None;
+        if self.pace.admits(now) {
+            return Some(self.held.swap(0, Ordering::Relaxed));
         }
-        self.due.store(now.saturating_add(nanos(QUIET)), Ordering::Relaxed);
-        Some(self.held.swap(0, Ordering::Relaxed))
+        self.held.fetch_add(1, Ordering::Relaxed);
+        None
     }
 }
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Pace {
-    /// Whether what happens at `now` is let through.
-    pub fn admits(&self, now: Instant) -> bool {
-        let now = nanos(now.saturating_duration_since(self.origin));
-        let due = self.due.load(Ordering::Relaxed);
-        if due.saturating_sub(now) > nanos(INTERVAL * (BURST - 1)) {
-            return false;
-        }
-        self.due.store(due.max(now).saturating_add(nanos(INTERVAL)), Ordering::Relaxed);
-        true
-    }
 }
 
 #[cfg(test)]
