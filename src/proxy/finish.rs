@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Response, StatusCode, Version};
+use http::{Response, Version};
 use tokio::time::Instant;
 
 use super::body::answer::AnswerBody;
@@ -14,6 +14,7 @@ use super::body::client::ClientBody;
 use super::body::source::Source;
 use super::connection::Busy;
 use super::flight::Flight;
+use super::grpc::{Ended, Status};
 use super::render;
 use super::request::{Exchange, Upload};
 use crate::language::outcome::{Failure, FailureType, Outcome};
@@ -30,7 +31,7 @@ pub(super) fn finish(
     if !exchange.client_gone() {
         flight.answered(response.status().as_u16());
         if let Outcome::Failure(failure) = outcome {
-            tell(exchange, failure, response.status());
+            tell(exchange, failure, &response);
         }
     }
     if version < Version::HTTP_2
@@ -47,9 +48,15 @@ pub(super) fn finish(
 
 /// Tells the log of a failure that the client sees as a server's: of many on one route a few, with the number of the
 /// others. What stopped this process's own requests is told where it stops.
-fn tell(exchange: &Exchange, failure: &Failure, status: StatusCode) {
+fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>) {
+    let status = response.status();
+    // A call of gRPC answers 200 and says how it ended elsewhere.
+    let said = || Ended::of(response.headers()).map(|ended| ended.status);
+    let known = || failure.chain().find_map(|link| Status::of_code(link.code.as_str()));
+    let grpc = exchange.grpc.then(|| said().or_else(known)).flatten();
+    let servers = status.is_server_error() || grpc.is_some_and(Status::is_servers);
     let staged = exchange.site.runtime.stage.is_some();
-    if !status.is_server_error() || failure.ty == FailureType::Cancellation || staged {
+    if !servers || failure.ty == FailureType::Cancellation || staged {
         return;
     }
     let Some(untold) = exchange.route.failures.admits(Instant::now()) else {
@@ -63,6 +70,7 @@ fn tell(exchange: &Exchange, failure: &Failure, status: StatusCode) {
         method = %exchange.method,
         path = exchange.path(),
         status = status.as_u16(),
+        grpc = grpc.map(Status::name),
         error = %failure,
         cause,
         untold,

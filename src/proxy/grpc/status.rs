@@ -84,6 +84,11 @@ impl Status {
         }
     }
 
+    /// Whether it is the server's fault, as a 5xx of HTTP is (OpenTelemetry's conventions for gRPC spans).
+    pub(crate) const fn is_servers(self) -> bool {
+        matches!(self.0, 2 | 4 | 12..=15)
+    }
+
     /// Its number.
     pub(crate) fn number(self) -> u32 {
         self.0.into()

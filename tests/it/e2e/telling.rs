@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, request};
+use crate::support::h2;
 use crate::support::origin::{Origin, Port, State, Turn, answer};
 use crate::support::program::Proxy;
 
@@ -55,6 +56,21 @@ fn of_an_upstream_that_is_down_the_log_tells_at_once_and_once() {
     // Behind a policy's failure stands the one that it began with.
     assert!(text(&told[1], "error").starts_with("Provider.Middleware."), "{}", told[1]);
     assert!(text(&told[1], "cause").starts_with(refused), "{}", told[1]);
+}
+
+/// It is answered with 200, and a status of its own.
+#[tokio::test]
+async fn a_call_of_grpc_that_fails_is_told_too() {
+    let down = Port::hold();
+    let routes = "  - { name: calls, match: { pathPrefix: / }, upstream: gone }\n";
+    let proxy = Proxy::before(&[("gone", down.address)], routes);
+    let mut client = h2::Client::connect(proxy.address).await;
+    let fields = [("content-type", "application/grpc"), ("te", "trailers")];
+    assert_eq!(client.ask(h2::request("POST", "/pay.Till/Charge", &fields), b"").await.status, 200);
+    let told = told(proxy);
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let said = ["route", "path", "status", "grpc"].map(|member| told[0][member].clone());
+    assert_eq!(said, [json!("calls"), json!("/pay.Till/Charge"), json!(200), json!("Unavailable")]);
 }
 
 #[test]
