@@ -1,6 +1,6 @@
-//! "Did you mean": the known name that a typing mistake turned into the one that was written.
+//! "Did you mean": finds the known name of which the written one is a misspelling.
 
-/// The help line for `written`, where one of `known` is near enough to be what was meant.
+/// The help line for `written`, if one of `known` is close enough.
 pub(super) fn did_you_mean<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -8,7 +8,7 @@ pub(super) fn did_you_mean<'a>(
     nearest(written, known).map(|name| format!("did you mean `{name}`?"))
 }
 
-/// The nearest of `known`: the same but for case and separators, or at most a third of it mistyped.
+/// The nearest of `known`: equal except for case and separators, or at most a third of it mistyped.
 fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| -> Vec<char> {
         let kept = text.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
@@ -24,7 +24,7 @@ fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Optio
     (distance * 3 <= length).then_some(name)
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours make one of the other.
+/// How many insertions, deletions, replacements and swaps of neighbours turn one into the other.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
