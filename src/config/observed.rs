@@ -17,7 +17,7 @@ pub(super) const ADMIN: Section = Section {
         required(
             "address",
             Shape::Address,
-            "An address and a port. This address is for operators only: keep it off the network.",
+            "An address and a port. What answers there is for operators: keep it off the network.",
         ),
         optional(
             "token",
@@ -81,7 +81,7 @@ pub(super) const TRACING: Section = Section {
     name: "`tracing`",
     doc: "Spans of requests and attempts.",
     fields: &[
-        required("otlp", Shape::Section(&OTLP), "The collector, reached by OTLP over HTTP."),
+        required("otlp", Shape::Section(&OTLP), "Where they are sent, by OTLP over HTTP."),
         or("service", Shape::Text, r#""mwl-proxy""#, "`service.name` of the resource."),
         or(
             "sample",
@@ -106,7 +106,7 @@ pub(super) const OTLP: Section = Section {
         required(
             "endpoint",
             Shape::Url,
-            "Its URL. The default path is `/v1/traces`. Clear text only: the collector runs beside the proxy or behind a mesh.",
+            "Its URL; `/v1/traces` is meant where there is no path. In clear text: beside the proxy, or behind a mesh.",
         ),
         or(
             "headers",

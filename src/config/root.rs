@@ -29,7 +29,7 @@ pub(super) const ROOT: Section = Section {
         required(
             "listeners",
             Shape::List(&Shape::Section(&LISTENER)),
-            "The addresses that clients connect to. At least one.",
+            "Where clients connect. At least one.",
         ),
         optional(
             "admin",
@@ -62,7 +62,7 @@ pub(super) const ROOT: Section = Section {
         required(
             "routes",
             Shape::List(&Shape::Section(&ROUTE)),
-            "In order: a request takes the first route that matches it. At least one.",
+            "In order: the first that matches a request takes it. At least one.",
         ),
         optional("metrics", Shape::Section(&METRICS), "How metrics are kept."),
         optional("log", Shape::Section(&LOG), "What is logged about requests."),

@@ -30,11 +30,7 @@ pub(super) const ROUTE: Section = Section {
     name: "a route",
     doc: "Which requests, and what is done with them. Exactly one of `upstream`, `call` and `flow` says what.",
     fields: &[
-        required(
-            "name",
-            Shape::Text,
-            "Its name, which is also the label of its metrics and the name of its Call Step.",
-        ),
+        required("name", Shape::Text, "Its name: the label of its metrics, and of its Call Step."),
         or("match", Shape::Section(&MATCH), "{}", "Which requests it matches. Without it, all."),
         optional(
             "upstream",

@@ -20,9 +20,9 @@ pub(super) const LISTENER_TLS: Section = Section {
         required(
             "certificate",
             Shape::Text,
-            "The file of the certificate chain to present, in PEM, the listener's own certificate first.",
+            "The file of the chain that it shows, its own certificate first, as PEM.",
         ),
-        required("key", Shape::Text, "The file of that certificate's private key, in PEM."),
+        required("key", Shape::Text, "The file of that certificate's private key, as PEM."),
         optional(
             "clientCa",
             Shape::Text,
@@ -46,7 +46,7 @@ pub(super) const UPSTREAM_TLS: Section = Section {
             Shape::Text,
             "The file of the certificate chain that the proxy presents if the upstream asks for one, in PEM.",
         ),
-        optional("key", Shape::Text, "The file of that certificate's private key, in PEM."),
+        optional("key", Shape::Text, "The file of that certificate's private key, as PEM."),
         optional(
             "serverName",
             Shape::Text,

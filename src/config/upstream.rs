@@ -16,7 +16,7 @@ pub(super) const UPSTREAM: Section = Section {
         required(
             "endpoints",
             Shape::List(&Shape::Url),
-            "Its addresses: `http://host:port` or `https://host:port`. At least one.",
+            "Where it answers: `http://host:port`, or `https://host:port`. At least one.",
         ),
         or(
             "protocol",
