@@ -35,7 +35,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use self::patient::Patient;
-use crate::proxy::query;
+use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
 

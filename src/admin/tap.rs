@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::{Body, Operated, of_kind, text, unknown};
-use crate::proxy::query;
+use crate::proxy::message::query;
 use crate::telemetry::events::Heard;
 use crate::telemetry::tap::{Filter, Tap, Wanted};
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 
 use super::{Wrong, duration, request};
-use crate::proxy::rehearsal::{Act, Planned};
+use crate::proxy::stage::{Act, Planned};
 
 /// A response, and where in its text the upstream's name stands.
 #[derive(Debug)]

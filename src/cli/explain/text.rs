@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::Explained;
 use crate::admin::routes::Described;
 use crate::proxy::rehearsal::End;
-use crate::proxy::rehearsal::record::{Call, Event, Failed, Given, Length, Sent, What};
+use crate::proxy::stage::record::{Call, Event, Failed, Given, Length, Sent, What};
 
 /// How many routes that do not take the request are listed.
 const ROUTES: usize = 20;
