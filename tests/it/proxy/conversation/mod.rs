@@ -6,7 +6,7 @@ mod pipelining;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mwl_proxy::proxy::alone;
+use mwl_proxy::proxy::testing::alone;
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
