@@ -160,7 +160,7 @@ pub(crate) fn build_with(
 
 /// A refused configuration with what its definitions get wrong beside it: one run reports every mistake.
 ///
-/// What is said of a place that the reading has spoken of already would be an echo, and is left out.
+/// A problem at a place where reading the file found one already is left out: it would be told twice.
 pub fn complete(mut refused: Box<Refused>) -> Box<Refused> {
     let Some(settings) = refused.readable.take() else {
         return refused;
