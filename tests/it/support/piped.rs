@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mwl_proxy::proxy::alone;
+use mwl_proxy::proxy::testing::alone;
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
