@@ -4,7 +4,7 @@
 //! of `{file, section, name, expr, group, feature?, skip?, container?, bindings?, expect}`. Without it a
 //! small table of our own runs, and says so.
 
-use mwl_proxy::language::expr::testing::{Same, Typed, evaluate};
+use mwl_proxy::language::expr::testing::{NanEqual, Typed, evaluate};
 use serde_json::Value as Json;
 
 /// How many tests of the language definition can run: all but those that need protobuf messages or only
@@ -98,7 +98,7 @@ fn typed(value: &Json) -> Typed {
         "bool" => Typed::Bool(v.as_bool().unwrap()),
         "int" => Typed::Int(text().parse().unwrap()),
         "uint" => Typed::Uint(text().parse().unwrap()),
-        "double" => Typed::Double(Same(text().parse().unwrap())),
+        "double" => Typed::Double(NanEqual(text().parse().unwrap())),
         "string" => Typed::String(text().to_owned()),
         "bytes" => Typed::Bytes(base64(text())),
         "list" => Typed::List(v.as_array().unwrap().iter().map(typed).collect()),
@@ -154,7 +154,7 @@ fn own_table() {
         ("'tacocat'.indexOf('cat')", int(4)),
         ("'tacocat'.lastIndexOf('c', 3)", int(2)),
         ("'%d of %s'.format([1, 'two'])", text("1 of two")),
-        ("math.greatest(1, 2.5, 2)", Ok(Typed::Double(Same(2.5)))),
+        ("math.greatest(1, 2.5, 2)", Ok(Typed::Double(NanEqual(2.5)))),
         ("base64.encode(b'hello')", text("aGVsbG8=")),
         ("duration('90s500ms').getMilliseconds()", int(500)),
         ("duration('1h 1s')", Err(())),
