@@ -21,7 +21,7 @@ use super::settings::{
 };
 use super::tls;
 use super::upstream::resolve::{Resolve, System};
-use crate::language::definition::{Known, Strictness, compile_beside};
+use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::plan::{Calls, Plan};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::language::value::Value;
@@ -154,7 +154,7 @@ impl Runtime {
             metrics,
             names: Arc::new(names),
             stage: stage.as_ref(),
-            known: Known::default(),
+            cache: PreparedCache::default(),
         };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
@@ -275,7 +275,7 @@ struct Builder<'a> {
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
     stage: Option<&'a Arc<Stage>>,
-    known: Known,
+    cache: PreparedCache,
 }
 
 impl Builder<'_> {
@@ -310,7 +310,7 @@ impl Builder<'_> {
         });
         catalog.settle(uri, classified);
         let (plan, warnings) =
-            compile_beside(&document, &catalog, Strictness::Load, &mut self.known)?;
+            compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);

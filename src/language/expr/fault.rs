@@ -8,7 +8,7 @@ use cel::{ExecutionError, OverloadError, Value as CelValue};
 
 use super::references::Path;
 use super::scope::Scope;
-use crate::language::value::{Missing, Place};
+use crate::language::value::{Missing, MissingFrom};
 
 /// The longest message, in characters: part of it may come from data.
 const SHOWN: usize = 300;
@@ -78,12 +78,12 @@ pub(super) fn missing(path: &Path, missing: Missing) -> String {
         place.push_str(member);
     }
     let next = path.members.get(missing.found).map_or("", AsRef::as_ref);
-    match missing.place {
-        Place::Unset => format!("`{place}` holds nothing here"),
-        Place::Object => {
+    match missing.from {
+        MissingFrom::Unset => format!("`{place}` holds nothing here"),
+        MissingFrom::Object => {
             format!("`{place}` has no member `{next}`; test it with `has({place}.{next})` first")
         }
-        Place::Other(name) => format!("`{place}` is {name}, which has no member `{next}`"),
+        MissingFrom::Other(name) => format!("`{place}` is {name}, which has no member `{next}`"),
     }
 }
 

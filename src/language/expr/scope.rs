@@ -14,7 +14,7 @@ use super::functions::{owned_bool, take_captured};
 use super::references::Path;
 use super::work::{self, Account};
 use super::{Bindings, EvalError, Inner, environment, fault, values};
-use crate::language::value::{Missing, Place, Value};
+use crate::language::value::{Missing, MissingFrom, Value};
 
 /// What an evaluation reads. The bindings are asked for each path when the evaluation comes to it.
 pub(super) struct Scope<'a> {
@@ -94,7 +94,7 @@ impl<'a> Scope<'a> {
 
 /// Whether only the last member of `path` is missing, from an object.
 fn lacks(missing: Missing, path: &Path) -> bool {
-    missing.place == Place::Object && missing.found + 1 == path.members.len()
+    missing.from == MissingFrom::Object && missing.found + 1 == path.members.len()
 }
 
 /// The CEL timestamp at `nanos`, or the nearest one that the calendar has.
