@@ -1,5 +1,5 @@
-//! The one place that knows everybody: builds what a configuration describes, and wires it to the
-//! server, the metrics, the admin address, the signals and the files.
+//! Builds what a configuration describes and connects it to the server, the metrics, the admin address,
+//! the signals and the files. Only this module knows all of them.
 
 mod build;
 
@@ -15,13 +15,13 @@ use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
-pub use self::build::{Built, Input, Shown, build, check, complete};
+pub use self::build::{AdminView, Built, Input, build, check, complete};
 use crate::admin;
 use crate::config::{Loaded, Read, Refused};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
 use crate::proxy::{Runtime, Server};
-use crate::reload::{self, Asks, Cause, Reloader};
+use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
 use crate::telemetry::executions::{Executions, Filter};
@@ -29,7 +29,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
 use crate::telemetry::trace;
 
-/// How many warnings of a configuration are logged.
+/// How many of a configuration's warnings are logged.
 const WARNINGS: usize = 20;
 
 /// The running process.
@@ -39,58 +39,59 @@ pub struct App {
     catalog: Catalog,
     metrics: Arc<Metrics>,
     telemetry: Telemetry,
-    /// Of the histograms; fixed at start.
+    /// The histogram buckets. Fixed at start.
     buckets: Vec<f64>,
     server: Server,
     readiness: Readiness,
-    shown: ArcSwap<Shown>,
-    /// Fixed at start.
+    shown: ArcSwap<AdminView>,
+    /// The admin address. Fixed at start.
     admin: Option<SocketAddr>,
     workers: usize,
-    asks: Asks<Applied>,
-    /// Whether what was last loaded is what is served.
+    handle: ReloadHandle<Applied>,
+    /// Whether the configuration that was loaded last is the one being served.
     current: AtomicBool,
 }
 
-/// What came of a reload: the hash of what is served now, or what was wrong, for machines.
+/// The outcome of a reload: the hash of what is served now, or the diagnostics as JSON.
 type Applied = Result<Arc<str>, Json>;
 
-/// Where the process listens, with the ports that the system chose.
+/// The addresses on which the process listens, with the ports that the system chose.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// For clients, in order.
+    /// For clients, in the order of the configuration.
     pub listeners: Vec<SocketAddr>,
     /// For operators.
     pub admin: Option<SocketAddr>,
 }
 
-/// Why the process cannot start. Each says what to do.
+/// Why the process cannot start. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration is refused.
+    /// The configuration is not valid.
     #[error("{0}")]
     Config(#[from] Box<Refused>),
-    /// An address cannot be listened on.
+    /// The process cannot listen on an address.
     #[error("{message}")]
     Address {
-        /// Which and why.
+        /// Which address, and why not.
         message: String,
-        /// Whether another process has it.
+        /// Whether another process already listens on it.
         taken: bool,
     },
     /// Spans cannot be exported.
     #[error("{0}")]
     Tracing(#[from] trace::Refused),
-    /// The system gives no threads, signals or runtime.
+    /// The system provides no threads, signals or runtime.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
 }
 
 impl App {
-    /// Reads the configuration and listens. Must be called within the runtime that will run the reloader.
+    /// Reads the configuration and starts to listen. Must be called within the runtime that will run the
+    /// reloader.
     ///
     /// # Errors
-    /// Where the configuration is refused or an address cannot be had.
+    /// When the configuration is not valid or an address is not available.
     fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
         let catalog = Catalog::spec_defined();
         let loaded = input.load()?;
@@ -114,7 +115,7 @@ impl App {
             listeners: server.local_addrs(),
             admin: admin.as_ref().map(TcpListener::local_addr).transpose()?,
         };
-        let (asks, reloader) = reload::reloader(input.watched(built.files));
+        let (handle, reloader) = reload::reloader(input.watched(built.files));
         let app = Arc::new(Self {
             input,
             catalog,
@@ -126,12 +127,12 @@ impl App {
             shown: ArcSwap::from_pointee(built.shown),
             admin: address,
             workers: built.workers,
-            asks,
+            handle,
             current: AtomicBool::new(true),
         });
         if let Some(listener) = admin {
-            let operated: Arc<dyn admin::Operated> = Arc::clone(&app) as _;
-            admin::start(listener, operated)?;
+            let backend: Arc<dyn admin::Backend> = Arc::clone(&app) as _;
+            admin::start(listener, backend)?;
         }
         app.readiness.set(true);
         announce(&addresses.listeners, &[]);
@@ -141,7 +142,7 @@ impl App {
         Ok((app, reloader, addresses))
     }
 
-    /// Serves until a signal says to stop.
+    /// Serves until a signal tells the process to stop.
     async fn run(
         self: Arc<Self>,
         mut signals: reload::Signals,
@@ -149,8 +150,8 @@ impl App {
     ) -> Stopped {
         let first = async {
             while signals.next().await == reload::Signal::Reload {
-                // The log says how it went.
-                self.asks.tell(Cause::Signal);
+                // The reload logs its own outcome.
+                self.handle.tell(Cause::Signal);
             }
         };
         tokio::select! {
@@ -167,13 +168,13 @@ impl App {
             }
         };
         let stopped = stop(&self.server, runtime.shutdown(), &self.readiness, again).await;
-        // What is left says so as it goes.
+        // The requests that are left log their end.
         self.server.end().await;
         self.telemetry.flush();
         stopped
     }
 
-    /// Serves what was read. What is refused changes nothing.
+    /// Serves what was loaded. If it is refused, nothing changes.
     async fn serve(&self, loaded: Result<Loaded, Box<Refused>>) -> Result<Arc<str>, Box<Refused>> {
         let built = build(loaded?, &self.catalog, &self.metrics)?;
         warn(&built);
@@ -204,7 +205,7 @@ impl App {
         Ok(hash)
     }
 
-    /// Counts what came of a reload, and says it once.
+    /// Counts and logs the outcome of a reload.
     fn told(&self, cause: Cause, applied: Result<Arc<str>, Box<Refused>>) -> Applied {
         self.current.store(applied.is_ok(), Ordering::Relaxed);
         match applied {
@@ -254,13 +255,13 @@ impl reload::Reload for App {
         let message = format!(
             "a program has been writing the configuration for {waited:?} and still has it open; reload when it is done"
         );
-        // Whether the file is one to serve is not known yet: its last load stands.
+        // Nobody knows yet whether the file is valid, so the outcome of the last load stands.
         self.metrics.config_reload("unfinished");
         Err(complain(cause, &refused("unfinished", &message)))
     }
 }
 
-impl admin::Operated for App {
+impl admin::Backend for App {
     fn metrics(&self) -> String {
         self.metrics.tasks(self.server.tasks());
         self.metrics.render()
@@ -289,7 +290,7 @@ impl admin::Operated for App {
         let shown = self.shown.load();
         let file = self.input.file().map(|path| path.display().to_string());
         let version = env!("CARGO_PKG_VERSION");
-        json!({ "version": version, "hash": *shown.hash, "file": file, "config": admin::hidden(shown.config.to_json()) })
+        json!({ "version": version, "hash": *shown.hash, "file": file, "config": admin::redacted(shown.config.to_json()) })
     }
 
     fn missed(&self, events: u64) {
@@ -298,7 +299,7 @@ impl admin::Operated for App {
 
     fn reload(&self) -> admin::Reloading<'_> {
         Box::pin(async {
-            let applied = self.asks.ask(Cause::Admin).await;
+            let applied = self.handle.ask(Cause::Admin).await;
             applied.unwrap_or_else(|| {
                 let refused =
                     refused("stopping", "the process is stopping: nothing is loaded any more");
@@ -308,7 +309,7 @@ impl admin::Operated for App {
     }
 }
 
-/// Says in the log why nothing was loaded; the same for machines.
+/// Logs why nothing was loaded, and returns the reason as JSON.
 fn complain(cause: Cause, refused: &Refused) -> Json {
     let error = refused.to_string();
     let error = error.trim_end();
@@ -316,16 +317,16 @@ fn complain(cause: Cause, refused: &Refused) -> Json {
     refused.sources.to_json(&refused.diagnostics)
 }
 
-/// Why nothing was loaded, where that is at no place in a file.
+/// A refusal whose reason has no place in a file.
 fn refused(code: &'static str, message: &str) -> Refused {
     let mut sources = Sources::default();
-    // An empty text gives the place to speak of; that it is empty is not what is wrong.
+    // Parsing an empty text gives a source to point at. That it is empty is not the mistake reported.
     sources.parse("the configuration", "", Format::Json).err();
     let diagnostic = Diagnostic::error(code, Span::default(), message);
     Refused { sources, diagnostics: diagnostic.into(), readable: None, files: Vec::new() }
 }
 
-/// Says which addresses are listened on now and were not `before`, and the other way about.
+/// Logs the addresses that are new since `before`, and those that are gone.
 fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
     for address in now.iter().filter(|address| !before.contains(address)) {
         tracing::info!(%address, "Listening.");
@@ -335,12 +336,12 @@ fn announce(now: &[SocketAddr], before: &[SocketAddr]) {
     }
 }
 
-/// Shows until when the certificates of `runtime` are valid.
+/// Exports the expiry of each certificate of `runtime`.
 fn certificates(metrics: &Metrics, runtime: &Runtime) {
     metrics.certificates(runtime.certificates().map(|(at, until)| (at.to_string(), until)));
 }
 
-/// Logs what may not be meant: the first of it, for a long table may hold the same slip ten thousand times.
+/// Logs the first warnings only: a long table may repeat the same mistake ten thousand times.
 fn warn(built: &Built) {
     let Diagnostics(all) = &built.warnings;
     let first = all.get(..WARNINGS).unwrap_or(all);
@@ -373,10 +374,10 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 /// Runs the process on this thread until it is told to stop.
 ///
 /// # Errors
-/// Where it cannot start.
+/// When it cannot start.
 pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
     let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anybody is told an address: whoever knows one may send a signal.
+    // Signals are caught before anybody learns an address: whoever knows one may send a signal.
     let signals = {
         let _inside = driver.enter();
         reload::Signals::new()?

@@ -1,8 +1,8 @@
-//! How the process stops: told by a signal, in an order that no request notices.
+//! How the process stops after a signal, in an order that no request notices.
 //!
-//! At once it is not ready, and still serves: a balancer needs time to see it. Then the listeners close,
-//! requests have a grace to end by themselves, and what is left is cancelled with its cleanups. A second
-//! signal skips the waiting: what runs is cancelled, its cleanups have one last short chance.
+//! The process is no longer ready at once but still serves, because a balancer needs time to notice. Then the
+//! listeners close, requests get a grace period, and what is still running is cancelled, with its cleanups. A
+//! second signal skips the waiting: requests are cancelled and their cleanups get one short last chance.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -12,16 +12,16 @@ use std::time::Duration;
 use crate::proxy::Server;
 use crate::proxy::settings::Shutdown;
 
-/// What the cleanups of cancelled requests may take after a second signal.
+/// How long the cleanups of cancelled requests may take after a second signal.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
-/// How often the last chance looks whether it is used.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often we check, during the last chance, whether requests are still running.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is stopped: the proxy's server.
+/// A server that can be stopped.
 pub trait Drain {
-    /// Stops listening, waits for requests to end, at most `grace`, then cancels them, cleanups still
-    /// run. How many were cancelled.
+    /// Stops listening, waits up to `grace` for the requests, then cancels the rest; their cleanups still
+    /// run. Returns how many were cancelled.
     fn drain(&self, grace: Duration) -> impl Future<Output = usize>;
 
     /// Cancels every request that runs.
@@ -31,14 +31,14 @@ pub trait Drain {
     fn in_flight(&self) -> usize;
 }
 
-/// Whether the process serves, as `/readyz` says it.
+/// Whether the process serves, as `/readyz` reports it.
 #[derive(Debug, Default)]
 pub struct Readiness(AtomicBool);
 
-/// How it ended.
+/// How the process stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Every request came to its own end.
+    /// Every request finished by itself.
     Clean,
     /// This many were cancelled.
     Cut(usize),
@@ -59,7 +59,7 @@ impl Drain for Server {
 }
 
 impl Readiness {
-    /// From now on the process serves, or no longer wants to.
+    /// Sets whether the process accepts requests.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Release);
     }
@@ -79,7 +79,7 @@ impl From<Stopped> for ExitCode {
     }
 }
 
-/// Stops `server`, the first signal having come. `again` ends with each further one.
+/// Stops `server` after the first signal. The future that `again` returns resolves at the next signal.
 pub async fn stop<A: Future<Output = ()>>(
     server: &impl Drain,
     settings: &Shutdown,
@@ -105,13 +105,13 @@ pub async fn stop<A: Future<Output = ()>>(
     Stopped::Cut(cut)
 }
 
-/// Cancels what runs and gives its cleanups their last chance, unless told once `more`.
+/// Cancels the running requests and gives their cleanups a last chance, or none once `more` resolves.
 async fn at_once(server: &impl Drain, more: impl Future<Output = ()>) -> usize {
     let running = server.in_flight();
     server.cut();
     let ended = async {
         while server.in_flight() > 0 {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     tokio::select! {
@@ -130,7 +130,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use tokio::time::Instant;
 
-    /// Requests that end by themselves at an instant, or when they are cut after a while.
+    /// Requests that finish by themselves at an instant, or a while after they are cut.
     struct Scripted {
         begun: Instant,
         ends: Duration,
@@ -177,7 +177,7 @@ mod tests {
     const SETTINGS: Shutdown =
         Shutdown { delay: Duration::from_secs(2), grace: Duration::from_secs(5) };
 
-    /// Stops `server` while further signals come after these many milliseconds.
+    /// Stops `server`; further signals come after these many milliseconds.
     async fn stopped(server: &Scripted, signals: &[u64]) -> (Stopped, Duration) {
         let readiness = Readiness::default();
         readiness.set(true);

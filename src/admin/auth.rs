@@ -1,4 +1,4 @@
-//! The bearer token of the operators' address (RFC 6750).
+//! The bearer token of the admin address (RFC 6750).
 
 use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
@@ -6,8 +6,8 @@ use subtle::ConstantTimeEq;
 
 use super::{Body, text};
 
-/// Whether `headers` carry `token`; else the answer that asks for it. How long the comparison takes says
-/// nothing but whether the lengths are equal.
+/// Checks that `headers` carry `token`; if not, returns the response that asks for it. The time that the
+/// comparison takes reveals only whether the lengths are equal.
 pub(super) fn check(token: &str, headers: &HeaderMap) -> Result<(), Box<Response<Body>>> {
     let given = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     if given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes()))) {
@@ -20,7 +20,7 @@ pub(super) fn check(token: &str, headers: &HeaderMap) -> Result<(), Box<Response
     Err(Box::new(refusal))
 }
 
-/// What stands behind the scheme, whose case does not matter (RFC 9110 §11.1).
+/// The credentials after the scheme, whose case does not matter (RFC 9110 §11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)

@@ -1,15 +1,14 @@
-//! The operators' address: health, metrics, what is configured, what happens, reload.
+//! The admin address: health, metrics, the configuration, recent executions, reload.
 //!
-//! It has a thread and a runtime of its own, so that it answers while the workers are busy, and so that
-//! nobody who asks it can slow a request down. It knows the process only as something [`Operated`].
-//! Where the configuration names a token, only the probes and the dashboard's page, which shows nothing
-//! by itself, are answered without it.
+//! It has its own thread and runtime, so that it answers while the workers are busy and never slows a
+//! request down. It knows the process only through [`Backend`]. When the configuration sets a token,
+//! only the probes and the dashboard's page are served without it; that page holds no data itself.
 
 mod auth;
-mod patient;
 pub mod routes;
 mod secrets;
 mod tap;
+mod write_timeout;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -34,59 +33,59 @@ use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use self::patient::Patient;
+use self::write_timeout::WriteTimeout;
 use crate::proxy::query;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
 
-pub use self::secrets::hidden;
+pub use self::secrets::redacted;
 
 /// How many connections are served at once.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
-/// How many of them may listen to `/tap`: probes and scrapes always find room.
-const TAPS: usize = 16;
+/// How many of them may listen to `/tap`, so that probes and scrapes always find room.
+const MAX_LISTENERS: usize = 16;
 
-/// How long a head may take to arrive, also on a connection that was kept.
-const HEAD: Duration = Duration::from_secs(30);
+/// How long a request's head may take to arrive, on a kept connection too.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The dashboard: one file without outside references.
+/// The dashboard: one file with no external references.
 const DASHBOARD: &str = include_str!("dashboard.html");
 
-/// What the dashboard's page may do: run its own script and ask this address.
+/// The dashboard's content security policy: it may run its own script and call this address.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What is answered with.
+/// The body of every response.
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A reload under way: the hash of what was applied, or the diagnostics of what was refused.
+/// A running reload: the hash of what was applied, or the diagnostics of what was refused.
 pub type Reloading<'a> = Pin<Box<dyn Future<Output = Result<Arc<str>, Json>> + Send + 'a>>;
 
-/// What the operators' address operates.
-pub trait Operated: Send + Sync {
-    /// The text exposition of all metrics.
+/// The part of the process that the admin address shows and controls.
+pub trait Backend: Send + Sync {
+    /// All metrics in the text exposition format.
     fn metrics(&self) -> String;
 
-    /// Whether requests are wanted.
+    /// Whether the process wants requests.
     fn is_ready(&self) -> bool;
 
-    /// What a request must carry, where the configuration asks for that.
+    /// The token that a request must carry, if the configuration sets one.
     fn token(&self) -> Option<Arc<str>>;
 
     /// The routes, in order, with their counters.
     fn routes(&self) -> Json;
 
-    /// The last executions that `filter` lets through.
+    /// The latest executions that `filter` accepts.
     fn executions(&self, filter: &Filter) -> Json;
 
-    /// The configuration as it was loaded, without the values of variables and without secrets.
+    /// The configuration as loaded, without the values of variables and without secrets.
     fn config(&self) -> Json;
 
-    /// Loads the configuration anew.
+    /// Loads the configuration again.
     fn reload(&self) -> Reloading<'_>;
 
-    /// A listener of `/tap` was too slow for so many events.
+    /// Counts events that a listener of `/tap` missed because it was too slow.
     fn missed(&self, events: u64);
 }
 
@@ -94,12 +93,12 @@ pub trait Operated: Send + Sync {
 struct Page {
     path: &'static str,
     method: Method,
-    /// Whether it is answered without the token.
+    /// Whether it is served without the token.
     open: bool,
-    says: &'static str,
+    summary: &'static str,
 }
 
-/// All pages, as a request for none of them is told.
+/// All pages, in the order in which the index lists them.
 static PAGES: [Page; 9] = [
     Page::open("/", "The dashboard."),
     Page::read("/metrics", "Prometheus metrics."),
@@ -113,17 +112,17 @@ static PAGES: [Page; 9] = [
         path: "/reload",
         method: Method::POST,
         open: false,
-        says: "Loads the configuration anew. 200 with its hash, or 422 with what is wrong with it.",
+        summary: "Loads the configuration anew. 200 with its hash, or 422 with what is wrong with it.",
     },
 ];
 
 impl Page {
-    const fn read(path: &'static str, says: &'static str) -> Self {
-        Self { path, method: Method::GET, open: false, says }
+    const fn read(path: &'static str, summary: &'static str) -> Self {
+        Self { path, method: Method::GET, open: false, summary }
     }
 
-    const fn open(path: &'static str, says: &'static str) -> Self {
-        Self { path, method: Method::GET, open: true, says }
+    const fn open(path: &'static str, summary: &'static str) -> Self {
+        Self { path, method: Method::GET, open: true, summary }
     }
 
     fn allow(&self) -> &'static str {
@@ -131,32 +130,32 @@ impl Page {
     }
 }
 
-/// What all connections share.
-struct Office {
-    operated: Arc<dyn Operated>,
+/// Shared by all connections.
+struct AdminServer {
+    backend: Arc<dyn Backend>,
     taps: Arc<Semaphore>,
 }
 
-/// Serves `operated` on `listener`, on a thread of its own, as long as the process lives.
+/// Serves `backend` on `listener`. The thread lives as long as the process.
 ///
 /// # Errors
-/// Where the system gives no thread or no runtime.
-pub fn start(listener: StdListener, operated: Arc<dyn Operated>) -> io::Result<()> {
+/// When the system provides no thread or no runtime.
+pub fn start(listener: StdListener, backend: Arc<dyn Backend>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = driver.enter();
         TcpListener::from_std(listener)?
     };
-    let office = Arc::new(Office { operated, taps: Arc::new(Semaphore::new(TAPS)) });
+    let server = Arc::new(AdminServer { backend, taps: Arc::new(Semaphore::new(MAX_LISTENERS)) });
     std::thread::Builder::new()
         .name("admin".into())
-        .spawn(move || driver.block_on(accept(listener, office)))?;
+        .spawn(move || driver.block_on(accept(listener, server)))?;
     Ok(())
 }
 
-async fn accept(listener: TcpListener, office: Arc<Office>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+async fn accept(listener: TcpListener, server: Arc<AdminServer>) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
             return;
@@ -164,21 +163,21 @@ async fn accept(listener: TcpListener, office: Arc<Office>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, most likely: give the process time to close some.
+                // Most likely the file descriptors have run out: give the process time to close some.
                 tracing::warn!(%error, "The admin address cannot accept.");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let office = Arc::clone(&office);
+        let server = Arc::clone(&server);
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let office = Arc::clone(&office);
-            async move { Ok::<_, Infallible>(office.answer(&request).await) }
+            let server = Arc::clone(&server);
+            async move { Ok::<_, Infallible>(server.answer(&request).await) }
         });
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-            let io = TokioIo::new(Patient::new(stream));
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            let io = TokioIo::new(WriteTimeout::new(stream));
             if let Err(error) = http.serve_connection(io, service).await {
                 tracing::debug!(%error, "An admin connection ended early.");
             }
@@ -187,8 +186,8 @@ async fn accept(listener: TcpListener, office: Arc<Office>) {
     }
 }
 
-impl Office {
-    /// The answer to one request. What it sends with a body is not read.
+impl AdminServer {
+    /// The response to one request, whose body is not read.
     async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         let (method, path) = (request.method(), request.uri().path());
         let Some(page) = PAGES.iter().find(|page| page.path == path) else {
@@ -203,7 +202,7 @@ impl Office {
             return response;
         }
         if !page.open
-            && let Some(token) = self.operated.token()
+            && let Some(token) = self.backend.token()
             && let Err(refusal) = auth::check(&token, request.headers())
         {
             return *refusal;
@@ -212,24 +211,24 @@ impl Office {
     }
 
     async fn page(&self, path: &str, head: bool, query: &str) -> Response<Body> {
-        let operated = &self.operated;
-        // The HTTP library sends the length of a HEAD's body, and no body.
+        let backend = &self.backend;
+        // The HTTP library answers a HEAD with the body's length and no body.
         match path {
-            "/metrics" => whole(StatusCode::OK, metrics::CONTENT_TYPE, operated.metrics()),
+            "/metrics" => whole(StatusCode::OK, metrics::CONTENT_TYPE, backend.metrics()),
             "/livez" => text(StatusCode::OK, "live\n".into()),
-            "/readyz" if operated.is_ready() => text(StatusCode::OK, "ready\n".into()),
+            "/readyz" if backend.is_ready() => text(StatusCode::OK, "ready\n".into()),
             "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
-            "/routes" => json(StatusCode::OK, &operated.routes()),
-            "/config" => json(StatusCode::OK, &operated.config()),
+            "/routes" => json(StatusCode::OK, &backend.routes()),
+            "/config" => json(StatusCode::OK, &backend.config()),
             "/executions" => match executions(query) {
-                Ok(filter) => json(StatusCode::OK, &operated.executions(&filter)),
+                Ok(filter) => json(StatusCode::OK, &backend.executions(&filter)),
                 Err(problem) => text(StatusCode::BAD_REQUEST, problem),
             },
             "/tap" => match tap::filter(query) {
-                Ok(filter) => tap::open(filter, operated, &self.taps, head),
+                Ok(filter) => tap::open(filter, backend, &self.taps, head),
                 Err(problem) => text(StatusCode::BAD_REQUEST, problem),
             },
-            "/reload" => match operated.reload().await {
+            "/reload" => match backend.reload().await {
                 Ok(hash) => json(StatusCode::OK, &json!({ "hash": *hash })),
                 Err(found) => {
                     json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found }))
@@ -240,7 +239,7 @@ impl Office {
     }
 }
 
-/// The query of `/executions`. The error says what was seen and what is wanted.
+/// Parses the query of `/executions`. The error names what was found and what is expected.
 fn executions(query: &str) -> Result<Filter, String> {
     let mut filter = Filter::default();
     for (name, value) in query::pairs(query) {
@@ -257,7 +256,7 @@ fn executions(query: &str) -> Result<Filter, String> {
     Ok(filter)
 }
 
-/// What is said of a parameter that no page has.
+/// The error for a parameter that the page does not know.
 fn unknown(name: &str) -> String {
     format!("`{name}` is no parameter; wanted: route, outcome\n")
 }
@@ -270,7 +269,7 @@ fn dashboard() -> Response<Body> {
 
 fn index() -> String {
     let rows =
-        PAGES.iter().map(|page| format!("{:<5}{:<13}{}\n", page.method, page.path, page.says));
+        PAGES.iter().map(|page| format!("{:<5}{:<13}{}\n", page.method, page.path, page.summary));
     format!("no such page; there are\n{}", rows.collect::<String>())
 }
 

@@ -1,4 +1,4 @@
-//! The routes in plain words, for `/routes`: what each takes, and what its stacks do, outermost first.
+//! The routes in plain words, for `/routes`: what each matches and what its stacks do, outermost first.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,26 @@ use serde_json::{Map, Value as Json, json};
 use crate::proxy::settings::{Route, RouteMatch, Settings};
 use crate::telemetry::metrics::RouteSummary;
 
-/// All routes of a configuration, in order. Kept as text: the trees of a long table weigh more than the table.
+/// All routes of a configuration, in order. Kept as text, because the JSON trees of a long table would
+/// weigh more than the table itself.
 #[derive(Clone, Debug)]
-pub struct Described(Box<[Box<str>]>);
+pub struct RouteDescriptions(Box<[Box<str>]>);
 
-impl Described {
-    /// Those of `settings`.
+impl RouteDescriptions {
+    /// The routes of `settings`.
     pub fn of(settings: &Settings) -> Self {
         Self(settings.routes.iter().map(|described| route(described).to_string().into()).collect())
     }
 
-    /// Each of them.
+    /// Each route as JSON.
     pub fn iter(&self) -> impl Iterator<Item = Json> {
-        // It is JSON, as it was written here.
+        // This module wrote the text, so it is JSON.
         self.0.iter().map(|text| serde_json::from_str(text).unwrap_or_default())
     }
 }
 
-/// `described`, each route with what it has counted.
-pub fn counted(described: &Described, summaries: &BTreeMap<String, RouteSummary>) -> Json {
+/// The described routes, each with its counters.
+pub fn counted(described: &RouteDescriptions, summaries: &BTreeMap<String, RouteSummary>) -> Json {
     let routes = described.iter().map(|mut route| {
         let name = route.get("name").and_then(Json::as_str);
         let summary = name.and_then(|name| summaries.get(name));
@@ -93,7 +94,7 @@ fn stack(entries: &Json) -> Vec<String> {
 /// `retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full`.
 fn entry(entry: &Json) -> String {
     let uri = entry.get("provider").and_then(Json::as_str).unwrap_or_default();
-    // `mwl:provider.middleware/mwl/retry/v1`: the name stands before the version.
+    // In `mwl:provider.middleware/mwl/retry/v1` the name is before the version.
     let name = uri.rsplit('/').nth(1).unwrap_or(uri);
     let with = |phase: &str| entry.get(phase).and_then(|block| block.get("with"));
     let mut says = Vec::new();
@@ -161,7 +162,7 @@ fn target(call: &Json) -> String {
     }
 }
 
-/// A string as it is, anything else as JSON.
+/// A string without its quotes, anything else as JSON.
 fn word(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -178,7 +179,7 @@ mod tests {
         let variable = |_: &str| None;
         let origin = Origin { variable: &variable, ..Origin::system() };
         let settings = load(&path, origin).unwrap().settings;
-        let described: Vec<Json> = Described::of(&settings).iter().collect();
+        let described: Vec<Json> = RouteDescriptions::of(&settings).iter().collect();
         let names: Vec<&Json> = (0..10).map(|place| &described[place]["match"]).collect();
         insta::assert_snapshot!(format!("{:#}", described[0]), @r#"
         {

@@ -1,12 +1,12 @@
-//! What operators are not shown of a configuration.
+//! Hides the secrets in a configuration from operators.
 //!
-//! Variables show by their names alone, because the file is shown as it is written. What is written out
-//! in it and looks like a secret by its key is hidden: an operator's screen, or a support ticket, is no
-//! place for it.
+//! Variables show only as names, because the file is shown as it is written. But a value that is written
+//! out, and whose key looks like that of a secret, is hidden: it should not appear on a screen or in a
+//! support ticket.
 
 use serde_json::Value as Json;
 
-/// Words of keys whose values are hidden.
+/// Keys that contain one of these words have hidden values.
 const WORDS: [&str; 10] = [
     "authorization",
     "cookie",
@@ -20,17 +20,17 @@ const WORDS: [&str; 10] = [
     "signature",
 ];
 
-/// What stands for a secret.
-const HIDDEN: &str = "(hidden)";
+/// Shown in place of a secret.
+const REDACTED: &str = "(hidden)";
 
 /// `value` without its secrets.
-pub fn hidden(value: Json) -> Json {
+pub fn redacted(value: Json) -> Json {
     match value {
-        Json::Array(items) => items.into_iter().map(hidden).collect(),
+        Json::Array(items) => items.into_iter().map(redacted).collect(),
         Json::Object(members) => members
             .into_iter()
             .map(|(key, value)| {
-                let value = if is_secret(&key) { covered(value) } else { hidden(value) };
+                let value = if is_secret(&key) { redact_text(value) } else { redacted(value) };
                 (key, value)
             })
             .collect(),
@@ -46,15 +46,15 @@ fn is_secret(key: &str) -> bool {
     keyed || WORDS.iter().any(|word| letters.contains(word))
 }
 
-/// Each text beneath a secret key. A flag or a number is none; what only names a variable may show; an
-/// expression may hold anything.
-fn covered(value: Json) -> Json {
+/// Hides every text beneath a secret key. Flags and numbers are no secrets. A text that only names a
+/// variable may show; an expression may not, because it can hold anything.
+fn redact_text(value: Json) -> Json {
     match value {
         Json::String(text) if is_variable(&text) => Json::String(text),
-        Json::String(_) => Json::String(HIDDEN.into()),
-        Json::Array(items) => items.into_iter().map(covered).collect(),
+        Json::String(_) => Json::String(REDACTED.into()),
+        Json::Array(items) => items.into_iter().map(redact_text).collect(),
         Json::Object(members) => {
-            members.into_iter().map(|(key, value)| (key, covered(value))).collect()
+            members.into_iter().map(|(key, value)| (key, redact_text(value))).collect()
         }
         other => other,
     }
@@ -91,7 +91,7 @@ mod tests {
             }],
         });
         assert_eq!(
-            hidden(config),
+            redacted(config),
             json!({
                 "admin": { "address": "127.0.0.1:1", "token": "(hidden)" },
                 "tracing": { "otlp": { "headers": { "dd-api-key": "(hidden)", "x-other": "seen" } } },

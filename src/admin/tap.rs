@@ -1,7 +1,8 @@
 //! `/tap`: execution events as server-sent events (WHATWG HTML §9.2).
 //!
-//! A listener is told at once that it listens, every few seconds that the connection lives, and what it
-//! was too slow for (`event: missed`). How many may listen is bounded, and so is what waits for each.
+//! A listener learns at once that it listens, then every few seconds that the connection still lives, and
+//! how many events it was too slow for (`event: missed`). The number of listeners is bounded, and so is
+//! each one's queue.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -17,15 +18,15 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-use super::{Body, Operated, of_kind, text, unknown};
+use super::{Backend, Body, of_kind, text, unknown};
 use crate::proxy::query;
 use crate::telemetry::events::Heard;
 use crate::telemetry::tap::{Filter, Tap, Wanted};
 
-/// How often a silent connection is written to.
+/// How often something is written to a connection that has no events.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The query of `/tap`. The error says what was seen and what is wanted.
+/// Parses the query of `/tap`. The error names what was found and what is expected.
 pub(super) fn filter(query: &str) -> Result<Filter, String> {
     let mut filter = Filter::default();
     for (name, value) in query::pairs(query) {
@@ -38,10 +39,10 @@ pub(super) fn filter(query: &str) -> Result<Filter, String> {
     Ok(filter)
 }
 
-/// The answer to a listener, while there is room for one.
+/// The response to a listener, if there is room for one more.
 pub(super) fn open(
     filter: Filter,
-    operated: &Arc<dyn Operated>,
+    backend: &Arc<dyn Backend>,
     room: &Arc<Semaphore>,
     head: bool,
 ) -> Response<Body> {
@@ -53,32 +54,32 @@ pub(super) fn open(
         let full = "as many listen as may; try again when one has gone\n";
         return text(StatusCode::SERVICE_UNAVAILABLE, full.into());
     };
-    let listening = Listening {
+    let listener = TapListener {
         tap: Tap::new(filter),
-        operated: Arc::clone(operated),
+        backend: Arc::clone(backend),
         begun: false,
         _permit: permit,
     };
-    of_kind(StatusCode::OK, kind, StreamBody::new(events(listening)).boxed_unsync())
+    of_kind(StatusCode::OK, kind, StreamBody::new(events(listener)).boxed_unsync())
 }
 
 /// One listener.
-struct Listening {
+struct TapListener {
     tap: Tap,
-    operated: Arc<dyn Operated>,
+    backend: Arc<dyn Backend>,
     begun: bool,
     _permit: OwnedSemaphorePermit,
 }
 
-fn events(listening: Listening) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
-    unfold(listening, |mut listening| async move {
-        let text = listening.next().await;
-        Some((Ok(Frame::data(Bytes::from(text))), listening))
+fn events(listener: TapListener) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
+    unfold(listener, |mut listener| async move {
+        let text = listener.next().await;
+        Some((Ok(Frame::data(Bytes::from(text))), listener))
     })
 }
 
-impl Listening {
-    /// The next bytes.
+impl TapListener {
+    /// The next bytes to send.
     async fn next(&mut self) -> String {
         if !std::mem::replace(&mut self.begun, true) {
             return ": listening\n\n".into();
@@ -90,7 +91,7 @@ impl Listening {
                     message(name, &event)
                 }
                 Heard::Missed(count) => {
-                    self.operated.missed(count);
+                    self.backend.missed(count);
                     message("missed", &json!({ "event": "missed", "missed": count }))
                 }
             },
@@ -99,7 +100,7 @@ impl Listening {
     }
 }
 
-/// One message. JSON has no line feeds of its own.
+/// One message. JSON is written without line feeds.
 fn message(name: &str, data: &dyn Display) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

@@ -1,4 +1,4 @@
-//! Each page, its methods, and who may ask.
+//! Each page, its methods, and who may read it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use super::*;
 
 /// Gives fixed answers.
 #[derive(Default)]
-pub(super) struct Fixed {
+pub(super) struct FixedBackend {
     ready: bool,
     token: Option<Arc<str>>,
     reload: Mutex<Option<Json>>,
     pub(super) missed: AtomicU64,
 }
 
-impl Operated for Fixed {
+impl Backend for FixedBackend {
     fn metrics(&self) -> String {
         "mwl_requests_total 1\n".into()
     }
@@ -51,20 +51,20 @@ impl Operated for Fixed {
     }
 }
 
-fn office(fixed: Fixed) -> Office {
-    Office { operated: Arc::new(fixed), taps: Arc::new(Semaphore::new(1)) }
+fn server(fixed: FixedBackend) -> AdminServer {
+    AdminServer { backend: Arc::new(fixed), taps: Arc::new(Semaphore::new(1)) }
 }
 
-async fn answer(office: &Office, method: Method, path: &str, auth: &str) -> Response<Body> {
+async fn answer(server: &AdminServer, method: Method, path: &str, auth: &str) -> Response<Body> {
     let mut request = Request::builder().method(method).uri(path);
     if !auth.is_empty() {
         request = request.header(AUTHORIZATION, auth);
     }
-    office.answer(&request.body(()).unwrap()).await
+    server.answer(&request.body(()).unwrap()).await
 }
 
-async fn ask(office: &Office, method: Method, path: &str) -> (u16, String, String) {
-    let (head, body) = answer(office, method, path, "").await.into_parts();
+async fn ask(server: &AdminServer, method: Method, path: &str) -> (u16, String, String) {
+    let (head, body) = answer(server, method, path, "").await.into_parts();
     let header = |name| head.headers.get(name).map_or("", |v: &HeaderValue| v.to_str().unwrap());
     let allow = header(ALLOW);
     let kind = if allow.is_empty() { header(CONTENT_TYPE) } else { allow };
@@ -74,7 +74,7 @@ async fn ask(office: &Office, method: Method, path: &str) -> (u16, String, Strin
 
 #[tokio::test]
 async fn each_page_answers_its_methods() {
-    let office = office(Fixed { ready: true, ..Fixed::default() });
+    let server = server(FixedBackend { ready: true, ..FixedBackend::default() });
     for (method, path, status, kind) in [
         (Method::GET, "/metrics", 200, metrics::CONTENT_TYPE),
         (Method::HEAD, "/metrics", 200, metrics::CONTENT_TYPE),
@@ -97,25 +97,26 @@ async fn each_page_answers_its_methods() {
         (Method::GET, "/none", 404, "text/plain; charset=utf-8"),
         (Method::GET, "/metrics/", 404, "text/plain; charset=utf-8"),
     ] {
-        let (found, seen, _) = ask(&office, method.clone(), path).await;
+        let (found, seen, _) = ask(&server, method.clone(), path).await;
         assert_eq!((found, seen.as_str()), (status, kind), "{method} {path}");
     }
-    let (.., metrics) = ask(&office, Method::GET, "/metrics").await;
+    let (.., metrics) = ask(&server, Method::GET, "/metrics").await;
     assert_eq!(metrics, "mwl_requests_total 1\n");
-    let (.., filter) = ask(&office, Method::GET, "/executions?outcome=success&route=a%20b").await;
+    let (.., filter) = ask(&server, Method::GET, "/executions?outcome=success&route=a%20b").await;
     assert_eq!(serde_json::from_str::<Json>(&filter).unwrap(), json!(["a b", false]));
-    let (.., index) = ask(&office, Method::GET, "/none").await;
-    assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.says)));
+    let (.., index) = ask(&server, Method::GET, "/none").await;
+    assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.summary)));
 }
 
 #[tokio::test]
 async fn readiness_and_refusals_show() {
     let found = json!([{ "code": "unknown-key", "line": 7 }]);
-    let office = office(Fixed { reload: Mutex::new(Some(found)), ..Fixed::default() });
-    let (status, _, body) = ask(&office, Method::GET, "/readyz").await;
+    let server =
+        server(FixedBackend { reload: Mutex::new(Some(found)), ..FixedBackend::default() });
+    let (status, _, body) = ask(&server, Method::GET, "/readyz").await;
     assert_eq!((status, body.as_str()), (503, "not ready\n"));
-    assert_eq!(ask(&office, Method::GET, "/livez").await.0, 200);
-    let (status, _, body) = ask(&office, Method::POST, "/reload").await;
+    assert_eq!(ask(&server, Method::GET, "/livez").await.0, 200);
+    let (status, _, body) = ask(&server, Method::POST, "/reload").await;
     let body: Json = serde_json::from_str(&body).unwrap();
     assert_eq!(status, 422);
     assert_eq!(body, json!({ "diagnostics": [{ "code": "unknown-key", "line": 7 }] }));
@@ -123,10 +124,14 @@ async fn readiness_and_refusals_show() {
 
 #[tokio::test]
 async fn a_token_opens_all_but_the_probes_and_the_empty_page() {
-    let office = office(Fixed { token: Some("s3cret".into()), ready: true, ..Fixed::default() });
+    let server = server(FixedBackend {
+        token: Some("s3cret".into()),
+        ready: true,
+        ..FixedBackend::default()
+    });
     for page in &PAGES {
         let status = async |auth: &str| {
-            answer(&office, page.method.clone(), page.path, auth).await.status().as_u16()
+            answer(&server, page.method.clone(), page.path, auth).await.status().as_u16()
         };
         let wanted = if page.open { 200 } else { 401 };
         for wrong in
@@ -138,11 +143,11 @@ async fn a_token_opens_all_but_the_probes_and_the_empty_page() {
             assert_eq!(status(right).await, 200, "{} with `{right}`", page.path);
         }
     }
-    let refused = answer(&office, Method::GET, "/config", "").await;
+    let refused = answer(&server, Method::GET, "/config", "").await;
     assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"mwl-proxy\"");
 }
 
-/// What the page loads, it loads from here.
+/// The page loads everything from its own address.
 #[test]
 fn the_dashboard_refers_to_nothing_outside() {
     for outside in ["http://", "https://", "src=", "@import", "url("] {
@@ -151,6 +156,6 @@ fn the_dashboard_refers_to_nothing_outside() {
     for page in ["routes", "executions", "config", "readyz"] {
         assert!(DASHBOARD.contains(&format!("\"{page}")), "{page}");
     }
-    // What a client sent is text, whatever it looks like.
+    // What a client sent is inserted as text only, never as HTML.
     assert!(!DASHBOARD.contains("innerHTML"));
 }

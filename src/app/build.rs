@@ -1,9 +1,9 @@
-//! From where a configuration comes to what is ready to be served: read, compiled, described.
+//! Turns a configuration's source into something that can be served: read, compiled and described.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::admin::routes::Described;
+use crate::admin::routes::RouteDescriptions;
 use crate::config::{self, Loaded, Origin, Read, Refused, Written};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
@@ -11,18 +11,18 @@ use crate::proxy::settings::{Admin, Observed, Settings};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 
-/// Where the configuration comes from.
+/// Where a configuration comes from.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A file, read anew at each reload.
+    /// A file, read again at each reload.
     File(PathBuf),
-    /// A text of the program's own, with the variables that it names.
+    /// A text inside the program, with the variables that it names.
     Text {
-        /// What diagnostics call it.
+        /// What diagnostics call the text.
         name: PathBuf,
         /// The text.
         text: String,
-        /// Variables and their values.
+        /// The variables and their values.
         variables: Vec<(&'static str, String)>,
     },
 }
@@ -30,44 +30,44 @@ pub enum Input {
 /// A configuration that is ready to be served.
 #[derive(Debug)]
 pub struct Built {
-    /// What serves.
+    /// Serves requests.
     pub runtime: Arc<Runtime>,
-    /// What is told of requests.
+    /// Which records of requests to write, and where.
     pub observed: Observed,
     /// How many threads serve.
     pub workers: usize,
-    /// What may not be meant as it is written.
+    /// Warnings about what may not be meant as written.
     pub warnings: Diagnostics,
-    /// Where it is written.
+    /// The texts to which the warnings point.
     pub sources: Sources,
-    /// All files that were read.
+    /// Every file that was read.
     pub files: Vec<Read>,
     /// What `/config` and `/routes` show.
-    pub shown: Shown,
+    pub shown: AdminView,
 }
 
-/// What operators are shown of a configuration.
+/// The parts of a configuration that operators can see.
 #[derive(Debug)]
-pub struct Shown {
-    /// Its short hash.
+pub struct AdminView {
+    /// The short hash of the configuration.
     pub hash: Arc<str>,
-    /// As written.
+    /// The configuration as written.
     pub config: Written,
     /// The routes in order, in plain words.
-    pub routes: Described,
-    /// Who is shown it, and how many executions.
+    pub routes: RouteDescriptions,
+    /// The admin settings: who may see it, and how many executions are kept.
     pub admin: Option<Admin>,
 }
 
-impl Shown {
-    /// How many executions of each kind are kept: none where nobody can ask for them.
+impl AdminView {
+    /// How many executions of each kind are kept: none when there is no admin address.
     pub fn executions(&self) -> usize {
         self.admin.as_ref().map_or(0, |admin| admin.executions)
     }
 }
 
 impl Input {
-    /// Reads it.
+    /// Reads the configuration.
     ///
     /// # Errors
     /// As [`config::load`].
@@ -89,7 +89,7 @@ impl Input {
         }
     }
 
-    /// Of the files that were read, those to watch: a text of the program's own does not change.
+    /// The files to watch, out of those that were read. A text inside the program does not change.
     pub fn watched(&self, files: Vec<Read>) -> Vec<Read> {
         match self {
             Self::File(_) => files,
@@ -97,7 +97,7 @@ impl Input {
         }
     }
 
-    /// The file, where it is one.
+    /// The configuration file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -109,7 +109,7 @@ impl Input {
 /// Compiles a configuration that was read.
 ///
 /// # Errors
-/// Everything that its definitions get wrong, beside the warnings of the reading.
+/// Every mistake in its definitions, and the warnings from reading it.
 pub fn build(
     loaded: Loaded,
     catalog: &Catalog,
@@ -118,16 +118,16 @@ pub fn build(
     build_with(loaded, |settings| Runtime::build(settings, catalog, metrics))
 }
 
-/// The same, where something else than what serves is made of the settings.
+/// The same, but `compile` chooses how the runtime is made.
 pub(crate) fn build_with(
     loaded: Loaded,
     compile: impl FnOnce(Settings) -> Result<(Runtime, Diagnostics), Diagnostics>,
 ) -> Result<Built, Box<Refused>> {
     let Loaded { settings, sources, warnings, files, written } = loaded;
-    let shown = Shown {
+    let shown = AdminView {
         hash: Arc::clone(&settings.hash),
         config: written,
-        routes: Described::of(&settings),
+        routes: RouteDescriptions::of(&settings),
         admin: settings.admin.clone(),
     };
     let (observed, workers) = (settings.observed.clone(), settings.limits.workers);
@@ -158,9 +158,9 @@ pub(crate) fn build_with(
     }
 }
 
-/// A refused configuration with what its definitions get wrong beside it: one run reports every mistake.
+/// Adds the mistakes in the definitions to a refused configuration: one run reports every mistake.
 ///
-/// What is said of a place that the reading has spoken of already would be an echo, and is left out.
+/// A second mistake at a place that was already reported would be an echo, so it is left out.
 pub fn complete(mut refused: Box<Refused>) -> Box<Refused> {
     let Some(settings) = refused.readable.take() else {
         return refused;
@@ -174,7 +174,7 @@ pub fn complete(mut refused: Box<Refused>) -> Box<Refused> {
     refused
 }
 
-/// What a configuration says, without serving it: for `check`.
+/// Compiles a configuration without serving it, for `check`.
 ///
 /// # Errors
 /// Everything that is wrong with it.

@@ -1,4 +1,4 @@
-//! `check`: what is wrong with configurations and definitions, all of it, with its places.
+//! `check`: reports every mistake in configurations and definitions, with its place.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,13 +16,13 @@ use crate::language::provider::Catalog;
 use crate::proxy::provider::http::HttpProvider;
 use crate::source::{self, Diagnostics, Kind, Node, Sources};
 
-/// What was found in one file.
+/// The findings about one file.
 struct Report {
     text: String,
     json: Json,
     errors: usize,
     warnings: usize,
-    /// What a sound file may cost, a line each.
+    /// What a valid file may cost at most, one line each.
     costs: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Report {
         }
     }
 
-    /// The diagnostics, a line that counts them, and what the file may cost.
+    /// The diagnostics, a line that counts them, and the costs.
     fn summary(&self, file: &Path) -> String {
         let name = file.display();
         let plural = |count, word: &str| match count {
@@ -83,7 +83,7 @@ fn count(diagnostics: &Diagnostics, severity: source::Severity) -> usize {
     diagnostics.0.iter().filter(|diagnostic| diagnostic.severity == severity).count()
 }
 
-/// The worst case of what runs once for each request, in words.
+/// The worst-case cost of one request, in words.
 fn cost(what: &str, calls: Calls) -> String {
     match calls {
         Some(1) => format!("{what}: at most 1 call"),
@@ -94,7 +94,7 @@ fn cost(what: &str, calls: Calls) -> String {
     }
 }
 
-/// Reads the file once to see what it is, and then as that.
+/// Reads the file once to learn what kind it is, then checks it as that kind.
 fn of_file(path: &Path, origin: Origin<'_>) -> Report {
     let name = path.display().to_string();
     if let Ok(text) = (origin.read)(path) {
@@ -120,7 +120,7 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
     Report::new(&refused.sources, &refused.diagnostics)
 }
 
-/// A root Flow says so by its `$schema`, or by what only a Flow has.
+/// A root Flow is known by its `$schema`, or by keys that only a Flow has.
 fn is_definition(node: &Node) -> bool {
     let schema = node.get("$schema").and_then(Node::as_str);
     let flow = node.get("entrypoint").is_some() || node.get("steps").is_some();
@@ -137,8 +137,8 @@ fn definition(sources: &Sources, node: &Node) -> Report {
     }
 }
 
-/// The providers that a definition may name here. Which upstreams there are only a configuration knows:
-/// every name that the definition writes is taken for one.
+/// The providers that a definition may name. Only a configuration knows which upstreams exist, so every
+/// name that the definition uses is accepted.
 fn catalog(node: &Node) -> Catalog {
     let mut names = HashMap::new();
     names.insert(Arc::from(""), 0);

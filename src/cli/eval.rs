@@ -1,7 +1,7 @@
-//! `eval`: one expression, as a route would evaluate it.
+//! `eval`: evaluates one expression as a route would.
 //!
-//! Which roots a site has depends on the site, so here every root may be named; one that the bindings do
-//! not hold is absent, and reading it fails as it would in a route.
+//! Which roots exist depends on the place of an expression, so here every root may be named. A root that
+//! the bindings do not set is absent, and reading it fails as it would in a route.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,17 +12,17 @@ use crate::language::expr::{Bindings, CompileError, EvalError, Program, Root, Ro
 use crate::language::value::{Map, Value};
 use crate::source::{Diagnostic, Diagnostics, Node, Sources};
 
-/// The exit code of an expression that does not compile, and of bindings that are none.
+/// The exit code when the expression does not compile or the bindings are not valid.
 const ILL_FORMED: u8 = 2;
 
-/// What the expression is called where a place in it is shown.
+/// The name of the expression in diagnostics.
 const NAME: &str = "EXPR";
 
 /// The roots, and the time of the call.
-struct Given {
+struct EvalBindings {
     roots: Map,
     clock: Clock,
-    /// What `now()` is, however long the evaluation takes.
+    /// The value of `now()` for the whole evaluation.
     now: i128,
 }
 
@@ -49,7 +49,7 @@ fn finish(result: Result<Value, EvalError>) -> ExitCode {
     }
 }
 
-fn prepare(expression: &str, bindings: Option<&Path>) -> Result<(Program, Given), String> {
+fn prepare(expression: &str, bindings: Option<&Path>) -> Result<(Program, EvalBindings), String> {
     let program = compile(expression)?;
     let mut sources = Sources::default();
     let roots = match bindings {
@@ -59,10 +59,10 @@ fn prepare(expression: &str, bindings: Option<&Path>) -> Result<(Program, Given)
         }
         None => Map::new(),
     };
-    Ok((program, Given::now(roots)))
+    Ok((program, EvalBindings::now(roots)))
 }
 
-/// Compiles `expression`, with or without the braces around it.
+/// Compiles `expression`, with or without its braces.
 fn compile(expression: &str) -> Result<Program, String> {
     let (body, shift) = unwrap(expression);
     Program::compile(body, Roots::of(&Root::ALL)).map_err(|errors| {
@@ -76,7 +76,7 @@ fn compile(expression: &str) -> Result<Program, String> {
     })
 }
 
-/// The body, and how many characters stand before it.
+/// The expression without its braces, and how many characters precede it.
 fn unwrap(expression: &str) -> (&str, usize) {
     match Program::placed_body(expression.trim()) {
         Some((before, body)) => {
@@ -87,7 +87,7 @@ fn unwrap(expression: &str) -> (&str, usize) {
     }
 }
 
-/// The values of the roots that the bindings hold.
+/// The values of the roots in the bindings.
 fn roots(bindings: &Node) -> Result<Map, Diagnostics> {
     let Some(members) = bindings.as_object() else {
         let message = format!(
@@ -111,14 +111,14 @@ fn roots(bindings: &Node) -> Result<Map, Diagnostics> {
     Ok(values.collect())
 }
 
-impl Given {
+impl EvalBindings {
     fn now(roots: Map) -> Self {
         let clock = Clock::system();
         Self { roots, clock, now: clock.now().as_nanos() }
     }
 }
 
-impl Bindings for Given {
+impl Bindings for EvalBindings {
     fn root(&self, root: Root) -> Option<Value> {
         self.roots.get(root.name()).cloned()
     }
@@ -139,7 +139,7 @@ mod tests {
 
     fn value(expression: &str, bindings: &str) -> Result<String, EvalError> {
         let node = Sources::default().parse("b.json", bindings, Format::Json);
-        let given = Given::now(roots(&node.unwrap()).unwrap());
+        let given = EvalBindings::now(roots(&node.unwrap()).unwrap());
         let program = compile(expression).unwrap_or_else(|message| panic!("{message}"));
         program.evaluate(&given).map(|value| value.to_json().to_string())
     }
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn now_is_the_time_of_the_call_and_stands_still() {
         assert_eq!(value("now() == now()", "{}").unwrap(), "true");
-        let before = Given::now(Map::new()).now;
+        let before = EvalBindings::now(Map::new()).now;
         let program = compile("string(now())").unwrap();
-        let given = Given::now(Map::new());
+        let given = EvalBindings::now(Map::new());
         let told = program.evaluate(&given).unwrap();
         let told = crate::language::temporal::Timestamp::parse(told.as_str().unwrap()).unwrap();
         assert_eq!(told.as_nanos(), given.now);

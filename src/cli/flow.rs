@@ -1,4 +1,4 @@
-//! `flow run`: a definition to its Result.
+//! `flow run`: runs a definition to its Result.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::language::value::Value;
 use crate::reload::{Signal, Signals};
 use crate::source::{Format, Node, Sources};
 
-/// The exit code of a definition, an input or arguments that cannot be read.
+/// The exit code when the definition, the input or the arguments cannot be read.
 const ILL_FORMED: u8 = 2;
 
 pub(super) fn run(run: &FlowRun) -> ExitCode {
@@ -47,7 +47,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
         let cancel = CancellationToken::new();
         let id = uuid::Uuid::now_v7().to_string();
         let start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
-        // A signal cancels the execution: cleanups run, and its Result is printed.
+        // A signal cancels the execution: its cleanups run, and its Result is printed.
         tokio::spawn(async move {
             if let Ok(mut signals) = Signals::new() {
                 while signals.next().await != Signal::Stop {}
@@ -66,7 +66,7 @@ fn optional(sources: &mut Sources, path: Option<&PathBuf>) -> Result<Option<Valu
 /// Parses the file at `path`.
 ///
 /// # Errors
-/// Why it cannot be read, or what makes it no document, with places.
+/// When the file cannot be read or is not a document, with the places of the mistakes.
 pub(super) fn read(sources: &mut Sources, path: &Path) -> Result<Node, String> {
     let name = path.display().to_string();
     let text =

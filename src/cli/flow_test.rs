@@ -1,11 +1,11 @@
-//! `flow test`: a directory of cases, judged.
+//! `flow test`: runs a directory of cases.
 
 use std::process::ExitCode;
 
 use super::{FlowTest, complain, say};
 use crate::testing::{Report, find};
 
-/// The exit code of a directory that holds no cases, or files that are none.
+/// The exit code when the directory holds no cases or a case is malformed.
 const MALFORMED: u8 = 2;
 
 pub(super) fn test(test: &FlowTest) -> ExitCode {

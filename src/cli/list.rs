@@ -1,4 +1,4 @@
-//! `schema`, `catalog` and `conformance`: documents and lists, printed.
+//! `schema`, `catalog` and `conformance`: print documents and lists.
 
 use std::collections::HashMap;
 use std::process::ExitCode;

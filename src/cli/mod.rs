@@ -1,7 +1,7 @@
-//! The command line. Each command is a file; what is typed is read here and nothing is done yet.
+//! The command line. Each command has its own file; here the arguments are parsed, and nothing runs yet.
 //!
-//! Results go to standard output, everything else to standard error. Exit codes: 0 as asked, 1 the
-//! command's own "no", 2 it could not even be tried (clap's code for a line that it cannot read).
+//! Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 the
+//! command's own "no", 2 it could not run (also clap's code for arguments that it cannot parse).
 
 mod check;
 mod eval;
@@ -19,10 +19,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Where the quick-start's operators are answered where nothing else is said.
+/// The default admin address of the quick-start.
 const ADMIN: &str = "127.0.0.1:9900";
 
-/// Where the quick-start and the dev proxy listen where nothing else is said.
+/// The default listen address of the quick-start and the dev proxy.
 const LISTEN: &str = "127.0.0.1:8080";
 
 /// How a case is written, for the help of `flow test`.
@@ -221,7 +221,7 @@ struct Probe {
     admin: SocketAddr,
 }
 
-/// Does what the command line asks.
+/// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
     let Cli { command, run } = Cli::parse();
     match command.unwrap_or(Command::Run(run)) {
@@ -238,7 +238,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Writes a line to standard output. A reader that is gone is no error of ours.
+/// Writes a line to standard output. A reader that has left is not our error.
 fn say(text: &str) {
     writeln!(io::stdout(), "{text}").ok();
 }

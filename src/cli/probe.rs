@@ -1,4 +1,4 @@
-//! `probe`: a container's health check without a shell.
+//! `probe`: a health check for containers without a shell.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::complain;
 
-/// How long each step of the question may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long each step of the probe may take.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn probe(admin: SocketAddr) -> ExitCode {
     match status(admin) {
@@ -24,11 +24,11 @@ pub(super) fn probe(admin: SocketAddr) -> ExitCode {
     }
 }
 
-/// The status line that `/readyz` is answered with.
+/// The status line of the response from `/readyz`.
 fn status(admin: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&admin, STEP_TIMEOUT)?;
+    stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+    stream.set_write_timeout(Some(STEP_TIMEOUT))?;
     write!(stream, "GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;

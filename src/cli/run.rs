@@ -11,7 +11,7 @@ use crate::app::{self, Addresses, Input, StartError};
 use crate::quickstart;
 use crate::telemetry::log;
 
-/// The embedded configuration of the quick-start.
+/// The built-in configuration of the quick-start.
 const QUICKSTART: &str = include_str!("../../config/quickstart.yaml");
 
 pub(super) fn run(run: &Run) -> ExitCode {
@@ -20,7 +20,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
         complain(&problem);
     }
     let started = start(run);
-    // Before what is said without the log, and before the end.
+    // The log must come out before our own message and before the exit.
     log::flush();
     match started {
         Ok(code) => code,
@@ -48,7 +48,7 @@ fn start(run: &Run) -> Result<ExitCode, StartError> {
     app::run(input, |addresses| say(&banner(addresses)))
 }
 
-/// The configuration of the quick-start, before a built-in upstream at `flaky`.
+/// The quick-start's configuration, with the built-in upstream at the address `flaky`.
 pub(super) fn quickstart_before(flaky: &str, listen: String, admin: String) -> Input {
     Input::Text {
         name: PathBuf::from("quickstart.yaml"),
@@ -57,8 +57,8 @@ pub(super) fn quickstart_before(flaky: &str, listen: String, admin: String) -> I
     }
 }
 
-/// The configuration of the dev proxy. Each attempt is bounded; what the proxy itself calls worth another
-/// attempt gets two more, a server that says how long to wait is believed, and the whole is bounded too.
+/// The dev proxy's configuration. Each attempt is bounded, and so is the whole request. An attempt that
+/// the proxy calls repeatable is repeated at most twice, and `Retry-After` is respected.
 pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAddr>) -> Input {
     let retry = json!({
         "provider": "mwl:provider.middleware/mwl/retry/v1",
@@ -78,7 +78,7 @@ pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAdd
         })
     };
     let stack = [timeout("PT2M"), retry, timeout("PT30S")];
-    // Who answers by TLS answers to its own name, and not to this proxy's.
+    // A TLS upstream expects its own host name, not that of this proxy.
     let secure = upstream.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
     let host = if secure { "upstream" } else { "preserve" };
     let mut config = json!({
@@ -97,7 +97,7 @@ pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAdd
     }
 }
 
-/// The first listener, and the operators' address.
+/// The first listener and the admin address.
 fn places(addresses: &Addresses) -> (String, String) {
     let text =
         |address: Option<&SocketAddr>| address.map(SocketAddr::to_string).unwrap_or_default();
@@ -135,7 +135,7 @@ fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
     )
 }
 
-/// What to pass where an address is taken.
+/// What to pass when an address is taken.
 fn help(run: &Run, error: &StartError) -> Option<String> {
     let StartError::Address { message, taken: true } = error else {
         return None;

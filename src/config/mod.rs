@@ -22,7 +22,6 @@ pub mod schema;
 mod shape;
 mod shaping;
 mod stacks;
-mod suggest;
 mod tls;
 mod upstream;
 

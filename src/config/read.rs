@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use super::scalar;
 use super::shape::{Absent, Section, Shape};
-use super::suggest::did_you_mean;
-use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span};
+use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span, did_you_mean};
 
 /// What was found wrong so far.
 #[derive(Debug, Default)]

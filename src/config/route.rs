@@ -12,12 +12,11 @@ use super::read::{Object, Report};
 use super::root::with_section;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::{FIELDS, REWRITE, fields, rewrite};
-use super::suggest::did_you_mean;
 use crate::language::expr::Program;
 use crate::language::schema::Schema;
 use crate::language::value::Value;
 use crate::proxy::settings::{Buffer, Route};
-use crate::source::{Diagnostic, Kind, Member, Node};
+use crate::source::{Diagnostic, Kind, Member, Node, did_you_mean};
 
 /// The keys of which a route carries exactly one.
 const TARGETS: [&str; 3] = ["upstream", "call", "flow"];

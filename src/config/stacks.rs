@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::read::Report;
-use super::suggest::did_you_mean;
-use crate::source::{Diagnostic, Kind, Member, Node, Span};
+use crate::source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
 const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];

@@ -1,5 +1,5 @@
-//! The built-in upstream of the quick-start: fails on purpose, the same way each time, and remembers
-//! what it is told at `/audit`.
+//! The built-in upstream of the quick-start. It fails on purpose, in the same way each time, and
+//! remembers the audits posted to `/audit`.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,11 +21,11 @@ use tokio::net::TcpListener;
 /// How many audits are remembered.
 const REMEMBERED: usize = 20;
 
-/// How large an audit may be, in bytes.
-const AUDIT: usize = 16 * 1024;
+/// The largest audit, in bytes.
+const MAX_AUDIT: usize = 16 * 1024;
 
 /// How long `/slow` takes.
-const SLOW: Duration = Duration::from_secs(10);
+const SLOW_DELAY: Duration = Duration::from_secs(10);
 
 /// What the upstream remembers.
 #[derive(Debug, Default)]
@@ -35,17 +35,16 @@ pub struct Flaky {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests seen at `/flaky` and at `/throttled`.
+    /// How many requests `/flaky` and `/throttled` have received.
     flaky: u64,
     throttled: u64,
     audits: Vec<Json>,
 }
 
-/// Starts the upstream on a loopback port that the system chooses, on a thread of its own, as long as
-/// the process lives.
+/// Starts the upstream on a loopback port that the system chooses. Its thread lives as long as the process.
 ///
 /// # Errors
-/// Where the system gives no port or no thread.
+/// When the system provides no port or no thread.
 pub fn start() -> io::Result<SocketAddr> {
     let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
@@ -94,14 +93,14 @@ impl Flaky {
             (_, "/flaky") => self.flaky(),
             (_, "/throttled") => self.throttled(),
             (_, "/slow") => {
-                tokio::time::sleep(SLOW).await;
+                tokio::time::sleep(SLOW_DELAY).await;
                 answer(StatusCode::OK, &json!({ "message": "late" }))
             }
             (_, "/charge") => {
                 answer(StatusCode::PAYMENT_REQUIRED, &json!({ "upstream": "declined" }))
             }
             (&Method::POST, "/audit") => {
-                let body = Limited::new(body, AUDIT).collect().await;
+                let body = Limited::new(body, MAX_AUDIT).collect().await;
                 let bytes = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 self.remember(&bytes)
             }
@@ -116,7 +115,7 @@ impl Flaky {
         }
     }
 
-    /// 503 twice, then 200, and again.
+    /// 503 twice, then 200; then again from the start.
     fn flaky(&self) -> Response<Full<Bytes>> {
         let seen = self.lock(|state| {
             state.flaky += 1;
@@ -128,7 +127,7 @@ impl Flaky {
         answer(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "try again", "seen": seen }))
     }
 
-    /// 429 with `Retry-After: 2`, then 200, and again.
+    /// 429 with `Retry-After: 2`, then 200; then again from the start.
     fn throttled(&self) -> Response<Full<Bytes>> {
         let seen = self.lock(|state| {
             state.throttled += 1;

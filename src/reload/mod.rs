@@ -1,17 +1,17 @@
-//! When the configuration is loaded anew: on SIGHUP, on `POST /reload`, and when its files change.
+//! When the configuration is loaded again: on SIGHUP, on `POST /reload`, and when its files change.
 //!
-//! A file that changes is a question of when it has finished changing. `settle` decides it from what a
-//! watcher tells, without touching a file; `watch` is the watcher, and knows which paths matter (`ways`);
-//! `stamp` is what is looked at where nobody tells. `reloader` brings them together with those who ask.
+//! The hard part is to know when a changing file is finished. `debounce` decides it from the watcher's events,
+//! without touching a file. `watch` is the watcher, and `links` tells it which paths matter. `stamp` compares
+//! file metadata where no events come. `reloader` joins them with those who ask for a reload.
 
+mod debounce;
+mod links;
 mod reloader;
-mod settle;
 mod signals;
 mod stamp;
 #[cfg(test)]
 mod testing;
 mod watch;
-mod ways;
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::config::Read;
 
-pub use self::reloader::{Asks, Reloader, reloader};
+pub use self::reloader::{ReloadHandle, Reloader, reloader};
 pub use self::signals::{Signal, Signals};
 
 /// What asked for a reload.
@@ -43,23 +43,24 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a [`Reloader`] has load the configuration anew.
+/// What a [`Reloader`] calls to load a configuration.
 pub trait Reload {
-    /// What was read, and is not served yet.
+    /// A configuration that was read and is not served yet.
     type Loaded;
-    /// What came of serving it.
+    /// The outcome of serving it.
     type Applied: Clone;
 
-    /// Reads it. Which files were read, or asked for, and what they held: these are watched from now on.
+    /// Reads the configuration. Also returns the files that were read or looked for and their contents;
+    /// these are watched from now on.
     fn load(&self) -> (Vec<Read>, Self::Loaded);
 
-    /// What comes of asking for what is served already; `None` where it is not, though the files are the
-    /// same: an address could not be had.
+    /// The answer when the files have not changed and are served already. `None` when they are not
+    /// served, for example because an address was not available.
     fn unchanged(&self, cause: Cause) -> Option<Self::Applied>;
 
-    /// Serves it.
+    /// Serves what was loaded.
     fn apply(&self, cause: Cause, loaded: Self::Loaded) -> impl Future<Output = Self::Applied>;
 
-    /// Nothing was loaded: a writer has held a file open for so long.
+    /// The answer when nothing was loaded because a writer has kept a file open for `waited`.
     fn unfinished(&self, cause: Cause, waited: Duration) -> Self::Applied;
 }

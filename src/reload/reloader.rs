@@ -1,5 +1,5 @@
-//! The one place where a configuration is loaded anew, whoever asks: loads come one after the other, and
-//! what one has taken, the next cause finds unchanged.
+//! Every reload happens here, one after the other, whoever asks. A change that one reload has loaded is
+//! no change for the next.
 
 #[cfg(test)]
 mod tests;
@@ -9,108 +9,109 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::settle::{Change, Settle};
+use super::debounce::{Change, Debounce};
 use super::stamp::Stamp;
 use super::watch::Watcher;
 use super::{Cause, Reload};
 use crate::config::Read;
 
-/// How often the files are looked at where nobody tells of a change.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the files are looked at when no events come.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a load waits for news that it has read half of a file: what the system takes to tell them.
+/// How long a load waits for the news that it read half a file: the time the system needs to deliver an event.
 const CONFIRM: Duration = Duration::from_millis(20);
 
-/// How long who asks waits for a writer to finish.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a caller of a reload waits for a writer to finish.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many may ask at once before they wait to be heard.
-const ASKING: usize = 16;
+/// How many requests for a reload may be queued.
+const QUEUE: usize = 16;
 
-/// Asks for the configuration to be loaded anew; what comes of it is an `A`.
+/// Asks for a reload, whose outcome is an `A`.
 #[derive(Debug)]
-pub struct Asks<A>(mpsc::Sender<Ask<A>>);
+pub struct ReloadHandle<A>(mpsc::Sender<ReloadRequest<A>>);
 
-/// Loads the configuration anew whenever somebody asks and whenever its files have changed.
+/// Loads the configuration whenever somebody asks and whenever its files have changed.
 #[derive(Debug)]
 pub struct Reloader<A> {
-    asked: mpsc::Receiver<Ask<A>>,
-    /// Those that have not been answered.
-    waiting: Vec<Ask<A>>,
-    /// `None` where the system gives none.
+    asked: mpsc::Receiver<ReloadRequest<A>>,
+    /// The requests that have not been answered.
+    waiting: Vec<ReloadRequest<A>>,
+    /// `None` when the system provides no watch.
     watcher: Option<Watcher>,
-    settle: Settle,
-    /// The files, and what they held when they were last loaded.
+    debounce: Debounce,
+    /// The files, and their contents when they were last loaded.
     files: Vec<Read>,
-    /// How they looked when that was last compared, and how they looked since, where otherwise.
+    /// The files' metadata at the last comparison with their contents, and the metadata since then if it
+    /// differs.
     stamp: Stamp,
     seen: Option<Stamp>,
     look: Instant,
 }
 
 #[derive(Debug)]
-struct Ask<A> {
+struct ReloadRequest<A> {
     cause: Cause,
     at: Instant,
-    /// `None` where nobody waits for it.
+    /// `None` when nobody waits for the outcome.
     reply: Option<oneshot::Sender<A>>,
 }
 
-/// What there is to do next.
+/// What to do next.
 enum Next<A> {
     Note(Change),
-    Take(Ask<A>),
+    Take(ReloadRequest<A>),
     Refuse,
     Load,
     Look,
 }
 
-impl<A> Asks<A> {
-    /// Loads, and gives what came of it; `None` where nothing is loaded any more, for the process stops.
+impl<A> ReloadHandle<A> {
+    /// Loads, and returns the outcome; `None` when the process is stopping and loads nothing any more.
     pub async fn ask(&self, cause: Cause) -> Option<A> {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask { cause, at: Instant::now(), reply: Some(reply) };
+        let ask = ReloadRequest { cause, at: Instant::now(), reply: Some(reply) };
         self.0.send(ask).await.ok()?;
         answer.await.ok()
     }
 
-    /// Has it loaded, by and by.
+    /// Asks for a reload without waiting for it.
     pub fn tell(&self, cause: Cause) {
-        // Where there is no room, as many others have asked, and one load answers them all.
-        let ask = Ask { cause, at: Instant::now(), reply: None };
+        // A full queue needs no further request: one load answers all that are waiting.
+        let ask = ReloadRequest { cause, at: Instant::now(), reply: None };
         self.0.try_send(ask).ok();
     }
 }
 
-/// A reloader of a configuration that was read from `files`, and how to ask it. Must be called within a
-/// runtime.
-pub fn reloader<A: Clone>(files: Vec<Read>) -> (Asks<A>, Reloader<A>) {
-    let (sender, asked) = mpsc::channel(ASKING);
-    let mut settle = Settle::default();
-    // What changed between the load and the watch was told to nobody.
-    settle.on(Change::Settled, Instant::now());
+/// A reloader of a configuration that was read from `files`, and the handle to ask it. Must be called
+/// within a runtime.
+pub fn reloader<A: Clone>(files: Vec<Read>) -> (ReloadHandle<A>, Reloader<A>) {
+    let (sender, asked) = mpsc::channel(QUEUE);
+    let mut debounce = Debounce::default();
+    // No event told of changes between the load and the start of the watch.
+    debounce.on(Change::Complete, Instant::now());
     let mut reloader = Reloader {
         asked,
         waiting: Vec::new(),
         watcher: None,
-        settle,
+        debounce,
         stamp: Stamp::of(&files),
         files,
         seen: None,
-        look: Instant::now() + LOOK,
+        look: Instant::now() + POLL_INTERVAL,
     };
     if !reloader.files.is_empty() {
         reloader.watch();
     }
-    (Asks(sender), reloader)
+    (ReloadHandle(sender), reloader)
 }
 
 impl<A: Clone> Reloader<A> {
-    /// Has `target` load whenever that is due, for ever.
+    /// Loads into `target` whenever a load is due, forever.
     pub async fn run<R: Reload<Applied = A>>(mut self, target: &R) {
         loop {
             match self.next().await {
-                Next::Note(change) => self.settle.on(change, Instant::now()),
+                Next::Note(change) => self.debounce.on(change, Instant::now()),
                 Next::Take(ask) => self.waiting.push(ask),
                 Next::Refuse => self.refuse(target),
                 Next::Load => self.load(target).await,
@@ -120,11 +121,11 @@ impl<A: Clone> Reloader<A> {
     }
 
     async fn next(&mut self) -> Next<A> {
-        let (mut due, mut late) = (self.settle.due(), None);
+        let (mut due, mut late) = (self.debounce.due(), None);
         if let Some(ask) = self.waiting.first() {
-            // Nobody is loaded for in the middle of a change.
-            due = due.or_else(|| (!self.settle.is_writing()).then_some(ask.at));
-            late = ask.at.checked_add(PATIENCE);
+            // A request does not cause a load in the middle of a change.
+            due = due.or_else(|| (!self.debounce.is_writing()).then_some(ask.at));
+            late = ask.at.checked_add(WRITER_TIMEOUT);
         }
         let Self { asked, watcher, look, .. } = self;
         let change = async {
@@ -149,9 +150,9 @@ impl<A: Clone> Reloader<A> {
         }
     }
 
-    /// Loads, where somebody asked or the files hold something else than before.
+    /// Loads if somebody asked or the files' contents have changed.
     async fn load<R: Reload<Applied = A>>(&mut self, target: &R) {
-        self.settle.taken();
+        self.debounce.clear();
         let stamp = Stamp::of(&self.files);
         if self.files.iter().all(holds_the_same) && self.is_served(target) {
             self.stamp = stamp;
@@ -161,21 +162,21 @@ impl<A: Clone> Reloader<A> {
         let (files, loaded) = target.load();
         let before = std::mem::replace(&mut self.files, files);
         self.follow();
-        // Half a file may be a well-formed one: whoever is at work on it shows within a moment.
-        if let Some(change) = self.disturbed().await {
+        // Half a file may be well-formed. If a writer is at work, its events arrive within a moment.
+        if let Some(change) = self.changed_since_read().await {
             self.files = before;
-            self.settle.on(change, Instant::now());
+            self.debounce.on(change, Instant::now());
             return;
         }
         let asks = std::mem::take(&mut self.waiting);
         let cause = asks.first().map_or(Cause::File, |ask| ask.cause);
         let applied = target.apply(cause, loaded).await;
         answer(asks, &applied);
-        // What has changed meanwhile where it was not watched before.
-        self.settle.on(Change::Settled, Instant::now());
+        // Files that were not watched before may have changed meanwhile.
+        self.debounce.on(Change::Complete, Instant::now());
     }
 
-    /// Whether there is nothing to load, the files being the same; then those who ask are told.
+    /// Whether the files are unchanged and served, so that there is nothing to load. Answers those who ask.
     fn is_served<R: Reload<Applied = A>>(&mut self, target: &R) -> bool {
         let Some(first) = self.waiting.first() else {
             return true;
@@ -187,8 +188,8 @@ impl<A: Clone> Reloader<A> {
         unchanged.is_some()
     }
 
-    /// What happened to the files since they were read.
-    async fn disturbed(&mut self) -> Option<Change> {
+    /// What has happened to the files since they were read.
+    async fn changed_since_read(&mut self) -> Option<Change> {
         if let Some(watcher) = &mut self.watcher {
             tokio::select! {
                 biased;
@@ -196,30 +197,30 @@ impl<A: Clone> Reloader<A> {
                 () = sleep(CONFIRM) => {}
             }
         }
-        (!self.files.iter().all(holds_the_same)).then_some(Change::Settled)
+        (!self.files.iter().all(holds_the_same)).then_some(Change::Complete)
     }
 
-    /// Tells who asked that the files are not whole yet.
+    /// Tells those who ask that the files are not complete yet.
     fn refuse<R: Reload<Applied = A>>(&mut self, target: &R) {
         let asks = std::mem::take(&mut self.waiting);
         if let Some(first) = asks.first() {
-            let refused = target.unfinished(first.cause, PATIENCE);
+            let refused = target.unfinished(first.cause, WRITER_TIMEOUT);
             answer(asks, &refused);
         }
     }
 
-    /// Looks whether the files have changed without anybody telling. They must look the same twice: who
-    /// writes them is done, or has paused for long.
+    /// Looks for changes where no events come. The files must look the same twice: then the writer is
+    /// done, or has paused for long.
     fn look(&mut self) {
-        self.look = Instant::now() + LOOK;
-        if self.settle.is_writing() || self.settle.due().is_some() {
+        self.look = Instant::now() + POLL_INTERVAL;
+        if self.debounce.is_writing() || self.debounce.due().is_some() {
             return;
         }
         let stamp = Stamp::of(&self.files);
         if stamp == self.stamp {
             self.seen = None;
         } else if self.seen.replace(stamp.clone()) == Some(stamp) {
-            self.settle.on(Change::Settled, Instant::now());
+            self.debounce.on(Change::Complete, Instant::now());
         }
     }
 
@@ -230,7 +231,7 @@ impl<A: Clone> Reloader<A> {
                 self.follow();
             }
             Err(error) => {
-                tracing::warn!(%error, every = ?LOOK, "The system gives no watch: the configuration is looked at instead.");
+                tracing::warn!(%error, every = ?POLL_INTERVAL, "The system gives no watch: the configuration is looked at instead.");
             }
         }
     }
@@ -240,14 +241,14 @@ impl<A: Clone> Reloader<A> {
             return;
         };
         if let Err(error) = watcher.follow(&self.files) {
-            tracing::warn!(%error, every = ?LOOK, "A part of the configuration cannot be watched: it is looked at instead.");
+            tracing::warn!(%error, every = ?POLL_INTERVAL, "A part of the configuration cannot be watched: it is looked at instead.");
         }
     }
 }
 
-fn answer<A: Clone>(asks: Vec<Ask<A>>, applied: &A) {
+fn answer<A: Clone>(asks: Vec<ReloadRequest<A>>, applied: &A) {
     for reply in asks.into_iter().filter_map(|ask| ask.reply) {
-        // Who asked may have gone.
+        // The caller may have left.
         reply.send(applied.clone()).ok();
     }
 }

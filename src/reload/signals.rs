@@ -1,4 +1,4 @@
-//! The signals that the process heeds.
+//! The signals that the process handles.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use tokio::signal::unix::{self, SignalKind};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGHUP: load the configuration anew.
+    /// SIGHUP: load the configuration again.
     Reload,
     /// SIGTERM or SIGINT: stop.
     Stop,
 }
 
-/// The signals, from now on.
+/// A stream of the signals that arrive from now on.
 #[derive(Debug)]
 pub struct Signals {
     hangup: unix::Signal,
@@ -22,10 +22,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens for them; must be called within a runtime.
+    /// Starts to listen. Must be called within a runtime.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// When the system refuses.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             hangup: unix::signal(SignalKind::hangup())?,
@@ -34,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,

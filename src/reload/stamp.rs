@@ -1,28 +1,28 @@
-//! What is looked at where nobody tells of changes: network file systems, some containers' mounts, and a
-//! system that has no watch left to give.
+//! Finds changes by looking at file metadata, where no events come: on network file systems, on some
+//! container mounts, and when the system has no watches left.
 
 use std::os::unix::fs::MetadataExt;
 
 use crate::config::Read;
 
-/// What tells one state of some files from another, without reading them.
+/// Tells two states of some files apart without reading them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp(Vec<Option<One>>);
+pub(super) struct Stamp(Vec<Option<FileStamp>>);
 
-/// Of one file: which it is, its size, and when it was last changed, to the nanosecond.
+/// The state of one file: its identity, its size, and its last change in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct One {
+struct FileStamp {
     which: (u64, u64),
     size: u64,
     changed: [(i64, i64); 2],
 }
 
 impl Stamp {
-    /// The state that `files` are in now.
+    /// The present state of `files`.
     pub(super) fn of(files: &[Read]) -> Self {
         let one = |read: &Read| {
             let metadata = read.path.metadata().ok()?;
-            Some(One {
+            Some(FileStamp {
                 which: (metadata.dev(), metadata.ino()),
                 size: metadata.size(),
                 changed: [
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(first, Stamp::of(&read));
         fs::write(folder.at("c.yaml"), "12").unwrap();
         assert_ne!(first, Stamp::of(&read));
-        // Another file of the same size in its place.
+        // Another file of the same size replaces it.
         let second = Stamp::of(&read);
         fs::write(folder.at("c.yaml~"), "34").unwrap();
         fs::rename(folder.at("c.yaml~"), folder.at("c.yaml")).unwrap();

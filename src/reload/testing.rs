@@ -1,9 +1,9 @@
-//! What the tests of this room share.
+//! Shared by the tests of this folder.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A folder of the test's own, gone with it.
+/// A folder that belongs to one test and is deleted with it.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {

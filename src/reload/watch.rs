@@ -1,7 +1,7 @@
-//! Hears of changes to the files of a configuration as they happen.
+//! Gets an event for each change to the files of a configuration.
 //!
-//! Watched are the folders of every path that decides what a file is, and the files themselves: one that
-//! is mounted by itself (a container's bind mount) changes without its folder being told.
+//! It watches the folder of every path that decides what a file is, and the files themselves: a file that
+//! is a mount of its own (a container's bind mount) changes without an event for its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -14,26 +14,26 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 
-use super::settle::Change;
-use super::ways::Way;
+use super::debounce::Change;
+use super::links::LinkChain;
 use crate::config::Read;
 
-/// How many events may wait. Beyond it they are counted as one change.
-const WAITING: usize = 1024;
+/// How many events may wait. Further ones are counted as one change.
+const QUEUE: usize = 1024;
 
 /// Tells when the files of a configuration change.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    /// Kept for what it does while it lives.
+    /// Never read; the watch ends when it is dropped.
     inner: RecommendedWatcher,
     changes: mpsc::Receiver<Event>,
-    /// Set where an event found no room.
+    /// Set when there was no room for an event.
     lost: Arc<AtomicBool>,
     /// The paths that matter.
     paths: BTreeSet<PathBuf>,
-    /// The files as they are named.
+    /// The files as the configuration names them.
     files: Vec<PathBuf>,
-    /// What is watched, and which one it was: a folder of the same name may be another one by now.
+    /// What is watched, with its identity: a folder of the same name may be another one by now.
     watched: BTreeMap<PathBuf, (u64, u64)>,
 }
 
@@ -41,9 +41,9 @@ impl Watcher {
     /// Watches nothing yet.
     ///
     /// # Errors
-    /// Where the system gives no watch.
+    /// When the system provides no watch.
     pub(super) fn new() -> notify::Result<Self> {
-        let (sender, changes) = mpsc::channel(WAITING);
+        let (sender, changes) = mpsc::channel(QUEUE);
         let lost = Arc::new(AtomicBool::new(false));
         let overflow = Arc::clone(&lost);
         let inner = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -62,11 +62,11 @@ impl Watcher {
         })
     }
 
-    /// The next change to a path that matters.
+    /// Waits for the next change to a path that matters.
     pub(super) async fn next(&mut self) -> Change {
         loop {
             let Some(event) = self.changes.recv().await else {
-                // The watcher's thread is gone, and with it the news.
+                // The watcher's thread is gone: no events will come.
                 return std::future::pending().await;
             };
             if let Some(change) = self.change(&event) {
@@ -75,28 +75,28 @@ impl Watcher {
         }
     }
 
-    /// What `event` says of the paths that matter.
+    /// What `event` means for the paths that matter.
     fn change(&self, event: &Event) -> Option<Change> {
         if event.need_rescan() || self.lost.swap(false, Ordering::AcqRel) {
-            return Some(Change::Settled);
+            return Some(Change::Complete);
         }
         let matters = |path: &PathBuf| self.paths.contains(path);
         if !event.paths.iter().any(matters) {
             return None;
         }
         match event.kind {
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Change::Settled),
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Change::Complete),
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
                 let there = self.files.iter().all(|file| file.exists());
-                Some(if there { Change::Settled } else { Change::Incomplete })
+                Some(if there { Change::Complete } else { Change::Incomplete })
             }
             EventKind::Create(_) if event.paths.iter().any(|path| path.is_symlink()) => {
-                Some(Change::Settled)
+                Some(Change::Complete)
             }
             EventKind::Create(_) => Some(Change::Incomplete),
-            // Where the system does not say when a writer closes, a write is all there is to go by.
+            // Some systems do not report when a writer closes. Then a write must do.
             EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => {
-                Some(if cfg!(target_os = "linux") { Change::Writing } else { Change::Settled })
+                Some(if cfg!(target_os = "linux") { Change::Writing } else { Change::Complete })
             }
             _ => None,
         }
@@ -105,20 +105,20 @@ impl Watcher {
     /// Watches the way to each of `files`, and nothing else.
     ///
     /// # Errors
-    /// Where the system refuses a watch; the others are watched all the same.
+    /// When the system refuses a watch. The other files are watched all the same.
     pub(super) fn follow(&mut self, files: &[Read]) -> notify::Result<()> {
-        let ways: Vec<Way> = files.iter().map(|read| Way::to(&read.path)).collect();
+        let chains: Vec<LinkChain> = files.iter().map(|read| LinkChain::to(&read.path)).collect();
         self.files = files.iter().map(|read| read.path.clone()).collect();
-        self.paths = ways.iter().flat_map(|way| way.paths.iter().cloned()).collect();
+        self.paths = chains.iter().flat_map(|way| way.paths.iter().cloned()).collect();
         let folders = self.paths.iter().filter_map(|path| path.parent()).map(Path::to_owned);
-        let ends = ways.into_iter().map(|way| way.end);
+        let ends = chains.into_iter().map(|way| way.end);
         let wanted: BTreeMap<PathBuf, (u64, u64)> = folders
             .chain(ends)
             .filter_map(|path| identity(&path).map(|which| (path, which)))
             .collect();
         let old = std::mem::take(&mut self.watched);
         for (gone, _) in old.iter().filter(|(path, which)| wanted.get(*path) != Some(*which)) {
-            // One that was removed has no watch left to take away.
+            // A removed path has no watch left to remove.
             self.inner.unwatch(gone).ok();
         }
         let mut result = Ok(());
@@ -135,7 +135,7 @@ impl Watcher {
     }
 }
 
-/// Which file or folder a path leads to: the device and the number on it.
+/// The identity of what is at a path: device and inode number.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let which = |metadata: Metadata| (metadata.dev(), metadata.ino());
     path.metadata().map(which).ok()

@@ -12,6 +12,7 @@ mod json;
 mod node;
 mod place;
 mod render;
+mod suggest;
 mod yaml;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use self::node::with_article;
+pub use self::suggest::{did_you_mean, nearest};
 
 /// How many bytes a file may have.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mwl_proxy::admin::{self, Operated, Reloading};
+use mwl_proxy::admin::{self, Backend, Reloading};
 use mwl_proxy::telemetry::events::Events;
 use mwl_proxy::telemetry::executions::Filter;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::support::watched::PATIENCE;
 #[derive(Default)]
 struct Counting(AtomicU64);
 
-impl Operated for Counting {
+impl Backend for Counting {
     fn metrics(&self) -> String {
         String::new()
     }
@@ -55,7 +55,7 @@ fn a_listener_that_lags_is_told_how_much_it_missed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let counting = Arc::new(Counting::default());
-    admin::start(listener, Arc::clone(&counting) as Arc<dyn Operated>).unwrap();
+    admin::start(listener, Arc::clone(&counting) as Arc<dyn Backend>).unwrap();
     let mut lazy = TcpStream::connect(address).unwrap();
     lazy.set_read_timeout(Some(PATIENCE)).unwrap();
     lazy.write_all(b"GET /tap HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

@@ -1,14 +1,14 @@
-//! What was explained, for machines.
+//! An explanation as JSON.
 
 use http::HeaderMap;
 use serde_json::{Map, Value as Json, json};
 
-use super::Explained;
+use super::Explanation;
 use crate::proxy::rehearsal::End;
 
-/// One object. Lengths of time are ISO 8601 durations, `at` is since the request came.
-pub(super) fn render(explained: &Explained<'_>) -> Json {
-    let Explained { asked, responses, described: _, told } = explained;
+/// The whole object. Durations are ISO 8601; `at` counts from the request's arrival.
+pub(super) fn render(explained: &Explanation<'_>) -> Json {
+    let Explanation { asked, responses, described: _, told } = explained;
     let routes: Vec<Json> = told
         .routes
         .iter()
@@ -33,7 +33,7 @@ pub(super) fn render(explained: &Explained<'_>) -> Json {
     })
 }
 
-/// How it ended, and the response where there is one.
+/// How the request ended, and the response if there is one.
 fn end(end: &End) -> (&'static str, Json) {
     match end {
         End::Answered { status, headers, body, broken } => {
@@ -52,7 +52,7 @@ fn end(end: &End) -> (&'static str, Json) {
     }
 }
 
-/// By name; repeated fields as an array.
+/// Fields by name; repeated fields as an array.
 fn fields(headers: &HeaderMap) -> Json {
     let mut all = Map::new();
     for name in headers.keys() {

@@ -1,8 +1,7 @@
-//! `explain`: what a policy would do, said before it does it.
+//! `explain`: shows what a policy would do with a request, without sending it.
 //!
-//! The request runs through the whole proxy on a [`rehearsal`]'s stage. Here the arguments are read, each
-//! mistake shown with its place, and what was told is written for people ([`text`]) or machines
-//! ([`json`]).
+//! The request takes its whole way through the proxy in a [`rehearsal`]. This module reads the arguments,
+//! points at each mistake in them, and writes what happened as text ([`text`]) or JSON ([`json`]).
 //!
 //! [`rehearsal`]: crate::proxy::rehearsal
 
@@ -21,7 +20,7 @@ use http::header::{self, HeaderValue};
 
 use self::response::Response;
 use super::{ADMIN, Explain, Format, LISTEN, complain, run, say};
-use crate::admin::routes::Described;
+use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
 use crate::language::provider::Catalog;
 use crate::language::temporal::Span;
@@ -30,34 +29,34 @@ use crate::proxy::rehearsal::{Asked, Stage, Told, rehearse};
 use crate::source::{Diagnostic, Diagnostics, Sources};
 use crate::telemetry::metrics::Metrics;
 
-/// The exit code of arguments that cannot be read, and of a configuration that is refused.
+/// The exit code when the arguments cannot be read or the configuration is refused.
 const ILL_FORMED: u8 = 2;
 
-/// What the built-in upstream of the quick-start is called.
+/// The address that stands for the quick-start's built-in upstream.
 const FLAKY: &str = "flaky:80";
 
-/// A mistake in an argument: how many bytes before it, what was seen and what is wanted.
+/// A mistake in an argument: its byte offset, and what was found and expected.
 #[derive(Debug)]
-struct Wrong {
+struct ArgumentError {
     offset: usize,
     message: String,
 }
 
-/// What the command line asks to explain.
+/// What the user asks to explain.
 #[derive(Debug)]
-struct Wanted {
+struct Scenario {
     asked: Asked,
     responses: Vec<Response>,
 }
 
-/// All that is said.
+/// Everything that the output shows.
 #[derive(Debug)]
-struct Explained<'a> {
+struct Explanation<'a> {
     asked: &'a Asked,
-    /// The responses as they were written.
+    /// The responses as the user wrote them.
     responses: &'a [String],
     /// The routes in plain words.
-    described: &'a Described,
+    described: &'a RouteDescriptions,
     told: Told,
 }
 
@@ -78,11 +77,11 @@ pub(super) fn explain(explain: &Explain) -> ExitCode {
     }
 }
 
-/// How many warnings the configuration has, and what there is to say.
+/// The number of the configuration's warnings, and the output.
 fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String> {
     let mut sources = Sources::default();
     let wanted = read(explain, &mut sources);
-    let Wanted { mut asked, responses } = wanted.map_err(|found| sources.render(&found))?;
+    let Scenario { mut asked, responses } = wanted.map_err(|found| sources.render(&found))?;
     let loaded = input.load().map_err(|refused| refused.to_string())?;
     let known: Vec<&str> = loaded.settings.upstreams.iter().map(|u| u.name.as_ref()).collect();
     let found = unknown(&responses, &known, explain, &mut sources);
@@ -102,8 +101,12 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
     let Built { runtime, warnings, shown, .. } = built.map_err(|refused| refused.to_string())?;
     let told = rehearse(&runtime, &stage, &asked, explain.seed);
     let told = told.map_err(|error| format!("the system gives no runtime: {error}"))?;
-    let explained =
-        Explained { asked: &asked, responses: &explain.responses, described: &shown.routes, told };
+    let explained = Explanation {
+        asked: &asked,
+        responses: &explain.responses,
+        described: &shown.routes,
+        told,
+    };
     let said = match explain.format {
         Format::Text => text::render(&explained),
         Format::Json => format!("{:#}", json::render(&explained)),
@@ -122,8 +125,8 @@ fn input(explain: &Explain) -> Result<Input, String> {
     }
 }
 
-/// Reads the arguments; every mistake in them at once.
-fn read(explain: &Explain, sources: &mut Sources) -> Result<Wanted, Diagnostics> {
+/// Reads the arguments and reports every mistake in them at once.
+fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostics> {
     let mut found = Diagnostics::default();
     let asked = keep(request::line(&explain.request), "--request", &explain.request, sources);
     let asked = asked.map_err(|wrong| found.push(wrong)).ok();
@@ -157,39 +160,39 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Wanted, Diagnostics>
             }
             asked.body = body.unwrap_or_default();
             asked.patience = patience;
-            Ok(Wanted { asked, responses })
+            Ok(Scenario { asked, responses })
         }
         _ => Err(found),
     }
 }
 
-/// `--respond`, or which of several.
+/// The option's name, with a number if it was given several times.
 fn numbered(name: &str, number: usize, of: usize) -> String {
     if of == 1 { name.to_owned() } else { format!("{name} #{}", number + 1) }
 }
 
-/// What was read of an argument, or a diagnostic that points into it.
+/// The value that was read, or a diagnostic that points into the argument.
 fn keep<T>(
-    read: Result<T, Wrong>,
+    read: Result<T, ArgumentError>,
     name: &str,
     written: &str,
     sources: &mut Sources,
 ) -> Result<T, Diagnostic> {
-    read.map_err(|Wrong { offset, message }| {
+    read.map_err(|ArgumentError { offset, message }| {
         let before = written.get(..offset).unwrap_or(written).chars().count();
         let span = sources.keep(name, written);
         Diagnostic::error("invalid-argument", span, message).with_offset(before)
     })
 }
 
-/// A length of time that is more than none.
-fn duration(text: &str) -> Result<std::time::Duration, Wrong> {
+/// A duration greater than zero.
+fn duration(text: &str) -> Result<std::time::Duration, ArgumentError> {
     let span = Span::parse(text).filter(|span| *span > Span::ZERO);
     let message = || format!("`{text}` is no duration above zero, such as PT5S or PT0.5S");
-    span.map(Span::to_duration).ok_or_else(|| Wrong { offset: 0, message: message() })
+    span.map(Span::to_duration).ok_or_else(|| ArgumentError { offset: 0, message: message() })
 }
 
-/// Responses that are kept for upstreams which are not there.
+/// Reports responses for upstreams that do not exist.
 fn unknown(
     responses: &[Response],
     known: &[&str],
@@ -204,7 +207,7 @@ fn unknown(
         };
         let all = known.join("`, `");
         let message = format!("there is no upstream `{name}`; there is `{all}`");
-        let wrong = Wrong { offset: response.upstream_at, message };
+        let wrong = ArgumentError { offset: response.upstream_at, message };
         let written = explain.responses.get(number).map(String::as_str).unwrap_or_default();
         let name = numbered("--respond", number, responses.len());
         if let Err(wrong) = keep(Err::<(), _>(wrong), &name, written, sources) {

@@ -1,4 +1,4 @@
-//! The request to explain, as it is written on the command line.
+//! The request to explain, as written on the command line.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri};
 
-use super::Wrong;
+use super::ArgumentError;
 use crate::proxy::rehearsal::Asked;
 
-/// Fields that follow from the body.
+/// Fields that are derived from the body.
 pub(super) const FRAMING: [HeaderName; 2] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
-/// `POST /billing/charge`; a target alone is one to GET. A target in absolute form names the host.
-pub(super) fn line(written: &str) -> Result<Asked, Wrong> {
+/// `POST /billing/charge`. A target alone means GET; an absolute one sets the host.
+pub(super) fn line(written: &str) -> Result<Asked, ArgumentError> {
     let start = written.len() - written.trim_start().len();
     let text = written.trim();
     let (method, target, at) = match text.split_once(char::is_whitespace) {
@@ -31,8 +31,8 @@ pub(super) fn line(written: &str) -> Result<Asked, Wrong> {
     Ok(Asked { method, target, headers, body: Bytes::new(), patience: None::<Duration> })
 }
 
-fn method(text: &str, offset: usize) -> Result<Method, Wrong> {
-    let wrong = |message| Wrong { offset, message };
+fn method(text: &str, offset: usize) -> Result<Method, ArgumentError> {
+    let wrong = |message| ArgumentError { offset, message };
     let method = Method::from_bytes(text.as_bytes());
     let method = method.map_err(|_| wrong(format!("`{text}` is no method; `POST`, say")))?;
     let upper = text.to_ascii_uppercase();
@@ -42,9 +42,9 @@ fn method(text: &str, offset: usize) -> Result<Method, Wrong> {
     Ok(method)
 }
 
-/// The target in origin form, and the host that an absolute one names.
-fn target(text: &str, at: usize) -> Result<(Uri, Option<HeaderValue>), Wrong> {
-    let wrong = |offset, message: String| Wrong { offset: at + offset, message };
+/// The target in origin form, and the host if the target is absolute.
+fn target(text: &str, at: usize) -> Result<(Uri, Option<HeaderValue>), ArgumentError> {
+    let wrong = |offset, message: String| ArgumentError { offset: at + offset, message };
     let absolute = text.starts_with("http://") || text.starts_with("https://");
     if !(text.starts_with('/') || text == "*" || absolute) {
         let message =
@@ -68,39 +68,39 @@ fn target(text: &str, at: usize) -> Result<(Uri, Option<HeaderValue>), Wrong> {
 }
 
 /// `accept: text/plain`.
-pub(super) fn field(written: &str) -> Result<(HeaderName, HeaderValue), Wrong> {
+pub(super) fn field(written: &str) -> Result<(HeaderName, HeaderValue), ArgumentError> {
     let Some((name, value)) = written.split_once(':') else {
         let message = format!("`{written}` is no field; write `name: value`");
-        return Err(Wrong { offset: 0, message });
+        return Err(ArgumentError { offset: 0, message });
     };
     let offset = name.len() + 1 + (value.len() - value.trim_start().len());
     Ok((self::name(name.trim_end(), 0)?, self::value(value.trim(), offset)?))
 }
 
-/// A field's name that is not the framing's.
-pub(super) fn name(text: &str, offset: usize) -> Result<HeaderName, Wrong> {
+/// A field's name, unless it is a framing field.
+pub(super) fn name(text: &str, offset: usize) -> Result<HeaderName, ArgumentError> {
     let parsed = HeaderName::try_from(text);
     let message = || format!("`{text}` is no name of a header field");
-    let name = parsed.map_err(|_| Wrong { offset, message: message() })?;
+    let name = parsed.map_err(|_| ArgumentError { offset, message: message() })?;
     if FRAMING.contains(&name) {
         let message = format!("`{name}` follows from the body and cannot be written");
-        return Err(Wrong { offset, message });
+        return Err(ArgumentError { offset, message });
     }
     Ok(name)
 }
 
 /// A field's value.
-pub(super) fn value(text: &str, offset: usize) -> Result<HeaderValue, Wrong> {
+pub(super) fn value(text: &str, offset: usize) -> Result<HeaderValue, ArgumentError> {
     let message = || format!("{text:?} is no value of a header field");
-    HeaderValue::try_from(text).map_err(|_| Wrong { offset, message: message() })
+    HeaderValue::try_from(text).map_err(|_| ArgumentError { offset, message: message() })
 }
 
 /// A text, or `@FILE`.
-pub(super) fn body(written: &str) -> Result<Bytes, Wrong> {
+pub(super) fn body(written: &str) -> Result<Bytes, ArgumentError> {
     let Some(path) = written.strip_prefix('@') else {
         return Ok(Bytes::copy_from_slice(written.as_bytes()));
     };
     let read = std::fs::read(path);
     let message = |error| format!("{path} cannot be read: {error}");
-    read.map(Bytes::from).map_err(|error| Wrong { offset: 1, message: message(error) })
+    read.map(Bytes::from).map_err(|error| ArgumentError { offset: 1, message: message(error) })
 }

@@ -1,4 +1,4 @@
-//! A scripted response, as it is written on the command line: `503,retry-after=2`.
+//! A scripted response, as written on the command line: `503,retry-after=2`.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 
-use super::{Wrong, duration, request};
+use super::{ArgumentError, duration, request};
 use crate::proxy::rehearsal::{Act, Planned};
 
-/// A response, and where in its text the upstream's name stands.
+/// A response, and where its upstream's name is in the text.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) planned: Planned,
     pub(super) upstream_at: usize,
 }
 
-/// One `name=value`, and where each of the two stands.
-struct Written<'a> {
+/// One `name=value`, and the offsets of both parts.
+struct ResponseOption<'a> {
     name: &'a str,
     value: &'a str,
     at: usize,
 }
 
-/// What the options say.
+/// The options of one response.
 #[derive(Debug, Default)]
 struct Options<'a> {
-    /// Where each of the answer's own stands, for saying that something is none.
+    /// The options that only make sense for a response, with their offsets, for errors about the others.
     own: Vec<(usize, &'a str)>,
     headers: HeaderMap,
     body: Bytes,
@@ -34,8 +34,8 @@ struct Options<'a> {
     upstream: Option<(usize, &'a str)>,
 }
 
-/// Reads one.
-pub(super) fn read(written: &str) -> Result<Response, Wrong> {
+/// Parses one response.
+pub(super) fn read(written: &str) -> Result<Response, ArgumentError> {
     let (what, rest) = written.split_once(',').unwrap_or((written, ""));
     let act = act(what)?;
     let mut options = Options::default();
@@ -50,14 +50,14 @@ pub(super) fn read(written: &str) -> Result<Response, Wrong> {
         act => {
             if let Some((offset, name)) = own.first() {
                 let message = format!("`{what}` is no answer: it has no `{name}`");
-                return Err(Wrong { offset: *offset, message });
+                return Err(ArgumentError { offset: *offset, message });
             }
             act
         }
     };
     if let (Act::Hang, Some((offset, _))) = (&act, after) {
         let message = "`hang` never answers: `after` has no meaning".to_owned();
-        return Err(Wrong { offset, message });
+        return Err(ArgumentError { offset, message });
     }
     Ok(Response {
         upstream_at: upstream.map_or(0, |(at, _)| at),
@@ -69,7 +69,7 @@ pub(super) fn read(written: &str) -> Result<Response, Wrong> {
     })
 }
 
-fn act(what: &str) -> Result<Act, Wrong> {
+fn act(what: &str) -> Result<Act, ArgumentError> {
     match what {
         "reset" => return Ok(Act::Reset),
         "refused" => return Ok(Act::Refused),
@@ -81,13 +81,13 @@ fn act(what: &str) -> Result<Act, Wrong> {
     let message = || {
         format!("`{what}` is no response: a status from 200 to 599, `reset`, `refused` or `hang`")
     };
-    let status = status.ok_or_else(|| Wrong { offset: 0, message: message() })?;
+    let status = status.ok_or_else(|| ArgumentError { offset: 0, message: message() })?;
     Ok(Act::Answer { status, headers: HeaderMap::new(), body: Bytes::new() })
 }
 
-/// The options of `rest`, which stands at `at`. A comma that no `name=` follows belongs to the value
-/// before it: dates hold one. A body takes the rest, but for `after=` and `upstream=` at its end.
-fn split(rest: &str, at: usize) -> Result<Vec<Written<'_>>, Wrong> {
+/// Splits `rest`, which begins at `at`, into options. A comma without a `name=` after it belongs to the value
+/// before it, because dates contain one. A body extends to the end, except for `after=` and `upstream=` there.
+fn split(rest: &str, at: usize) -> Result<Vec<ResponseOption<'_>>, ArgumentError> {
     let mut options = Vec::new();
     let mut from = 0;
     while let Some(text) = rest.get(from..) {
@@ -95,11 +95,11 @@ fn split(rest: &str, at: usize) -> Result<Vec<Written<'_>>, Wrong> {
             let end = text.find(',').unwrap_or(text.len());
             let seen = text.get(..end).unwrap_or(text);
             let message = format!("`{seen}` is no `name=value`");
-            return Err(Wrong { offset: at + from, message });
+            return Err(ArgumentError { offset: at + from, message });
         };
         let length = if name == "body" { body_end(value) } else { value_end(value) };
         let value = value.get(..length).unwrap_or(value);
-        options.push(Written { name, value, at: at + from });
+        options.push(ResponseOption { name, value, at: at + from });
         from += name.len() + 1 + length + 1;
         if from > rest.len() {
             break;
@@ -112,7 +112,7 @@ fn is_name(text: &str) -> bool {
     HeaderName::try_from(text).is_ok()
 }
 
-/// Where a value ends: before the first comma that a `name=` follows.
+/// The end of a value: the first comma that is followed by `name=`.
 fn value_end(text: &str) -> usize {
     let named = |(comma, _): &(usize, &str)| {
         let after = text.get(comma + 1..).and_then(|after| after.split_once('='));
@@ -121,7 +121,7 @@ fn value_end(text: &str) -> usize {
     text.match_indices(',').find(named).map_or(text.len(), |(comma, _)| comma)
 }
 
-/// Where a body ends.
+/// The end of a body.
 fn body_end(text: &str) -> usize {
     let mut end = text.len();
     while let Some((before, last)) = text.get(..end).and_then(|text| text.rsplit_once(','))
@@ -133,12 +133,15 @@ fn body_end(text: &str) -> usize {
 }
 
 impl<'a> Options<'a> {
-    fn take(&mut self, option: &Written<'a>) -> Result<(), Wrong> {
-        let Written { name, value, at } = *option;
+    fn take(&mut self, option: &ResponseOption<'a>) -> Result<(), ArgumentError> {
+        let ResponseOption { name, value, at } = *option;
         let value_at = at + name.len() + 1;
         match name {
             "after" => {
-                let place = |wrong: Wrong| Wrong { offset: value_at + wrong.offset, ..wrong };
+                let place = |wrong: ArgumentError| ArgumentError {
+                    offset: value_at + wrong.offset,
+                    ..wrong
+                };
                 self.after = Some((at, duration(value).map_err(place)?));
             }
             "upstream" => self.upstream = Some((value_at, value)),

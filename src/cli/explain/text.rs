@@ -1,29 +1,28 @@
-//! What was explained, for people: the route, then a line for each thing that happened with its time, then
-//! the Result and the answer.
+//! An explanation as text: the route, then a line with a time for each event, then the Result and the response.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::Explained;
-use crate::admin::routes::Described;
+use super::Explanation;
+use crate::admin::routes::RouteDescriptions;
 use crate::proxy::rehearsal::End;
 use crate::proxy::rehearsal::record::{Call, Event, Failed, Given, Length, Sent, What};
 
-/// How many routes that do not take the request are listed.
+/// How many of the routes that do not match are listed.
 const ROUTES: usize = 20;
 /// How many characters of a value or a body are shown.
 const SHOWN: usize = 400;
-/// What stands before a line that goes on.
+/// The indent of a continuation line.
 const INDENT: &str = "            ";
 
-/// The whole text, without a last line break.
-pub(super) fn render(explained: &Explained<'_>) -> String {
-    let Explained { asked, responses, described, told } = explained;
+/// The whole text, without a final line break.
+pub(super) fn render(explained: &Explanation<'_>) -> String {
+    let Explanation { asked, responses, described, told } = explained;
     let mut out = format!("{} {}\n\n", asked.method, asked.target);
     routes(&mut out, explained, described);
-    let texts = Texts { responses };
+    let texts = EventText { responses };
     for event in &told.events {
         texts.event(&mut out, event);
     }
@@ -42,7 +41,7 @@ pub(super) fn render(explained: &Explained<'_>) -> String {
     out.trim_end().to_owned()
 }
 
-fn routes(out: &mut String, explained: &Explained<'_>, described: &Described) {
+fn routes(out: &mut String, explained: &Explanation<'_>, described: &RouteDescriptions) {
     let tried = &explained.told.routes;
     let mut misses = tried.iter().filter_map(|(name, why)| Some((name, why.as_ref()?)));
     for (name, why) in misses.by_ref().take(ROUTES) {
@@ -76,7 +75,7 @@ fn routes(out: &mut String, explained: &Explained<'_>, described: &Described) {
     let steps = route.and_then(|route| route.get("steps")).and_then(Json::as_object);
     for (step, stack) in steps.into_iter().flatten() {
         for entry in entries(stack) {
-            // A route's one Step has the route's name.
+            // The Step of a route that has only one carries the route's name.
             let place = if **step == **name { String::new() } else { format!("{step}: ") };
             write(out, format_args!("  {place}{entry}"));
         }
@@ -84,12 +83,12 @@ fn routes(out: &mut String, explained: &Explained<'_>, described: &Described) {
     out.push('\n');
 }
 
-/// The responses as they were written, by which events are told.
-struct Texts<'a> {
+/// The responses as the user wrote them, to name them in the events.
+struct EventText<'a> {
     responses: &'a [String],
 }
 
-impl Texts<'_> {
+impl EventText<'_> {
     fn event(&self, out: &mut String, Event { at, what }: &Event) {
         let mut lines = match what {
             What::Started { call } => vec![place(call)],
@@ -146,7 +145,7 @@ impl Texts<'_> {
         ]
     }
 
-    /// Which response is given.
+    /// Says which response is given.
     fn given(&self, verb: &str, given: Given) -> String {
         let Given { respond, repeated } = given;
         let written = respond.and_then(|number| self.responses.get(number.checked_sub(1)?));
@@ -167,18 +166,18 @@ fn place(call: &Call) -> String {
     format!("{cleanup}{step}: attempt {attempt}")
 }
 
-/// ` after PT2S`, where that is any time.
+/// ` after PT2S`, or nothing if it took no time.
 fn after(took: Length) -> String {
     if took.0.is_zero() { String::new() } else { format!(" after {}", rounded(took)) }
 }
 
-/// A length of time in whole milliseconds, up: as far as a timer can wait.
+/// Rounds up to whole milliseconds, because timers wait that long.
 fn rounded(Length(length): Length) -> Length {
     let millis = length.as_nanos().div_ceil(1_000_000);
     Length(u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis))
 }
 
-/// A failure's code and signal, and beneath it its message.
+/// A failure's code and signal, with its message on the next line.
 fn failed(lead: &str, failure: &Failed, after: &str) -> Vec<String> {
     let retryable = match failure.retryable {
         Some(true) => ", retryable",
@@ -215,7 +214,7 @@ fn retry(what: &What) -> Vec<String> {
     std::iter::once(first).chain(says).collect()
 }
 
-/// The Result, and the chain beneath a failure.
+/// The Result, and the chain below a failure.
 fn result(out: &mut String, result: &Json) {
     let text = |value: &Json, key: &str| value.get(key).and_then(Json::as_str).map(str::to_owned);
     if text(result, "type").as_deref() == Some("success") {
@@ -272,7 +271,7 @@ fn end(out: &mut String, end: &End, took: Length) {
     }
 }
 
-/// The first of a long text.
+/// The beginning of a long text.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => text.to_owned(),
@@ -281,6 +280,6 @@ fn shortened(text: &str) -> String {
 }
 
 fn write(out: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     writeln!(out, "{line}").ok();
 }

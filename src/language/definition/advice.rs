@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use super::template::is_expression;
-use super::{Compiler, Named, nearest};
+use super::{Compiler, Named};
 use crate::language::code::{CodePattern, system};
 use crate::language::plan::{
     Action, CallPlan, Cleanup, EntryPlan, FlowId, Plan, StepId, StepPlan, Target, Template, With,
 };
 use crate::language::provider::Phase;
-use crate::source::{Diagnostic, Member, Node, Span};
+use crate::source::{Diagnostic, Member, Node, Span, did_you_mean};
 
 impl Compiler<'_> {
     /// A Retry policy that repeats at once.
@@ -158,8 +158,7 @@ impl Compiler<'_> {
             }
             let message = format!("nothing declares a failure code that `{pattern}` matches");
             let mut diagnostic = Diagnostic::warning("undeclared-code", *span, message);
-            diagnostic.help = nearest(&text, declared.iter().copied())
-                .map(|near| format!("did you mean `{near}`?"));
+            diagnostic.help = did_you_mean(&text, declared.iter().copied());
             self.found.push(diagnostic);
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::template::is_expression;
-use super::{Compiler, list, nearest};
+use super::{Compiler, list};
 use crate::language::expr::Program;
-use crate::source::{Diagnostic, Member, Node, Span, with_article};
+use crate::source::{Diagnostic, Member, Node, Span, did_you_mean, with_article};
 
 /// The fields of one construct.
 #[derive(Clone, Copy)]
@@ -64,11 +64,9 @@ impl Compiler<'_> {
     fn unknown_field(&mut self, member: &Member, what: &str, known: &[&str]) {
         let key = member.key.as_ref();
         let message = format!("`{key}` is not a field of {what}");
+        let help = elsewhere(key, what).or_else(|| did_you_mean(key, known.iter().copied()));
         let help =
-            elsewhere(key, what).unwrap_or_else(|| match nearest(key, known.iter().copied()) {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => format!("its fields are {}", list(known.iter().copied())),
-            });
+            help.unwrap_or_else(|| format!("its fields are {}", list(known.iter().copied())));
         self.found
             .push(Diagnostic::error("unknown-field", member.key_span, message).with_help(help));
     }

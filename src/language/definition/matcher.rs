@@ -1,11 +1,11 @@
 //! The failure matcher (MWL, "Failure matching").
 
 use super::fields::is_expression_text;
-use super::{Compiler, Named, nearest};
+use super::{Compiler, Named};
 use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::FailureType;
-use crate::source::{Diagnostic, Node, Span, with_article};
+use crate::source::{Diagnostic, Node, Span, did_you_mean, with_article};
 
 /// The types that the specification defines, `success` aside.
 const TYPES: [&str; 4] = ["error", "cancellation", "timeout", "skipped"];
@@ -82,10 +82,8 @@ impl Compiler<'_> {
         }
         let message =
             format!("`{text}` is no type of the specification, which reserves lower case");
-        let help = match nearest(text, TYPES) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "write a type of your own in PascalCase".to_owned(),
-        };
+        let help = did_you_mean(text, TYPES)
+            .unwrap_or_else(|| "write a type of your own in PascalCase".to_owned());
         self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 

@@ -7,7 +7,7 @@ use super::fields::Fields;
 use super::flow::Position;
 use super::site::Site;
 use crate::language::plan::{EntryPlan, StackPlan};
-use crate::language::provider::contract::Kind;
+use crate::language::provider::Kind;
 use crate::language::provider::{Contract, Middleware, Phase};
 use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Node, Span};

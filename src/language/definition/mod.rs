@@ -34,7 +34,7 @@ use super::code::CodePattern;
 use super::plan::{FlowId, FlowPlan, Plan};
 use super::provider::Catalog;
 use super::value::{Map, Value};
-use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span};
+use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span, did_you_mean};
 
 /// The `$schema` of a root definition ("Schema documents").
 pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/flow/schema.json";
@@ -184,26 +184,9 @@ fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
     at
 }
 
-/// The name among `known` that the author of `seen` probably meant.
-fn nearest<'k>(seen: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let distance = |name: &str| {
-        if name.eq_ignore_ascii_case(seen) { 0 } else { strsim::osa_distance(seen, name) }
-    };
-    let (distance, name) = known
-        .into_iter()
-        .filter(|name| *name != seen)
-        .map(|name| (distance(name), name))
-        .min_by_key(|(distance, _)| *distance)?;
-    let length = seen.chars().count().max(name.chars().count());
-    (distance <= length.div_ceil(4).min(length / 2)).then_some(name)
-}
-
 /// "did you mean `x`?", or a list of what there is.
 fn suggestion<'k>(seen: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
-    match nearest(seen, known.clone()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => format!("there is {}", list(known)),
-    }
+    did_you_mean(seen, known.clone()).unwrap_or_else(|| format!("there is {}", list(known)))
 }
 
 /// Names for a message: quoted and joined; of many, only the first are listed.

@@ -10,7 +10,7 @@ use super::with::{RawWith, WithNode};
 use super::{Compiler, Named, PreparedCache, Strictness};
 use crate::language::outcome::Failure;
 use crate::language::plan::{Cleanup, Envelope, PhasePlan, Shape, When, With};
-use crate::language::provider::contract::PhaseContract;
+use crate::language::provider::PhaseContract;
 use crate::language::provider::{Contract, Middleware, Phase};
 use crate::language::schema::Schema;
 use crate::language::value::Value;

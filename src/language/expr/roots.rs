@@ -123,38 +123,6 @@ impl fmt::Debug for Roots {
     }
 }
 
-/// The candidate that `name` is most likely a slip for: one or two letters differ, or only the case.
-pub(super) fn near_miss<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let allowed = if name.chars().count() < 4 { 1 } else { 2 };
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (y, above) in b.chars().zip(row.iter().skip(1)) {
-            let cost = (diagonal + usize::from(x != y)).min(above + 1).min(left + 1);
-            diagonal = *above;
-            left = cost;
-            next.push(cost);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,17 +143,5 @@ mod tests {
         assert_eq!(Roots::NONE.to_string(), "none");
         assert_eq!(Roots::of(&[Root::Vars]).to_string(), "`vars`");
         assert_eq!(format!("{roots:?}"), "{Vars, Step, Call}");
-    }
-
-    #[test]
-    fn a_slip_is_recognised() {
-        let names = || Root::ALL.into_iter().map(Root::name);
-        assert_eq!(near_miss("var", names()), Some("vars"));
-        assert_eq!(near_miss("Step", names()), Some("step"));
-        assert_eq!(near_miss("excution", names()), Some("execution"));
-        assert_eq!(near_miss("banana", names()), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", "abc"), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The functions that an expression may call, and how. The CEL crate notices a missing function only when it
 //! is called, but a typing slip should be found at load.
 
-use super::roots::near_miss;
+use crate::source::nearest;
 
 /// One function: its name, whether it is called on a receiver, and how many arguments it takes.
 pub(super) struct Signature {
@@ -154,7 +154,7 @@ pub(super) fn problem(name: &str, receiver: bool, arguments: usize) -> Option<St
         });
     }
     let names = SIGNATURES.iter().map(|signature| signature.name);
-    Some(match near_miss(name, names) {
+    Some(match nearest(name, names) {
         Some(near) => format!("there is no function `{name}`; did you mean `{near}`?"),
         None => format!("there is no function `{name}`"),
     })

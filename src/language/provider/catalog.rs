@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{CallProvider, Contract, Middleware};
+use super::behaviour::Middleware;
+use super::contract::Contract;
+use super::dispatch::CallProvider;
 use crate::language::code::CodePattern;
 use crate::language::uri::{ProviderKind, ProviderUri};
 
@@ -210,7 +212,7 @@ impl Catalog {
 mod tests {
     use super::*;
     use crate::language::outcome::Failure;
-    use crate::language::provider::{Phase, Prepared};
+    use crate::language::provider::contract::{Phase, Prepared};
     use crate::language::value::Value;
 
     #[derive(Debug)]

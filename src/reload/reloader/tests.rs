@@ -6,15 +6,15 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-/// Tells why each load was made and what the file held.
-struct Told {
+/// Reports each load: its cause, and what the file held.
+struct FakeApp {
     file: PathBuf,
-    /// Whether what was loaded is served.
+    /// Whether the configuration that was loaded is served.
     served: bool,
     loads: Sender<(Cause, String)>,
 }
 
-impl Reload for Told {
+impl Reload for FakeApp {
     type Loaded = String;
     type Applied = Option<String>;
 
@@ -38,13 +38,13 @@ impl Reload for Told {
     }
 }
 
-/// The loads that a reloader of `file` makes while `steps` run; none but those that they await.
+/// The loads that a reloader of `file` makes while `steps` run. `steps` must await every one of them.
 async fn watched<F: Future<Output = ()>>(
     file: PathBuf,
-    steps: impl FnOnce(Asks<Option<String>>, Receiver<(Cause, String)>) -> F,
+    steps: impl FnOnce(ReloadHandle<Option<String>>, Receiver<(Cause, String)>) -> F,
 ) {
     let (loads, told) = mpsc::channel(16);
-    let target = Told { file, served: true, loads };
+    let target = FakeApp { file, served: true, loads };
     let (files, _) = target.load();
     let (asks, reloader) = reloader(files);
     tokio::select! {
@@ -53,14 +53,14 @@ async fn watched<F: Future<Output = ()>>(
     }
 }
 
-/// The next load, which a changed file must have caused.
+/// The next load. A change of the file must have caused it.
 async fn next(told: &mut Receiver<(Cause, String)>) -> String {
     let (cause, text) = told.recv().await.unwrap();
     assert_eq!(cause, Cause::File);
     text
 }
 
-/// The real watcher: each step awaits the load that it causes, so a load too many is the wrong one.
+/// With the real watcher. Each step awaits the load that it causes, so an extra load would be seen.
 #[tokio::test]
 async fn each_change_is_loaded_once() {
     let folder = Folder::new("watch");
@@ -70,10 +70,10 @@ async fn each_change_is_loaded_once() {
     symlink("..t1", folder.at("..data")).unwrap();
     symlink("..data/c.yaml", &file).unwrap();
     watched(file.clone(), |asks, mut told| async move {
-        // What changed before the watch ran is found too.
+        // A change made before the watch began is found too.
         fs::write(folder.at("..t1/c.yaml"), "1b").unwrap();
         assert_eq!(next(&mut told).await, "1b");
-        // A ConfigMap's swap, twice: the second finds the watch that followed the first.
+        // Two ConfigMap swaps: to see the second, the watch must have followed the first.
         for version in ["2", "3"] {
             let new = folder.at(&format!("..t{version}"));
             fs::create_dir(&new).unwrap();
@@ -88,7 +88,7 @@ async fn each_change_is_loaded_once() {
         fs::write(folder.at("c.yaml~"), "4").unwrap();
         fs::rename(folder.at("c.yaml~"), &file).unwrap();
         assert_eq!(next(&mut told).await, "4");
-        // Written in place; then the same again, which is no change; then away, and there again.
+        // Written in place; then with the same content, which is no change; then removed and created again.
         fs::write(&file, "5").unwrap();
         assert_eq!(next(&mut told).await, "5");
         fs::write(&file, "5").unwrap();
@@ -96,13 +96,13 @@ async fn each_change_is_loaded_once() {
         assert_eq!(next(&mut told).await, "");
         fs::write(&file, "6").unwrap();
         assert_eq!(next(&mut told).await, "6");
-        // Loaded because somebody asked, it is not loaded because it changed.
+        // A change loaded by an explicit reload is not loaded a second time.
         fs::write(&file, "7").unwrap();
         assert_eq!(asks.ask(Cause::Admin).await, Some(Some("7".into())));
         assert_eq!(told.recv().await.unwrap(), (Cause::Admin, "7".into()));
         fs::write(&file, "8").unwrap();
         assert_eq!(next(&mut told).await, "8");
-        // Who asks for what is served is told so.
+        // Whoever asks for what is already served is told so.
         assert_eq!(asks.ask(Cause::Admin).await, Some(Some("the same".into())));
         fs::write(&file, "9").unwrap();
         assert_eq!(next(&mut told).await, "9");
@@ -110,7 +110,7 @@ async fn each_change_is_loaded_once() {
     .await;
 }
 
-/// Mounted by itself: written through another name, which its folder is not told of.
+/// A file that is a mount of its own: it is written through another name, and its folder gets no event.
 #[tokio::test]
 async fn a_file_mounted_by_itself_is_watched_itself() {
     let (folder, elsewhere) = (Folder::new("mounted"), Folder::new("elsewhere"));
@@ -127,7 +127,7 @@ async fn a_file_mounted_by_itself_is_watched_itself() {
     .await;
 }
 
-/// Who asks in the middle of a write gets what was written, and never a part of it.
+/// A reload asked for in the middle of a write loads the whole file, never a part.
 #[tokio::test]
 async fn who_asks_waits_for_a_writer() {
     let folder = Folder::new("asked");
@@ -137,7 +137,7 @@ async fn who_asks_waits_for_a_writer() {
         let mut writer = File::create(&file).unwrap();
         writer.write_all(b"2").unwrap();
         let finish = async {
-            // Longer than a load takes to find out that it must wait.
+            // Longer than a load needs to find out that it must wait.
             sleep(CONFIRM * 5).await;
             writer.write_all(b"3").unwrap();
             drop(writer);
@@ -150,19 +150,19 @@ async fn who_asks_waits_for_a_writer() {
     .await;
 }
 
-/// Without a watch, in virtual time: a change is found when the file has looked the same twice.
+/// Without a watch, in virtual time: a change counts once the file has looked the same twice.
 #[tokio::test(start_paused = true)]
 async fn where_nobody_tells_of_changes_they_are_looked_for() {
     let folder = Folder::new("looked");
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = Told { file: file.clone(), served: true, loads };
+    let target = FakeApp { file: file.clone(), served: true, loads };
     let (_asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
     let begun = Instant::now();
     let steps = async {
-        sleep(LOOK / 2).await;
+        sleep(POLL_INTERVAL / 2).await;
         fs::write(&file, "2").unwrap();
         assert_eq!(next(&mut told).await, "2");
         let took = begun.elapsed().as_secs_f64();
@@ -176,18 +176,18 @@ async fn where_nobody_tells_of_changes_they_are_looked_for() {
     }
 }
 
-/// What could not be served is tried again when somebody asks, and only then.
+/// A configuration that could not be served is tried again only when somebody asks.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_served_is_loaded_again_for_who_asks() {
     let folder = Folder::new("again");
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = Told { file, served: false, loads };
+    let target = FakeApp { file, served: false, loads };
     let (asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
     let steps = async {
-        sleep(LOOK * 5).await;
+        sleep(POLL_INTERVAL * 5).await;
         assert!(told.try_recv().is_err());
         assert_eq!(asks.ask(Cause::Signal).await, Some(Some("1".into())));
         assert_eq!(told.recv().await.unwrap(), (Cause::Signal, "1".into()));
@@ -198,21 +198,21 @@ async fn what_is_not_served_is_loaded_again_for_who_asks() {
     }
 }
 
-/// A writer that never closes: who asks is told, and nothing is loaded.
+/// A writer that never closes: whoever asks is told, and nothing is loaded.
 #[tokio::test(start_paused = true)]
 async fn who_asks_does_not_wait_for_ever() {
     let folder = Folder::new("unfinished");
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = Told { file, served: true, loads };
+    let target = FakeApp { file, served: true, loads };
     let (asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
-    reloader.settle.on(Change::Writing, Instant::now());
+    reloader.debounce.on(Change::Writing, Instant::now());
     let begun = Instant::now();
     let steps = async {
         assert_eq!(asks.ask(Cause::Admin).await, Some(None));
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(begun.elapsed(), WRITER_TIMEOUT);
     };
     tokio::select! {
         () = reloader.run(&target) => panic!("the reloader ended"),

@@ -1,14 +1,14 @@
-/// What is typed: each mistake and its place.
+/// Mistakes in the arguments, and the places shown for them.
 mod arguments;
-/// Steps, cleanups and calls around and beside the request.
+/// Steps, cleanups, and calls before, after and beside the request.
 mod flows;
-/// The same in JSON.
+/// The same as JSON.
 mod machines;
-/// What Retry does with what upstreams answer.
+/// What Retry does with the upstreams' responses.
 mod retrying;
-/// Which route takes a request, and why no other.
+/// Which route matches a request, and why the others do not.
 mod routes;
-/// Bounds, long waits, clients that wait no longer.
+/// Timeouts, long waits, and clients that leave.
 mod time;
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 use super::*;
 use crate::cli::{Cli, Command};
 
-/// The arguments, read as they are typed.
+/// Parses arguments as the command line would.
 fn typed(arguments: &[&str]) -> Explain {
     let line = ["mwl-proxy", "explain"].iter().chain(arguments);
     match Cli::try_parse_from(line).unwrap().command {
@@ -33,13 +33,13 @@ fn said(arguments: &[&str]) -> Result<String, String> {
     explained(&explain, &input(&explain)?).map(|(_, said)| said)
 }
 
-/// What is said of the retry-composition recipe.
+/// The explanation of the retry-composition recipe.
 fn recipe(arguments: &[&str]) -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/config/recipe.yaml");
     said(&[&["-c", file], arguments].concat()).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
-/// What is said of a configuration with these routes and the upstreams `app` and `audit`.
+/// The explanation of a configuration with these routes and the upstreams `app` and `audit`.
 fn of(routes: &str, arguments: &[&str]) -> String {
     let text = format!(
         "listeners: [{{ address: 127.0.0.1:0 }}]\n\
@@ -56,7 +56,7 @@ fn json(said: &str) -> Json {
     serde_json::from_str(said).unwrap()
 }
 
-/// What follows the description of the routes.
+/// The part after the description of the routes.
 fn told(said: &str) -> &str {
     said.split_once("\n\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap().1
 }

@@ -123,7 +123,7 @@ fn a_flow_that_never_waits_is_said_to_come_to_no_end() {
     "#);
     let machines = json(&of(round, &["--respond", "200", "--format", "json"]));
     assert_eq!(machines["end"], "neverWaits");
-    // With something to unwind, too.
+    // Also when there is something to unwind.
     let audited = round.replace("    steps:", "      - provider: mwl:provider.middleware/mwl/finally/v1
         onAlways: { with: { call: { provider: mwl:provider.call/mwl-proxy/http/v1, with: { upstream: audit } } } }
     steps:");

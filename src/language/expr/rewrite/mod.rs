@@ -22,9 +22,10 @@ use cel::{Env, IdedExpr};
 use self::nodes::{call, ident, is_small, qualified};
 use super::functions::Pattern;
 use super::references::{DynamicReads, Path, PathEnd, first, static_path};
-use super::roots::{Root, Roots, near_miss};
+use super::roots::{Root, Roots};
 use super::{CompileError, compile};
 use crate::language::value::Value;
+use crate::source::nearest;
 
 mod calls;
 mod folds;
@@ -175,7 +176,7 @@ impl<'a> Rewriter<'a> {
         let message = if Root::named(name).is_some() {
             format!("`{name}` is not in scope; {here}")
         } else {
-            match near_miss(name, allowed.iter().map(Root::name)) {
+            match nearest(name, allowed.iter().map(Root::name)) {
                 Some(near) => {
                     format!("`{name}` is unknown; did you mean `{near}`? {}", capital(&here))
                 }

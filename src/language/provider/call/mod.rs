@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::CallProvider;
+use super::dispatch::CallProvider;
 
 pub mod mock;
 

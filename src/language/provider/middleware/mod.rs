@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Middleware;
+use super::behaviour::Middleware;
 
 pub mod finally;
 pub mod loop_;

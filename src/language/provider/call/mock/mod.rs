@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
+use crate::language::provider::contract::{Contract, Prepared};
+use crate::language::provider::dispatch::{Answer, CallProvider, Dispatch};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 

@@ -5,7 +5,9 @@
 use std::sync::{Arc, LazyLock};
 
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::{Always, Contract, EntryState, Middleware, Phase, Prepared};
+use crate::language::provider::action::{Always, EntryState};
+use crate::language::provider::behaviour::Middleware;
+use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::value::Value;
 
 static CONTRACT: LazyLock<Contract> =

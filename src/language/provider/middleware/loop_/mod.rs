@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::language::outcome::Failure;
-use crate::language::provider::{
-    Ascent, Contract, DelaySource, EntryState, Feed, GatedOff, Middleware, Phase, Prepared, Reentry,
-};
+use crate::language::provider::action::{Ascent, DelaySource, EntryState, Feed, GatedOff, Reentry};
+use crate::language::provider::behaviour::Middleware;
+use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::value::Value;
 
 static CONTRACT: LazyLock<Contract> =

@@ -18,9 +18,9 @@ use self::backoff::Backoff;
 use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::{Failure, FailureType};
-use crate::language::provider::{
-    Ascent, Contract, DelaySource, Entry, EntryState, Feed, Middleware, Phase, Prepared, Reentry,
-};
+use crate::language::provider::action::{Ascent, DelaySource, Entry, EntryState, Feed, Reentry};
+use crate::language::provider::behaviour::Middleware;
+use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 

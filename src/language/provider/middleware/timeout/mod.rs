@@ -7,7 +7,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::language::outcome::{Failure, FailureType};
-use crate::language::provider::{Contract, Entry, EntryState, Middleware, Phase, Prepared};
+use crate::language::provider::action::{Entry, EntryState};
+use crate::language::provider::behaviour::Middleware;
+use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 

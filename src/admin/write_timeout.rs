@@ -1,7 +1,7 @@
-//! A connection whose other side must take what it asked for.
+//! Closes a connection whose client stops reading.
 //!
-//! A reader that stops reading would hold one of the few connections for ever, and with enough of them
-//! the probes would find no room. Between two bytes that it takes it has a bounded while.
+//! Such a client would hold one of the few connections forever, and enough of them would leave no room
+//! for the probes. So each write must make progress within a fixed time.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long the other side may take nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the client may read nothing.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The bytes of a connection; an error where nothing of what is written leaves for too long.
+/// A stream that fails when no written byte has left for too long.
 #[derive(Debug)]
-pub(super) struct Patient<T> {
+pub(super) struct WriteTimeout<T> {
     io: T,
     timer: Pin<Box<Sleep>>,
     waiting: bool,
 }
 
-impl<T> Patient<T> {
-    /// Watches `io`.
+impl<T> WriteTimeout<T> {
+    /// Wraps `io`.
     pub(super) fn new(io: T) -> Self {
-        Self { io, timer: Box::pin(sleep(PATIENCE)), waiting: false }
+        Self { io, timer: Box::pin(sleep(WRITE_TIMEOUT)), waiting: false }
     }
 
-    /// What a write came to, unless it has been waiting for too long.
+    /// The outcome of a write, or an error if it has been waiting for too long.
     fn watched<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -39,14 +39,14 @@ impl<T> Patient<T> {
             return polled;
         }
         if !std::mem::replace(&mut self.waiting, true) {
-            self.timer.as_mut().reset(Instant::now() + PATIENCE);
+            self.timer.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
         }
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the other side reads nothing");
         self.timer.as_mut().poll(cx).map(|()| Err(late()))
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeout<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -96,10 +96,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_stops_is_given_up() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near);
+        let mut near = WriteTimeout::new(near);
         let begun = Instant::now();
         let (written, ()) = tokio::join!(near.write_all(&[0; 64]), async {
-            // One that is slow is not one that stopped.
+            // A slow reader has not stopped.
             for _ in 0..2 {
                 sleep(Duration::from_secs(29)).await;
                 far.read_exact(&mut [0; 16]).await.unwrap();

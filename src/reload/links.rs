@@ -1,29 +1,29 @@
-//! Which paths decide what a file is: the file, and every link on the way to it. A `ConfigMap` changes by
-//! swapping one of those, and nothing ever happens to the file that was named.
+//! Which paths decide what a file is: the file itself, and every link on the way to it. A `ConfigMap`
+//! changes by swapping one of these links, and no event ever happens to the file that was named.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// How many links may lie on the way to a file: what Linux follows.
-const LINKS: usize = 40;
+/// How many links may lie on the way to a file: the limit of Linux.
+const MAX_LINKS: usize = 40;
 
 /// The paths that lead to one file.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// The file as it was named, each link on the way to it, and the file at the end.
+pub(super) struct LinkChain {
+    /// The path as named, each link on the way, and the file at the end.
     pub(super) paths: BTreeSet<PathBuf>,
-    /// The file at the end, whether or not it is there.
+    /// The file at the end, whether it exists or not.
     pub(super) end: PathBuf,
 }
 
-impl Way {
+impl LinkChain {
     /// The way to `file`.
     pub(super) fn to(file: &Path) -> Self {
         let mut paths = BTreeSet::new();
         let mut at = absolute(file).unwrap_or_else(|_| file.to_owned());
         paths.insert(at.clone());
-        for _ in 0..LINKS {
+        for _ in 0..MAX_LINKS {
             let Some((link, target)) = first_link(&at) else {
                 break;
             };
@@ -36,7 +36,7 @@ impl Way {
     }
 }
 
-/// The first prefix of `path` that is a link, with what it points at.
+/// The first prefix of `path` that is a link, and its target.
 fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut prefix = PathBuf::new();
     for part in path.components() {
@@ -54,7 +54,7 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path).map(|path| plain(&path))
 }
 
-/// Without `.` and `..`, the latter only where no link can stand before it.
+/// Removes `.` and `..`; the latter only where no link can stand before it.
 fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -83,11 +83,11 @@ mod tests {
         fs::write(folder.at("..t1/c.yaml"), "1").unwrap();
         symlink("..t1", folder.at("..data")).unwrap();
         symlink("..data/c.yaml", folder.at("c.yaml")).unwrap();
-        let way = Way::to(&folder.at("c.yaml"));
+        let way = LinkChain::to(&folder.at("c.yaml"));
         let expected = ["c.yaml", "..data", "..t1/c.yaml"].map(|name| folder.at(name));
         assert_eq!(way.paths, BTreeSet::from(expected));
         assert_eq!(way.end, folder.at("..t1/c.yaml"));
-        let missing = Way::to(&folder.at("none.yaml"));
+        let missing = LinkChain::to(&folder.at("none.yaml"));
         assert_eq!(missing.paths, BTreeSet::from([folder.at("none.yaml")]));
     }
 
@@ -96,6 +96,6 @@ mod tests {
         let folder = Folder::new("circle");
         symlink("b", folder.at("a")).unwrap();
         symlink("a", folder.at("b")).unwrap();
-        assert!(Way::to(&folder.at("a")).paths.contains(&folder.at("b")));
+        assert!(LinkChain::to(&folder.at("a")).paths.contains(&folder.at("b")));
     }
 }

@@ -1,0 +1,84 @@
+//! A call provider's behaviour, and one dispatch to it.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+
+use super::contract::{Contract, Prepared};
+use crate::language::code::{Code, system};
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::value::Value;
+
+/// A call target.
+pub trait CallProvider: fmt::Debug + Send + Sync {
+    /// What the provider declares.
+    fn contract(&self) -> &Contract;
+
+    /// Turns a `with` that has passed the contract's schema into the provider's own terms. An error
+    /// becomes the call's Result.
+    fn prepare(&self, with: &Value) -> Result<Prepared, Failure>;
+
+    /// Runs the call. A leaf: the future is dropped where the call is interrupted.
+    fn call<'a>(
+        &'a self,
+        dispatch: Dispatch<'a>,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+}
+
+/// One dispatch, as the provider sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Dispatch<'a> {
+    /// What [`CallProvider::prepare`] made of the `with`.
+    pub with: &'a Prepared,
+    /// The call's evaluated `input`.
+    pub input: &'a Value,
+    /// The execution's `id`.
+    pub execution_id: &'a str,
+    /// The Step's name and execution id. A Flow-level cleanup belongs to no Step and has the Flow's name.
+    pub step_name: &'a str,
+    /// `step.id`; empty where there is no Step.
+    pub step_id: &'a str,
+    /// The run of the innermost re-running entry around this call, counting from 1.
+    pub attempt: u32,
+    /// How many runs that entry may make, where one number says so.
+    pub attempts: Option<u32>,
+    /// Whose call it is.
+    pub role: Role,
+    /// What the host gave the execution to carry.
+    pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// Whether anything may read the answer's `metadata`.
+    pub windowed: bool,
+    /// The code of the failure that explains why the call is dropped: set before it is, where a bound of the
+    /// Flow's own does it.
+    pub interrupted: &'a OnceLock<Code>,
+}
+
+/// Whose call a dispatch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A Step's own.
+    Step,
+    /// A cleanup's: its response is never the client's answer.
+    Cleanup,
+}
+
+/// What a provider's call came to.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The Result.
+    pub outcome: Outcome,
+    /// The members of `provider.metadata`, within the declared schema. `Null` for none.
+    pub metadata: Value,
+}
+
+impl Answer {
+    /// A provider was handed a `with` that it did not prepare: a mistake in the host, told as a failure.
+    pub fn wrong_with(contract: &Contract) -> Self {
+        let message =
+            format!("{} was handed arguments that it did not prepare", contract.uri.as_str());
+        let outcome = Failure::error(system::PARAMETER_VALIDATION_FAILED, message).into();
+        Self { outcome, metadata: Value::Null }
+    }
+}

@@ -1,0 +1,57 @@
+//! "Did you mean": the known name that a typing mistake turned into the one that was written.
+
+/// What of `known` the author of `written` may have meant: the same but for case and separators, or at most a
+/// quarter of it mistyped (of four and five letters, two).
+pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let plain = |text: &str| -> String {
+        let kept = text.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
+        kept.flat_map(char::to_lowercase).collect()
+    };
+    let seen = plain(written);
+    let measured = known.into_iter().filter(|name| *name != written).map(|name| {
+        let name_plain = plain(name);
+        let length = seen.chars().count().max(name_plain.chars().count());
+        (strsim::osa_distance(&seen, &name_plain), length, name)
+    });
+    let (distance, length, name) = measured.min_by_key(|(distance, ..)| *distance)?;
+    let allowed = length.div_ceil(4).max(2).min(length / 2);
+    (distance <= allowed).then_some(name)
+}
+
+/// The help line for `written`, where one of `known` is near enough to be what was meant.
+pub fn did_you_mean<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
+    nearest(written, known).map(|name| format!("did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_are_not() {
+        let known = ["upstream", "middleware", "match", "name", "toJson"];
+        for (written, wanted) in [
+            ("upsteam", Some("upstream")),
+            ("Middleware", Some("middleware")),
+            ("middle_ware", Some("middleware")),
+            ("middelware", Some("middleware")),
+            ("mtach", Some("match")),
+            ("toJSON", Some("toJson")),
+            ("retries", None),
+            ("banana", None),
+            ("name", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(written, known), wanted, "{written}");
+        }
+        assert_eq!(nearest("x", []), None);
+        assert_eq!(nearest("var", ["vars"]), Some("vars"));
+        assert_eq!(nearest("ab", ["xy"]), None);
+    }
+
+    #[test]
+    fn the_help_names_what_was_meant() {
+        assert_eq!(did_you_mean("mtach", ["match"]).unwrap(), "did you mean `match`?");
+        assert_eq!(did_you_mean("mtach", ["name"]), None);
+    }
+}
