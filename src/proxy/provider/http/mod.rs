@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
 use crate::language::value::Value;
-use crate::proxy::classify::code;
+use crate::proxy::answer::classify::code;
 use crate::proxy::grpc;
 
 /// Every code that the provider emits, in the order of its document.

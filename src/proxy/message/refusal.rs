@@ -1,0 +1,276 @@
+//! Requests that no Flow runs for: malformed ones, those that no route takes, those beyond a limit.
+//!
+//! Each has a [`Reason`] of a closed list: the label of `mwl_requests_refused_total`, and what the log
+//! says. What is refused while a head is read has one, too: nobody is turned away uncounted.
+
+use http::StatusCode;
+
+use super::target::TargetError;
+use crate::proxy::h1::Malformed;
+
+/// Why a request was refused, and how that is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Which kind of refusal it is.
+    pub(crate) reason: Reason,
+    /// The answer's status.
+    pub(crate) status: StatusCode,
+    /// The problem document's `code`. Never one that a Flow's failure has.
+    pub(crate) code: &'static str,
+    /// The problem document's `detail`: what was seen and what was wanted.
+    pub(crate) detail: String,
+    /// RFC 9209 §2.3.
+    pub(crate) proxy_status: &'static str,
+    /// Whether the connection closes: its framing, or what is meant by it, cannot be trusted.
+    pub(crate) close: bool,
+}
+
+/// The kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The head is no head of HTTP/1.1 or HTTP/2.
+    MalformedHead,
+    /// The head, its target included, is over its limits.
+    HeadTooLarge,
+    /// The head did not arrive in time.
+    HeadTimeout,
+    /// The target's path or its form is refused.
+    BadTarget,
+    /// The target is over `limits.targetSize`.
+    TargetTooLong,
+    /// There is no single well-formed host.
+    BadHost,
+    /// `CONNECT`.
+    Connect,
+    /// A transfer coding other than `chunked`.
+    TransferCoding,
+    /// An expectation other than `100-continue`.
+    Expectation,
+    /// It may go no further (RFC 9110 §7.6.2).
+    MaxForwards,
+    /// No route takes it.
+    NoRoute,
+    /// As many requests run as `limits.requests` allows.
+    Overloaded,
+    /// The body that a route reads is over the route's limit.
+    BodyTooLarge,
+    /// The body that a route reads broke off or is malformed.
+    BodyBroken,
+    /// The body that a route reads made no progress for `limits.bodyTimeout`.
+    BodyTimeout,
+}
+
+impl Reason {
+    /// All of them, in the order of the documentation.
+    pub(crate) const ALL: [Self; 15] = [
+        Self::MalformedHead,
+        Self::HeadTooLarge,
+        Self::HeadTimeout,
+        Self::BadTarget,
+        Self::TargetTooLong,
+        Self::BadHost,
+        Self::Connect,
+        Self::TransferCoding,
+        Self::Expectation,
+        Self::MaxForwards,
+        Self::NoRoute,
+        Self::Overloaded,
+        Self::BodyTooLarge,
+        Self::BodyBroken,
+        Self::BodyTimeout,
+    ];
+
+    /// The label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedHead => "malformedHead",
+            Self::HeadTooLarge => "headTooLarge",
+            Self::HeadTimeout => "headTimeout",
+            Self::BadTarget => "badTarget",
+            Self::TargetTooLong => "targetTooLong",
+            Self::BadHost => "badHost",
+            Self::Connect => "connect",
+            Self::TransferCoding => "transferCoding",
+            Self::Expectation => "expectation",
+            Self::MaxForwards => "maxForwards",
+            Self::NoRoute => "noRoute",
+            Self::Overloaded => "overloaded",
+            Self::BodyTooLarge => "bodyTooLarge",
+            Self::BodyBroken => "bodyBroken",
+            Self::BodyTimeout => "bodyTimeout",
+        }
+    }
+}
+
+impl Refusal {
+    /// No route takes the request.
+    pub(crate) fn no_route() -> Self {
+        Self {
+            reason: Reason::NoRoute,
+            status: StatusCode::NOT_FOUND,
+            code: "Proxy.NoRoute",
+            detail: "no route takes this request".to_owned(),
+            proxy_status: "destination_not_found",
+            close: false,
+        }
+    }
+
+    /// `CONNECT`: this is a reverse proxy.
+    pub(crate) fn connect() -> Self {
+        Self {
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            ..Self::bad(Reason::Connect, "this is a reverse proxy: it opens no tunnels".to_owned())
+        }
+    }
+
+    /// The target is longer than `limit` bytes (RFC 9110 §15.5.15).
+    pub(crate) fn target_too_long(limit: usize) -> Self {
+        let detail = format!("the request's target is over {limit} bytes (limits.targetSize)");
+        Self { status: StatusCode::URI_TOO_LONG, ..Self::bad(Reason::TargetTooLong, detail) }
+    }
+
+    /// A transfer coding that is not `chunked` alone (RFC 9112 §6.1): the body cannot be decoded, and what
+    /// is not decoded cannot be sent on under another framing.
+    pub(crate) fn transfer_coding() -> Self {
+        let detail = "the transfer coding is not known here: only `chunked` is".to_owned();
+        Self { status: StatusCode::NOT_IMPLEMENTED, ..Self::bad(Reason::TransferCoding, detail) }
+    }
+
+    /// `Max-Forwards: 0` on a TRACE or an OPTIONS: this is the last hop, and has nothing of its own to tell.
+    pub(crate) fn max_forwards() -> Self {
+        let detail = "Max-Forwards is 0, and the proxy itself answers neither TRACE nor OPTIONS";
+        Self {
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            ..Self::bad(Reason::MaxForwards, detail.to_owned())
+        }
+    }
+
+    /// An expectation that cannot be met (RFC 9110 §10.1.1).
+    pub(crate) fn expectation() -> Self {
+        let detail = "the expectation is not known here: only `100-continue` is".to_owned();
+        Self { status: StatusCode::EXPECTATION_FAILED, ..Self::bad(Reason::Expectation, detail) }
+    }
+
+    /// As many requests run as may, which is `limit` in this worker.
+    pub(crate) fn overloaded(limit: usize) -> Self {
+        Self {
+            reason: Reason::Overloaded,
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "Proxy.Overloaded",
+            detail: format!(
+                "{limit} requests run already, as many as this worker may serve at once (limits.requests)"
+            ),
+            proxy_status: "http_request_denied",
+            close: false,
+        }
+    }
+
+    /// More than `limit` header fields (RFC 6585 §5).
+    pub(crate) fn too_many_fields(limit: usize) -> Self {
+        Self {
+            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ..Self::bad(
+                Reason::HeadTooLarge,
+                format!("the request has more than {limit} header fields"),
+            )
+        }
+    }
+
+    /// A head over `limit` bytes, its target included (RFC 6585 §5).
+    pub(crate) fn head_too_large(limit: usize) -> Self {
+        let detail = format!(
+            "the request's head is over {limit} bytes (limits.headSize and limits.targetSize together)"
+        );
+        Self {
+            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            ..Self::bad(Reason::HeadTooLarge, detail)
+        }
+    }
+
+    /// A head that was not whole within `limits.headTimeout` (RFC 9110 §15.5.9).
+    pub(crate) fn late_head() -> Self {
+        let detail = "the head did not come in time (limits.headTimeout)".to_owned();
+        Self { status: StatusCode::REQUEST_TIMEOUT, ..Self::bad(Reason::HeadTimeout, detail) }
+    }
+
+    /// `Content-Length` is there twice, or is no number.
+    pub(crate) fn bad_length() -> Self {
+        Self::bad(Reason::MalformedHead, "the Content-Length field is not one number".to_owned())
+    }
+
+    /// A body that a route reads is larger than `limit` bytes.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let detail =
+            format!("this route reads the request's body, and reads at most {limit} bytes");
+        Self {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            code: "Provider.Call.Http.BodyTooLarge",
+            ..Self::bad(Reason::BodyTooLarge, detail)
+        }
+    }
+
+    /// The body broke off or is malformed.
+    pub(crate) fn broken_body(error: &dyn std::error::Error) -> Self {
+        let detail = format!("the request's body could not be read: {error}");
+        Self::bad(Reason::BodyBroken, detail)
+    }
+
+    /// The body stalled for longer than `limits.bodyTimeout` (RFC 9110 §15.5.9).
+    pub(crate) fn body_timeout() -> Self {
+        let detail = "the request's body made no progress for too long (limits.bodyTimeout)";
+        Self {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..Self::bad(Reason::BodyTimeout, detail.to_owned())
+        }
+    }
+
+    fn bad(reason: Reason, detail: String) -> Self {
+        Self {
+            reason,
+            status: StatusCode::BAD_REQUEST,
+            code: "Proxy.BadRequest",
+            detail,
+            proxy_status: "http_request_error",
+            close: true,
+        }
+    }
+}
+
+/// What is no HTTP/1.1.
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::bad(Reason::MalformedHead, malformed.to_string())
+    }
+}
+
+impl From<TargetError> for Refusal {
+    fn from(error: TargetError) -> Self {
+        let reason = match error {
+            TargetError::DotSegment
+            | TargetError::Nul
+            | TargetError::Form
+            | TargetError::Scheme => Reason::BadTarget,
+            TargetError::NoHost
+            | TargetError::TwoHosts
+            | TargetError::BadHost
+            | TargetError::TwoAuthorities
+            | TargetError::UserInfo => Reason::BadHost,
+        };
+        Self::bad(reason, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_label_of_its_own() {
+        let labels: std::collections::BTreeSet<_> =
+            Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(labels.len(), Reason::ALL.len());
+        for (place, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, place, "{reason:?}");
+        }
+    }
+}
