@@ -1,9 +1,10 @@
-//! Random Flows against a small recursive model of the specification: the same Result (its value, or the
-//! types and codes down the chain), the same dispatches at the same virtual instants, the same end.
+//! Random Flows, compared with a small recursive model of the specification. Both must have the same Result
+//! (its value, or the types and codes of its chain), the same dispatches at the same virtual instants, and
+//! the same end.
 //!
-//! The graphs run forwards, so each ends; what a call does depends on its attempt alone, so the dispatches
-//! of a `Gather` are independent and the model runs each on a clock of its own: once undisturbed, to learn
-//! when it would end, and again where something interrupts it before that.
+//! The graphs only go forwards, so each ends. What a call does depends only on its attempt. So the dispatches
+//! of a `Gather` are independent, and the model runs each on its own clock: once undisturbed, to learn when
+//! it would end, and again if something interrupts it before that.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ const FAULTY: &str = "{{ vars.absent }}";
 #[derive(Clone, Debug)]
 struct Flow {
     stack: Vec<Layer>,
-    /// Three terminals follow the last: see [`Place`].
+    /// After the last come three terminal Steps: see [`Place`].
     steps: Vec<Step>,
 }
 
@@ -37,7 +38,7 @@ struct Flow {
 enum Step {
     /// Emits the number, if one is given.
     Pass(Option<u64>),
-    /// Where the value is this number, control goes elsewhere.
+    /// If the value is this number, control jumps.
     Match(u64, Jump),
     Sleep(u64),
     Call {
@@ -47,16 +48,16 @@ enum Step {
     },
     Gather {
         form: Form,
-        /// Whether a field of its own faults: `over`, or `successes` where that is all there is.
+        /// Whether a field of its own faults: `over`, or `successes` in the other form.
         faults: bool,
         concurrency: Option<usize>,
-        /// How many must succeed, and whether the rest is waited for.
+        /// How many must succeed, and whether it waits for the rest.
         completion: Option<(usize, bool)>,
         catch: Vec<(&'static str, Jump)>,
     },
 }
 
-/// One of the places after the Step, by its number, taken round.
+/// The number of one of the places after the Step, modulo how many there are.
 type Jump = usize;
 
 #[derive(Clone, Debug)]
@@ -77,13 +78,13 @@ enum Arms {
     Nothing,
     /// The success arm gives this number; the failure arm captures.
     Give(u64),
-    /// The one that runs faults.
+    /// The arm that runs faults.
     Fault,
 }
 
 #[derive(Clone, Debug)]
 enum Target {
-    /// What each attempt does: so many milliseconds, then success or the code.
+    /// For each attempt how many milliseconds it takes, and the code with which it fails, if any.
     Script(Vec<(u64, Option<&'static str>)>),
     Flow(Box<Flow>),
 }
@@ -96,9 +97,9 @@ enum Layer {
         delay: u64,
     },
     Timeout(u64),
-    /// Runs so often, each run on the value of the last.
+    /// Runs this often, each time on the value of the last run.
     Loop(u32),
-    /// A cleanup that takes so long and then fails, if so.
+    /// A cleanup that takes this long, and whether it then fails.
     Finally {
         after: u64,
         fails: bool,
@@ -111,17 +112,18 @@ struct Case {
     cancel: Option<u64>,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, PartialEq)]
 struct Observed {
-    /// The value as JSON text, or `type code` down the chain.
+    /// The value as JSON text, or `type code` for each failure of the chain.
     result: Result<String, Vec<String>>,
-    /// When each dispatch began, and its tag; where some run side by side, those of an instant by tag.
+    /// When each dispatch began, and its tag. If some run concurrently, those of one instant are sorted by
+    /// tag.
     began: Vec<(u64, String)>,
     ended: u64,
 }
 
-/// Where control may go: a Step, or one of the three terminals of every Flow.
+/// Where control may go: to a Step, or to one of the three terminal Steps of every Flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Step(usize),
@@ -148,7 +150,7 @@ impl Flow {
         }
     }
 
-    /// The places that control can reach: a definition holds no others.
+    /// The places that control can reach. The definition has no others.
     fn reachable(&self) -> BTreeSet<Place> {
         let mut reached = BTreeSet::from([Place::Step(0)]);
         for (at, step) in self.steps.iter().enumerate() {
@@ -177,7 +179,7 @@ impl Flow {
         })
     }
 
-    /// Whether something in it runs again without a wait.
+    /// Whether something in it is run again without a wait.
     fn hurries(&self) -> bool {
         let hurries =
             |layer: &Layer| matches!(layer, Layer::Retry { delay: 0, .. } | Layer::Loop(_));
@@ -209,7 +211,7 @@ impl Target {
 }
 
 impl Arms {
-    /// The call's Result, of what its target came to.
+    /// The call's Result, from that of its target.
     fn finish(self, settled: Settled) -> Settled {
         match (self, settled) {
             (Self::Give(number), Ok(_)) => Ok(json!(number)),
@@ -241,7 +243,7 @@ enum Rise {
         owner: usize,
         chain: Chain,
         superseded: bool,
-        /// Whether time may have passed since: then the owner looks outwards again.
+        /// Whether time may have passed since. Then the owner checks the outer interruptions again.
         cleaned: bool,
     },
 }
@@ -255,22 +257,22 @@ enum Inner<'a> {
     Graph(&'a Flow),
 }
 
-/// One serial piece of an execution: all of it, or a `Gather`'s dispatch.
+/// A sequential part of an execution: all of it, or a dispatch of a `Gather`.
 struct Model {
     now: u64,
-    /// When it is interrupted from outside, and what the unwind then carries.
+    /// When it is interrupted from outside, and the chain of that unwind.
     cancel: Option<(u64, Chain)>,
     /// The deadlines of the established bounds, outermost first.
     bounds: Vec<u64>,
     /// The run of the innermost retry.
     attempt: u32,
-    /// The frame's failure context. A re-run of the graph is the same frame.
+    /// The frame's failure context. A re-run of the graph keeps it, because it is the same frame.
     failure: Option<Chain>,
     began: Vec<(u64, String)>,
-    /// When it asked whether it is interrupted: before a re-run without a wait, and after a cleanup, which is
-    /// shielded. A dispatch of a `Gather` may ask before the `Gather` has seen what interrupts it at that instant.
-    asked: Vec<u64>,
-    /// Whether two events at one instant leave the outcome to the scheduler.
+    /// When it checked whether it is interrupted: before a re-run without a wait, and after a cleanup, which
+    /// is shielded. A dispatch may check before its `Gather` has seen an interruption at the same instant.
+    checked: Vec<u64>,
+    /// Whether the outcome depends on the scheduler, because two events happen at one instant.
     ambiguous: bool,
 }
 
@@ -283,12 +285,12 @@ impl Model {
             attempt,
             failure: None,
             began: Vec::new(),
-            asked: Vec::new(),
+            checked: Vec::new(),
             ambiguous: false,
         }
     }
 
-    /// The interruption that comes first, and whose it is.
+    /// The first interruption: its instant and its owner.
     fn interruption(&self) -> Option<(u64, usize)> {
         let outside = self.cancel.as_ref().map(|(at, _)| (*at, OUTSIDE));
         let bounds = self.bounds.iter().enumerate();
@@ -320,7 +322,7 @@ impl Model {
         }
     }
 
-    /// Work of so many milliseconds; accepted if it is there when the interruption is.
+    /// Work of `millis` milliseconds. It is accepted if it is done at the instant of the interruption.
     fn wait(&mut self, millis: u64) -> Result<(), Rise> {
         let done = self.now + millis;
         if millis > 0
@@ -334,12 +336,12 @@ impl Model {
         Ok(())
     }
 
-    /// The wait before a re-run, which even without one lets an interruption in.
+    /// The wait before a re-run. Even a wait of nothing lets an interruption in.
     fn gap(&mut self, millis: u64) -> Result<(), Rise> {
         if millis > 0 {
             return self.wait(millis);
         }
-        self.asked.push(self.now);
+        self.checked.push(self.now);
         match self.due() {
             Some(owner) => Err(self.unwind(owner, false, vec![])),
             None => Ok(()),
@@ -464,7 +466,7 @@ impl Model {
         let done = self.now + after;
         let cut = edge.filter(|edge| *edge < done);
         self.now = cut.unwrap_or(done);
-        self.asked.push(self.now);
+        self.checked.push(self.now);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
             Rise::Unwind { owner, chain, superseded, .. } => Rise::Unwind {
@@ -575,7 +577,7 @@ impl Model {
         let (wanted, wait) = completion.unwrap_or((count, true));
         let mut slots: Vec<Slot> = vec![None; count];
         let mut pending = 0..count;
-        // In flight: when it ends if undisturbed, which it is, and when it began.
+        // The dispatches in flight: when each ends if undisturbed, its index, and when it began.
         let mut active: Vec<(u64, usize, u64)> = Vec::new();
         let (mut successes, mut failures) = (0, 0);
         loop {
@@ -607,7 +609,7 @@ impl Model {
                 break;
             };
             let interruption = self.interruption();
-            // What gives way at the very instant of an interruption may or may not be seen as settled.
+            // A dispatch that yields at the instant of an interruption may or may not be seen as settled.
             self.ambiguous |= hurries && interruption.is_some_and(|(at, _)| at == end);
             if let Some((at, owner)) = interruption
                 && at < end
@@ -621,7 +623,7 @@ impl Model {
                     self.interrupt(&dispatches, &active, &(self.now, chain.clone()), &mut slots);
                 return unwind;
             }
-            // Which of two that end together is seen first decides whether a third begins.
+            // If two end together, it depends on which is seen first whether a third begins.
             let together = active.get(1).is_some_and(|(other, ..)| *other == end);
             self.ambiguous |= together && !wait && (hurries || !pending.is_empty());
             active.remove(0);
@@ -639,7 +641,7 @@ impl Model {
             slots[index] = Some((settled, call.arms));
             self.now = end;
         }
-        // The arms run when all is over, on what settled by itself.
+        // The arms run at the end, for the dispatches that settled by themselves.
         let slots = slots.into_iter().flatten().map(|(settled, arms)| arms.finish(settled));
         let values: Vec<Json> = slots.filter_map(Result::ok).collect();
         Rise::Settled(if values.len() < wanted {
@@ -649,7 +651,7 @@ impl Model {
         })
     }
 
-    /// Interrupts what is in flight, and gives when the last of it has resolved.
+    /// Interrupts what is in flight, and returns when the last of it has resolved.
     fn interrupt(
         &mut self,
         dispatches: &[(&Call, Json)],
@@ -667,17 +669,17 @@ impl Model {
                 Rise::Unwind { chain, .. } => (Err(chain), Arms::Nothing),
             });
             end = end.max(alone.now);
-            self.ambiguous |= alone.ambiguous || alone.asked.contains(&cancel.0);
+            self.ambiguous |= alone.ambiguous || alone.checked.contains(&cancel.0);
             self.began.append(&mut alone.began);
         }
         end
     }
 }
 
-/// A dispatch of a `Gather` that began: how its target settled, and the arms that then run.
+/// A dispatch of a `Gather` that began: the Result of its target, and the arms to run.
 type Slot = Option<(Settled, Arms)>;
 
-/// A call's tag: where it stands in memory, for a case holds each once.
+/// A call's tag: its address in memory, which is unique because a case holds each call once.
 fn tag_of(call: &Call) -> String {
     format!("{call:p}")
 }
@@ -686,7 +688,7 @@ fn cleanup_tag(layer: &Layer) -> String {
     format!("{layer:p}")
 }
 
-/// `None` where the specification leaves the case to the scheduler.
+/// `None` if the outcome depends on the scheduler.
 fn expected(case: &Case) -> Option<Observed> {
     let cancel = case.cancel.map(|at| (at, vec![CANCELLED]));
     let mut model = Model::new(0, 1, cancel);
@@ -894,8 +896,7 @@ fn pattern() -> impl Strategy<Value = &'static str> {
     ]
 }
 
-/// All waits are even and the cancellation's instant is odd: the two never fall together, for which of
-/// them a task sees first is the test's own scheduling, not the engine's.
+/// All waits are even and the instant of the cancellation is odd, as in `laws`.
 fn even(least: u64, most: u64) -> impl Strategy<Value = u64> {
     (least..=most).prop_map(|half| 2 * half)
 }

@@ -1,4 +1,4 @@
-//! The sets extension, and what the crate's lists lack or do without a bound.
+//! The sets extension, and list functions that the CEL crate lacks or does not bound.
 
 use cel::common::types::{CelList, CelOptional, LIST_TYPE};
 use cel::common::value::{CowVal, Val};
@@ -14,7 +14,7 @@ pub(super) const OVERLOADS: &[Overload] = &[
     ("@distinct", "list", &[LIST_TYPE], distinct),
 ];
 
-/// Declares what is called on a list.
+/// Declares the functions that are called on a list.
 pub(super) fn declare_members(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("first", "list_first", LIST_TYPE, vec![], list_first)?;
     env.add_member_overload("last", "list_last", LIST_TYPE, vec![], list_last)
@@ -57,7 +57,7 @@ fn every(
     Ok(true)
 }
 
-/// The elements without repetitions, by CEL's equality, in their order.
+/// The elements in their order, without repetitions by CEL's equality.
 fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [list] = take(args)?;
     let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;

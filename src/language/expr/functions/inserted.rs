@@ -1,4 +1,4 @@
-//! What the rewriting puts into a tree.
+//! The functions that the rewriting puts into a tree.
 
 use std::cell::Cell;
 
@@ -18,7 +18,7 @@ pub(super) const OVERLOADS: &[Overload] = &[
     ("@charge", "any", &[DYN_TYPE], charge),
     ("@tick", "any", &[INT_TYPE, DYN_TYPE], tick),
     ("@prepay", "int", &[INT_TYPE], prepay),
-    ("@give", "any", &[DYN_TYPE], give),
+    ("@capture", "any", &[DYN_TYPE], capture),
 ];
 
 fn equals<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
@@ -32,7 +32,7 @@ fn contains<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     equality::contains(container.as_ref(), value.as_ref()).map(owned_bool)
 }
 
-/// `a + b`, where the sum may be long.
+/// `a + b`, paid for: the sum may be long.
 fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [a, b] = take(args)?;
     work::spend_copy(a.as_ref())?;
@@ -44,14 +44,14 @@ fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(CowVal::Owned(adder.add(b.as_ref())?.into_owned()))
 }
 
-/// The argument, which is about to be copied.
+/// The argument, paid for because it is about to be copied.
 fn charge<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [value] = take(args)?;
     work::spend_copy(value.as_ref())?;
     Ok(value)
 }
 
-/// The second argument, for as many units as the first says.
+/// The second argument, paid for with as many units as the first says.
 fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [units, value] = take(args)?;
     let units = units.downcast_ref::<CelInt>().map_or(1, |units| *units.inner());
@@ -59,7 +59,7 @@ fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(value)
 }
 
-/// The argument, a number of elements that are about to be made.
+/// The argument, a number of elements that are about to be made and are paid for here.
 fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [count] = take(args)?;
     let elements = count.downcast_ref::<CelInt>().map_or(0, |count| *count.inner());
@@ -69,18 +69,18 @@ fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 
 thread_local! {
     /// The result of the evaluation that runs on this thread, once it has one.
-    static GIVEN: Cell<Option<Result<Value, NoValue>>> = const { Cell::new(None) };
+    static CAPTURED: Cell<Option<Result<Value, NoValue>>> = const { Cell::new(None) };
 }
 
-/// The result of the evaluation that just ran on this thread; `None` where it came to none.
-pub(in super::super) fn given() -> Option<Result<Value, NoValue>> {
-    GIVEN.take()
+/// The result of the evaluation that just ran on this thread; `None` if it came to none.
+pub(in super::super) fn take_captured() -> Option<Result<Value, NoValue>> {
+    CAPTURED.take()
 }
 
-/// The whole expression's value, converted, and laid aside: it never passes the crate's own result type,
-/// into which it would be copied.
-fn give<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// Converts the value of the whole expression and keeps it for [`take_captured`]. So it never passes through
+/// the CEL crate's own result type, which would copy it.
+fn capture<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [value] = take(args)?;
-    GIVEN.set(Some(convert::to_value(value.as_ref())));
+    CAPTURED.set(Some(convert::to_value(value.as_ref())));
     Ok(owned_bool(true))
 }

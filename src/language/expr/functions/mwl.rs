@@ -1,4 +1,4 @@
-//! The MWL functions ("MWL functions"), and CEL's own on durations where the crate's are wrong.
+//! The MWL functions ("MWL functions"), and CEL's functions on durations that the CEL crate gets wrong.
 
 use cel::ExecutionError;
 use cel::common::types::{
@@ -32,7 +32,7 @@ fn to_json<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 fn from_json<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [argument] = take(args)?;
     let source = text(&argument)?;
-    // A text of ten thousand brackets makes ten thousand values: pay for the bytes one by one.
+    // Ten thousand brackets make ten thousand values, so every few bytes are paid for.
     work::spend(1 + u64::try_from(source.len() / 4).unwrap_or(u64::MAX))?;
     let value = json::parse(source)
         .map_err(|problem| ExecutionError::function_error("fromJson", problem))?;
@@ -69,7 +69,7 @@ fn duration_of_text<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         .map_err(|problem| ExecutionError::function_error("duration", problem))
 }
 
-/// The milliseconds within the second, of a duration or a timestamp in UTC.
+/// The milliseconds within the second, for a duration or for a timestamp in UTC.
 fn milliseconds<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [argument] = take(args)?;
     if let Some(duration) = argument.downcast_ref::<CelDuration>() {
@@ -84,7 +84,7 @@ fn milliseconds<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(millis)))
 }
 
-/// A duration is its own duration.
+/// `duration(d)` for a `d` that is a duration already.
 fn first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [value] = take(args)?;
     Ok(value)
