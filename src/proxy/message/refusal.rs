@@ -1,44 +1,44 @@
-//! Requests that no Flow runs for: malformed ones, those that no route takes, those beyond a limit.
+//! Requests for which no Flow runs: malformed ones, those that match no route, and those beyond a limit.
 //!
-//! Each has a [`Reason`] of a closed list: the label of `mwl_requests_refused_total`, and what the log
-//! says. What is refused while a head is read has one, too: nobody is turned away uncounted.
+//! Each has a [`Reason`] from a closed list, which is the label of `mwl_requests_refused_total` and appears in
+//! the log. This includes requests refused while their head is read: every refusal is counted.
 
 use http::StatusCode;
 
 use super::target::TargetError;
 use crate::proxy::h1::Malformed;
 
-/// Why a request was refused, and how that is answered.
+/// Why a request is refused, and with what answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// Which kind of refusal it is.
     pub(crate) reason: Reason,
     /// The answer's status.
     pub(crate) status: StatusCode,
-    /// The problem document's `code`. Never one that a Flow's failure has.
+    /// The problem document's `code`. No failure of a Flow has such a code.
     pub(crate) code: &'static str,
-    /// The problem document's `detail`: what was seen and what was wanted.
+    /// The problem document's `detail`: what was found and what is expected.
     pub(crate) detail: String,
     /// RFC 9209 §2.3.
     pub(crate) proxy_status: &'static str,
-    /// Whether the connection closes: its framing, or what is meant by it, cannot be trusted.
+    /// Whether the connection closes, because the framing cannot be trusted.
     pub(crate) close: bool,
 }
 
 /// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The head is no head of HTTP/1.1 or HTTP/2.
+    /// The head is not valid HTTP/1.1 or HTTP/2.
     MalformedHead,
-    /// The head, its target included, is over its limits.
+    /// The head exceeds the limits.
     HeadTooLarge,
     /// The head did not arrive in time.
     HeadTimeout,
-    /// The target's path or its form is refused.
+    /// The target's form or path is refused.
     BadTarget,
-    /// The target is over `limits.targetSize`.
+    /// The target exceeds `limits.targetSize`.
     TargetTooLong,
-    /// There is no single well-formed host.
+    /// There is not exactly one valid host.
     BadHost,
     /// `CONNECT`.
     Connect,
@@ -46,17 +46,17 @@ pub(crate) enum Reason {
     TransferCoding,
     /// An expectation other than `100-continue`.
     Expectation,
-    /// It may go no further (RFC 9110 §7.6.2).
+    /// The request may not be forwarded any further (RFC 9110 §7.6.2).
     MaxForwards,
-    /// No route takes it.
+    /// No route matches.
     NoRoute,
-    /// As many requests run as `limits.requests` allows.
+    /// The number of requests that `limits.requests` allows are running.
     Overloaded,
-    /// The body that a route reads is over the route's limit.
+    /// The route reads the body, and it exceeds the route's limit.
     BodyTooLarge,
-    /// The body that a route reads broke off or is malformed.
+    /// The route reads the body, and it broke off or is malformed.
     BodyBroken,
-    /// The body that a route reads made no progress for `limits.bodyTimeout`.
+    /// The route reads the body, and it stalled for `limits.bodyTimeout`.
     BodyTimeout,
 }
 
@@ -103,7 +103,7 @@ impl Reason {
 }
 
 impl Refusal {
-    /// No route takes the request.
+    /// No route matches the request.
     pub(crate) fn no_route() -> Self {
         Self {
             reason: Reason::NoRoute,
@@ -115,7 +115,7 @@ impl Refusal {
         }
     }
 
-    /// `CONNECT`: this is a reverse proxy.
+    /// `CONNECT`, which a reverse proxy does not support.
     pub(crate) fn connect() -> Self {
         Self {
             status: StatusCode::METHOD_NOT_ALLOWED,
@@ -129,14 +129,14 @@ impl Refusal {
         Self { status: StatusCode::URI_TOO_LONG, ..Self::bad(Reason::TargetTooLong, detail) }
     }
 
-    /// A transfer coding that is not `chunked` alone (RFC 9112 §6.1): the body cannot be decoded, and what
-    /// is not decoded cannot be sent on under another framing.
+    /// A transfer coding other than `chunked` (RFC 9112 §6.1). The body cannot be decoded, and so it cannot be
+    /// sent on with another framing.
     pub(crate) fn transfer_coding() -> Self {
         let detail = "the transfer coding is not known here: only `chunked` is".to_owned();
         Self { status: StatusCode::NOT_IMPLEMENTED, ..Self::bad(Reason::TransferCoding, detail) }
     }
 
-    /// `Max-Forwards: 0` on a TRACE or an OPTIONS: this is the last hop, and has nothing of its own to tell.
+    /// `Max-Forwards: 0` on a TRACE or OPTIONS: this is the last hop, and it has nothing to report.
     pub(crate) fn max_forwards() -> Self {
         let detail = "Max-Forwards is 0, and the proxy itself answers neither TRACE nor OPTIONS";
         Self {
@@ -145,13 +145,13 @@ impl Refusal {
         }
     }
 
-    /// An expectation that cannot be met (RFC 9110 §10.1.1).
+    /// An unsupported expectation (RFC 9110 §10.1.1).
     pub(crate) fn expectation() -> Self {
         let detail = "the expectation is not known here: only `100-continue` is".to_owned();
         Self { status: StatusCode::EXPECTATION_FAILED, ..Self::bad(Reason::Expectation, detail) }
     }
 
-    /// As many requests run as may, which is `limit` in this worker.
+    /// The allowed number of requests is running; in this worker that is `limit`.
     pub(crate) fn overloaded(limit: usize) -> Self {
         Self {
             reason: Reason::Overloaded,
@@ -187,18 +187,18 @@ impl Refusal {
         }
     }
 
-    /// A head that was not whole within `limits.headTimeout` (RFC 9110 §15.5.9).
+    /// A head that was not complete within `limits.headTimeout` (RFC 9110 §15.5.9).
     pub(crate) fn late_head() -> Self {
         let detail = "the head did not come in time (limits.headTimeout)".to_owned();
         Self { status: StatusCode::REQUEST_TIMEOUT, ..Self::bad(Reason::HeadTimeout, detail) }
     }
 
-    /// `Content-Length` is there twice, or is no number.
+    /// Several `Content-Length` values, or one that is not a number.
     pub(crate) fn bad_length() -> Self {
         Self::bad(Reason::MalformedHead, "the Content-Length field is not one number".to_owned())
     }
 
-    /// A body that a route reads is larger than `limit` bytes.
+    /// The route reads the body, and it is larger than `limit` bytes.
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail =
             format!("this route reads the request's body, and reads at most {limit} bytes");
@@ -236,7 +236,7 @@ impl Refusal {
     }
 }
 
-/// What is no HTTP/1.1.
+/// The request is not valid HTTP/1.1.
 impl From<Malformed> for Refusal {
     fn from(malformed: Malformed) -> Self {
         Self::bad(Reason::MalformedHead, malformed.to_string())

@@ -1,4 +1,4 @@
-//! Whole exchanges over a pipe, and what another client makes of the same bytes.
+//! Whole exchanges over a pipe, and how another client reads the same bytes.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -39,17 +39,17 @@ fn asked(method: Method) -> (Box<Link>, DuplexStream) {
     (link, far)
 }
 
-/// What a client makes of what an upstream says.
+/// What a client reads of an upstream's response.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
-    /// `Err` where there was no answer: whether what came was no HTTP.
+    /// `Err` if there was no response: whether the bytes were not HTTP.
     status: Option<Result<u16, bool>>,
     fields: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
     trailers: Vec<(String, Vec<u8>)>,
-    /// Whether the body came to its end.
+    /// Whether the body was complete.
     whole: bool,
-    /// Whether the connection carries another request.
+    /// Whether the connection can carry another request.
     reusable: bool,
 }
 
@@ -71,7 +71,7 @@ impl Heard {
     }
 }
 
-/// Hears a request, says `pieces`, one at a time, and then closes the connection or leaves it open.
+/// Reads a request, sends `pieces`, one at a time, and then closes the connection or leaves it open.
 async fn say(mut far: DuplexStream, pieces: Vec<Vec<u8>>, closes: bool) -> Option<DuplexStream> {
     let mut asked = Vec::new();
     while !asked.ends_with(b"\r\n\r\n") {
@@ -110,7 +110,7 @@ async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
             }
         }
         heard.whole = true;
-        // What came right behind it has its time to come.
+        // Wait for bytes right after the response.
         for _ in 0..20 {
             yield_now().await;
         }
@@ -163,7 +163,7 @@ fn paused() -> tokio::runtime::Runtime {
     runtime.enable_time().start_paused(true).build().unwrap()
 }
 
-/// Answers of which both make the same; whether the upstream closes behind each.
+/// Responses that both read alike, and whether the upstream closes after each.
 const SAME: [(&str, bool); 43] = [
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false),
     ("HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", false),
@@ -228,14 +228,14 @@ fn another_client_makes_the_same_of_it() {
                 let ours = by_link(method.clone(), pieces(), closes).await;
                 (ours, by_library(method.clone(), pieces(), closes).await)
             });
-            // A field that frames is read where it frames nothing, too.
+            // A framing field is checked even where it frames nothing.
             let stricter = method == Method::HEAD && ours.status == Some(Err(true));
             assert!(ours == theirs || stricter, "{method} {answer:?}: {ours:?}, not {theirs:?}");
         }
     }
 }
 
-/// Where we decide otherwise, each time because a second reader may.
+/// Cases where we are stricter, because two readers could understand the bytes differently.
 #[test]
 fn what_two_readers_may_read_in_two_ways_is_no_answer() {
     let fields = "X: y\r\n".repeat(101);
@@ -251,7 +251,7 @@ fn what_two_readers_may_read_in_two_ways_is_no_answer() {
     }
 }
 
-/// Its sender may not have meant the coding, so nothing comes after it.
+/// Its sender may not have meant the coding, so nothing follows it.
 #[test]
 fn an_old_answer_in_chunks_is_read_and_is_the_last() {
     let old = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n";
@@ -350,7 +350,7 @@ async fn a_failed_write_waits_until_all_is_read() {
     assert!(link.is_read() && !link.rest());
 }
 
-/// One that takes nothing and says nothing.
+/// The other side neither reads nor writes.
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_does_not_wait_for_ever() {
     struct Deaf(DuplexStream);
@@ -387,7 +387,7 @@ async fn a_failed_write_does_not_wait_for_ever() {
     let error = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap_err();
     assert!(matches!(error, Error::Io(_)), "{error:?}");
     assert_eq!(begun.elapsed(), HEAR_OUT);
-    // Nothing of it was written: it goes over another connection as it was.
+    // Nothing of it was written, so another connection can send it unchanged.
     let unsent = link.unsent(&error).unwrap();
     let (mut other, mut far) = self::link();
     other.resend(unsent);
@@ -427,7 +427,7 @@ async fn an_idle_connection_holds_no_buffer() {
 }
 
 proptest! {
-    /// However an answer is cut, it is the same answer.
+    /// However a response is cut, it is the same response.
     #[test]
     fn cuts_change_no_answer(
         case in 0..SAME.len(),
@@ -490,7 +490,7 @@ fn a_head_is_written_as_it_stands() {
     assert!(written(&query, RequestBody::Empty).0.starts_with("PUT /?q HTTP/1.1\r\n"));
 }
 
-/// The bytes of a body in memory go out with the head.
+/// A body in memory is sent together with the head.
 #[tokio::test(start_paused = true)]
 async fn a_body_in_memory_goes_out_with_the_head() {
     let (mut link, mut far) = link();
