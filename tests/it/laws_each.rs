@@ -3,19 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mwl_proxy::language::definition::{Strictness, compile};
-use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::outcome::Outcome;
 use mwl_proxy::language::value::Value;
-use mwl_proxy::source::{Format, Sources};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use crate::support::law::{SCRIPT, ended, in_virtual_time};
 use crate::support::script::{Scripted, Seen, Turn};
 
-const SCRIPT: &str = "mwl:provider.call/test/script/v1";
 const RETRY: &str = "mwl:provider.middleware/mwl/retry/v1";
 const TIMEOUT: &str = "mwl:provider.middleware/mwl/timeout/v1";
 const LOOP: &str = "mwl:provider.middleware/mwl/loop/v1";
@@ -29,13 +24,13 @@ type Script = Vec<(u64, Option<&'static str>)>;
 struct Ran {
     outcome: Outcome,
     seen: Vec<Seen>,
-    took: Duration,
+    /// How long it took, in milliseconds.
+    took: u64,
 }
 
 /// Runs a Flow of one Call Step, `call`, within `stack`.
 fn run_call(call: &Json, stack: &[Json], script: &Script, cancel: Option<u64>) -> Ran {
     let definition = json!({
-        "$schema": "https://mwl.dev/v0.1/flow/schema.json",
         "parameters": { "type": "object", "properties": {
             "a": { "default": 10 }, "b": { "default": 20 }, "c": { "default": 30 },
         } },
@@ -45,38 +40,12 @@ fn run_call(call: &Json, stack: &[Json], script: &Script, cancel: Option<u64>) -
             "done": { "action": "Return" },
         },
     });
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let turns = script
-            .iter()
-            .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
+    let turns = script
+        .iter()
+        .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
+    in_virtual_time(async {
         let scripted = Scripted::new(turns.collect());
-        let mut sources = Sources::default();
-        let node = sources.parse("case.json", &definition.to_string(), Format::Json).unwrap();
-        let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
-            Ok((plan, _advice)) => plan,
-            Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
-        };
-        let began = Instant::now();
-        let token = CancellationToken::new();
-        if let Some(at) = cancel {
-            let token = token.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(at)).await;
-                token.cancel();
-            });
-        }
-        let start = Start {
-            cancel: Some(token),
-            cleanup_limit: Duration::from_millis(40),
-            ..Start::new("law")
-        };
-        let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
-        let took = began.elapsed();
+        let (outcome, took) = ended(&scripted, definition, cancel).await;
         let seen = std::mem::take(&mut *scripted.seen.lock().unwrap());
         Ran { outcome, seen, took }
     })
