@@ -1,4 +1,4 @@
-//! What JSON means, and what is none.
+//! What is read as JSON, and the messages for what is not.
 
 use super::*;
 

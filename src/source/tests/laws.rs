@@ -1,8 +1,7 @@
-//! Any text is read or refused, and what is printed is read back.
-
-use proptest::prelude::*;
+//! Printing and reading are inverse, and no text makes a parser panic.
 
 use super::*;
+use proptest::prelude::*;
 
 fn node() -> impl Strategy<Value = Node> {
     let kind = prop_oneof![

@@ -1,4 +1,4 @@
-//! What YAML means, and what of it is refused.
+//! What is read as YAML, and the messages for what is refused.
 
 use std::fmt::Write as _;
 
@@ -36,19 +36,19 @@ fn yaml_reads_the_core_schema() {
         (">-\n  a\n  b\n", r#""a b""#),
         ("\"\\ud83d\\ude00\"", "\"😀\""),
     ] {
-        assert_eq!(yaml(written), read, "{written}");
+        assert_eq!(from_yaml(written), read, "{written}");
     }
 }
 
 #[test]
 fn yaml_on_is_a_key_like_any_other() {
-    assert_eq!(yaml("on: 1\nno: 2\n\"<<\": 3\n"), r#"{"on":1,"no":2,"<<":3}"#);
+    assert_eq!(from_yaml("on: 1\nno: 2\n\"<<\": 3\n"), r#"{"on":1,"no":2,"<<":3}"#);
 }
 
 #[test]
 fn aliases_stand_for_what_their_anchor_names() {
     let text = "a: &x { n: 1 }\nb: *x\nc: [*x, *x]\n";
-    assert_eq!(yaml(text), r#"{"a":{"n":1},"b":{"n":1},"c":[{"n":1},{"n":1}]}"#);
+    assert_eq!(from_yaml(text), r#"{"a":{"n":1},"b":{"n":1},"c":[{"n":1},{"n":1}]}"#);
 }
 
 #[test]

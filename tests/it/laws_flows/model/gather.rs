@@ -1,10 +1,8 @@
-//! A `Gather`: its dispatches are independent, so each runs on a clock of its own.
+//! What a `Gather` does in the model.
 
-use serde_json::{Value as Json, json};
+use super::*;
 
-use super::{Arms, Call, Chain, DISPATCH_CANCELLED, Form, Model, Rise, Settled, UNMET, tag_of};
-
-/// A dispatch of a `Gather` that began: how its target settled, and the arms that then run.
+/// A dispatch of a `Gather` that began: the Result of its target, and the arms to run.
 type Slot = Option<(Settled, Arms)>;
 
 impl Model {
@@ -26,7 +24,7 @@ impl Model {
         let (wanted, wait) = completion.unwrap_or((count, true));
         let mut slots: Vec<Slot> = vec![None; count];
         let mut pending = 0..count;
-        // In flight: when it ends if undisturbed, which it is, and when it began.
+        // The dispatches in flight: when each ends if undisturbed, its index, and when it began.
         let mut active: Vec<(u64, usize, u64)> = Vec::new();
         let (mut successes, mut failures) = (0, 0);
         loop {
@@ -58,7 +56,7 @@ impl Model {
                 break;
             };
             let interruption = self.interruption();
-            // What gives way at the very instant of an interruption may or may not be seen as settled.
+            // A dispatch that yields at the instant of an interruption may or may not be seen as settled.
             self.ambiguous |= hurries && interruption.is_some_and(|(at, _)| at == end);
             if let Some((at, owner)) = interruption
                 && at < end
@@ -72,7 +70,7 @@ impl Model {
                     self.interrupt(&dispatches, &active, &(self.now, chain.clone()), &mut slots);
                 return unwind;
             }
-            // Which of two that end together is seen first decides whether a third begins.
+            // If two end together, it depends on which is seen first whether a third begins.
             let together = active.get(1).is_some_and(|(other, ..)| *other == end);
             self.ambiguous |= together && !wait && (hurries || !pending.is_empty());
             active.remove(0);
@@ -90,7 +88,7 @@ impl Model {
             slots[index] = Some((settled, call.arms));
             self.now = end;
         }
-        // The arms run when all is over, on what settled by itself.
+        // The arms run at the end, for the dispatches that settled by themselves.
         let slots = slots.into_iter().flatten().map(|(settled, arms)| arms.finish(settled));
         let values: Vec<Json> = slots.filter_map(Result::ok).collect();
         Rise::Settled(if values.len() < wanted {
@@ -100,7 +98,7 @@ impl Model {
         })
     }
 
-    /// Interrupts what is in flight, and gives when the last of it has resolved.
+    /// Interrupts what is in flight, and returns when the last of it has resolved.
     fn interrupt(
         &mut self,
         dispatches: &[(&Call, Json)],
@@ -118,7 +116,7 @@ impl Model {
                 Rise::Unwind { chain, .. } => (Err(chain), Arms::Nothing),
             });
             end = end.max(alone.now);
-            self.ambiguous |= alone.ambiguous || alone.asked.contains(&cancel.0);
+            self.ambiguous |= alone.ambiguous || alone.checked.contains(&cancel.0);
             self.began.append(&mut alone.began);
         }
         end

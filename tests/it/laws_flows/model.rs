@@ -1,23 +1,8 @@
-//! The model: what the specification says of a case, on one clock.
+//! The model: a small recursive interpreter of the specification.
 
-/// Many calls at once.
+use super::*;
+
 mod gather;
-
-use serde_json::{Value as Json, json};
-
-use super::{
-    Arms, Call, Case, FAULT, Flow, Form, Layer, Observed, Place, RAISED, Step, Target, cleanup_tag,
-    in_order, tag_of,
-};
-use crate::support::law::{CANCELLED, CLEANUP_LIMIT, EXCEEDED, EXHAUSTED};
-
-const DISPATCH_CANCELLED: &str = "System.GatherDispatchCancelled";
-const UNMET: &str = "System.GatherCompletionUnmet";
-const EMPTY_RAISE: &str = "System.EmptyRaise";
-const INVALID: &str = "System.ParameterValidationFailed";
-
-type Chain = Vec<&'static str>;
-type Settled = Result<Json, Chain>;
 
 /// What rises: a Result, or an unwind towards its owner.
 enum Rise {
@@ -27,7 +12,7 @@ enum Rise {
         owner: usize,
         chain: Chain,
         superseded: bool,
-        /// Whether time may have passed since: then the owner looks outwards again.
+        /// Whether time may have passed since. Then the owner checks the outer interruptions again.
         cleaned: bool,
     },
 }
@@ -41,22 +26,22 @@ enum Inner<'a> {
     Graph(&'a Flow),
 }
 
-/// One serial piece of an execution: all of it, or a `Gather`'s dispatch.
+/// A sequential part of an execution: all of it, or a dispatch of a `Gather`.
 struct Model {
     now: u64,
-    /// When it is interrupted from outside, and what the unwind then carries.
+    /// When it is interrupted from outside, and the chain of that unwind.
     cancel: Option<(u64, Chain)>,
     /// The deadlines of the established bounds, outermost first.
     bounds: Vec<u64>,
     /// The run of the innermost retry.
     attempt: u32,
-    /// The frame's failure context. A re-run of the graph is the same frame.
+    /// The frame's failure context. A re-run of the graph keeps it, because it is the same frame.
     failure: Option<Chain>,
     began: Vec<(u64, String)>,
-    /// When it asked whether it is interrupted: before a re-run without a wait, and after a cleanup, which is
-    /// shielded. A dispatch of a `Gather` may ask before the `Gather` has seen what interrupts it at that instant.
-    asked: Vec<u64>,
-    /// Whether two events at one instant leave the outcome to the scheduler.
+    /// When it checked whether it is interrupted: before a re-run without a wait, and after a cleanup, which
+    /// is shielded. A dispatch may check before its `Gather` has seen an interruption at the same instant.
+    checked: Vec<u64>,
+    /// Whether the outcome depends on the scheduler, because two events happen at one instant.
     ambiguous: bool,
 }
 
@@ -69,12 +54,12 @@ impl Model {
             attempt,
             failure: None,
             began: Vec::new(),
-            asked: Vec::new(),
+            checked: Vec::new(),
             ambiguous: false,
         }
     }
 
-    /// The interruption that comes first, and whose it is.
+    /// The first interruption: its instant and its owner.
     fn interruption(&self) -> Option<(u64, usize)> {
         let outside = self.cancel.as_ref().map(|(at, _)| (*at, OUTSIDE));
         let bounds = self.bounds.iter().enumerate();
@@ -106,7 +91,7 @@ impl Model {
         }
     }
 
-    /// Work of so many milliseconds; accepted if it is there when the interruption is.
+    /// Work of `millis` milliseconds. It is accepted if it is done at the instant of the interruption.
     fn wait(&mut self, millis: u64) -> Result<(), Rise> {
         let done = self.now + millis;
         if millis > 0
@@ -120,12 +105,12 @@ impl Model {
         Ok(())
     }
 
-    /// The wait before a re-run, which even without one lets an interruption in.
+    /// The wait before a re-run. Even a wait of nothing lets an interruption in.
     fn gap(&mut self, millis: u64) -> Result<(), Rise> {
         if millis > 0 {
             return self.wait(millis);
         }
-        self.asked.push(self.now);
+        self.checked.push(self.now);
         match self.due() {
             Some(owner) => Err(self.unwind(owner, false, vec![])),
             None => Ok(()),
@@ -250,7 +235,7 @@ impl Model {
         let done = self.now + after;
         let cut = edge.filter(|edge| *edge < done);
         self.now = cut.unwrap_or(done);
-        self.asked.push(self.now);
+        self.checked.push(self.now);
         let failed = if cut.is_some() { Some(EXCEEDED) } else { code };
         match rise {
             Rise::Unwind { owner, chain, superseded, .. } => Rise::Unwind {
@@ -344,27 +329,7 @@ impl Model {
     }
 }
 
-impl Arms {
-    /// The call's Result, of what its target came to.
-    fn finish(self, settled: Settled) -> Settled {
-        match (self, settled) {
-            (Self::Give(number), Ok(_)) => Ok(json!(number)),
-            (Self::Fault, settled) => {
-                Err([vec![FAULT], settled.err().unwrap_or_default()].concat())
-            }
-            (_, settled) => settled,
-        }
-    }
-}
-
-fn selects(pattern: &str, code: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => code.starts_with(prefix),
-        None => code == pattern,
-    }
-}
-
-/// `None` where the specification leaves the case to the scheduler.
+/// `None` if the outcome depends on the scheduler.
 pub(super) fn expected(case: &Case) -> Option<Observed> {
     let cancel = case.cancel.map(|at| (at, vec![CANCELLED]));
     let mut model = Model::new(0, 1, cancel);

@@ -1,10 +1,12 @@
-mod json;
-mod laws;
-mod yaml;
+//! Both formats: keys, limits, rendering.
 
 use std::fmt::Write as _;
 
 use super::*;
+
+mod json;
+mod laws;
+mod yaml;
 
 fn parse(text: &str, format: Format) -> Result<Node, String> {
     let mut sources = Sources::default();
@@ -13,7 +15,7 @@ fn parse(text: &str, format: Format) -> Result<Node, String> {
     parsed.map_err(|found| sources.render(&found))
 }
 
-fn yaml(text: &str) -> String {
+fn from_yaml(text: &str) -> String {
     parse(text, Format::Yaml).unwrap().to_string()
 }
 
@@ -24,7 +26,7 @@ fn refused(text: &str, format: Format) -> String {
 #[test]
 fn a_byte_order_mark_is_skipped() {
     assert_eq!(parse("\u{feff}[1]", Format::Json).unwrap().to_string(), "[1]");
-    assert_eq!(yaml("\u{feff}a: 1"), r#"{"a":1}"#);
+    assert_eq!(from_yaml("\u{feff}a: 1"), r#"{"a":1}"#);
     let mut sources = Sources::default();
     let node = sources.parse("f", "\u{feff}[1]", Format::Json).unwrap();
     assert_eq!(sources.position(node.as_array().unwrap()[0].span), (1, 2));

@@ -1,14 +1,6 @@
-//! A case as a definition, and what the engine makes of it.
+//! The same Flow as a definition, and its run by the engine.
 
-use mwl_proxy::language::outcome::Outcome;
-use serde_json::{Value as Json, json};
-
-use super::{
-    Arms, Call, Case, FAULTY, Flow, Form, Jump, Layer, Observed, Place, RAISED, Step, Target,
-    cleanup_tag, in_order, tag_of,
-};
-use crate::support::law::{SCRIPT, duration, ended, middleware};
-use crate::support::script::Scripted;
+use super::*;
 
 fn entry(layer: &Layer) -> Json {
     match layer {

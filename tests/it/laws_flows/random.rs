@@ -1,9 +1,6 @@
 //! Random Flows.
 
-use proptest::prelude::*;
-
-use super::{Arms, Call, Case, Flow, Form, Layer, Step, Target};
-use crate::support::law::EXCEEDED;
+use super::*;
 
 fn code() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("Script.A"), Just("Script.B")]
@@ -19,8 +16,7 @@ fn pattern() -> impl Strategy<Value = &'static str> {
     ]
 }
 
-/// All waits are even and the cancellation's instant is odd: the two never fall together, for which of
-/// them a task sees first is the test's own scheduling, not the engine's.
+/// All waits are even and the instant of the cancellation is odd, as in `laws`.
 fn even(least: u64, most: u64) -> impl Strategy<Value = u64> {
     (least..=most).prop_map(|half| 2 * half)
 }
