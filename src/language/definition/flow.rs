@@ -21,19 +21,19 @@ const ROOT_FIELDS: [&str; 7] =
     ["$schema", "comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
 
 /// The Steps of a graph by name.
-pub(super) type Names<'n> = BTreeMap<&'n str, StepId>;
+pub(super) type StepNames<'n> = BTreeMap<&'n str, StepId>;
 
 /// Where in the document a call or a stack is written.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'a> {
     pub(super) flow: FlowId,
-    pub(super) scope: &'a Scope<'a>,
+    pub(super) scope: &'a FlowScope<'a>,
     /// The name of the Step, or of the Flow for its own stack. An inline Flow gets this name.
     pub(super) name: &'a str,
 }
 
 /// The Flow names that a call can see ("Flow-name scoping").
-pub(super) struct Scope<'a> {
+pub(super) struct FlowScope<'a> {
     outer: Option<&'a Self>,
     names: BTreeMap<Arc<str>, (FlowId, Span)>,
 }
@@ -44,7 +44,7 @@ pub(super) enum Resolved {
     Unknown(Vec<Arc<str>>),
 }
 
-impl Scope<'_> {
+impl FlowScope<'_> {
     fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |scope| scope.outer)
     }
@@ -106,7 +106,7 @@ impl Compiler<'_> {
         id: FlowId,
         fields: &Fields<'_>,
         name: &Arc<str>,
-        outer: Option<&Scope<'_>>,
+        outer: Option<&FlowScope<'_>>,
     ) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
@@ -130,8 +130,12 @@ impl Compiler<'_> {
     }
 
     /// Declares the named subflows, then compiles them. So each of them sees all of them.
-    fn subflows<'s>(&mut self, fields: &Fields<'_>, outer: Option<&'s Scope<'s>>) -> Scope<'s> {
-        let mut scope = Scope { outer, names: BTreeMap::new() };
+    fn subflows<'s>(
+        &mut self,
+        fields: &Fields<'_>,
+        outer: Option<&'s FlowScope<'s>>,
+    ) -> FlowScope<'s> {
+        let mut scope = FlowScope { outer, names: BTreeMap::new() };
         let Some(flows) = fields.get("flows").and_then(|flows| self.open(flows, "`flows`")) else {
             return scope;
         };
@@ -139,7 +143,7 @@ impl Compiler<'_> {
             self.key(member, "a Flow's name");
             let shadowed = outer
                 .into_iter()
-                .flat_map(Scope::chain)
+                .flat_map(FlowScope::chain)
                 .find_map(|scope| scope.names.get(&member.key));
             if let Some((_, first)) = shadowed {
                 let message = format!("the Flow `{}` hides an outer Flow of that name", member.key);
@@ -210,7 +214,7 @@ impl Compiler<'_> {
         let steps = self.open(steps?, "`steps`")?;
         let members = steps.node.as_object().unwrap_or_default();
         let numbered = members.iter().enumerate();
-        let names: Names<'_> =
+        let names: StepNames<'_> =
             numbered.map(|(at, member)| (member.key.as_ref(), StepId(at))).collect();
         let plans: Vec<_> = members
             .iter()
@@ -231,7 +235,7 @@ impl Compiler<'_> {
         &mut self,
         node: &Node,
         what: &str,
-        names: &Names<'_>,
+        names: &StepNames<'_>,
     ) -> Option<StepId> {
         let name = self.name(node, what)?;
         if let Some(step) = names.get(name.as_ref()) {

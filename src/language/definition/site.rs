@@ -8,8 +8,8 @@ use crate::language::expr::{Path, Root, Roots};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {
     pub(super) roots: Roots,
-    /// Which Result the Step's action has left.
-    settled: Settled,
+    /// Whether the Step's action is done, and what it left.
+    action: ActionState,
     /// Whether a `Gather` dispatches the call.
     gathered: bool,
     /// Whether it is in an arm of the call, whose target has settled by then.
@@ -21,12 +21,15 @@ pub(super) struct Site<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Settled {
-    Nothing,
-    Call,
-    Gather,
-    /// The action is done and leaves no Result.
-    Other,
+enum ActionState {
+    /// It is not done yet.
+    Pending,
+    /// It has left a call's Result.
+    CallDone,
+    /// It has left the Results of a `Gather`.
+    GatherDone,
+    /// It is done and leaves no Result.
+    Done,
 }
 
 /// `vars`, `execution`, `frame` and the failure context: in scope everywhere in a frame.
@@ -37,7 +40,7 @@ impl<'a> Site<'a> {
     pub(super) const fn flow() -> Self {
         Self {
             roots: AMBIENT,
-            settled: Settled::Nothing,
+            action: ActionState::Pending,
             gathered: false,
             in_arm: false,
             ascending: false,
@@ -52,17 +55,17 @@ impl<'a> Site<'a> {
 
     /// In the tail of a `Call` Step: `output`, `assign`, `catch`.
     pub(super) const fn after_call() -> Self {
-        Self { settled: Settled::Call, ..Self::step() }
+        Self { action: ActionState::CallDone, ..Self::step() }
     }
 
     /// In the tail of a `Gather` Step.
     pub(super) const fn after_gather() -> Self {
-        Self { settled: Settled::Gather, ..Self::step() }
+        Self { action: ActionState::GatherDone, ..Self::step() }
     }
 
     /// In the tail of a Step whose action leaves no Result.
     pub(super) const fn tail() -> Self {
-        Self { settled: Settled::Other, ..Self::step() }
+        Self { action: ActionState::Done, ..Self::step() }
     }
 
     /// In a clause of a `Match`.
@@ -95,13 +98,13 @@ impl<'a> Site<'a> {
         let first = members.next()?;
         let second = members.next();
         let reason = match (path.root, first, second) {
-            (Root::Step, "result", _) if self.settled != Settled::Call => {
+            (Root::Step, "result", _) if self.action != ActionState::CallDone => {
                 "it is there in a `Call` Step's `output`, `assign` and `catch`"
             }
-            (Root::Step, "results", _) if self.settled != Settled::Gather => {
+            (Root::Step, "results", _) if self.action != ActionState::GatherDone => {
                 "it is there in a `Gather` Step's `output`, `assign` and `catch`"
             }
-            (Root::Step, "metadata", Some("exitedAt")) if self.settled == Settled::Nothing => {
+            (Root::Step, "metadata", Some("exitedAt")) if self.action == ActionState::Pending => {
                 "a Step's exit is there in its `output`, `assign` and `catch`"
             }
             (Root::Call, "index", _) if !self.gathered => {

@@ -1,7 +1,7 @@
 //! Steps: the seven actions and what they share (MWL, "Step actions").
 
 use super::fields::Fields;
-use super::flow::{Names, Position};
+use super::flow::{Position, StepNames};
 use super::matcher::covers;
 use super::middleware::Level;
 use super::site::Site;
@@ -49,7 +49,7 @@ const ACTIONS: [(&str, &str, &[&str]); 7] = [
 #[derive(Clone, Copy)]
 struct Graph<'a> {
     at: Position<'a>,
-    names: &'a Names<'a>,
+    names: &'a StepNames<'a>,
 }
 
 impl Compiler<'_> {
@@ -58,7 +58,7 @@ impl Compiler<'_> {
         &mut self,
         member: &Member,
         at: Position<'_>,
-        names: &Names<'_>,
+        names: &StepNames<'_>,
     ) -> Option<StepPlan> {
         let opened = self.open(&member.value, "a Step")?;
         let action = self.required(&opened, "action")?;

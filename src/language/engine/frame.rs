@@ -27,9 +27,9 @@ pub(super) struct Frame<'e, 's> {
 }
 
 /// The operation that a Flow-level stack wraps.
-struct Graph;
+struct GraphOperation;
 
-impl Operation for Graph {
+impl Operation for GraphOperation {
     async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Flowed {
         frame.graph(input).await
     }
@@ -97,7 +97,8 @@ impl<'e, 's> Frame<'e, 's> {
         }
         let Some((plan, call)) = self.flow.only_call() else {
             // Boxed, so that Flows of one call, which are the most, do not carry its size.
-            return Box::pin(self.stack(Site::FLOW, &self.flow.stack, input, &Graph)).await;
+            return Box::pin(self.stack(Site::FLOW, &self.flow.stack, input, &GraphOperation))
+                .await;
         };
         // The same as the graph would do, without the transitions, which nothing in this Flow can see.
         let step = self.begin_step(plan, input.clone());

@@ -6,8 +6,8 @@
 use cel::objects::ValueType;
 use cel::{ExecutionError, OverloadError, Value as CelValue};
 
+use super::evaluation::Evaluation;
 use super::references::Path;
-use super::scope::Scope;
 use crate::language::value::{Missing, MissingFrom};
 
 /// The longest message, in characters: part of it may come from data.
@@ -18,9 +18,10 @@ pub(super) const TOO_MUCH_WORK: &str = "the expression asks for more work than o
      that it goes through, or nest fewer `map`, `all` and the like";
 
 /// The message for `error`.
-pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
+pub(super) fn describe(error: &ExecutionError, evaluation: &Evaluation<'_>) -> String {
     let text = match error {
-        ExecutionError::UndeclaredReference(name) => match number(name).map(|n| scope.read(n)) {
+        ExecutionError::UndeclaredReference(name) => match number(name).map(|n| evaluation.read(n))
+        {
             Some(Some((path, Err(gap)))) => missing(path, gap),
             Some(_) => "a binding is missing".to_owned(),
             None => format!("there is no function for `{name}` here"),

@@ -10,7 +10,7 @@
 //! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
 //! - `simple`: expressions that need no evaluator;
 //! - `environment`, `functions`, `json`, `duration`: what can be called;
-//! - `scope`, `values`, `equality`: the bindings as CEL values;
+//! - `evaluation`, `values`, `equality`: the bindings as CEL values;
 //! - `convert`: the result as a value of the data model;
 //! - `work`: the bound on one evaluation.
 
@@ -19,9 +19,9 @@ use std::sync::Arc;
 use cel::IdedExpr;
 
 use self::compile::Compiled;
+use self::evaluation::Evaluation;
 use self::functions::Pattern;
 use self::rewrite::Names;
-use self::scope::Scope;
 use self::simple::Simple;
 use super::code::system;
 use super::value::{Missing, Value};
@@ -31,13 +31,14 @@ mod convert;
 mod duration;
 mod environment;
 mod equality;
+mod evaluation;
 mod fault;
 mod functions;
 mod json;
 mod references;
 mod rewrite;
 mod roots;
-mod scope;
+
 mod signatures;
 mod simple;
 #[doc(hidden)]
@@ -186,7 +187,7 @@ impl Program {
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
         match &self.0.body {
             Body::Simple(simple) => simple.evaluate(&self.0.paths, bindings, 0),
-            Body::Tree(expr) => Scope::of(&self.0, bindings).evaluate(expr),
+            Body::Tree(expr) => Evaluation::of(&self.0, bindings).evaluate(expr),
         }
     }
 

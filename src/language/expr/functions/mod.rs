@@ -2,8 +2,8 @@
 //! wrong or unbounded.
 //!
 //! The crate's functions are plain `fn`s over CEL values, so `now()` and `wallTime()` read the clock from a
-//! variable of the scope (see `rewrite`). A name with `@` cannot be written in an expression: the rewriting
-//! puts it in place of a call.
+//! variable of the evaluation (see `rewrite`). A name with `@` cannot be written in an expression: the
+//! rewriting puts it in place of a call.
 //!
 //! To add a function: write it beside similar ones, list it in that file's `OVERLOADS`, and list in
 //! `signatures` how it is called. A test calls everything that is listed there.
@@ -24,7 +24,7 @@ pub(super) use self::inserted::take_captured;
 pub(super) use self::text::{Pattern, pattern};
 
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
-type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// One overload: the function's name, an id among its overloads, the types of its arguments.
 type Overload = (&'static str, &'static str, &'static [Type], Function);

@@ -9,7 +9,7 @@ use cel::common::value::{CowVal, StaticVal, Val};
 use regex::{Regex, RegexBuilder};
 
 use super::super::work;
-use super::{Args, Outcome, Overload, owned_bool, take, text, unexpected};
+use super::{Args, CelResult, Overload, owned_bool, take, text, unexpected};
 
 /// The memory that a compiled pattern may take. This also bounds the time to compile one at run time.
 const PATTERN_SIZE: usize = 1 << 20;
@@ -70,7 +70,7 @@ pub(in super::super) fn pattern(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, pattern] = take(args)?;
     let pattern =
         pattern.downcast_ref::<Pattern>().ok_or_else(|| unexpected(pattern.as_ref(), "pattern"))?;
@@ -80,7 +80,7 @@ fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 }
 
 /// A pattern that is not known before the evaluation: it is compiled at each call, and paid for.
-fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, written] = take(args)?;
     let written = text(&written)?;
     work::spend(500 + 20 * u64::try_from(written.len()).unwrap_or(u64::MAX / 20))?;
@@ -107,7 +107,7 @@ fn offset(
 
 /// The index, in code points, of the first occurrence at or after an offset, or -1.
 #[expect(clippy::needless_pass_by_value, reason = "the crate's signature")]
-fn index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn index_of<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, wanted] = needles(&args)?;
     let length = subject.chars().count();
     if wanted.is_empty() {
@@ -121,7 +121,7 @@ fn index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 
 /// The index, in code points, of the last occurrence at or before an offset, or -1.
 #[expect(clippy::needless_pass_by_value, reason = "the crate's signature")]
-fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, wanted] = needles(&args)?;
     let length = subject.chars().count();
     if wanted.is_empty() {
@@ -154,7 +154,7 @@ fn empty_needle<'b, 'v>(
     length: usize,
     otherwise: usize,
     function: &str,
-) -> Outcome<'b, 'v> {
+) -> CelResult<'b, 'v> {
     let Some(offset) = args.get(2).and_then(|offset| offset.downcast_ref::<CelInt>()) else {
         return Ok(int(Some(otherwise)));
     };
@@ -179,7 +179,7 @@ const MOST_MATCHES: usize = 1_000_000;
 /// Replaces the occurrences of the second text, or the first few of them, by the third. The result is paid
 /// for before it is made.
 #[expect(clippy::needless_pass_by_value, reason = "the crate's signature")]
-fn replace<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn replace<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, from] = needles(&args)?;
     let to = args.get(2).map_or(Ok(""), text)?;
     let limit = args.get(3).and_then(|limit| limit.downcast_ref::<CelInt>());

@@ -4,8 +4,8 @@
 //! that exist, and it notes the paths that are read. Where the CEL crate alone would not do, it changes the
 //! tree:
 //!
-//! - a static path becomes one variable, which the scope looks up in the shared data in one go; the question
-//!   whether it exists, `has(…)` or `'…' in …`, becomes one too;
+//! - a static path becomes one variable, which the evaluation looks up in the shared data in one go; the
+//!   question whether it exists, `has(…)` or `'…' in …`, becomes one too;
 //! - a list of literals to the right of `in` is made once, here;
 //! - what multiplies work pays for it first (`@charge`, `@tick`; see `work`);
 //! - a few calls go to our own functions, because the CEL crate's are wrong or unbounded (see `functions`).

@@ -16,14 +16,14 @@ use super::work::{self, Account};
 use super::{Bindings, EvalError, Inner, environment, fault, values};
 use crate::language::value::{Missing, MissingFrom, Value};
 
-/// What an evaluation reads. The bindings are asked for each path when the evaluation comes to it.
-pub(super) struct Scope<'a> {
+/// An evaluation. The bindings are asked for each path when the evaluation comes to it.
+pub(super) struct Evaluation<'a> {
     program: &'a Inner,
     bindings: &'a dyn Bindings,
 }
 
-impl<'a> Scope<'a> {
-    /// The scope of an evaluation of `program`.
+impl<'a> Evaluation<'a> {
+    /// An evaluation of `program`.
     pub(super) const fn of(program: &'a Inner, bindings: &'a dyn Bindings) -> Self {
         Self { program, bindings }
     }
@@ -104,7 +104,7 @@ fn timestamp(nanos: i128) -> CelTimestamp {
 }
 
 /// Resolves the variables that the rewriting made.
-impl VariableResolver for Scope<'_> {
+impl VariableResolver for Evaluation<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         // All other names are asked for too: a comprehension's variable, a type.
         let name = variable.strip_prefix('@')?;
