@@ -6,6 +6,7 @@
 //! `http` [`provider`], which sends over a connection of an [`upstream`] and turns the response into an [`answer`]. A
 //! [`site`] is the configuration as one worker holds it; [`build`] makes it, and [`server`] runs the workers.
 //! [`rehearsal`] does all of this for one request in virtual time, with scripted upstreams (a [`stage`]).
+//!
 //! Each folder only names those beneath it (`tests/it/layering.rs` lists them in order).
 
 mod answer;
