@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use ::http::HeaderValue;
 
 use super::facts::Facts;
-use super::provider::http::{self, HttpProvider};
+use super::provider::http::HttpProvider;
 use super::refusal::Reason;
 use super::rehearsal::Stage;
 use super::route::Router;
@@ -343,9 +343,7 @@ fn codes<'a>(
 ) -> Vec<&'a str> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: Vec<&str> = closed.map(String::as_str).collect();
-    for code in http::codes().chain(crate::language::code::system::ALL) {
-        codes.push(code);
-    }
+    codes.extend(crate::language::code::system::ALL);
     for rule in classify {
         if let Verdict::Failure { code, .. } = &rule.verdict {
             codes.push(code);
