@@ -15,8 +15,8 @@ use super::body::source::Source;
 use super::connection::Busy;
 use super::flight::Flight;
 use super::grpc::{Ended, Status};
-use super::render;
 use super::request::{Exchange, Upload};
+use super::{code, render};
 use crate::language::outcome::{Failure, FailureType, Outcome};
 
 /// The answer to `exchange`, whose client speaks `version`.
@@ -64,6 +64,7 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
     };
     // What it began with, where that is something else.
     let cause = failure.chain().skip(1).last().map(tracing::field::display);
+    let help = code::meaning(render::cause(failure).code.as_str()).help;
     tracing::warn!(
         execution = exchange.id(),
         route = &*exchange.route.name,
@@ -73,6 +74,7 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
         grpc = grpc.map(Status::name),
         error = %failure,
         cause,
+        help = (!help.is_empty()).then_some(help),
         untold,
         "A request failed."
     );

@@ -11,6 +11,7 @@
 pub mod alone;
 pub(crate) mod body;
 pub(crate) mod classify;
+pub(crate) mod code;
 pub(crate) mod connection;
 pub(crate) mod conversation;
 pub(crate) mod execute;

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use ::http::HeaderValue;
 
 use super::facts::Facts;
-use super::provider::http::{self, HttpProvider};
+use super::provider::http::HttpProvider;
 use super::refusal::Reason;
 use super::rehearsal::Stage;
 use super::route::Router;
@@ -213,6 +213,11 @@ impl Runtime {
         self.listeners.iter().filter_map(move |l| Some((l.address, until(l.tls.as_ref()?))))
     }
 
+    /// The routes' plans, in order.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.routes.iter().map(|route| &*route.plan)
+    }
+
     /// The most calls of providers, cleanups' included, that each route makes for one request.
     pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
         self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))
@@ -343,9 +348,7 @@ fn codes<'a>(
 ) -> Vec<&'a str> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: Vec<&str> = closed.map(String::as_str).collect();
-    for code in http::codes().chain(crate::language::code::system::ALL) {
-        codes.push(code);
-    }
+    codes.extend(crate::language::code::system::ALL);
     for rule in classify {
         if let Verdict::Failure { code, .. } = &rule.verdict {
             codes.push(code);

@@ -87,15 +87,10 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
-    /// The patterns of the matchers in a middleware's `with`: what advice on codes looks at. The middleware
+    /// The patterns that a middleware's `with` selects by: what advice on codes looks at. The middleware
     /// itself reads them when it prepares the `with`; said here, a mistake has its exact place. Whether one
     /// was found.
-    pub(super) fn selected_codes(&mut self, with: &Node) -> bool {
-        let policies = with.get("policies").and_then(Node::as_array).unwrap_or_default();
-        let codes = policies
-            .iter()
-            .filter_map(|policy| policy.get("match")?.get("codes")?.as_array())
-            .flatten();
+    pub(super) fn selected(&mut self, codes: &[&Node]) -> bool {
         let mut wrong = false;
         for code in codes {
             let Some(text) = code.as_str().filter(|text| !is_expression_text(text)) else {
