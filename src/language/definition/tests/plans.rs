@@ -299,7 +299,7 @@ steps: { a: { action: Return } }
     finally: calls mwl:provider.call/acme/http/v1; onAlways when false
     timeout: PT1M30S
     timeout: {{ vars.most }}
-    retry: A.B or C.*, type error, 3 attempts, waits PT1S ×2; attempts {{ vars.tries }}, match retryable true; waits PT2S where that says so
+    retry: A.B or C.*, type error, 3 attempts, waits PT1S ×2; match retryable true, attempts {{ vars.tries }}; waits PT2S where that says so
     retry: policies {{ vars.policies }}
     loop: onSuccess when {{ middleware.metadata.iteration < 3 }}
     ");
