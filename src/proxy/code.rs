@@ -137,7 +137,7 @@ mod tests {
         }
         let rows = README
             .lines()
-            .filter(|line| line.starts_with("| `P") || line.starts_with("| `System."));
+            .filter(|line| line.starts_with("| `Pro") || line.starts_with("| `System."));
         assert_eq!(rows.count(), TABLE.len(), "the README has rows that the table lacks");
     }
 
