@@ -9,12 +9,12 @@ use super::target::TargetError;
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::h1::Malformed;
 
-/// Why a request was refused. How that is answered is its reason's.
+/// Why a request is refused. The answer depends on the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// Which kind of refusal it is.
     pub(crate) reason: Reason,
-    /// The problem document's `detail`: what was seen and what was wanted.
+    /// The problem document's `detail`: what was found and what is expected.
     pub(crate) detail: String,
 }
 
@@ -121,7 +121,7 @@ impl Reason {
         }
     }
 
-    /// Whether the connection closes: its framing, or what is meant by it, cannot be trusted.
+    /// Whether the connection closes, because the framing cannot be trusted.
     pub(crate) const fn closes(self) -> bool {
         !matches!(self, Self::NoRoute | Self::Overloaded)
     }
@@ -132,7 +132,7 @@ impl Refusal {
         Self { reason, detail: detail.into() }
     }
 
-    /// No route takes the request.
+    /// No route matches the request.
     pub(crate) fn no_route() -> Self {
         Self::new(Reason::NoRoute, "no route takes this request")
     }

@@ -118,7 +118,7 @@ impl Runtime {
         self.routes.iter().map(|route| &*route.plan)
     }
 
-    /// The most calls of providers, cleanups' included, that each route makes for one request.
+    /// The most provider calls that each route makes for one request, including those of cleanups.
     pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
         self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))
     }
