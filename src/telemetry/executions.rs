@@ -1,8 +1,7 @@
 //! The last executions, for `/executions`.
 //!
-//! What failed is kept apart from what did not: a flood of good requests never pushes out the failure
-//! that somebody looks for. Each worker appends under a lock of its own, which only a reader of
-//! `/executions` ever contends for.
+//! Failed executions are kept apart from the others, so a flood of successes never pushes out the failure that
+//! somebody looks for. Each worker appends under its own lock, for which only a reader of `/executions` competes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,28 +9,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::Execution;
 
-/// How many threads append without meeting; more of them share.
+/// How many threads have a shard of their own. Further threads share.
 const SHARDS: usize = 64;
 
-/// The last executions of the process.
+/// The latest executions of the process.
 #[derive(Debug)]
 pub struct Executions {
-    /// How many are kept of each kind.
+    /// How many of each kind are kept.
     keep: AtomicUsize,
     shards: Vec<Shard>,
 }
 
-/// What one thread appended.
+/// The executions of one thread.
 #[derive(Debug, Default)]
 struct Shard {
     failed: Mutex<VecDeque<Arc<Execution>>>,
     others: Mutex<VecDeque<Arc<Execution>>>,
 }
 
-/// Which executions are asked for.
+/// Selects executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only of this route.
+    /// Only those of this route.
     pub route: Option<String>,
     /// Only those that failed, or only the others.
     pub failed: Option<bool>,
@@ -46,7 +45,7 @@ thread_local! {
 }
 
 impl Executions {
-    /// Keeps `keep` of each kind; none where it is 0.
+    /// Keeps `keep` executions of each kind; 0 keeps none.
     pub fn new(keep: usize) -> Self {
         Self {
             keep: AtomicUsize::new(keep),
@@ -54,7 +53,7 @@ impl Executions {
         }
     }
 
-    /// From now on keeps so many.
+    /// Changes how many are kept.
     pub fn resize(&self, keep: usize) {
         self.keep.store(keep, Ordering::Relaxed);
         for ring in self.shards.iter().flat_map(|shard| [&shard.failed, &shard.others]) {
@@ -65,12 +64,12 @@ impl Executions {
         }
     }
 
-    /// How many are kept of each kind.
+    /// How many of each kind are kept.
     pub fn keep(&self) -> usize {
         self.keep.load(Ordering::Relaxed)
     }
 
-    /// Appends an execution; the oldest of its kind goes.
+    /// Appends an execution and removes the oldest of its kind if there are too many.
     pub fn push(&self, execution: Arc<Execution>) {
         let keep = self.keep();
         let Some(shard) = PLACE.with(|place| self.shards.get(*place)) else {
@@ -86,7 +85,7 @@ impl Executions {
         ring.push_back(execution);
     }
 
-    /// Those that `filter` lets through, the latest first, of each kind as many as are kept.
+    /// The executions that `filter` selects, latest first, at most as many of each kind as are kept.
     pub fn read(&self, filter: &Filter) -> Vec<Arc<Execution>> {
         let kind = |failed| {
             let wanted = filter.failed.is_none_or(|only| only == failed);
@@ -111,7 +110,7 @@ impl Executions {
     }
 }
 
-/// By their end.
+/// Sorts by the time of their end.
 fn latest_first(all: &mut [Arc<Execution>]) {
     let end = |execution: &Execution| execution.answer.began + execution.answer.took;
     all.sort_by_key(|execution| std::cmp::Reverse(end(execution)));

@@ -1,5 +1,5 @@
-//! The families of the `mwl_` metrics: their names, labels and help, each said once. To add one: a field
-//! of [`Families`], its line in `of`, its line in `collectors` (it does not compile without).
+//! The families of the `mwl_` metrics, with their names, labels and help. To add one, add a field to
+//! [`Families`] and its line in `of`; the code does not compile without its line in `collectors`.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -38,7 +38,7 @@ pub(super) struct Families {
 }
 
 impl Families {
-    /// Makes all families and registers them with `registry`. `buckets`: upper bounds of durations, in
+    /// Makes all families and registers them with `registry`. `buckets` are the upper bounds of durations, in
     /// seconds.
     pub(super) fn register(registry: &Registry, buckets: &[f64]) -> Self {
         let reloads = counters(
@@ -168,7 +168,7 @@ impl Families {
         }
     }
 
-    /// Every family once. Taken apart without `..`: a family that is not registered does not compile.
+    /// Every family once. The pattern has no `..`, so a family that is not registered does not compile.
     pub(super) fn collectors(&self) -> Vec<Box<dyn Collector>> {
         let Self {
             requests,
@@ -227,7 +227,7 @@ impl Families {
     }
 }
 
-/// The library refuses ill-formed names and wrong label counts; all of ours are constants of this file.
+/// The library refuses invalid names and wrong label counts. All of ours are constants in this file.
 #[expect(clippy::expect_used, reason = "constant names and label counts, held by a test")]
 pub(super) fn fixed<T>(result: prometheus::Result<T>) -> T {
     result.expect("names and labels of this file are well-formed")
@@ -275,17 +275,17 @@ fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Histo
     fixed(HistogramVec::new(opts, labels))
 }
 
-/// The series of these label values, made where it is not there.
+/// The series with these label values, created if needed.
 pub(super) fn counter(family: &IntCounterVec, labels: &[&str]) -> IntCounter {
     fixed(family.get_metric_with_label_values(labels))
 }
 
-/// The series of these label values, made where it is not there.
+/// The series with these label values, created if needed.
 pub(super) fn gauge(family: &IntGaugeVec, labels: &[&str]) -> IntGauge {
     fixed(family.get_metric_with_label_values(labels))
 }
 
-/// The series of these label values, made where it is not there.
+/// The series with these label values, created if needed.
 pub(super) fn histogram(family: &HistogramVec, labels: &[&str]) -> Histogram {
     fixed(family.get_metric_with_label_values(labels))
 }

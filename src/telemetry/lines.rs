@@ -1,9 +1,8 @@
-//! A bounded queue before a slow writer: the log's lines, the access log's records.
+//! A bounded queue in front of a slow writer, for the log's lines and the access log's records.
 //!
-//! Whoever has something to write hands it over and goes on; a thread writes. A reader of our output
-//! that stalls (a full pipe, a slow disk) must not stall requests, and must not fill the memory either:
-//! where the queue is full the newest item is dropped and counted. Items are formatted by the writing
-//! thread, so that a worker spends no time on it.
+//! Requests hand their items over and go on; a thread writes them. If the reader of our output stalls (a full
+//! pipe, a slow disk), requests must not stall and memory must not grow. So when the queue is full, the newest
+//! item is dropped and counted. Items are formatted by the writing thread, to save the workers' time.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,13 +16,13 @@ use prometheus::IntCounter;
 /// How many items may wait.
 const QUEUE: usize = 4096;
 
-/// How much is gathered into one write, in bytes.
+/// The most bytes that are gathered into one write.
 const BATCH: usize = 64 * 1024;
 
-/// How often a flush looks whether all is written.
+/// How often a flush checks whether everything was written.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The queue's near end. Cloned freely.
+/// The queue's sending end. Cheap to clone.
 #[derive(Debug)]
 pub struct Lines<T> {
     queue: SyncSender<T>,
@@ -38,7 +37,7 @@ impl<T> Clone for Lines<T> {
 
 #[derive(Debug)]
 struct Counts {
-    /// Handed over, whatever became of it.
+    /// Handed over, whether written later or not.
     accepted: AtomicU64,
     /// Written, or lost in writing.
     settled: AtomicU64,
@@ -47,11 +46,11 @@ struct Counts {
 }
 
 impl<T: Send + 'static> Lines<T> {
-    /// Starts the thread `name`, which writes to `out` what `format` appends for each item; what is lost
-    /// is counted in `dropped`.
+    /// Starts the thread `name`, which writes to `out` whatever `format` appends for each item. Lost items are
+    /// counted in `dropped`.
     ///
     /// # Errors
-    /// Where the system gives no thread.
+    /// When the system provides no thread.
     pub fn start(
         name: &str,
         dropped: IntCounter,
@@ -68,7 +67,7 @@ impl<T: Send + 'static> Lines<T> {
         Ok(Self { queue, counts })
     }
 
-    /// Hands `item` over without waiting; where there is no room it is dropped and counted.
+    /// Hands `item` over without waiting. When the queue is full, it is dropped and counted.
     pub fn send(&self, item: T) {
         self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         if self.queue.try_send(item).is_err() {
@@ -84,7 +83,7 @@ impl<T> Lines<T> {
         self.counts.dropped.get()
     }
 
-    /// Waits until all that was handed over is written, at most `patience`: for the end of the process.
+    /// Waits, at most `patience`, until everything handed over is written. For the end of the process.
     #[expect(clippy::disallowed_methods, reason = "no worker runs any more: nothing is blocked")]
     pub fn flush(&self, patience: Duration) {
         let accepted = self.counts.accepted.load(Ordering::Relaxed);
@@ -96,7 +95,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// The writing thread: until nobody can send any more.
+/// The writing thread. It ends when all senders are gone.
 fn write_all<T>(
     items: &Receiver<T>,
     mut out: impl Write,
@@ -118,7 +117,7 @@ fn write_all<T>(
         }
         counts.settled.fetch_add(held, Ordering::Release);
         buffer.clear();
-        // One huge item must not hold its memory for ever.
+        // One huge item must not hold its memory forever.
         buffer.shrink_to(2 * BATCH);
     }
 }
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
     use std::sync::{Condvar, Mutex};
 
-    /// A writer that waits until it is let through.
+    /// A writer that waits until it is opened.
     #[derive(Clone, Default)]
     struct Gate(Arc<(Mutex<Written>, Condvar)>);
 

@@ -1,8 +1,8 @@
-//! The log: lines for people on a terminal, JSON for machines elsewhere, always on standard error.
+//! The log: readable lines on a terminal, JSON elsewhere, always on standard error.
 //!
-//! `MWL_LOG` says what is written, in the language of `tracing`'s filters: `debug`,
-//! `mwl_proxy=debug,info`, `info,mwl::execution=info` (which turns the execution events on). A thread
-//! writes: a terminal or a pipe that stalls does not stall requests.
+//! `MWL_LOG` selects what is written, as a `tracing` filter: `debug`, `mwl_proxy=debug,info`, or
+//! `info,mwl::execution=info`, which turns on the execution events. A thread writes, so a stalled terminal or
+//! pipe does not stall requests.
 
 use std::io::{self, IsTerminal, Write, stderr};
 use std::sync::OnceLock;
@@ -17,22 +17,22 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use super::events;
 use super::lines::Lines;
 
-/// What is written where nothing else is asked for. Execution events are off.
+/// The default filter. Execution events are off.
 const DEFAULT: &str = "info,mwl::execution=off";
 
-/// How long the last lines may take to leave at the end of the process.
+/// How long the last lines may take at the end of the process.
 const LAST: Duration = Duration::from_secs(2);
 
-/// The lines on their way; `None` where the system gave no thread for them.
+/// The queue of lines; `None` if the system provided no thread for it.
 static LINES: OnceLock<Option<Lines<Vec<u8>>>> = OnceLock::new();
 
-/// Hands each line of the log over.
+/// Puts each line of the log into the queue.
 struct Writer(Lines<Vec<u8>>);
 
-/// Starts the log of the process. `filter`: the value of `MWL_LOG`. A second call changes nothing.
+/// Starts the log of the process. `filter` is the value of `MWL_LOG`. A second call has no effect.
 ///
 /// # Errors
-/// A sentence that says what is wrong with `filter`; the log then runs by its default.
+/// When `filter` is invalid; the log then uses its default. The error is a sentence for the user.
 pub fn start(filter: Option<&str>) -> Result<(), String> {
     let (filter, problem) = parse(filter);
     let lines = LINES.get_or_init(|| {
@@ -45,7 +45,7 @@ pub fn start(filter: Option<&str>) -> Result<(), String> {
     };
     let terminal = stderr().is_terminal();
     let subscriber = fmt().with_env_filter(filter).with_ansi(terminal).with_writer(writer);
-    // An error means that the log runs already.
+    // An error means that the log already runs.
     if terminal {
         subscriber.with_target(false).try_init().ok();
     } else {
@@ -61,7 +61,7 @@ pub fn dropped() -> u64 {
     lines().map_or(0, Lines::dropped)
 }
 
-/// Waits until the last lines are written, a short while at most: for the end of the process.
+/// Waits a short time for the last lines to be written, at the end of the process.
 pub fn flush() {
     if let Some(lines) = lines() {
         lines.flush(LAST);
@@ -72,7 +72,7 @@ fn lines() -> Option<&'static Lines<Vec<u8>>> {
     LINES.get()?.as_ref()
 }
 
-/// The subscriber writes a line at once.
+/// The subscriber writes each line with a single call.
 impl Write for Writer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.send(line.to_vec());
@@ -84,12 +84,12 @@ impl Write for Writer {
     }
 }
 
-/// The filter, and what is wrong with the one that was asked for.
+/// The filter, and what is wrong with the requested one.
 fn parse(asked: Option<&str>) -> (EnvFilter, Option<String>) {
     let text = asked.map_or_else(
         || DEFAULT.to_owned(),
         |asked| {
-            // What is said of execution events comes last and so decides; what is not said is off.
+            // The last directive for execution events decides. They are off unless one names them.
             if asked.contains("mwl::execution") {
                 asked.to_owned()
             } else {

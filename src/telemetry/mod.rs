@@ -1,10 +1,10 @@
-//! Metrics, events, records of requests, spans and the log. Names the language (it implements its
-//! observer) and nothing above it.
+//! Metrics, events, records of requests, spans and the log. This folder uses the language, whose observer it
+//! implements, and nothing above it.
 //!
-//! [`metrics`] count everything, always. The others are asked for: [`events`] by whoever listens to
-//! `/tap` or has them logged; [`record`]s of whole requests by the access log, `/executions`
-//! ([`executions`]) and the exporter of spans ([`trace`]), which [`sinks`] brings together. Nothing of
-//! this waits for a reader: what is written goes through a bounded queue ([`lines`]).
+//! [`metrics`] always count everything. The others only work on request: [`events`] for those who read `/tap`
+//! or have them logged; [`record`]s of whole requests for the access log, `/executions` ([`executions`]) and
+//! the exporter of spans ([`trace`]). [`sinks`] connects records with their readers. Nothing here waits for a
+//! reader: output goes through a bounded queue ([`lines`]).
 
 pub mod events;
 pub mod executions;

@@ -1,43 +1,44 @@
-//! How many of many alike are told.
+//! Limits how many similar things are recorded or logged.
 //!
-//! Of plain requests a few a second are remembered: at thirty thousand requests a second the last hundred successes are
-//! three milliseconds of traffic; spread over seconds they say more and cost next to nothing ([`Pace`]). Of a route's
-//! failures the first is told at once, and while more follow one every few seconds, which says how many there were
-//! ([`Sparse`]): an upstream that is down is news, and thirty thousand lines a second of it are an outage of their own.
+//! Of plain requests, a few per second are recorded ([`Pace`]). At thirty thousand requests per second the last
+//! hundred successes would be three milliseconds of traffic; spread over seconds they tell more and cost almost
+//! nothing. Of a route's failures the first is logged at once, and then one every few seconds, with the number
+//! of those in between ([`Sparse`]). One line tells that an upstream is down; thirty thousand lines per second
+//! would be an outage of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets through so many at once, and then one an interval (the generic cell rate algorithm). One
-/// worker's: its loads and stores race with nobody's.
+/// Admits a burst, then one per interval (the generic cell rate algorithm). Belongs to one worker, so its loads
+/// and stores do not race.
 #[derive(Debug)]
 pub struct Pace {
     origin: Instant,
-    /// When the next would be due at an even pace, in nanoseconds since `origin`.
+    /// When the next one is due at a steady rate, in nanoseconds since `origin`.
     due: AtomicU64,
-    /// The even pace, in nanoseconds.
+    /// The steady rate's interval, in nanoseconds.
     interval: u64,
-    /// By how much what comes may be ahead of it, in nanoseconds.
+    /// How far ahead of the steady rate something may come, in nanoseconds.
     ahead: u64,
 }
 
-/// Of what comes sooner than this after one that was told none is told, but counted. One worker's, too.
+/// Admits one per interval, and counts those that it does not admit. Belongs to one worker.
 #[derive(Debug)]
 pub struct Sparse {
     pace: Pace,
-    /// How many were not let through since the last that was.
+    /// How many were not admitted since the last one that was.
     held: AtomicU64,
 }
 
-/// The even pace of plain requests.
+/// The steady interval of plain requests.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many of them may come at once after a pause.
 const BURST: u32 = 32;
 
-/// How long after a failure that was told the next is.
+/// The interval between logged failures.
 pub const QUIET: Duration = Duration::from_secs(10);
 
 impl Default for Pace {
@@ -53,7 +54,7 @@ impl Pace {
         Self { origin: Instant::now(), due: AtomicU64::new(0), interval, ahead }
     }
 
-    /// Whether what happens at `now` is let through.
+    /// Whether something that happens at `now` is admitted.
     pub fn admits(&self, now: Instant) -> bool {
         let now = nanos(now.saturating_duration_since(self.origin));
         let due = self.due.load(Ordering::Relaxed);
@@ -72,7 +73,7 @@ impl Default for Sparse {
 }
 
 impl Sparse {
-    /// Whether what happens at `now` is let through, and how many before it were not since the last.
+    /// Whether something that happens at `now` is admitted; if so, how many were not since the last one.
     pub fn admits(&self, now: Instant) -> Option<u64> {
         if self.pace.admits(now) {
             return Some(self.held.swap(0, Ordering::Relaxed));

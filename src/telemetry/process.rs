@@ -1,11 +1,11 @@
-//! What the process itself uses, read from `/proc/self` when somebody asks. Elsewhere than on Linux
-//! there is nothing to read, and the families are left out.
+//! The process's own resource usage, read from `/proc/self` on request. Systems other than Linux have no such
+//! files; there the families are left out.
 
 use std::fmt::Write as _;
 use std::fs;
 
-/// Ticks of the processor clock in a second, as `/proc` counts them: a constant of Linux's interface
-/// to user space (`USER_HZ`), whatever the kernel's own rate.
+/// Clock ticks per second in `/proc`: a constant of Linux's user-space interface (`USER_HZ`), independent of
+/// the kernel's own rate.
 const TICKS: f64 = 100.0;
 
 /// One figure.
@@ -31,25 +31,25 @@ pub(super) fn render(text: &mut String) {
     );
     for figure in figures {
         let Figure { name, kind, help, value } = figure;
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n").ok();
     }
 }
 
-/// `stat`, `status` and `limits`: files of `/proc/self`; `system`: `/proc/stat`. A figure that cannot be
+/// `stat`, `status` and `limits` are files of `/proc/self`; `system` is `/proc/stat`. A figure that cannot be
 /// read is left out.
 fn figures(stat: &str, status: &str, system: &str, limits: &str, fds: Option<u32>) -> Vec<Figure> {
-    // The command's name, the second field, may hold blanks and brackets: count from its end.
+    // The second field, the command's name, may contain spaces and brackets, so count from its end.
     let fields: Vec<&str> =
         stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
-    // The fields of proc(5) count from 1 and the state, field 3, is the first here.
+    // proc(5) counts the fields from 1. The first one here is the state, field 3.
     let field = |number: usize| -> Option<f64> { fields.get(number - 3)?.parse().ok() };
     let cpu = field(14).zip(field(15)).map(|(user, system)| (user + system) / TICKS);
     let booted = starting_with(system, "btime ").and_then(|rest| rest.parse::<f64>().ok());
     let started = booted.zip(field(22)).map(|(boot, ticks)| boot + ticks / TICKS);
     let max_fds = starting_with(limits, "Max open files")
         .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    // In kibibytes whatever the size of a page, which `stat` counts in.
+    // These are in kibibytes. `stat` counts in pages, whose size varies.
     let bytes = |name: &str| -> Option<f64> {
         let kibibytes: f64 =
             starting_with(status, name)?.strip_suffix("kB")?.trim().parse().ok()?;
@@ -75,7 +75,7 @@ fn figures(stat: &str, status: &str, system: &str, limits: &str, fds: Option<u32
     present.collect()
 }
 
-/// What follows `start` on the line that begins with it.
+/// The rest of the line that begins with `start`.
 fn starting_with<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(start)).map(str::trim)
 }

@@ -1,15 +1,14 @@
-//! A map that only grows, read without a lock.
+//! A map that only grows and is read without a lock.
 //!
-//! A request must find its counter with loads alone, yet nobody can say at load which statuses, reasons
-//! or upstreams a route will meet, and a counter for every combination would cost memory that ten
-//! thousand routes feel. So a counter is made the first time it is counted, and appended to a list
-//! whose links are never moved or freed: a reader walks it with plain loads, and two writers that meet
-//! at the end settle it between them by `OnceLock`. The lists are short because their keys are bounded
-//! by what a configuration names.
+//! A request must find its counter without a lock. But nobody knows in advance which statuses, reasons or
+//! upstreams a route will meet, and counters for every combination would cost too much memory with ten thousand
+//! routes. So a counter is made when it is first needed and appended to a list whose links never move and are
+//! never freed. Readers walk the list with plain loads, and `OnceLock` decides between two writers. The lists
+//! are short, because the names in a configuration bound their keys.
 
 use std::sync::OnceLock;
 
-/// Keys and values, in the order in which they first came.
+/// Keys and values, in the order of their first use.
 #[derive(Debug)]
 pub(super) struct Series<K, V> {
     head: OnceLock<Box<Link<K, V>>>,
@@ -29,10 +28,10 @@ impl<K, V> Default for Series<K, V> {
 }
 
 impl<K: PartialEq, V> Series<K, V> {
-    /// The value of the key that `is` recognises; where there is none, `make` appends it.
+    /// The value of the key for which `is` returns true; if there is none, `make` appends it.
     ///
-    /// `make` may run and its product be dropped where another thread appended first: it must give the
-    /// same handle each time, as the metric registry does.
+    /// If another thread appends first, the result of `make` is dropped. So it must return the same handle each
+    /// time, as the metric registry does.
     pub(super) fn find_or(&self, is: impl Fn(&K) -> bool, make: impl Fn() -> (K, V)) -> &V {
         let mut slot = &self.head;
         loop {

@@ -1,7 +1,7 @@
-//! Who is told of a request when it has ended: the access log, `/executions`, the exporter of spans.
+//! Delivers the record of an ended request to the access log, `/executions` and the exporter of spans.
 //!
-//! What a configuration asks of them is decided when it is loaded. A request that nobody wants a record
-//! of finds that out by one branch, and has no [`Recorder`](super::record::Recorder).
+//! Which of these a configuration uses is decided when it is loaded. A request whose record nobody wants finds
+//! that out with one branch, and gets no [`Recorder`](super::record::Recorder).
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -15,7 +15,7 @@ use super::record::Execution;
 use super::settings::{Access, Observed, Tracing, When};
 use super::trace::{Refused, Tracer};
 
-/// How long the last records and spans may take to leave at the end of the process.
+/// How long the last records and spans may take at the end of the process.
 const LAST: Duration = Duration::from_secs(3);
 
 /// The process's readers of records. They outlive configurations.
@@ -23,12 +23,12 @@ const LAST: Duration = Duration::from_secs(3);
 pub struct Telemetry {
     metrics: Arc<Metrics>,
     executions: Arc<Executions>,
-    /// Started when a configuration first wants it.
+    /// Started when a configuration first uses it.
     access: OnceLock<Lines<Arc<Execution>>>,
     tracer: Mutex<Option<Arc<Tracer>>>,
 }
 
-/// Those of them that one configuration feeds.
+/// The readers that one configuration uses.
 #[derive(Clone, Debug, Default)]
 pub struct Sinks {
     access: Option<AccessLog>,
@@ -44,7 +44,7 @@ struct AccessLog {
 }
 
 impl Telemetry {
-    /// Counts into `metrics`; nothing is written or kept yet.
+    /// Counts into `metrics`. Nothing is written or kept yet.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             metrics,
@@ -54,17 +54,17 @@ impl Telemetry {
         }
     }
 
-    /// The last executions.
+    /// The latest executions.
     pub fn executions(&self) -> &Arc<Executions> {
         &self.executions
     }
 
-    /// What a configuration feeds from now on. An exporter whose settings did not change goes on; any
-    /// other ends when the last request that feeds it has. `executions`: how many of each kind are kept,
-    /// once [`Executions::resize`] was told so too.
+    /// The readers of a new configuration. An exporter with unchanged settings is kept; any other ends with the
+    /// last request that uses it. `executions` is how many of each kind are kept; the caller must also pass it
+    /// to [`Executions::resize`].
     ///
     /// # Errors
-    /// Where the exporter of spans cannot be started.
+    /// When the exporter of spans cannot be started.
     pub fn sinks(&self, observed: &Observed, executions: usize) -> Result<Sinks, Refused> {
         let tracer = self.tracer(observed.tracing.as_ref())?;
         let access = observed.access;
@@ -91,7 +91,7 @@ impl Telemetry {
             let format = |execution: &Arc<Execution>, out: &mut Vec<u8>| execution.line(out);
             let dropped = self.metrics.lost_records("access");
             match Lines::start("access-log", dropped, io::stdout(), format) {
-                // Somebody else may have been first: one configuration is loaded at a time.
+                // This cannot fail: only one configuration is loaded at a time.
                 Ok(lines) => drop(self.access.set(lines)),
                 Err(error) => tracing::error!(%error, "There is no access log."),
             }
@@ -99,7 +99,7 @@ impl Telemetry {
         Some(AccessLog { settings, lines: self.access.get()?.clone() })
     }
 
-    /// Waits until the last records are written and the last spans exported, a short while at most.
+    /// Waits a short time until the last records are written and the last spans exported.
     pub fn flush(&self) {
         if let Some(lines) = self.access.get() {
             lines.flush(LAST);
@@ -112,33 +112,33 @@ impl Telemetry {
 }
 
 impl Sinks {
-    /// Whether anybody may want a record: without one, nothing is ever recorded.
+    /// Whether anybody may want a record. If not, nothing is ever recorded.
     pub fn listen(&self) -> bool {
         self.access.is_some() || self.executions.is_some() || self.tracer.is_some()
     }
 
-    /// Whether the execution `id` is recorded whatever it does: the access log has all, or its share
-    /// falls on it.
+    /// Whether the execution `id` is recorded in any case: because the access log contains all of them or
+    /// samples this one.
     pub fn wants(&self, id: &str) -> bool {
         self.access.as_ref().is_some_and(|log| log.settings.when == When::All || log.samples(id))
     }
 
-    /// Whether the last executions are kept.
+    /// Whether the latest executions are kept.
     pub fn keeps(&self) -> bool {
         self.executions.is_some()
     }
 
-    /// What decides which requests are traced.
+    /// The tracer, which decides which requests are traced.
     pub fn tracer(&self) -> Option<&Tracer> {
         self.tracer.as_deref()
     }
 
-    /// Whether the access log may want a request that no route takes.
+    /// Whether the access log may contain a request that matches no route.
     pub fn logs(&self) -> bool {
         self.access.is_some()
     }
 
-    /// Hands a record to everybody who wants it.
+    /// Delivers a record to every reader that wants it.
     pub fn deliver(&self, execution: Execution) {
         let execution = Arc::new(execution);
         if let Some(log) = &self.access
@@ -170,17 +170,17 @@ impl AccessLog {
         always || self.samples(&execution.request.id)
     }
 
-    /// By the id, so that every proxy that a request passes takes the same.
+    /// By the id, so that all proxies on a request's way sample the same ones.
     fn samples(&self, id: &str) -> bool {
         let share = self.settings.sample;
-        // The default hasher's keys are fixed: the same id falls the same way everywhere.
+        // The default hasher has fixed keys, so the same id gives the same result in every process.
         share > 0.0 && fraction(BuildHasherDefault::<DefaultHasher>::default().hash_one(id)) < share
     }
 }
 
 /// A number from 0 to 1, evenly spread where `hash` is.
 fn fraction(hash: u64) -> f64 {
-    // 53 bits are what a double holds.
+    // A double holds 53 bits.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let share = (hash >> 11) as f64 / (1_u64 << 53) as f64;
     share

@@ -1,7 +1,7 @@
-//! Listening to the events of some executions, for `/tap`.
+//! Filters the execution events for `/tap`.
 //!
-//! What an execution came to is known when it ends. So where only some outcomes are asked for, what an
-//! execution does is held until then, within a bound; what goes beyond it is told as missed.
+//! The outcome of an execution is known only at its end. So with a filter by outcome, its events are held back
+//! until then. The number of held events is bounded; what exceeds it is reported as missed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use serde_json::Value as Json;
 
 use super::events::{self, Heard, Listener};
 
-/// How many events may be held for executions that have not ended.
+/// How many events may be held for running executions.
 const HELD: usize = 4096;
 
-/// Which executions are listened to.
+/// Selects executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only this route's.
+    /// Only those of this route.
     pub route: Option<String>,
-    /// Only those that come to this.
+    /// Only those with this outcome.
     pub outcome: Option<Wanted>,
 }
 
-/// What an execution must come to.
+/// The outcome that an execution must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A success.
@@ -40,20 +40,20 @@ pub struct Tap {
     sieve: Sieve,
 }
 
-/// The filter, and what it holds back.
+/// The filter, and the events that it holds back.
 #[derive(Debug, Default)]
 struct Sieve {
     filter: Filter,
-    /// Events of executions that have not ended, by execution.
+    /// The events of running executions, by execution.
     held: HashMap<String, Vec<Arc<Json>>>,
-    /// Executions in the order in which they were first held; some are gone from `held`.
+    /// Executions in the order of their first held event. Some of them are no longer in `held`.
     order: VecDeque<String>,
     count: usize,
     ready: VecDeque<Heard>,
 }
 
 impl Wanted {
-    /// The value of `outcome`.
+    /// Parses the value of `outcome`.
     pub fn of(text: &str) -> Self {
         match text {
             "success" => Self::Success,
@@ -72,12 +72,12 @@ impl Wanted {
 }
 
 impl Tap {
-    /// Listens from now on.
+    /// Starts to listen.
     pub fn new(filter: Filter) -> Self {
         Self { listener: events::listen(), sieve: Sieve { filter, ..Sieve::default() } }
     }
 
-    /// The next event that the filter lets through, or how many were missed before it.
+    /// Waits for the next event that passes the filter, or the number of events missed before it.
     pub async fn next(&mut self) -> Heard {
         loop {
             if let Some(heard) = self.sieve.ready.pop_front() {

@@ -1,5 +1,5 @@
-//! Each route's counters together, for `/routes` and the dashboard: the same series that `/metrics`
-//! shows, read when somebody asks.
+//! Each route's counters together, for `/routes` and the dashboard. They are computed from the series that
+//! `/metrics` shows.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use serde::Serialize;
 
 use super::Metrics;
 
-/// What a route has counted since the process started.
+/// The counters of a route since the process started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteSummary {
     /// Requests by the status that the client got.
     pub requests: BTreeMap<String, u64>,
-    /// Requests that are being served.
+    /// Requests that are running.
     pub in_flight: u64,
-    /// How long requests took, in seconds: the mean and, within the buckets, quantiles.
+    /// How long requests took, in seconds: the mean, and quantiles estimated from the buckets.
     pub duration: Durations,
     /// Attempts by `success` or the failure's code, over all upstreams.
     pub attempts: BTreeMap<String, u64>,
-    /// Re-runs by the code of the failure that each consumed.
+    /// Re-runs by the code of the failure that caused each.
     pub retries: BTreeMap<String, u64>,
-    /// Budgets that ran out, over all policies.
+    /// Retry budgets that ran out, over all policies.
     pub retries_exhausted: u64,
     /// Retries that were not made, by reason.
     pub retries_suppressed: BTreeMap<String, u64>,
-    /// Bounds that fired.
+    /// Timeouts that fired.
     pub timeouts: u64,
     /// Cleanups by outcome.
     pub finally: BTreeMap<String, u64>,
 }
 
-/// A histogram in a few numbers; absent while nothing was observed.
+/// A histogram in a few numbers. They are absent if it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Durations {
     /// The mean.
@@ -47,7 +47,7 @@ pub struct Durations {
 }
 
 impl Metrics {
-    /// Every route that ever counted, by name.
+    /// Every route that has ever counted anything, by name.
     pub fn routes(&self) -> BTreeMap<String, RouteSummary> {
         let families = &self.families;
         let mut routes = BTreeMap::<String, RouteSummary>::new();
@@ -90,7 +90,7 @@ fn count(metric: &Metric) -> u64 {
     whole(metric.get_counter().get_value())
 }
 
-/// Counters are whole numbers that the library hands out as doubles.
+/// Counters are whole numbers that the library returns as doubles.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -121,8 +121,8 @@ fn durations(metric: &Metric) -> Durations {
     }
 }
 
-/// As Prometheus's `histogram_quantile`: linear within the bucket that holds the `rank`-th smallest
-/// value; the highest bound where that lies beyond all.
+/// Like Prometheus's `histogram_quantile`: linear within the bucket that contains the `rank`-th smallest value.
+/// If that is beyond all buckets, the highest bound.
 fn quantile(bounds: &[(f64, u64)], rank: f64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a count of requests; a figure for people")]
     let counts = bounds.iter().map(|(bound, below)| (*bound, *below as f64));
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn quantiles_are_linear_within_a_bucket() {
         let bounds = [(1.0, 0), (2.0, 10), (4.0, 20)];
-        // The last lies beyond all.
+        // The last one is beyond all buckets.
         for (rank, wanted) in [(5.0, 1.5), (20.0, 4.0), (25.0, 4.0)] {
             assert!((quantile(&bounds, rank) - wanted).abs() < 1e-9, "{rank}");
         }

@@ -1,4 +1,4 @@
-//! What is counted shows, under the names and labels that are documented.
+//! Metrics appear under the documented names and labels.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn requests_count_by_route_and_status() {
     );
 }
 
-/// An upstream may answer anything; what it makes up is one series.
+/// An upstream may send any status. All unregistered ones share one series.
 #[test]
 fn statuses_that_are_not_registered_count_together() {
     let metrics = Metrics::new();
@@ -213,7 +213,7 @@ fn names_pass_the_linter() {
     }
 }
 
-/// What is counted and not explained is of no use to whoever is woken by it.
+/// A metric without an explanation is useless to whoever is woken by it.
 #[test]
 fn the_readme_explains_every_family() {
     let readme = include_str!("../../../README.md");

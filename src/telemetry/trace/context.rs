@@ -1,18 +1,17 @@
 //! W3C Trace Context, level 2: `traceparent` in and out.
 //!
-//! A value that breaks a rule of §3.2 is no value: the request starts a trace of its own and its
-//! `tracestate` goes (§3.3, §4.3). What is sent on is always version 00. Of the flags the two that are
-//! defined are kept, the others are cleared (§3.2.2.5).
+//! A value that breaks a rule of §3.2 is ignored: the request starts its own trace, and its `tracestate` is removed
+//! (§3.3, §4.3). The version sent is always 00. The two defined flags are kept and the others are cleared (§3.2.2.5).
 
 use std::fmt;
 
-/// The field that carries a place in a trace.
+/// The field with the place in a trace.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// The field that carries what vendors add; it goes on unchanged.
+/// The field with vendors' additions, which passes unchanged.
 pub const TRACESTATE: &str = "tracestate";
 
-/// How long a value of version 00 is.
+/// The length of a value of version 00.
 const LENGTH: usize = 55;
 
 const SAMPLED: u8 = 0b01;
@@ -22,7 +21,7 @@ const RANDOM: u8 = 0b10;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SpanId(pub [u8; 8]);
 
-/// What a caller's `traceparent` says.
+/// The content of a caller's `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
     trace: [u8; 16],
@@ -34,19 +33,19 @@ pub struct Parent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     trace: [u8; 16],
-    /// The caller's span, where there is one.
+    /// The caller's span, if there is one.
     parent: Option<SpanId>,
-    /// The request's own.
+    /// The request's own span.
     span: SpanId,
     flags: u8,
 }
 
 impl Parent {
-    /// Reads a `traceparent`; `None` where it is malformed (§3.2.2).
+    /// Parses a `traceparent`; `None` if it is malformed (§3.2.2).
     pub fn parse(value: &[u8]) -> Option<Self> {
         let version = octet(value.get(..2)?)?;
         let (head, rest) = value.split_at_checked(LENGTH)?;
-        // A later version may say more, behind another dash.
+        // A later version may append more, after another dash.
         let well_ended = rest.is_empty() || (version > 0 && rest.starts_with(b"-"));
         let dashes = [2, 35, 52].iter().all(|place| head.get(*place) == Some(&b'-'));
         if version == 0xff || !well_ended || !dashes {
@@ -66,7 +65,7 @@ impl Parent {
 }
 
 impl Context {
-    /// A span beneath the caller's.
+    /// A span below the caller's.
     pub const fn beneath(parent: Parent, span: SpanId) -> Self {
         let Parent { trace, span: above, flags } = parent;
         Self { trace, parent: Some(above), span, flags }
@@ -83,7 +82,7 @@ impl Context {
         self.flags & SAMPLED != 0
     }
 
-    /// What an upstream is told: its caller is `span`.
+    /// The `traceparent` for an upstream, whose caller is `span`.
     pub fn header(&self, span: SpanId) -> String {
         format!("00-{}-{span:?}-{:02x}", self.trace_id(), self.flags)
     }
@@ -109,7 +108,7 @@ impl Context {
     }
 }
 
-/// As `traceparent` writes it.
+/// Formatted as in `traceparent`.
 impl fmt::Debug for SpanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", u64::from_be_bytes(self.0))
@@ -130,7 +129,7 @@ fn octets<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(out)
 }
 
-/// Two lower-case digits: upper-case ones are malformed (§3.2.2).
+/// Two lower-case digits. Upper-case ones are malformed (§3.2.2).
 fn octet(pair: &[u8]) -> Option<u8> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -150,7 +149,7 @@ mod tests {
 
     const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-    /// The good value with another version, or other flags.
+    /// The valid value with another version, or with other flags.
     fn version(version: &str) -> String {
         GOOD.replacen("00", version, 1)
     }
@@ -208,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is sent is read again as it was meant.
+        /// What is sent can be parsed again and means the same.
         #[test]
         fn what_is_sent_is_well_formed(
             trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), sampled in any::<bool>(),
@@ -219,7 +218,7 @@ mod tests {
             prop_assert_eq!((parent.trace, parent.span, parent.sampled()), (trace, SpanId(span), sampled));
         }
 
-        /// Whatever comes is read or refused.
+        /// Any input is either parsed or refused.
         #[test]
         fn anything_may_come(value in "[0-9a-g-]{0,60}") {
             if let Some(parent) = Parent::parse(value.as_bytes()) {

@@ -1,8 +1,8 @@
-//! Spans on their way to a collector, over OTLP/HTTP.
+//! Sends spans to a collector, by OTLP over HTTP.
 //!
-//! A thread of its own gathers and posts: a collector that is slow or gone costs spans, never requests
-//! or memory. What finds the queue full is dropped; what a post could not deliver is lost after the
-//! exporter's own retries. Both are counted.
+//! A thread collects and posts them, so a slow or absent collector costs spans, but neither requests nor
+//! memory. Spans are dropped when the queue is full, and lost when a post fails despite the exporter's own
+//! retries. Both are counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use super::spans;
 use crate::telemetry::record::Execution;
 use crate::telemetry::settings::Tracing;
 
-/// How many spans one post holds, about: the last request's are not split.
+/// Roughly how many spans one post contains: the spans of a request stay together.
 const BATCH: usize = 512;
 
 /// How long a span may wait for others.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// How often a flush tries to get into a full queue.
+/// How often a flush tries to enter a full queue.
 const RETRY: Duration = Duration::from_millis(5);
 
 /// Why spans cannot be exported.
@@ -39,11 +39,11 @@ pub struct Refused {
     why: String,
 }
 
-/// Decides what is traced, and exports it. Dropped, it exports what it still holds.
+/// Decides what is traced, and exports it. When dropped, it still exports what it holds.
 #[derive(Debug)]
 pub struct Tracer {
     settings: Tracing,
-    /// The highest of equally spread numbers that is sampled; `None`: none is.
+    /// The highest number that is sampled, of all 64-bit numbers; `None` if none is.
     threshold: Option<u64>,
     queue: mpsc::Sender<Item>,
     dropped: IntCounter,
@@ -60,12 +60,12 @@ pub(in crate::telemetry) struct Counters {
 #[derive(Debug)]
 enum Item {
     Execution(Arc<Execution>),
-    /// Told when all before it was posted.
+    /// Answered once everything before it was posted.
     Flush(SyncSender<()>),
 }
 
 impl Tracer {
-    /// Starts exporting as `settings` say.
+    /// Starts to export as `settings` say.
     pub(in crate::telemetry) fn start(
         settings: Tracing,
         counters: Counters,
@@ -98,17 +98,17 @@ impl Tracer {
         Ok(Arc::new(Self { settings, threshold, queue, dropped }))
     }
 
-    /// What it was started with.
+    /// The settings that it was started with.
     pub fn settings(&self) -> &Tracing {
         &self.settings
     }
 
-    /// The place of a request that comes from `parent`, whose decision counts; without one the
-    /// configuration's share of `random` is sampled. `random` is a trace id, then a span id.
+    /// The place in a trace of a request from `parent`, which decides whether it is sampled. Without a parent,
+    /// the configured share of `random` is. `random` is a trace id followed by a span id.
     pub fn context(&self, parent: Option<Parent>, random: [u8; 24]) -> Context {
         let trace = random.first_chunk::<16>().copied().unwrap_or_default();
         let span = random.last_chunk::<8>().copied().unwrap_or_default();
-        // All zero is no id.
+        // All zeros are not a valid id.
         let span = SpanId(u64::from_be_bytes(span).max(1).to_be_bytes());
         if let Some(parent) = parent {
             return Context::beneath(parent, span);
@@ -126,7 +126,7 @@ impl Tracer {
         }
     }
 
-    /// Waits until all that was handed over is posted, at most `patience`: for the end of the process.
+    /// Waits, at most `patience`, until everything handed over is posted. For the end of the process.
     #[expect(clippy::disallowed_methods, reason = "no worker runs any more: nothing is blocked")]
     pub fn flush(&self, patience: Duration) {
         let (done, posted) = sync_channel(1);
@@ -146,7 +146,7 @@ impl Tracer {
     }
 }
 
-/// The highest number that the share lets through, of all that 64 bits can be.
+/// The highest 64-bit number that this share includes.
 fn threshold(share: f64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -179,12 +179,12 @@ struct Export {
     counters: Counters,
     scope: InstrumentationScope,
     endpoint: Arc<str>,
-    /// Whether the last post failed: said once, not for each.
+    /// Whether the last post failed. Only the first failure is logged.
     failing: bool,
 }
 
 impl Export {
-    /// Until nobody can hand anything over.
+    /// Runs until nobody can hand anything over.
     async fn run(mut self, mut items: mpsc::Receiver<Item>) {
         while let Some(first) = items.recv().await {
             let mut batch = Vec::new();
@@ -201,7 +201,7 @@ impl Export {
             }
             self.post(batch).await;
             for done in flushes {
-                // Whoever waited may have stopped.
+                // The waiting thread may have given up.
                 done.try_send(()).ok();
             }
         }
@@ -248,7 +248,7 @@ mod tests {
 
     fn tracer(sample: f64, queue: usize, counters: &Counters) -> Arc<Tracer> {
         let settings = Tracing {
-            // Nothing listens at the discard port.
+            // Nothing listens on the discard port.
             endpoint: "http://127.0.0.1:9/v1/traces".into(),
             headers: Vec::new(),
             timeout: Duration::from_millis(10),

@@ -1,9 +1,9 @@
-//! Distributed tracing: a request's place in a trace ([`context`]), its spans ([`spans`]), and their
-//! way to a collector ([`export`]).
+//! Distributed tracing: a request's place in a trace ([`context`]), its spans ([`spans`]), and their export to
+//! a collector ([`export`]).
 //!
-//! The proxy has no tracer in the sense of a library that one calls at each start and end: a request's
-//! [`Recorder`](super::record::Recorder) knows all that its spans say, so they are made at once when the
-//! request has ended, on the exporting thread. A request that is not sampled costs its two ids.
+//! There is no tracer that is called at each start and end. A request's [`Recorder`](super::record::Recorder)
+//! knows everything that its spans say, so they are made when the request has ended, on the exporting thread. A
+//! request that is not sampled only costs its two ids.
 
 mod context;
 mod export;

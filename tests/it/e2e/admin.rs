@@ -1,4 +1,4 @@
-//! The admin address: the tap, metrics, who may ask.
+//! The admin address: the tap, the metrics, and who may read them.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ impl Tap {
         tap
     }
 
-    /// Whether there is room for one.
+    /// Whether there is room for another listener.
     fn is_welcome(admin: SocketAddr) -> bool {
         let mut stream = TcpStream::connect(admin).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -41,7 +41,7 @@ impl Tap {
         status == *b"HTTP/1.1 200"
     }
 
-    /// Reads until this has come.
+    /// Reads until this text has arrived.
     fn until(&mut self, wanted: &str) {
         while !self.text.contains(wanted) {
             let mut piece = [0; 4096];
@@ -51,7 +51,7 @@ impl Tap {
         }
     }
 
-    /// The names of the events, and the executions that they are of.
+    /// The names of the events, and their executions.
     fn events(&self) -> Vec<(String, String)> {
         let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
         let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
@@ -97,7 +97,7 @@ fn a_tap_hears_what_it_asks_for() {
     failures.until("execution.done\",\"execution\":\"failed\"");
     let heard: BTreeSet<String> = failures.events().into_iter().map(|(_, id)| id).collect();
     assert_eq!(heard, BTreeSet::from(["failed".to_owned()]), "successes are not heard");
-    // Room for listeners is bounded, and comes back.
+    // The room for listeners is bounded, and is freed again.
     let taps: Vec<Tap> = (0..14).map(|_| Tap::open(proxy.admin, "")).collect();
     assert_eq!(get(proxy.admin, "/tap").status, 503);
     assert_eq!(get(proxy.admin, "/readyz").status, 200);
@@ -166,7 +166,7 @@ fn buckets_are_the_configuration_s() {
     assert_eq!(bounds, ["0.5", "2", "+Inf"]);
 }
 
-/// How many series the proxy has.
+/// How many series the proxy exports.
 fn series(proxy: &Proxy) -> usize {
     let metrics = get(proxy.admin, "/metrics");
     metrics.text().lines().filter(|line| !line.starts_with('#')).count()
@@ -184,7 +184,7 @@ fn ten_thousand_hostile_requests_add_less_than_a_hundred_series() {
     let before = series(&proxy);
     let mut client = Client::connect(proxy.address);
     for number in 0..10_000_u32 {
-        // Statuses from 200 to 999: those below are no final answers.
+        // Statuses from 200 to 999: lower ones are not final.
         let status = 200 + number % 800;
         let bytes = match number % 10 {
             0 => format!("GET /lost/{number} HTTP/1.1\r\nHost: h{number}.test\r\n\r\n"),
@@ -204,7 +204,7 @@ fn ten_thousand_hostile_requests_add_less_than_a_hundred_series() {
     assert!(proxy.metric("mwl_requests_total", &[("status", "other")]) > 1000);
 }
 
-/// Debian's `prometheus` has the linter; where it is not installed, the unit tests hold its rules.
+/// Debian's `prometheus` package contains the linter. Without it, only the unit tests check its rules.
 #[test]
 fn promtool_finds_nothing_to_say() {
     let origin = Origin::script([answer(503, &[], ""), answer(200, &[], "")]);

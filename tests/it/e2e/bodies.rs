@@ -1,4 +1,4 @@
-//! Bodies: replayed whole, bounded, streamed where nobody needs them twice.
+//! Bodies: replayed completely, bounded, and streamed when nobody needs them twice.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::support::origin::{Origin, Port, Turn, answer};
 use crate::support::program::Proxy;
 use crate::support::stack::retry;
 
-/// A route that tries anything up to three times, at once.
+/// A route that makes up to three attempts without waiting.
 const RETRYING: &str = concat!(
     "  - name: all\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n",
     retry!("match: { codes: [Provider.Call.*] }, attempts: 3"),
@@ -25,7 +25,7 @@ fn retrying(origin: &Origin) -> Proxy {
     Proxy::before(&[("billing", origin.address)], RETRYING)
 }
 
-/// Bytes that differ from one place to the next.
+/// Random bytes, so that no two places are alike.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed);
     (0..length).map(|_| random.random()).collect()
@@ -46,17 +46,17 @@ fn chunked(body: &[u8], random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// One of the two hundred.
+/// One of the two hundred uploads.
 struct Upload {
     body: Vec<u8>,
     bytes: Vec<u8>,
-    /// What its first attempt meets; `None`: a refused connection.
+    /// What its first attempt meets. `None` means a refused connection.
     first: Option<Turn>,
 }
 
 fn upload(number: usize) -> Upload {
     let mut random = StdRng::seed_from_u64(number as u64);
-    // Half of them near the edges, where off-by-one lives.
+    // Half of the lengths are near the limits, where off-by-one mistakes are found.
     let length = match number % 4 {
         0 => random.random_range(0..4),
         1 => 60 * 1024 - random.random_range(0..4),
@@ -99,7 +99,7 @@ fn two_hundred_uploads_that_fail_once_arrive_whole() {
         first.unwrap_or_else(|| answer(200, &[], "stored"))
     });
 
-    // Each that is refused has an upstream of its own, which comes up when its first attempt has failed.
+    // Each upload whose connection is refused has its own upstream, which starts after its first attempt has failed.
     let mut ports: HashMap<usize, Port> = HashMap::new();
     let mut upstreams: Vec<(String, SocketAddr)> = vec![("billing".into(), origin.address)];
     let mut routes = String::new();
@@ -130,7 +130,7 @@ fn two_hundred_uploads_that_fail_once_arrive_whole() {
     let proxy = Arc::new(Proxy::before(&named, &(routes + RETRYING)));
     let stored = |answer: &Answer| assert_eq!((answer.status, answer.text()), (200, "stored"));
 
-    // The refused, one after another; the others from eight clients at once.
+    // These uploads run one after another; the others come from eight clients at once.
     for (number, port) in ports {
         let mut client = Client::connect(proxy.address);
         client.send(&uploads[number].bytes);
@@ -257,8 +257,8 @@ fn nothing_of_a_discarded_answer_reaches_the_client() {
     assert!(connections == [0, 0] || connections == [0, 1], "{connections:?}");
 }
 
-/// What the client has of the answer's head cannot be taken back: no retry, an end that everybody sees, and a line
-/// in the log that says why.
+/// Once the client has the answer's head, it cannot be taken back. So there is no retry, the client sees that
+/// the answer broke off, and the log says why.
 #[test]
 fn an_answer_that_breaks_off_is_said_in_the_log_and_not_tried_again() {
     let length = "HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 100\r\n\r\n";
@@ -289,7 +289,7 @@ fn an_answer_that_comes_before_the_body_has_gone_does_not_cut_the_next_attempt()
     let bytes = request("PUT", "/", &[], &body);
     let (first, second) = bytes.split_at(2048);
     client.send(first);
-    // The second attempt begins while half of the body is still the client's.
+    // The second attempt begins while the client has only sent half of the body.
     origin.until_count(2);
     client.send(second);
     let got = client.answer();

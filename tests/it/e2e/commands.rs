@@ -1,4 +1,4 @@
-//! The commands that serve nothing, and the proxy without a file.
+//! The commands that do not serve, and the proxy without a file.
 
 use std::process::Output;
 
@@ -21,7 +21,7 @@ fn parsed(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
 }
 
-/// Whether the value holds that member with that value, somewhere.
+/// Whether the value contains this member with this value at any depth.
 fn holds(value: &Value, name: &str, wanted: &Value) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(member, value)| {
@@ -66,7 +66,7 @@ fn check_points_at_every_mistake() {
     assert!(holds(&told, "line", &json!(7)) && holds(&told, "column", &json!(column)), "{told}");
 }
 
-/// A route's codes are all known: those of the provider, and those that its own `classify` makes of answers.
+/// All codes that a route may see are known: those of the provider, and those of its own `classify` rules.
 #[test]
 fn check_knows_the_codes_that_a_route_s_calls_may_fail_with() {
     let directory = Directory::new();
@@ -161,7 +161,7 @@ fn flow_run_prints_the_result_and_exits_by_it() {
     assert!(stderr(&output).contains("bad.json:1:"), "{}", stderr(&output));
 }
 
-/// A case in `directory` that waits a minute and gives `value`.
+/// Writes a case to `directory` that waits a minute and returns `value`.
 fn write_case(directory: &Directory, name: &str, value: u32) {
     let files = [
         (

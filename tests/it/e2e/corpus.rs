@@ -1,4 +1,4 @@
-//! Every scenario through the program's `flow run`: its Result on stdout, its exit code, in real time.
+//! Runs every scenario with `flow run`, in real time, and checks its Result on stdout and its exit code.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::program::run;
 
-/// The project's own cases, for where the environment names no corpus: those that wait for nothing.
+/// The project's own cases that do not wait, used if the environment names no corpus.
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
 
 fn cases() -> Vec<Case> {

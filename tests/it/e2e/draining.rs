@@ -1,4 +1,4 @@
-//! Stopping with connections that are more than a request and its answer: tunnels, and HTTP/2.
+//! Stopping with tunnels and HTTP/2 connections.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -27,21 +27,21 @@ const ROUTES: &str = concat!(
     heeding!(),
 );
 
-/// A connection in each state that matters.
+/// A connection in each relevant state.
 struct Open {
     proxy: Proxy,
-    /// Kept, for it serves as long as it lives.
+    /// Dropping it would end it.
     _app: Origin,
-    /// Opened, the upstream answers those whose attempt runs.
+    /// When opened, the upstream answers the running attempts.
     gate: Gate,
     attempt: Client,
     gap: Client,
     idle: Client,
     chat: WebSocketStream<TcpStream>,
-    /// HTTP/2, with a request under way.
+    /// HTTP/2, with a running request.
     busy: h2::Client,
     under_way: h2::client::ResponseFuture,
-    /// HTTP/2, without.
+    /// HTTP/2, without a request.
     silent: std::net::TcpStream,
 }
 
@@ -84,7 +84,8 @@ impl Open {
         Self { proxy, _app: app, gate, attempt, gap, idle, chat, busy, under_way, silent }
     }
 
-    /// SIGTERM, and all that follows from it but for the tunnel, which still carries messages then. Since when.
+    /// Sends SIGTERM and checks its effects, except on the tunnel, which still carries messages. Returns when
+    /// it was sent.
     async fn stop(&mut self) -> Instant {
         let begun = Instant::now();
         self.proxy.program().signal("TERM");
@@ -101,7 +102,7 @@ impl Open {
         begun
     }
 
-    /// What runs, and what waits to run again, comes to its own end.
+    /// The running and the waiting requests end by themselves.
     async fn end_by_themselves(&mut self) {
         self.gate.open();
         for client in [&mut self.attempt, &mut self.gap] {
@@ -120,7 +121,7 @@ impl Open {
         within(self.chat.next()).await.unwrap().unwrap().into_text().unwrap().to_string()
     }
 
-    /// The lines of the log since the signal that carry one of these levels.
+    /// The log lines since the signal that have one of these levels.
     fn complaints(&self, levels: &[&str]) -> Vec<String> {
         let lines = self.proxy.program().lines();
         let stopping = lines.into_iter().skip_while(|line| !line.contains("Stopping."));
@@ -128,13 +129,13 @@ impl Open {
     }
 }
 
-/// A connection that has greeted in HTTP/2, and asks for nothing.
+/// An HTTP/2 connection without a request.
 fn greet(address: SocketAddr) -> std::net::TcpStream {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
-    // The other side's first frame, its settings: it serves this connection.
+    // The other side's first frame holds its settings: it serves this connection.
     let mut head = [0; 9];
     stream.read_exact(&mut head).unwrap();
     assert_eq!(head[3], 4);
@@ -143,7 +144,7 @@ fn greet(address: SocketAddr) -> std::net::TcpStream {
     stream
 }
 
-/// Reads to the end, answering pings: of each frame, where it is a GOAWAY, the error that it tells.
+/// Reads to the end and answers pings. For each frame, returns the error code if it is a GOAWAY.
 fn frames(stream: &mut std::net::TcpStream) -> Vec<Option<u32>> {
     let mut told = Vec::new();
     let mut head = [0; 9];

@@ -1,4 +1,4 @@
-//! `explain` against the program on sockets: what it says is what happens.
+//! Compares `explain` with the program on sockets: the same must happen.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::support::client::{self, request};
 use crate::support::origin::{Origin, Port, Turn, answer};
 use crate::support::program::{Directory, Proxy, configuration, run};
 
-/// What the upstream does, as `--respond` writes it and as the scripted origin plays it.
+/// A response of the upstream, as `--respond` writes it and as the scripted origin plays it.
 type Reply = (&'static str, fn() -> Turn);
 
 const THROTTLED: Reply = ("429,retry-after=0", || answer(429, &[("Retry-After", "0")], ""));
@@ -51,8 +51,8 @@ const ROUTES: &str = r#"
       declined: { action: Return, value: { status: 402, body: { error: card declined } } }
 "#;
 
-/// What is compared: the client's status and body, how often each code came of an attempt, how many requests
-/// came, and how many retries there were.
+/// What is compared: the client's status and body, the number of attempts by code, the number of requests, and
+/// the number of retries.
 #[derive(Debug, PartialEq)]
 struct Seen {
     status: u64,
@@ -73,7 +73,7 @@ const CODES: [&str; 7] = [
     "Provider.Call.Http.ConnectionFailed",
 ];
 
-/// On sockets.
+/// What happens on sockets.
 fn happens(method: &str, app: SocketAddr, requests: impl FnOnce() -> usize) -> Seen {
     let audit = super::recipe::sink();
     let mut proxy = Proxy::before(&[("app", app), ("audit", audit.address)], ROUTES);
@@ -96,7 +96,7 @@ fn happens(method: &str, app: SocketAddr, requests: impl FnOnce() -> usize) -> S
     seen
 }
 
-/// As `explain` says.
+/// What `explain` says.
 fn said(method: &str, file: &Path, replies: &[&str]) -> Seen {
     let line = format!("{method} /patient");
     let mut arguments = vec!["explain", "-c", file.to_str().unwrap(), "--request", &line];
@@ -162,7 +162,7 @@ fn it_says_what_comes_of_an_upstream_that_is_not_there() {
     let port = Port::hold();
     let happened = happens("POST", port.address, || 0);
     let mut said = said("POST", &file(&directory), &["refused"]);
-    // The execution's id differs.
+    // The ids of the executions differ.
     let problem = |body: &str| {
         let mut problem: Value = serde_json::from_str(body).unwrap();
         problem["executionId"] = Value::Null;

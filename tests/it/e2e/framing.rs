@@ -1,10 +1,10 @@
-//! Requests that two readers could read in two ways reach no upstream.
+//! Requests that two readers could understand differently reach no upstream.
 
 use crate::support::client::{Client, request};
 use crate::support::origin::{Origin, answer};
 use crate::support::program::Proxy;
 
-/// Sends the bytes. They are refused with a 400, the connection ends, the upstream saw nothing.
+/// Sends the bytes. They must be answered with 400, the connection must close, and the upstream must see nothing.
 fn refused(cases: &[String]) {
     let origin = Origin::always(answer(200, &[], "reached the upstream"));
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
@@ -31,7 +31,7 @@ fn a_length_beside_a_transfer_encoding() {
         let before = origin.count();
         let mut client = Client::connect(proxy.address);
         client.send(format!("POST /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n0\r\n\r\n{second}"));
-        // Refused, or read by the coding alone (RFC 9112 section 6.3) and the connection's last.
+        // Either refused, or framed by the coding alone (RFC 9112 section 6.3) and the last on its connection.
         let got = client.answer();
         assert!(client.ended(), "{fields:?}: what follows is no request");
         let seen = origin.seen();
@@ -76,7 +76,7 @@ fn the_same_length_twice_is_refused_or_sent_once() {
             assert!(client.ended());
             assert_eq!(origin.count(), before);
         } else {
-            // The origin's reader refuses a field that is there twice.
+            // The origin's reader refuses a repeated field.
             assert_eq!(got.status, 200);
             assert_eq!(origin.seen()[before].head.field("content-length"), Some("5"));
             assert_eq!(origin.seen()[before].body, b"hello");

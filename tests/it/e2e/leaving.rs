@@ -1,4 +1,5 @@
-//! A client that goes away cancels what runs for it: one audit, no upstream left at work, no new attempt.
+//! A client that leaves cancels its request: there is one audit, no upstream keeps working, and no new attempt
+//! is made.
 
 use super::recipe::{sink, told};
 use crate::support::client::{Client, request};
@@ -19,7 +20,7 @@ fn scene(billing: &Origin) -> (Proxy, Origin) {
     (Proxy::before(&upstreams, ROUTE), audit)
 }
 
-/// One audit, of a cancellation; one request; a 499 in the metrics.
+/// Checks for one audit of a cancellation, one request, and a 499 in the metrics.
 fn cancelled_once(mut proxy: Proxy, billing: &Origin, audit: &Origin) {
     let told = told(audit, 0);
     assert_eq!(told["type"], "cancellation");
@@ -91,7 +92,7 @@ fn before_its_head_was_whole() {
     let mut client = Client::connect(proxy.address);
     client.send("POST /pay HTTP/1.1\r\nHost: t\r\nContent-");
     drop(client);
-    // Another client is served: the proxy has been through its accept queue.
+    // When another client has been served, the proxy has processed everything before it.
     assert_eq!(crate::support::client::get(proxy.address, "/").status, 200);
     proxy.stop();
     assert_eq!((billing.count(), audit.count()), (1, 1), "the other client's, and no more");

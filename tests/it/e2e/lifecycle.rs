@@ -1,4 +1,4 @@
-//! Starting, being looked at, and stopping.
+//! Starting, probing, and stopping.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ pub(super) fn until_refused(address: std::net::SocketAddr) {
     }
 }
 
-/// Waits until `/readyz` says so; since when it was asked.
+/// Waits until `/readyz` reports it. Returns when that was first asked.
 pub(super) fn until_not_ready(admin: std::net::SocketAddr) {
     let begun = Instant::now();
     while get(admin, "/readyz").status != 503 {
@@ -79,7 +79,7 @@ fn while_the_listeners_stay_for_the_delay_the_proxy_says_it_is_not_ready() {
     assert_eq!(proxy.exit().code(), Some(0));
 }
 
-/// A Retry under an audit: what can be met in an attempt, in a gap, in an audit and in a stream.
+/// A Retry inside of an audit, for requests in an attempt, in a gap, in an audit and in a stream.
 const AUDITED: &str = concat!(
     "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n",
     audit!(
@@ -91,10 +91,10 @@ const AUDITED: &str = concat!(
     heeding!(),
 );
 
-/// Requests in each state that a request can be in, and a connection in none.
+/// Requests in every state that a request can have, and an idle connection.
 struct Busy {
     proxy: Proxy,
-    /// Kept, for it serves as long as it lives.
+    /// Dropping it would end it.
     _billing: Origin,
     audit: Origin,
     attempt: Client,
@@ -104,7 +104,7 @@ struct Busy {
     /// The stream's head.
     head: Head,
     idle: Client,
-    /// Opened, everybody goes on.
+    /// When opened, all upstreams continue.
     gate: Gate,
 }
 
@@ -116,7 +116,7 @@ impl Drop for Busy {
 }
 
 impl Busy {
-    /// The gap is as long as `wait` says, in seconds.
+    /// The gap lasts `wait` seconds.
     fn new(settings: &str, wait: &'static str) -> Self {
         let gate = Gate::default();
         let opens = gate.clone();
@@ -154,12 +154,13 @@ impl Busy {
         assert_eq!(idle.answer().status, 200);
         billing.until_count(5);
         proxy.until_metric("mwl_retries_total", &[], 1);
-        // Of the stream, which was accepted with its head; of the idle one; and the one that waits.
+        // Audits: of the stream, which was accepted with its head; of the idle connection's request; and of the
+        // waiting one.
         audit.until_count(3);
         Self { proxy, _billing: billing, audit, attempt, gap, auditing, stream, head, idle, gate }
     }
 
-    /// The ids that were audited, each with the code of its failure.
+    /// The audited ids, each with the code of its failure.
     fn audited(&self) -> BTreeMap<String, String> {
         let audits = self.audit.seen();
         let told = audits.iter().map(|seen| {
@@ -179,12 +180,12 @@ fn on_a_term_signal_everything_comes_to_its_own_end() {
     let begun = Instant::now();
     busy.proxy.program().signal("TERM");
     until_not_ready(busy.proxy.admin);
-    // Whoever has not heard of it yet is served.
+    // Clients that have not noticed yet are still served.
     assert_eq!(get(busy.proxy.address, "/").text(), "done");
     until_refused(busy.proxy.address);
     assert!(begun.elapsed().as_secs() >= 1, "the delay is kept");
     assert!(busy.idle.ended());
-    // The gap is waited out, and the attempt after it made.
+    // The gap ends, and the next attempt is made.
     let got = busy.gap.answer();
     assert_eq!((got.status, got.text()), (200, "done"));
     assert_eq!(got.field("connection"), Some("close"));
@@ -216,7 +217,7 @@ fn what_does_not_end_within_the_grace_is_cancelled_and_audited() {
         let got = client.answer();
         assert_eq!((got.status, got.json()["code"].as_str()), (503, Some("System.Cancelled")));
     }
-    // What was on its way to the client breaks off where everybody sees it.
+    // An answer that was being sent breaks off visibly.
     assert!(busy.stream.body(busy.head.clone()).is_none());
     assert_eq!(busy.proxy.exit().code(), Some(1), "something was cut");
     let took = begun.elapsed().as_secs_f64();
@@ -225,7 +226,7 @@ fn what_does_not_end_within_the_grace_is_cancelled_and_audited() {
     for id in ["in-an-attempt", "in-a-gap"] {
         assert_eq!(audited[id], "System.Cancelled");
     }
-    // The audit that was not accepted in its time is said, with its execution.
+    // An audit that was not accepted in time is logged with its execution.
     let lines = busy.proxy.program().lines();
     let lost = |line: &&String| line.contains("A cleanup failed.");
     let lost: Vec<&String> = lines.iter().filter(lost).collect();
@@ -242,7 +243,7 @@ fn a_second_signal_stops_at_once_and_says_what_it_lost() {
     assert_eq!(busy.proxy.exit().code(), Some(1));
     let took = begun.elapsed().as_secs_f64();
     assert!(took < 5.0, "a last second for audits, not {took}");
-    // Audits that are accepted at once get through.
+    // Audits that are accepted at once arrive.
     let audited = busy.audited();
     for id in ["in-an-attempt", "in-a-gap"] {
         assert_eq!(audited[id], "System.Cancelled");
@@ -251,7 +252,7 @@ fn a_second_signal_stops_at_once_and_says_what_it_lost() {
     let lost = |line: &&String| line.contains("dropped before its cleanups had run");
     let lost: Vec<&String> = lines.iter().filter(lost).collect();
     assert!(lost.len() == 1 && lost[0].contains("in-an-audit"), "{lost:?}");
-    // And how many they were: of the attempt, the gap, the audit and the stream the last two did not end.
+    // Of the attempt, the gap, the audit and the stream, the last two did not end.
     let counts = lines.iter().find(|line| line.contains("Stopping at once.")).expect("a count");
     assert!(counts.contains(r#""cut":4"#) && counts.contains(r#""unfinished":2"#), "{counts}");
 }
@@ -267,10 +268,10 @@ fn a_kill_loses_what_was_in_flight_and_nothing_else() {
     busy.proxy.program().signal("KILL");
     assert_eq!(busy.proxy.exit().code(), None);
     assert!(busy.attempt.ended() && busy.gap.ended());
-    // Every request that was answered had been audited before its answer.
+    // Every request that was answered was audited before its answer.
     let audited = busy.audited();
     assert!((0..20).all(|number| audited.contains_key(&format!("before-{number}"))));
-    // Of what was in flight: the stream, the idle one's last, and the audit under way.
+    // Of the running requests: the stream, the idle connection's last one, and the one whose audit was running.
     assert_eq!(audited.len(), 23, "{audited:?}");
 }
 

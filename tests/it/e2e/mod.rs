@@ -1,10 +1,10 @@
-//! The program from outside: raw sockets in front, scripted upstreams behind, nothing of its inside known.
+//! Tests of the program from outside: raw sockets in front, scripted upstreams behind.
 //!
-//! A test fails by a deadline, never passes by one; real time passes only where a wait is what is tested.
+//! A test may fail by a deadline, but never passes by one. Real time only passes where a wait is tested.
 
 /// The admin address.
 mod admin;
-/// Bodies: streamed, replayed, bounded, whole.
+/// Bodies: streamed, replayed, bounded, complete.
 mod bodies;
 /// The other commands.
 mod commands;
@@ -12,29 +12,29 @@ mod commands;
 mod corpus;
 /// Stopping with tunnels and HTTP/2.
 mod draining;
-/// What would happen, said before it does.
+/// `explain`.
 mod explain;
-/// What must not be read two ways.
+/// Requests with more than one framing.
 mod framing;
-/// The client goes away.
+/// Clients that leave.
 mod leaving;
-/// Starting, administering, stopping.
+/// Start, administration, stop.
 mod lifecycle;
-/// What an operator reads of each request.
+/// What an operator reads about each request.
 mod operators;
-/// `mwl-proxy` with no file.
+/// `mwl-proxy` without a file.
 mod quickstart;
 /// The retry-composition recipe.
 mod recipe;
-/// Another configuration, without a request lost.
+/// A new configuration, without losing a request.
 mod reload;
-/// The forms of a route and what a Result becomes.
+/// The forms of a route, and the answers made from Results.
 mod routes;
-/// What the log says unasked.
+/// What the log says about failures.
 mod telling;
-/// TLS, by a client that others wrote, and files that change.
+/// TLS with curl, and certificates that change.
 mod tls;
 /// Traces through the proxy, and spans for a collector.
 mod tracing;
-/// The recipe's variations.
+/// Variations of the recipe.
 mod variations;

@@ -1,4 +1,4 @@
-//! What an operator reads of each request: the access log and the last executions.
+//! What an operator reads about each request: the access log and the latest executions.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::origin::{Origin, State, Turn, answer};
 use crate::support::program::{Proxy, configuration};
 use crate::support::stack::{audit, retry};
 
-/// Two more attempts for what is unavailable, a tenth of a second apart.
+/// Two more attempts after a 503, a tenth of a second apart.
 pub(super) const RETRIED: &str = concat!(
     "  - name: pay\n    match: { pathPrefix: /pay }\n    upstream: billing\n    middleware:\n",
     retry!(
@@ -15,7 +15,7 @@ pub(super) const RETRIED: &str = concat!(
     ),
 );
 
-/// The same before a cleanup.
+/// The same inside of a cleanup.
 const AUDITED: &str = concat!(
     "  - name: pay\n    upstream: billing\n    middleware:\n",
     audit!("audit", "/audit", "middleware.result.type"),
@@ -158,7 +158,7 @@ fn the_last_executions_show_their_attempts_and_failures() {
     );
     let message = failed["failures"][1]["message"].as_str().unwrap();
     assert!(message.contains("upstream billing answered 503"), "{message}");
-    // Plain successes are many: some of them are kept, and never in the place of a failure.
+    // Plain successes are numerous: only some are kept, and never in place of a failure.
     let successes = get(proxy.admin, "/executions?outcome=success&route=pay").json();
     let kept = successes["executions"].as_array().unwrap().len();
     assert!((32..=128).contains(&kept), "{kept}");

@@ -1,11 +1,11 @@
-//! `mwl-proxy` with no file: what it prints to try is tried.
+//! `mwl-proxy` without a file: every command that it prints is run.
 
 use std::net::SocketAddr;
 
 use crate::support::client::{Answer, ask, get, request};
 use crate::support::program::{Program, command};
 
-/// What a printed line asks for.
+/// The request in a printed line.
 #[derive(Debug)]
 struct Try {
     method: String,
@@ -15,7 +15,7 @@ struct Try {
     body: String,
 }
 
-/// Splits a line as a shell would, quotes included.
+/// Splits a line like a shell, with quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -78,7 +78,7 @@ impl Try {
     }
 }
 
-/// A metric's sum over the series that carry this text.
+/// The sum of a metric's series that contain this text.
 fn metric(admin: SocketAddr, name: &str, part: &str) -> u64 {
     let page = get(admin, "/metrics");
     let ours = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(part);
@@ -88,11 +88,11 @@ fn metric(admin: SocketAddr, name: &str, part: &str) -> u64 {
 
 #[test]
 fn the_lines_that_the_quick_start_prints_show_what_the_proxy_does() {
-    // Ports that the system chooses: 8080 and 9900 may be somebody's.
+    // The system chooses the ports, because 8080 and 9900 may be in use.
     let arguments = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let mut program = Program::spawn(command(&arguments));
     let (address, admin) = program.addresses();
-    // The last of the lines to try.
+    // The last of the printed lines.
     program.line("the metrics to look at", |line| {
         curl(line).filter(|line| line.path == "/metrics" && line.address == admin)
     });

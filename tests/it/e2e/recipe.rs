@@ -1,4 +1,4 @@
-//! The retry-composition recipe: its example, as a route.
+//! The example of the retry-composition recipe, as a route.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::client::{self, Answer};
 use crate::support::origin::{Origin, Port, State, Turn, answer};
 use crate::support::program::Proxy;
 
-/// The recipe's stack under an audit, its catch, and the Steps that the catch leads to.
+/// The recipe's stack inside of an audit, its catch, and the Steps to which the catch leads.
 const RECIPE: &str = r#"
   - name: charge-payment
     match: { methods: [POST], pathPrefix: /billing/charge }
@@ -55,13 +55,13 @@ pub(super) fn sink() -> Origin {
     Origin::always(Turn::Say(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()))
 }
 
-/// The body of the sink's request of that number.
+/// The body of the sink's request with this number.
 pub(super) fn told(origin: &Origin, number: usize) -> Value {
     let seen = origin.until_state(number, State::Served);
     serde_json::from_slice(&seen.body).unwrap()
 }
 
-/// A charge that names its execution.
+/// A charge that carries its execution's id.
 fn charge(proxy: &Proxy) -> Answer {
     let fields = [("X-Request-Id", "order-17"), ("Content-Type", "application/json")];
     let request = client::request("POST", "/billing/charge?now=1", &fields, br#"{"amount":12}"#);
@@ -267,7 +267,7 @@ fn a_hung_attempt_times_out_and_no_policy_of_the_recipe_matches_that() {
     assert_eq!((billing.count(), scene.audit.count()), (1, 1));
 }
 
-/// A route whose stack is these entries.
+/// A route with these entries as its stack.
 fn stacked(entries: &str) -> String {
     let route =
         "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n";

@@ -1,5 +1,4 @@
-//! Another configuration while requests run: none is lost, none changes its rules on the way, and a file
-//! that does not check changes nothing.
+//! Reloads while requests run: none is lost, none changes its rules on the way, and an invalid file changes nothing.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,7 +13,7 @@ use crate::support::origin::{Origin, State, Turn, answer, bytes};
 use crate::support::program::{Directory, Proxy, configuration};
 use crate::support::watched::{Gate, PATIENCE, Watched, pause};
 
-/// A configuration whose requests carry the generation.
+/// A configuration whose requests carry its generation.
 fn generation(billing: SocketAddr, number: usize) -> String {
     let route = format!(
         "
@@ -31,7 +30,7 @@ fn generation(billing: SocketAddr, number: usize) -> String {
     configuration(&[("billing", billing)], &route)
 }
 
-/// Answers with the generation that the request carries.
+/// Answers with the generation in the request.
 fn mirror() -> Origin {
     Origin::by(|head, _| {
         answer(200, &[("x-generation", head.field("x-generation").unwrap_or("none"))], "")
@@ -52,7 +51,7 @@ fn reloads(proxy: &Proxy, outcome: &str) -> u64 {
     proxy.metric("mwl_config_reloads_total", &[("outcome", outcome)])
 }
 
-/// Waits until the generation is served; how long that took.
+/// Waits until this generation is served. Returns how long that took.
 fn until_served(proxy: &Proxy, number: &str) -> Duration {
     let begun = Instant::now();
     while served(proxy) != number {
@@ -62,16 +61,16 @@ fn until_served(proxy: &Proxy, number: &str) -> Duration {
     begun.elapsed()
 }
 
-/// So many reloads have been applied and refused, and no more.
+/// Exactly this many reloads were applied and refused.
 fn assert_reloads(proxy: &Proxy, applied: u64, refused: u64) {
-    // A configuration is served a moment before that is counted.
+    // A configuration is served a moment before it is counted.
     for (outcome, least) in [("applied", applied), ("refused", refused)] {
         proxy.until_metric("mwl_config_reloads_total", &[("outcome", outcome)], least);
     }
     assert_eq!((reloads(proxy, "applied"), reloads(proxy, "refused")), (applied, refused));
 }
 
-/// The line that tells which configuration is served.
+/// The metric that names the configuration being served.
 fn hash(proxy: &Proxy) -> String {
     let page = get(proxy.admin, "/metrics");
     let line = page.text().lines().find(|line| line.starts_with("mwl_config_info{"));
@@ -173,7 +172,7 @@ fn a_hangup_loads_the_file_anew() {
     proxy.rewrite(&generation(origin.address, 2));
     proxy.program().signal("HUP");
     until_served(&proxy, "2");
-    // What is served already is not loaded again.
+    // A configuration that is served already is not loaded again.
     proxy.program().signal("HUP");
     proxy.until_metric("mwl_config_reloads_total", &[("outcome", "unchanged")], 1);
     assert_eq!(reload(&proxy), 200);
@@ -189,7 +188,7 @@ fn each_content_is_applied_once_whoever_asked_for_it() {
         assert_eq!(reload(&proxy), 200);
         assert_eq!(served(&proxy), number.to_string());
     }
-    // The watcher has seen all of these changes when it has loaded the next one, unasked.
+    // Once the watcher has loaded the next change by itself, it has seen all of these.
     proxy.rewrite(&generation(origin.address, 5));
     until_served(&proxy, "5");
     proxy.rewrite("broken: true");
@@ -199,7 +198,7 @@ fn each_content_is_applied_once_whoever_asked_for_it() {
     assert_reloads(&proxy, 5, 1);
 }
 
-/// The steps that a kubelet takes, twenty times.
+/// The steps of a kubelet, twenty times.
 #[test]
 fn a_config_map_that_is_swapped_is_applied_once_and_within_two_seconds() {
     let origin = mirror();
@@ -226,7 +225,7 @@ fn a_file_is_not_loaded_before_it_is_whole() {
     let origin = mirror();
     let proxy = Proxy::start(&generation(origin.address, 1));
     let text = generation(origin.address, 2);
-    // Its first half is a configuration, too: every route but the last is there.
+    // The first half of the file is a valid configuration too: only the last route is missing.
     let half = text.find("    middleware:").unwrap();
     let mut writer = fs::File::create(proxy.directory().path("proxy.yaml")).unwrap();
     pause(300);
@@ -234,7 +233,7 @@ fn a_file_is_not_loaded_before_it_is_whole() {
     writer.write_all(&text.as_bytes()[..half]).unwrap();
     pause(300);
     assert_eq!(served(&proxy), "1", "half of it");
-    // Who asks now waits until the writer is done.
+    // A reload that is asked for now waits until the writer is done.
     thread::scope(|scope| {
         let asked = scope.spawn(|| reload(&proxy));
         pause(300);
@@ -244,7 +243,7 @@ fn a_file_is_not_loaded_before_it_is_whole() {
         assert_eq!(asked.join().unwrap(), 200);
     });
     assert_eq!(served(&proxy), "2");
-    // Empty, and left so: an error, not a configuration without routes.
+    // Left empty: an error, not a configuration without routes.
     fs::write(proxy.directory().path("proxy.yaml"), "").unwrap();
     proxy.until_metric("mwl_config_reloads_total", &[("outcome", "refused")], 1);
     assert_eq!(served(&proxy), "2");
@@ -256,22 +255,22 @@ fn an_editor_may_write_as_it_likes() {
     let origin = mirror();
     let proxy = Proxy::start(&generation(origin.address, 1));
     let at = |name: &str| proxy.directory().path(name);
-    // Moved away as a backup, then written anew.
+    // Moved away as a backup, then written again.
     fs::rename(at("proxy.yaml"), at("proxy.yaml~")).unwrap();
     fs::write(at("proxy.yaml"), generation(origin.address, 2)).unwrap();
     until_served(&proxy, "2");
-    // Deleted; after a while there again.
+    // Deleted, and created again after a while.
     fs::remove_file(at("proxy.yaml")).unwrap();
     pause(300);
     fs::write(at("proxy.yaml"), generation(origin.address, 3)).unwrap();
     until_served(&proxy, "3");
-    // Written beside, and renamed over it.
+    // Written beside it and renamed over it.
     proxy.rewrite(&generation(origin.address, 4));
     until_served(&proxy, "4");
     // Written in place.
     fs::write(at("proxy.yaml"), generation(origin.address, 5)).unwrap();
     until_served(&proxy, "5");
-    // Its backup is nobody's business.
+    // A change of its backup has no effect.
     fs::write(at("proxy.yaml~"), "broken").unwrap();
     assert_reloads(&proxy, 4, 0);
 }
@@ -327,7 +326,7 @@ fn an_address_that_is_taken_leaves_everything_as_it_was() {
     assert_eq!(got.status, 422);
     assert!(got.text().contains(&address), "{}", got.text());
     assert_eq!(served(&proxy), "1");
-    // Free again, it is had: the old address is let go.
+    // Once the new address is free, it is used, and the old one is closed.
     drop(taken);
     assert_eq!(reload(&proxy), 200);
     assert_eq!(get(address.parse().unwrap(), "/").field("x-generation"), Some("2"));
@@ -355,7 +354,7 @@ fn a_broken_file_changes_nothing_but_a_metric_and_a_log_line() {
     assert_ne!(reload(&proxy), 200, "who asks is told");
     assert_eq!(served(&proxy), "1");
 
-    // Neither is an empty file an empty configuration.
+    // An empty file is not an empty configuration.
     proxy.rewrite("");
     assert_ne!(reload(&proxy), 200);
     assert_eq!(served(&proxy), "1");

@@ -1,4 +1,4 @@
-//! The forms that a route can have, which request each takes, and what becomes of a Flow's Result.
+//! The forms of a route, which requests each matches, and the answers made from a Flow's Result.
 
 use serde_json::json;
 

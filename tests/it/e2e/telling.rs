@@ -1,4 +1,4 @@
-//! What the log says of requests that failed, unasked.
+//! What the log says about failed requests by default.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::h2;
 use crate::support::origin::{Origin, Port, State, Turn, answer};
 use crate::support::program::Proxy;
 
-/// What the log said of requests that failed, once the proxy has ended.
+/// What the log said about failed requests, after the proxy has ended.
 fn told(mut proxy: Proxy) -> Vec<Value> {
     proxy.program().signal("TERM");
     assert_eq!(proxy.exit().code(), Some(0));
@@ -26,7 +26,7 @@ fn of_an_upstream_that_is_down_the_log_tells_at_once_and_once() {
              - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: \
                { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 2, backoff: { initial: PT0S } }] } }\n",
     );
-    // One connection, and so one worker.
+    // One connection stays on one worker.
     let mut client = Client::connect(proxy.address);
     for path in ["/down/a?secret=1", "/down/b", "/retried/c", "/down/d", "/retried/e"] {
         let id = &[("x-request-id", path.split('?').next().unwrap())];
@@ -53,12 +53,12 @@ fn of_an_upstream_that_is_down_the_log_tells_at_once_and_once() {
     let refused = "Provider.Call.Http.ConnectionFailed: ";
     let text = |line: &Value, member: &str| line[member].as_str().unwrap_or_default().to_owned();
     assert!(text(&told[0], "error").starts_with(refused) && told[0].get("cause").is_none());
-    // Behind a policy's failure stands the one that it began with.
+    // A policy's failure shows the original failure as its cause.
     assert!(text(&told[1], "error").starts_with("Provider.Middleware."), "{}", told[1]);
     assert!(text(&told[1], "cause").starts_with(refused), "{}", told[1]);
 }
 
-/// It is answered with 200, and a status of its own.
+/// The HTTP status is 200; gRPC's own status tells the failure.
 #[tokio::test]
 async fn a_call_of_grpc_that_fails_is_told_too() {
     let down = Port::hold();

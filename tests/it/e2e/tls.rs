@@ -1,4 +1,4 @@
-//! TLS by the program: another client than ours, and certificates that change while it runs.
+//! TLS of the program: with curl, and with certificates that change while it runs.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ use crate::support::origin::{Origin, answer};
 use crate::support::program::{Directory, Proxy, run};
 use crate::support::tls::{Authority, Farewell, Front, Issued, server};
 
-/// A directory with what a listener wants that shows `issued`.
+/// A directory with the files of a listener that presents `issued`.
 fn directory(issued: &Issued, authority: &Authority) -> Directory {
     let directory = Directory::new();
     directory.write("tls/server.pem", &issued.chain());
@@ -16,7 +16,7 @@ fn directory(issued: &Issued, authority: &Authority) -> Directory {
     directory
 }
 
-/// A file with one TLS listener, with further keys, before `origin`.
+/// A file with one TLS listener, which may have further keys, in front of `origin`.
 fn file(origin: &Origin, keys: &str) -> String {
     format!(
         "listeners: [{{ address: 127.0.0.1:0, tls: {{ certificate: tls/server.pem, key: tls/server.key{keys} }} }}]
@@ -28,7 +28,7 @@ routes: [{{ name: all, upstream: u }}]
     )
 }
 
-/// curl asks for `/a` of `a.test`, whom the authority in the proxy's directory vouches for.
+/// curl requests `/a` of `a.test`, and trusts the authority in the proxy's directory.
 fn curl(proxy: &Proxy, arguments: &[&str]) -> Output {
     let port = proxy.address.port();
     let authority = proxy.directory().path("tls/authority.pem");
@@ -87,7 +87,7 @@ fn new_files_are_served_once_they_belong_together() {
     let [old, new] = [authority.issue(&["a.test"]), other.issue(&["a.test"])];
     let proxy = Proxy::start_in(directory(&old, &authority), &file(&origin, ""));
     assert_eq!(said(&curl(&proxy, &[])), "hello");
-    // The key of another certificate: what was served goes on.
+    // With the key of another certificate, the old pair stays in use.
     proxy.directory().write("tls/server.key", &new.key());
     proxy.until_metric("mwl_config_reloads_total", &[("outcome", "refused")], 1);
     let why = "server.key is not the key of the certificate: their public keys differ";
@@ -100,7 +100,7 @@ fn new_files_are_served_once_they_belong_together() {
         assert!(page.contains("server.key") && !page.contains("PRIVATE KEY"), "{page}");
     }
     assert!(proxy.program().lines().iter().all(|line| !line.contains("PRIVATE KEY")));
-    // The certificate that belongs to it.
+    // Now with the matching certificate.
     proxy.directory().write("tls/server.pem", &new.chain());
     proxy.until_metric("mwl_config_reloads_total", &[("outcome", "applied")], 1);
     assert!(!curl(&proxy, &[]).status.success(), "another authority vouches for it now");
@@ -122,7 +122,7 @@ routes: [{{ name: all, upstream: u }}]
 ",
         front.address
     );
-    // What asks here blocks its thread; the others go on.
+    // This blocks its thread while the others continue.
     tokio::task::block_in_place(|| {
         let directory = Directory::new();
         directory.write("ca.pem", &other.pem());

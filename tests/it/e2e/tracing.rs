@@ -1,4 +1,4 @@
-//! Distributed tracing: what upstreams are told, and what a collector gets.
+//! Distributed tracing: what upstreams and the collector get.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ fn start(origin: &Origin, collector: &Origin, tracing: &str) -> Proxy {
     Proxy::start(&format!("tracing: {{ {otlp}, service: shop{tracing} }}\n{file}"))
 }
 
-/// The spans that the collector was sent.
+/// The spans that the collector received.
 fn spans(collector: &Origin) -> Vec<Span> {
     let mut all = Vec::new();
     for post in collector.seen() {
@@ -85,7 +85,7 @@ fn a_collector_gets_one_trace_with_the_client_s_id_and_a_span_for_each_attempt()
     let parent = format!("00-{TRACE}-{CALLER}-01");
     let fields = [("traceparent", parent.as_str()), ("tracestate", "vendor=1,other=2")];
     assert_eq!(ask(proxy.address, request("GET", "/pay?secret=1", &fields, b"")).status, 200);
-    // What is still held is sent at the end.
+    // The remaining spans are sent at the end.
     proxy.stop();
 
     let mut spans = spans(&collector);
@@ -106,7 +106,7 @@ fn a_collector_gets_one_trace_with_the_client_s_id_and_a_span_for_each_attempt()
     }
 }
 
-/// The attributes of a request that was answered at its second attempt.
+/// Checks the attributes of a request that was answered by its second attempt.
 fn says_what_happened(server: &Span, first: &Span, second: &Span, upstream: SocketAddr) {
     let of = |span: &Span, keys: &[&str]| -> Vec<Option<String>> {
         keys.iter().map(|key| attribute(span, key)).collect()

@@ -1,4 +1,4 @@
-//! The recipe's variations, each on its own.
+//! The recipe's variations, one by one.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::support::origin::{Origin, answer};
 use crate::support::program::Proxy;
 use crate::support::stack::{audit, retry};
 
-/// A proxy with one route to `billing`, given by the rest of its members.
+/// A proxy with one route to `billing` that has these further members.
 fn one_route(origin: &Origin, members: &str) -> Proxy {
     let route = "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n";
     Proxy::before(
@@ -99,18 +99,18 @@ fn a_policy_follows_what_the_provider_says_of_retrying() {
     };
     let key = [("Idempotency-Key", "k-1")];
     for (method, fields, status, answered, attempts) in [
-        // Not known to be safe.
+        // Not known to be safe to repeat.
         ("POST", &[][..], 503, &[][..], 1),
         ("POST", &[], 502, &[], 1),
         ("PATCH", &[], 500, &[], 1),
-        // Idempotent, keyed, or asked for by the upstream.
+        // Idempotent, with a key, or with the upstream's permission.
         ("PUT", &[], 503, &[], 3),
         ("DELETE", &[], 500, &[], 3),
         ("GET", &[], 504, &[], 3),
         ("POST", &key, 502, &[], 3),
         ("POST", &[], 503, &[("Retry-After", "0")], 3),
         ("POST", &[], 429, &[], 3),
-        // Wrong whenever it is sent.
+        // Fails every time.
         ("GET", &[], 404, &[], 1),
         ("GET", &key, 422, &[], 1),
     ] {
@@ -236,7 +236,7 @@ fn a_whole_flow_runs_again_from_the_variables_that_it_began_with() {
 const AUDIT: &str = audit!("audit", "/audit", "middleware.result");
 const RETRY: &str = retry!("match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 3");
 
-/// The audits of a 503 and a 200 under a stack of these entries.
+/// The audits of a 503 and a 200 with a stack of these entries.
 fn audits(entries: [&str; 2]) -> Vec<serde_json::Value> {
     let billing = Origin::script([answer(503, &[], "down"), answer(200, &[], "up")]);
     let audit = sink();

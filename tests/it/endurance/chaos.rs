@@ -1,4 +1,4 @@
-//! An upstream that answers, asks for patience, resets, hangs and closes at random, by a seed.
+//! An upstream that answers, sends Retry-After, resets, hangs and closes at random, with a seed.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use socket2::SockRef;
 
 use crate::support::message::{Framing, Reader};
 
-/// The upstream. Dropped, it accepts no more.
+/// The upstream. When dropped, it accepts no more connections.
 #[derive(Debug)]
 pub(super) struct Chaos {
     pub(super) address: SocketAddr,
@@ -22,7 +22,7 @@ pub(super) struct Chaos {
 }
 
 impl Chaos {
-    /// Starts one whose every request has a fate of its own, which `seed` and its number decide.
+    /// Starts one that handles each request at random, decided by `seed` and the request's number.
     pub(super) fn start(seed: u64) -> Self {
         Self::by(move |number| {
             let mut random = StdRng::seed_from_u64(seed ^ (number << 20));
@@ -47,7 +47,7 @@ impl Chaos {
                 let Ok(stream) = stream else { return };
                 let (fate, count) = (Arc::clone(&fate), Arc::clone(&count));
                 thread::spawn(move || {
-                    // An error is the other side's end, or this one's doing.
+                    // An error means that either side ended the connection.
                     serve(&stream, &*fate, &count).ok();
                 });
             }
@@ -55,7 +55,7 @@ impl Chaos {
         Self { address, listener, served }
     }
 
-    /// How many requests have come whole.
+    /// How many complete requests have arrived.
     pub(super) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ impl Chaos {
 
 impl Drop for Chaos {
     fn drop(&mut self) {
-        // Ends the thread that accepts.
+        // This ends the accepting thread.
         SockRef::from(&self.listener).shutdown(Shutdown::Both).ok();
     }
 }
@@ -83,7 +83,7 @@ fn serve(
             0..60 => stream.write_all(&answer("200 OK", "", &vec![b'x'; size]))?,
             60..70 => stream.write_all(&answer("503 No", "", b"down"))?,
             70..76 => stream.write_all(&answer("429 Wait", "Retry-After: 0\r\n", b""))?,
-            // In the middle of an answer, before one, and at once.
+            // In the middle of an answer, before one, or at once.
             76..81 => {
                 let whole = answer("200 OK", "", &vec![b'x'; size + 1]);
                 return stream.write_all(&whole[..whole.len() - 1]);

@@ -1,5 +1,5 @@
-//! Clients that leave at any moment, before upstreams that fail in every way: an audit for each execution
-//! whose stack was established, and one only.
+//! Clients that leave at any moment, with upstreams that fail in every way: each execution whose stack was
+//! established is audited exactly once.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -83,7 +83,7 @@ fn take(next: &AtomicU64, count: u64) -> Option<u64> {
     (number < count).then_some(number)
 }
 
-/// A request that names its execution.
+/// A request that carries its execution's id.
 fn charge(number: u64, random: &mut StdRng) -> (String, Vec<u8>) {
     let id = format!("order-{number}");
     let body = vec![b'b'; random.random_range(0..4096)];
@@ -91,17 +91,17 @@ fn charge(number: u64, random: &mut StdRng) -> (String, Vec<u8>) {
     (id, request)
 }
 
-/// Sends a part of the request, or all of it, waits a moment, perhaps reads a little, and is gone.
+/// Sends part of the request or all of it, waits a moment, perhaps reads a little, and leaves.
 fn leave(address: SocketAddr, request: &[u8], random: &mut StdRng) {
     let mut stream = TcpStream::connect(address).unwrap();
     let sent =
         if random.random_bool(0.3) { random.random_range(0..request.len()) } else { request.len() };
-    // What the proxy no longer takes is not sent.
+    // The proxy may have stopped to read.
     stream.write_all(&request[..sent]).ok();
     pause(random.random_range(0..40));
     if random.random_bool(0.3) {
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        // Something, nothing or an end: who leaves does not care.
+        // The result does not matter to a client that leaves.
         let _size = stream.read(&mut [0; 64]).unwrap_or(0);
     }
     if random.random_bool(0.5) {
@@ -109,7 +109,7 @@ fn leave(address: SocketAddr, request: &[u8], random: &mut StdRng) {
     }
 }
 
-/// Asks on the connection that is kept, or on a new one. Whether a whole answer came.
+/// Sends a request on the kept connection or on a new one. Returns whether a complete answer came.
 fn asked(kept: &mut Option<Client>, address: SocketAddr, request: &[u8]) -> bool {
     let mut client = kept.take().unwrap_or_else(|| Client::connect(address));
     client.send(request);

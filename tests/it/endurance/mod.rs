@@ -1,7 +1,7 @@
-//! What holds for long and for many: reloads without end, clients that leave, hours of trouble.
+//! Long and large runs: endless reloads, clients that leave, hours of trouble.
 //!
-//! Each test has a small size that always runs, and the size that it is named for behind `MWL_ENDURANCE=1`.
-//! The big sizes mean more against an optimised program, which `MWL_PROXY_BIN` names.
+//! Each test has a small size that always runs. `MWL_ENDURANCE=1` selects the full size, which means more with
+//! an optimised program, set with `MWL_PROXY_BIN`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,16 +9,16 @@ use crate::support::program::Proxy;
 use crate::support::watched::{PATIENCE, pause};
 use tokio::time::Instant;
 
-/// Upstreams that do as they like.
+/// Upstreams that behave at random.
 mod chaos;
 /// Clients that leave at any moment.
 mod departures;
-/// Reloads under load, and a thousand of them.
+/// Reloads under load, up to a thousand of them.
 mod reloads;
-/// All of it at once, for minutes.
+/// Everything at once, for minutes.
 mod soak;
 
-/// Dropped, also by a failure, it ends the load.
+/// Ends the load when dropped, also after a failure.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -27,17 +27,17 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Whether the big sizes are asked for.
+/// Whether the full sizes are requested.
 fn big() -> bool {
     std::env::var_os("MWL_ENDURANCE").is_some()
 }
 
-/// The small size or the big one.
+/// The small or the full size.
 fn size<T>(small: T, large: T) -> T {
     if big() { large } else { small }
 }
 
-/// What a process holds.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     descriptors: u64,
@@ -55,7 +55,7 @@ impl Held {
         }
     }
 
-    /// Waits until the proxy holds no more descriptors and tasks than this; what it holds then.
+    /// Waits until the proxy has no more descriptors and tasks than this. Returns what it has then.
     fn until_back(self, proxy: &Proxy) -> Self {
         let begun = Instant::now();
         loop {
@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// Says a figure; shown with `--nocapture`.
+/// Prints a figure, which `--nocapture` shows.
 #[expect(clippy::print_stderr, reason = "the figure is what the big size is run for")]
 fn say(figure: &str) {
     eprintln!("{figure}");

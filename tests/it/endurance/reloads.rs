@@ -1,5 +1,5 @@
-//! Reloads while requests run, and more of them than anybody makes: no client notices, each content is
-//! applied once, and nothing is left behind.
+//! Reloads while requests run, and very many of them: no client notices, each content is applied once, and
+//! nothing leaks.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::support::origin::{Origin, answer};
 use crate::support::program::{Proxy, configuration};
 use crate::support::watched::{PATIENCE, pause};
 
-/// A configuration that says which it is; every other has a listener more.
+/// A configuration that carries its number. Every other one has an additional listener.
 fn generation(origin: SocketAddr, number: usize) -> String {
     let route = format!(
         r#"
@@ -42,8 +42,7 @@ fn generation(origin: SocketAddr, number: usize) -> String {
     }
 }
 
-/// Answers with the generation that a request carries; of a path `/gap` only at the second try, after a
-/// while.
+/// Answers with the generation in the request. For the path `/gap`, only the second attempt succeeds, after a while.
 fn upstream(gap: u64) -> Origin {
     let seen = Mutex::new(HashSet::new());
     Origin::by(move |head, _| {
@@ -58,7 +57,7 @@ fn upstream(gap: u64) -> Origin {
     })
 }
 
-/// A proxy, and which generations it must have applied and refused by now.
+/// A proxy, and how many generations it must have applied and refused so far.
 struct Scene {
     proxy: Proxy,
     origin: Origin,
@@ -84,7 +83,7 @@ impl Scene {
         ask(self.proxy.admin, request("POST", "/reload", &[], b"")).status
     }
 
-    /// One reload, each in its turn in another way; it is done when this returns.
+    /// Makes one reload, each time in a different way, and waits for it.
     fn step(&mut self, turn: usize) {
         let path = self.proxy.directory().path("proxy.yaml");
         match turn % 6 {
@@ -96,7 +95,7 @@ impl Scene {
             1 => {
                 self.proxy.rewrite(&format!("surprise: {turn}\n"));
                 assert_eq!(self.reload(), 422);
-                // Where the watch was the first to refuse it, who asks is told again.
+                // If the watcher refused it first, an explicit reload is told so again.
                 let refused = self.counted("refused");
                 assert!(refused == self.refused + 1 || refused == self.refused + 2, "{refused}");
                 self.refused = refused;
@@ -154,7 +153,7 @@ impl Scene {
     }
 }
 
-/// Asks again and again on one connection, `rate` times a second, until `done`.
+/// Sends `rate` requests per second on one connection until `done`.
 fn load(address: SocketAddr, rate: u32, done: &AtomicBool, count: &AtomicU64) {
     let mut client = Client::connect(address);
     let (begun, every) = (Instant::now(), Duration::from_secs(1) / rate);
@@ -170,7 +169,7 @@ fn load(address: SocketAddr, rate: u32, done: &AtomicBool, count: &AtomicU64) {
     }
 }
 
-/// One request after the other, each of which spends its life in a gap.
+/// Sends requests one after the other, each of which waits in a gap.
 fn gaps(address: SocketAddr, done: &AtomicBool) -> usize {
     let mut client = Client::connect(address);
     let mut count = 0;
@@ -187,7 +186,7 @@ fn gaps(address: SocketAddr, done: &AtomicBool) -> usize {
 fn reloads_under_load_cost_no_request() {
     let (reloads, rate, gap) = size((12, 40, 1), (200, 100, 5));
     let mut scene = Scene::new(gap);
-    // Whatever is made once is made before the count.
+    // Allocate everything that is made only once before counting.
     for turn in 0..6 {
         scene.step(turn);
     }
@@ -204,7 +203,7 @@ fn reloads_under_load_cost_no_request() {
         let over = Over(&done);
         for turn in 0..reloads {
             scene.step(turn);
-            // Spread over a minute, where they are two hundred.
+            // Two hundred of them are spread over a minute.
             let due = Duration::from_millis(300) * u32::try_from(turn).unwrap();
             pause(u64::try_from(due.saturating_sub(begun.elapsed()).as_millis()).unwrap());
         }
@@ -214,7 +213,7 @@ fn reloads_under_load_cost_no_request() {
     let took = begun.elapsed().as_secs_f64();
     assert!(waited >= 1);
     if !scene.number.is_multiple_of(2) {
-        // As before, without the second listener.
+        // As at the beginning, without the second listener.
         scene.step(0);
     }
     assert_eq!(scene.served(), scene.number);

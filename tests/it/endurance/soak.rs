@@ -1,5 +1,5 @@
-//! Minutes of everything at once: as much load as there is room for, upstreams that fail in every way, slow
-//! clients, clients that leave, reloads. The memory stays where it was.
+//! Everything at once, for minutes: full load, upstreams that fail in every way, slow clients, clients that
+//! leave, and reloads. The memory must not grow.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ fn file(billing: &Chaos, audit: &Chaos, number: usize) -> String {
     format!("environment: generation-{number}\n{file}")
 }
 
-/// What the clients do until it is over.
+/// The clients' work until the end.
 struct Crowd {
     address: SocketAddr,
     over: AtomicBool,
@@ -44,7 +44,7 @@ impl Crowd {
         !self.over.load(Ordering::Relaxed)
     }
 
-    /// As fast as it can, on connections that are kept.
+    /// As fast as possible, on kept connections.
     fn busy(&self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let mut client = Client::connect(self.address);
@@ -61,7 +61,7 @@ impl Crowd {
         }
     }
 
-    /// A byte now and then, out and in; or it is gone in the middle.
+    /// Sends and reads a byte now and then, or leaves in the middle.
     fn slow(&self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         while self.goes_on() {
@@ -70,7 +70,7 @@ impl Crowd {
             let request = request("POST", "/pay", &[], &[b'b'; 64]);
             let cut = random.random_range(0..request.len() * 2);
             for byte in request.iter().take(cut) {
-                // The proxy may have had enough of it.
+                // The proxy may have given up on it.
                 if !self.goes_on() || stream.write_all(&[*byte]).is_err() {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Clients that others wrote, through the program: curl and Python's `http.client`.
+//! Other clients with the program: curl and Python's `http.client`.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use crate::support::origin::{Origin, Turn, answer, bytes};
 use crate::support::program::{Directory, Proxy};
 use crate::support::stack::retry;
 
-/// Two attempts of whatever may be tried again.
+/// Two attempts at everything that may be repeated.
 const RETRYING: &str = concat!(
     "  - name: all\n    match: { pathPrefix: / }\n    upstream: u\n    middleware:\n",
     retry!("match: { codes: [Provider.Call.*], retryable: true }, attempts: 2"),
@@ -18,7 +18,7 @@ fn before(origin: &Origin) -> Proxy {
     Proxy::before(&[("u", origin.address)], RETRYING)
 }
 
-/// Runs a program that must be there, with this on its standard input.
+/// Runs a program that must be installed, with this standard input.
 fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -29,7 +29,7 @@ fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What curl writes to its standard output, given these arguments and then the proxy's URLs of these paths.
+/// The output of curl with these arguments and the proxy's URLs for these paths.
 fn curl(proxy: &Proxy, arguments: &[&str], paths: &[&str], input: &[u8]) -> String {
     let urls: Vec<String> =
         paths.iter().map(|path| format!("http://{}{path}", proxy.address)).collect();
@@ -42,7 +42,7 @@ fn curl(proxy: &Proxy, arguments: &[&str], paths: &[&str], input: &[u8]) -> Stri
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Fails once for each path, then says what was asked.
+/// Fails once per path, then echoes the request.
 fn flaky() -> Origin {
     let failed = std::sync::Mutex::new(std::collections::HashSet::new());
     Origin::by(move |head, _| {
@@ -70,8 +70,7 @@ fn curl_gets_what_the_second_attempt_brought_over_one_connection() {
 fn curl_of_the_new_protocol_gets_what_the_second_attempt_brought() {
     let origin = flaky();
     let proxy = before(&origin);
-    // One URL at a time: curl 7.88 breaks an HTTP/2 connection of prior knowledge that it uses again,
-    // whoever the server is.
+    // One URL at a time: curl 7.88 breaks a reused HTTP/2 connection with prior knowledge, with any server.
     let of = |more: &[&str], path, input: &[u8]| {
         let arguments = [&["--http2-prior-knowledge"], more].concat();
         curl(&proxy, &arguments, &[path], input)
@@ -195,7 +194,7 @@ fn curl_sends_chunks_and_they_are_sent_again() {
     }
 }
 
-/// Twenty uploads in chunks, a GET, a HEAD and a 304 on one connection; prints what it got.
+/// Twenty chunked uploads, a GET, a HEAD and a 304 on one connection; prints what it got.
 const PYTHON: &str = r#"
 import http.client, json, sys
 connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=20)
@@ -241,7 +240,7 @@ fn python_keeps_its_connection_through_chunks_failures_and_answers_without_bodie
     wanted.push((503, "a POST is not sent again".to_owned()));
     assert_eq!(said, wanted);
     let seen = origin.seen();
-    // Each PUT and the first GET twice.
+    // Each PUT twice, and the first GET.
     assert_eq!(seen.len(), 2 * 21 + 3);
     for (number, attempts) in seen[..40].chunks(2).enumerate() {
         let pieces: Vec<String> = (0..number).map(|piece| format!("{piece};")).collect();

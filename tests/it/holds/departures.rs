@@ -1,5 +1,5 @@
-//! Clients that leave at any moment, before an upstream that does anything: every execution that began is
-//! audited once, and nothing is left of any.
+//! Clients that leave at any moment, with an upstream that does anything: every execution that began is audited
+//! once, and nothing is left of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::support::peer::{ALL, Act, CASE, Peer, Protocol};
 use crate::support::proxy::Proxy;
 use crate::support::user::{Ask, Framing, Got, User, piecewise};
 
-/// How many clients there are at once.
+/// How many clients run at once.
 const AT_ONCE: usize = 40;
-/// How long every body is.
+/// The length of every body.
 const LENGTH: usize = 600;
 
 /// When a client leaves.
 #[derive(Clone, Copy, Debug)]
 enum Leave {
     Never,
-    /// When the upstream has seen so many of its requests.
+    /// When the upstream has seen this many of its requests.
     At(usize),
-    /// After so long.
+    /// After this time.
     After(Duration),
 }
 
-/// One client and what the upstream does with it.
+/// One client, and how the upstream handles it.
 #[derive(Clone, Debug)]
 struct Script {
     client: Protocol,
@@ -75,7 +75,7 @@ fn act(random: &mut StdRng) -> Act {
     }
 }
 
-/// A cleanup around a Retry around a bound.
+/// A cleanup around a Retry around a timeout.
 const ROUTE: &str = "    middleware:
       - provider: mwl:provider.middleware/mwl/finally/v1
         onAlways:
@@ -141,7 +141,7 @@ routes:
     assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
 }
 
-/// What the books say.
+/// Checks the metrics against the audits.
 fn audited_once(
     peer: &Peer,
     proxy: &Proxy,
@@ -156,7 +156,7 @@ fn audited_once(
         let told: serde_json::Value = serde_json::from_slice(&arrival.body).unwrap();
         assert!(audits.insert(case, told).is_none(), "{case} was audited twice");
     }
-    // An execution that began is one that was counted.
+    // An execution that began was counted.
     let begun: u64 = proxy
         .metrics
         .render()
@@ -186,7 +186,7 @@ fn audited_once(
     assert!(cancelled > scripts.len() / 20, "only {cancelled} were cancelled");
 }
 
-/// What the client got, where it stayed for it.
+/// What the client got, if it stayed.
 async fn play(peer: &Peer, proxy: &Proxy, case: usize, script: Script) -> Option<Got> {
     let case = case.to_string();
     let fields = vec![(CASE, case.clone()), ("x-request-id", case.clone())];
@@ -198,7 +198,7 @@ async fn play(peer: &Peer, proxy: &Proxy, case: usize, script: Script) -> Option
         let send = async {
             let _taken = pieces.send(vec![b'b'; script.sends].into()).await.is_ok();
             if script.sends < LENGTH {
-                // The rest never comes: the client leaves first.
+                // The rest is never sent: the client leaves first.
                 std::future::pending::<()>().await;
             }
             drop(pieces);
@@ -216,7 +216,7 @@ async fn play(peer: &Peer, proxy: &Proxy, case: usize, script: Script) -> Option
     tokio::select! {
         got = exchange => Some(got),
         () = leave => None,
-        // Some of those who would leave at the upstream's third request never see it made.
+        // A client that should leave at the upstream's third request may never see it made.
         () = tokio::time::sleep(Duration::from_secs(1)), if !matches!(script.leave, Leave::Never) => None,
     }
 }

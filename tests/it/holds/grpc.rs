@@ -11,7 +11,7 @@ use crate::support::grpc::{COUNT, DOUBLE, ECHO, FAILS, FAILS_WITH, Number, Numbe
 use crate::support::proxy::{Proxy, within};
 use crate::support::stack::timeout;
 
-/// Four attempts at what gRPC calls unavailable.
+/// Four attempts at calls that fail with gRPC's `UNAVAILABLE`.
 const RETRYING: &str = "    middleware:
       - provider: mwl:provider.middleware/mwl/retry/v1
         onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.Grpc.Unavailable] }, attempts: 4 } ] } }
@@ -58,7 +58,7 @@ impl Scene {
     }
 }
 
-/// A request with this id, of which the first `fails` calls fail with `code`.
+/// A request with this id, whose first `fails` calls fail with `code`.
 fn request(
     id: &'static str,
     value: u64,
@@ -98,7 +98,7 @@ async fn what_is_unavailable_is_called_again() {
     let response = scene.double(request("a", 21, "3", "14")).await.unwrap();
     assert_eq!(response.into_inner(), Number { value: 42, ballast: b"ballast".to_vec() });
     assert_eq!(scene.service.calls("a"), 4);
-    // The last of the upstream's own answers, when there were enough.
+    // When there were enough attempts, the last response of the upstream.
     let status = scene.double(request("b", 21, "9", "14")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::Unavailable, "call 4 fails: 100 %"));
     assert_eq!(scene.service.calls("b"), 4);
@@ -180,11 +180,11 @@ async fn two_streams_go_in_lock_step() {
     let request = request("a", 0, "0", "14").map(|_| coming.boxed());
     scene.client.ready().await.unwrap();
     let path = PathAndQuery::from_static(ECHO);
-    // The head of the answer comes before the first message is sent.
+    // The head of the answer arrives before the first message is sent.
     let answer = within(scene.client.streaming(request, path, Numbers::default())).await;
     let mut echoes = answer.unwrap().into_inner();
     for value in 0..50 {
-        // Nothing is held back: each echo is awaited before the next message goes out.
+        // Nothing is held back: each echo is awaited before the next message is sent.
         numbers.send(Number { value, ballast: vec![b'x'; 3000] }).await.unwrap();
         let echo = within(echoes.message()).await.unwrap().unwrap();
         assert_eq!((echo.value, echo.ballast.len()), (value, 3000));
@@ -203,7 +203,7 @@ async fn the_proxy_s_own_failures_are_grpc_s() {
         let number = coming.recv().await?;
         Some((number, coming))
     });
-    // The sum does not come before the last number, and that does not come.
+    // The sum cannot arrive before the last number, which never does.
     let endless = request("a", 0, "0", "14").map(|_| coming.boxed());
     scene.client.ready().await.unwrap();
     let path = PathAndQuery::from_static(SUM);

@@ -1,4 +1,4 @@
-//! Connections that wait for their next request: what they cost, and that they are as good as ever.
+//! Idle connections: what they cost, and that they still work.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,8 @@ use crate::support::watched::PATIENCE;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// How long a connection idles on a socket here: long enough to be put by, where the proxy looks every few milliseconds.
+/// How long a connection is idle on a socket here: long enough to give up its buffers, if the proxy checks
+/// every few milliseconds.
 const WHILE: Duration = Duration::from_millis(150);
 
 /// A proxy with these further members of `limits`.
@@ -33,7 +34,8 @@ fn limited(upstream: &Upstream, limits: &str) -> Proxy {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_put_by_serves_on_and_has_its_bounds() {
-    // The proxy looks at its connections every quarter of a second, and puts by who has idled for two of these.
+    // The proxy checks its connections every quarter of a second. A connection gives up its buffers after two
+    // idle checks.
     let limits = "headTimeout: PT1S, idleTimeout: PT9S, ";
     let idles = || sleep(Duration::from_secs(2));
     let (mut piped, upstream) = Piped::before([always(200, "", "x")], limits, "");
@@ -42,14 +44,14 @@ async fn a_connection_that_was_put_by_serves_on_and_has_its_bounds() {
         assert_eq!(client.ask(GET).await.body, "x");
         idles().await;
     }
-    // In pieces, and with another behind it.
+    // In pieces, and with another request after it.
     client.send("GET /a HT").await;
     client.send(format!("TP/1.1\r\nHost: t\r\n\r\n{GET}")).await;
     assert_eq!(client.response(false).await.body, "x");
     assert_eq!(client.response(false).await.body, "x");
     assert_eq!(upstream.requests().len(), 6);
     idles().await;
-    // The head's bound counts from its first byte.
+    // The head's timeout counts from its first byte.
     client.send("GET /a HT").await;
     let said = String::from_utf8(client.rest().await).unwrap();
     assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
@@ -65,7 +67,7 @@ async fn a_connection_that_was_put_by_serves_on_and_has_its_bounds() {
 #[tokio::test]
 async fn connections_that_were_put_by_close_with_the_process_and_with_their_client() {
     let upstream = Upstream::play([always(200, "", "x")]).await;
-    // No body comes: its bound is there for the proxy to look every ten milliseconds.
+    // There is no body. Its timeout makes the proxy check every ten milliseconds.
     let proxy = limited(&upstream, "bodyTimeout: PT0.04S, ");
     let mut stays = proxy.connect().await;
     let mut leaves = proxy.connect().await;
@@ -82,7 +84,7 @@ async fn connections_that_were_put_by_close_with_the_process_and_with_their_clie
 
 #[tokio::test]
 async fn nothing_of_an_answer_that_a_slow_client_has_still_to_read_is_lost() {
-    // Of some of these lengths, the end of the answer is in no socket yet while the client idles.
+    // For some of these sizes, the end of the answer has not reached a socket yet when the client becomes idle.
     let sizes = (1..=64).map(|number| number * 32 * 1024);
     let upstream = Upstream::run(|_, arrived| {
         let size = arrived.field("x-size")[0].parse().unwrap();
@@ -109,13 +111,14 @@ async fn nothing_of_an_answer_that_a_slow_client_has_still_to_read_is_lost() {
 #[expect(clippy::print_stderr, reason = "the figures of an endurance run are read by people")]
 fn an_idle_connection_costs_little() {
     let origin = Origin::always(answer(200, &[], "x"));
-    // The shorter the bound on a head, the sooner is seen who idles.
+    // A shorter head timeout makes the ticks shorter.
     let routes = "  - { name: all, match: { pathPrefix: / }, upstream: u }\nlimits: { headTimeout: PT0.4S }\n";
     let proxy = program::Proxy::before(&[("u", origin.address)], routes);
     let rss = || proxy.program().memory("VmRSS:");
     let mut idle = Vec::new();
     let mut before = 0;
-    // Two hundred at a time: the first pay for what is there once (pools, tables, the allocator's own).
+    // Two hundred at a time. The first ones also pay for what exists only once (pools, tables, the allocator's
+    // own memory).
     for batch in 0..=size(5, 50) {
         idle.extend((0..200).map(|_| ask(proxy.address)));
         thread::park_timeout(Duration::from_millis(500));
@@ -128,14 +131,13 @@ fn an_idle_connection_costs_little() {
     let each = (after.saturating_sub(before) * 1024) / count;
     eprintln!("{count} idle connections: {each} bytes each ({before} to {after} KiB)");
     assert!(each < 6 << 10, "an idle connection costs {each} bytes");
-    // And they serve on.
+    // And they can still be used.
     for stream in &mut idle {
         answered(stream);
     }
 }
 
-/// A connection that has had an answer. It has one descriptor: ten thousand of them are half of what a
-/// process usually has.
+/// A connection that has got an answer. It uses one descriptor: ten thousand are half of a process's usual limit.
 fn ask(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -143,7 +145,7 @@ fn ask(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Asks, and reads the answer.
+/// Sends a request and reads the answer.
 fn answered(stream: &mut TcpStream) {
     stream.write_all(&request("GET", "/", &[], b"")).unwrap();
     let mut read = Vec::new();

@@ -1,5 +1,5 @@
-//! An upstream that closes each connection exactly when the next request comes: no client notices, and
-//! nothing that may not be done twice is.
+//! An upstream that closes each connection just when the next request arrives: no client notices, and nothing
+//! is done twice that must not be.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,12 +17,12 @@ use tokio::time::{Instant, sleep_until};
 use super::size;
 use crate::support::proxy::{Client, Proxy};
 
-/// Clients, each with an upstream of its own: the proxy keeps the hot few warm, so two that share one would
-/// not both meet a connection that has idled.
+/// The clients, each with its own upstream. The proxy prefers recently used connections, so two clients with
+/// the same upstream would not both use an idle one.
 const LANES: usize = 8;
 
-/// Closes a connection when it has idled for `period`: every other one at that moment, the rest by their
-/// next request, which comes to a connection that is being closed.
+/// Closes a connection that has been idle for `period`: every other one at that moment, and the rest on arrival
+/// of the next request.
 #[derive(Debug)]
 struct Closing {
     address: SocketAddr,
@@ -35,7 +35,7 @@ struct Log {
     /// How often each request was served, by its id.
     served: HashMap<String, usize>,
     connections: usize,
-    /// Requests that a connection was closed on.
+    /// Requests on whose connection the upstream closed.
     dropped: Vec<String>,
 }
 
@@ -92,18 +92,18 @@ async fn serve(mut stream: TcpStream, period: Duration, at_once: bool, log: Arc<
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Tally {
     ok: usize,
-    /// 502, the connection lost.
+    /// 502, because the connection was lost.
     lost: usize,
     dropped: usize,
     resent: u64,
     connections: usize,
 }
 
-/// `count` requests of this method over all lanes, one each `period`, give or take a little.
+/// Sends `count` requests with this method over all lanes, about one each `period`.
 async fn race(method: &'static str, count: usize, period: Duration) -> Tally {
     let mut upstreams = Vec::new();
     let mut file = String::from("upstreams:\n");
@@ -137,7 +137,7 @@ async fn race(method: &'static str, count: usize, period: Duration) -> Tally {
         tally.resent += proxy.metric(&series);
         assert!(log.served.values().all(|times| *times == 1), "served twice: {:?}", log.served);
         let again = log.dropped.iter().filter(|id| log.served.contains_key(*id)).count();
-        // What was dropped is served by its resend, and what must not be resent never is.
+        // A dropped GET is served by its resend; other methods must never be resent.
         assert_eq!(again, if method == "GET" { log.dropped.len() } else { 0 });
     }
     tally
@@ -167,7 +167,7 @@ async fn requests(
             }
             other => panic!("{other}: {response:?}"),
         }
-        // Around the very moment at which the upstream closes: one in a hundred of the period, either way.
+        // Near the moment when the upstream closes: at most one percent of the period before or after.
         let jitter = period.mul_f64(random.random_range(0.99..1.01));
         tokio::time::sleep(jitter).await;
     }
@@ -193,7 +193,7 @@ async fn no_post_is_sent_twice() {
     let tally = race("POST", count, Duration::from_millis(period)).await;
     assert_eq!(tally.ok + tally.lost, count, "{tally:?}");
     assert!(tally.lost >= tally.dropped && tally.dropped > 0, "{tally:?}");
-    // Sent again only where nothing of it was written.
+    // Sent again only if nothing of it was written.
     assert!(tally.resent <= tally.connections as u64, "{tally:?}");
     shown("POST", &tally);
 }

@@ -1,5 +1,5 @@
-//! Whatever a client's chunks, an upstream's failures and the retries between them do to each other: the
-//! upstream stores the client's exact bytes once, or says that it did not.
+//! A client's chunks, an upstream's failures and the retries between them, in any combination: the upstream
+//! stores the client's exact bytes once, or reports that it did not.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -15,13 +15,13 @@ use crate::support::peer::{ALL, Act, CASE, DIGEST, Peer, Protocol, digest};
 use crate::support::proxy::Proxy;
 use crate::support::user::{Ask, Framing, Got, User, piecewise};
 
-/// What the route keeps of a body.
+/// How much of a body the route keeps.
 const LIMIT: usize = 2000;
 
-/// Lengths at which something changes.
+/// Lengths near the limits.
 const EDGES: [usize; 7] = [0, 1, LIMIT - 1, LIMIT, LIMIT + 1, 2 * LIMIT, 40 * LIMIT];
 
-/// Tries whatever failed, as long as it can be sent again.
+/// Repeats every failure, as long as the request can be sent again.
 const RETRYING: &str = "    middleware:
       - provider: mwl:provider.middleware/mwl/retry/v1
         onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.*] }, attempts: 50 } ] } }
@@ -31,14 +31,14 @@ const RETRYING: &str = "    middleware:
 #[derive(Clone, Debug)]
 struct Script {
     client: Protocol,
-    /// The first byte of the body, which counts up.
+    /// The first byte of the body, whose bytes count up.
     seed: u8,
     length: usize,
-    /// Where the client cuts its body, and for how many milliseconds it then pauses.
+    /// Where the client cuts its body, and the pause after each piece in milliseconds.
     cuts: Vec<(usize, u64)>,
-    /// Whether it says how long its body is.
+    /// Whether it declares the length of its body.
     declared: bool,
-    /// What becomes of the attempts before the one that is stored.
+    /// What happens to the attempts before the one that is stored.
     acts: Vec<Act>,
 }
 
@@ -47,7 +47,7 @@ impl Script {
         (self.seed..251).chain(0..=255).cycle().take(self.length).collect()
     }
 
-    /// The body in pieces, none of them empty, each with the pause after it.
+    /// The body in non-empty pieces, each with the pause after it.
     fn pieces(&self) -> Vec<(Bytes, Duration)> {
         let body = Bytes::from(self.body());
         let mut cuts = self.cuts.clone();
@@ -95,7 +95,7 @@ fn script() -> impl Strategy<Value = Script> {
     )
 }
 
-/// A proxy before two endpoints, of which one refuses every connection.
+/// A proxy with two endpoints, one of which refuses every connection.
 struct Scene {
     peer: Peer,
     proxy: Proxy,
@@ -112,7 +112,7 @@ impl Scene {
             played.lock().unwrap()[case].get(number).copied().unwrap_or(Act::Store)
         })
         .await;
-        // Bound and not listening: the port is nobody else's.
+        // Bound but not listening, so that nobody else gets the port.
         let refusing = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let refusing = refusing.unwrap();
         refusing.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -149,7 +149,7 @@ routes:
         let stored = seen.iter().filter(|arrival| arrival.act == Act::Store && arrival.whole);
         let stored = stored.count();
         let Some(got) = got else {
-            // The connection went under an upload that nobody wanted any more.
+            // The connection closed during an upload that nobody wanted any more.
             prop_assert!(script.length > LIMIT && stored == 0);
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! {client's protocol} × {upstream's protocol} × {body} × {fate of the first attempt} × {method}, through a
-//! Retry of whatever is retryable. What is expected is computed from the rules, in [`Cell::expected`].
+//! {client's protocol} × {upstream's protocol} × {body} × {first attempt's outcome} × {method}, with a Retry of
+//! everything retryable. [`Cell::expected`] computes the expected results from the rules.
 
 use bytes::Bytes;
 use http::{Method, Response, Version};
@@ -10,22 +10,22 @@ use crate::support::peer::{ALL, Act, Arrival, DIGEST, Peer, Protocol, STORED, di
 use crate::support::proxy::Proxy;
 use crate::support::user::{Ask, Framing, Got, User, nothing, piecewise};
 
-/// The two halves of every body: the second is held back where an answer comes early.
+/// The two halves of every body. The second is held back when the response comes early.
 const HALF: usize = 1500;
 
-/// What becomes of the first attempt. The second is always stored.
+/// The outcome of the first attempt. The second is always stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Stored,
-    /// 503 to the whole request.
+    /// 503 after the whole request.
     Unavailable,
-    /// Broken off before anything of the body was taken.
+    /// Broken off before any of the body was taken.
     BrokenBefore,
-    /// Broken off when half of the body was taken.
+    /// Broken off after half of the body was taken.
     BrokenWithin,
-    /// Broken off when half of the response was sent.
+    /// Broken off after half of the response was sent.
     Halved,
-    /// 503 when half of the body was taken, and the client still has the other.
+    /// 503 after half of the body was taken, while the client still has the other half.
     Early,
 }
 
@@ -47,23 +47,23 @@ struct Cell {
     kind: Kind,
 }
 
-/// What must come of a cell.
+/// The expected result of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fate {
     status: u16,
-    /// Whether the client got all of the body: what the upstream stored, or nothing.
+    /// The body that the client got: what the upstream stored, or nothing.
     body: String,
     whole: bool,
     /// Whether the upstream says that it stored the exact bytes.
     stored: bool,
-    /// How many requests the upstream saw, and whether it saw all of the last one's body.
+    /// How many requests the upstream saw, and whether it saw the whole body of the last one.
     requests: usize,
     last_whole: bool,
-    /// How many connections to the upstream it took, and how many once another request was served.
+    /// How many connections to the upstream were used, and how many after one more request.
     connections: usize,
     connections_after: usize,
-    /// Whether the client's connection serves another request; `None` where it depends on how much of a
-    /// body that nobody wanted had come.
+    /// Whether the client's connection can carry another request. `None` if that depends on how much of an
+    /// unwanted body had arrived.
     serves_on: Option<bool>,
 }
 
@@ -72,12 +72,12 @@ impl Cell {
         self.framing != Framing::None
     }
 
-    /// RFC 9110 §9.2.2, or the key says so.
+    /// By RFC 9110 §9.2.2, or because of a key.
     fn repeatable(self) -> bool {
         self.kind != Kind::Post
     }
 
-    /// The rules: what is retryable is tried once more and is stored; what is not is the client's.
+    /// The rules: a retryable failure is repeated once and then stored; any other goes to the client.
     fn expected(self) -> Fate {
         let stored = Fate {
             status: 200,
@@ -92,12 +92,12 @@ impl Cell {
         };
         let first = match self.first {
             First::Halved if self.kind == Kind::Head => First::Stored,
-            // Without a body, an answer cannot come before its end.
+            // Without a body, a response cannot come before its end.
             First::Early if !self.bodied() => First::Unavailable,
             other => other,
         };
-        // A connection of HTTP/1.1 that was broken off, or over which a request was not finished, is not
-        // used again; a stream of HTTP/2 takes nothing with it.
+        // An HTTP/1.1 connection that broke off, or on which a request was not completed, is not reused. A
+        // stream of HTTP/2 does not affect its connection.
         let lost =
             self.upstream == Protocol::One && !matches!(first, First::Stored | First::Unavailable);
         let again = 1 + usize::from(lost);
@@ -105,7 +105,7 @@ impl Cell {
             return stored;
         }
         if first == First::Halved {
-            // Accepted: nothing is tried again, and the client sees that it is not whole.
+            // The response was accepted, so nothing is repeated, and the client sees that it is incomplete.
             return Fate {
                 body: STORED.split_at(STORED.len() / 2).0.to_owned(),
                 whole: false,
@@ -119,7 +119,7 @@ impl Cell {
             return Fate { requests: 2, connections: again, connections_after: again, ..stored };
         }
         let refused = matches!(first, First::BrokenBefore | First::BrokenWithin);
-        // What the client has sent, the upstream did not take: how much of it the proxy has read is chance.
+        // The upstream did not take what the client sent. How much of it the proxy has read is chance.
         let chance = self.client == Protocol::One && self.bodied() && first != First::Unavailable;
         Fate {
             status: if refused { 502 } else { 503 },
@@ -138,7 +138,7 @@ impl Cell {
             First::Unavailable => Act::Say(ALL, 503),
             First::BrokenBefore => Act::Break(0),
             First::BrokenWithin => Act::Break(HALF),
-            // To a HEAD there is no body to break off.
+            // The answer to a HEAD has no body that could break off.
             First::Halved if self.kind == Kind::Head => Act::Store,
             First::Halved => Act::Half,
             First::Early => Act::Say(HALF, 503),
@@ -162,7 +162,7 @@ impl Cell {
         }
     }
 
-    /// What comes of it.
+    /// Runs the cell.
     async fn run(self) -> Fate {
         let peer = Peer::play(self.upstream, &[self.act()]).await;
         let proxy = Proxy::start(&one_route(&peer, self.upstream, &retrying(3)));
@@ -181,7 +181,7 @@ impl Cell {
         };
         assert_eq!((after.status, after.body.as_slice()), (200, STORED.as_bytes()));
         assert_eq!(peer.arrivals().len(), seen.len() + 1, "nothing else became a request");
-        // What the proxy says of a lost connection is told by its status.
+        // The status already says that the connection was lost.
         let told = if got.status == 502 { Vec::new() } else { got.body.clone() };
         Fate {
             status: got.status,
@@ -196,11 +196,11 @@ impl Cell {
         }
     }
 
-    /// What the upstream saw is what was sent, in one framing.
+    /// The upstream saw what was sent, with one framing.
     fn judge(self, seen: &[Arrival], sent: &[u8]) {
         let method = self.ask().method;
         let declared = matches!(self.framing, Framing::Length(_)).then(|| sent.len().to_string());
-        // A POST without a body may say so (RFC 9110 §8.6).
+        // A POST without a body may have a length of 0 (RFC 9110 §8.6).
         let empty = if self.bodied() { None } else { Some("0") };
         for arrival in seen {
             assert_eq!((&arrival.method, arrival.version), (&method, self.version()));
@@ -225,7 +225,7 @@ impl Cell {
         let (first, second) = body.split_at(HALF);
         let (first, second) = (Bytes::copy_from_slice(first), Bytes::copy_from_slice(second));
         let send = async {
-            // A proxy that has answered may have stopped to listen.
+            // A proxy that has answered may have stopped reading.
             let _taken = pieces.send(first).await.is_ok();
             match (self.first, self.repeatable()) {
                 (First::BrokenWithin, _) => {
@@ -248,7 +248,7 @@ impl Cell {
     }
 }
 
-/// All cells of two protocols, and what is wrong with them.
+/// Runs all cells of two protocols and lists what is wrong.
 async fn matrix(client: Protocol, upstream: Protocol) {
     let framings = [Framing::None, Framing::Length(2 * HALF), Framing::Open];
     let firsts = [

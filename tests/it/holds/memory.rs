@@ -1,4 +1,4 @@
-//! What bodies cost the program, in resident memory.
+//! The resident memory that bodies cost the program.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,16 +14,16 @@ use crate::support::program::Proxy;
 use crate::support::stack::retry;
 use crate::support::watched::Gate;
 
-/// A route that may send anything again.
+/// A route that may repeat everything.
 const RETRYING: &str = concat!(
     "  - name: all\n    match: { pathPrefix: / }\n    upstream: u\n    middleware:\n",
     retry!("match: { codes: [Provider.Call.*] }, attempts: 3"),
 );
 
-/// The most that may be resident, in KiB.
+/// The most resident memory, in KiB.
 const MOST: u64 = 64 << 10;
 
-/// One MiB that is no repetition of anything shorter.
+/// One MiB that repeats nothing shorter.
 fn mebibyte() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(1 << 20);
@@ -36,7 +36,7 @@ fn mebibyte() -> Vec<u8> {
     bytes
 }
 
-/// How many MiB go each way.
+/// How many MiB are sent in each direction.
 fn mebibytes() -> usize {
     size(96, 1024)
 }
@@ -83,7 +83,7 @@ fn a_long_upload_passes_through_a_retry_and_waits_for_the_upstream() {
     let mut stream = TcpStream::connect(proxy.address).unwrap();
     let head = format!("PUT / HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    // As long as the upstream reads nothing, what the client can send is what the sockets hold.
+    // While the upstream reads nothing, the client can send only what the sockets hold.
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut written = 0;
     while written < length {

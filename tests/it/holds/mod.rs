@@ -1,7 +1,6 @@
-//! HTTP that holds: what single tests cannot show. All combinations, random interleavings, endurance, clients
-//! that others wrote.
+//! What single tests of HTTP cannot show: all combinations, random interleavings, endurance, and other clients.
 //!
-//! The sizes here are such that the whole takes seconds. `MWL_ENDURANCE=1` makes them what they should be.
+//! These sizes take seconds. `MWL_ENDURANCE=1` selects the full ones.
 
 /// curl and Python.
 mod clients;
@@ -9,27 +8,27 @@ mod clients;
 mod departures;
 /// tonic, both ends.
 mod grpc;
-/// Connections that wait.
+/// Idle connections.
 mod idle;
-/// Connections that close as they are used.
+/// Connections that close when they are used.
 mod idle_race;
 /// Random bodies, failures and retries.
 mod interleavings;
-/// Every combination of protocol, body, fate and method.
+/// Every combination of protocol, body, outcome and method.
 mod matrix;
-/// What bodies cost.
+/// The memory that bodies cost.
 mod memory;
-/// Connections to upstreams.
+/// Reuse of connections to upstreams.
 mod reuse;
 
 use crate::support::peer::{Peer, Protocol};
 
-/// `small`, or `large` where endurance was asked for.
+/// `small`, or `large` in an endurance run.
 fn size<T>(small: T, large: T) -> T {
     if std::env::var_os("MWL_ENDURANCE").is_some() { large } else { small }
 }
 
-/// A Retry of `attempts` for whatever the provider calls retryable.
+/// A Retry with `attempts` of everything that the provider calls retryable.
 fn retrying(attempts: u32) -> String {
     format!(
         "    middleware:
@@ -39,7 +38,7 @@ fn retrying(attempts: u32) -> String {
     )
 }
 
-/// A configuration of one route, before `peer`: `route` holds the route's further keys.
+/// A configuration with one route to `peer`. `route` holds the route's further keys.
 fn one_route(peer: &Peer, protocol: Protocol, route: &str) -> String {
     format!(
         "upstreams: {{ u: {{ endpoints: ['http://{}']{} }} }}\nroutes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    upstream: u\n{route}",
@@ -48,7 +47,7 @@ fn one_route(peer: &Peer, protocol: Protocol, route: &str) -> String {
     )
 }
 
-/// The upstream's key that says what it speaks.
+/// The upstream's key for its protocol.
 const fn spoken(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::One => "",

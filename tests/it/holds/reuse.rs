@@ -1,4 +1,4 @@
-//! Connections to upstreams, and the moment at which a bound ends.
+//! Reuse of connections to upstreams, and the moment at which a timeout ends.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -49,8 +49,7 @@ async fn connections_to_a_thousand_upstreams_that_nobody_calls_again_are_closed(
 
 #[tokio::test]
 async fn bodies_without_a_length_leave_a_connection_of_http_2_as_it_was() {
-    // Each ends in an empty frame; a peer of this library closes a connection that brings a hundred of them
-    // which end nothing.
+    // Each ends with an empty frame. A peer that uses this library closes a connection after a hundred such frames.
     let peer = Peer::run(Protocol::Two, |_, _| peer::Act::Open).await;
     let proxy = Proxy::start(&one_route(&peer, Protocol::Two, &retrying(3)));
     let mut user = User::connect(proxy.address, Protocol::Two).await;
@@ -95,7 +94,7 @@ async fn a_bound_for_each_attempt_holds_for_the_last_too() {
     assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
 }
 
-/// Within what is read away, with and without a length, and beyond it: the next attempt, a while later, has the
+/// Below the limit for discarding, with and without a length, and above it: the next attempt uses the same
 /// connection or a second one, and there is never a third.
 #[tokio::test(start_paused = true)]
 async fn what_an_attempt_left_unread_is_no_part_of_the_next_answer() {

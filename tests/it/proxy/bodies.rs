@@ -169,8 +169,8 @@ async fn a_body_that_a_route_reads_has_a_limit() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// Sends ten megabytes as a client does: until the other side takes no more, then it reads; what it gets is the
-/// 413, and then the end.
+/// Sends ten megabytes like a usual client: until the proxy takes no more. Then it reads, and must get the 413
+/// and the end.
 async fn uploads_and_reads(mut client: Client, run: usize) {
     client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 10485760\r\n\r\n").await;
     let mut left = 10 * 1024;
@@ -184,8 +184,8 @@ async fn uploads_and_reads(mut client: Client, run: usize) {
     assert!(client.rest().await.is_empty());
 }
 
-/// A connection that is closed on a client that still sends is reset, and the reset may overtake the answer:
-/// often enough to be met in two hundred runs.
+/// If a connection is closed while its client still sends, it is reset, and the reset may overtake the answer.
+/// Two hundred runs are enough to see that happen.
 #[tokio::test]
 async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
     let upstream = Upstream::play([Act::EarlyAndClose(1024, answer(413, "", "too much"))]).await;
@@ -196,7 +196,7 @@ async fn an_answer_that_comes_before_the_upload_ends_reaches_the_client() {
     assert_eq!(upstream.requests().len(), 200);
 }
 
-/// The same over a long way, on which what is sent and what is answered cross.
+/// The same with a long delay, so that the upload and the answer cross.
 #[tokio::test]
 async fn an_answer_that_comes_before_the_upload_ends_reaches_a_client_that_is_far_away() {
     let upstream = Upstream::play([Act::EarlyAndClose(1024, answer(413, "", "too much"))]).await;
@@ -213,7 +213,7 @@ async fn an_answer_that_comes_before_the_upload_ends_reaches_a_client_that_is_fa
     assert_eq!(upstream.requests().len(), 200);
 }
 
-/// Where a way to `address` begins that takes so long in each direction.
+/// An address from which bytes to `address` take this long in each direction.
 async fn far_away(address: SocketAddr, delay: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let begins = listener.local_addr().unwrap();
@@ -228,7 +228,7 @@ async fn far_away(address: SocketAddr, delay: Duration) -> SocketAddr {
     begins
 }
 
-/// Passes bytes on when they have been under way for `delay`, as many at a time as a long way holds.
+/// Passes bytes on after `delay`; at most as many are on the way as on a long line.
 async fn slowly(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
     let (sent, mut under_way) = tokio::sync::mpsc::channel::<(Instant, Vec<u8>)>(16);
     let reading = async move {
@@ -268,7 +268,7 @@ async fn a_refusal_that_comes_before_the_upload_ends_reaches_the_client() {
     }
 }
 
-/// What of a body is here already is read, though nobody wants it: a refused upload need not cost a connection.
+/// The part of a body that has already arrived is discarded, so that a refused upload need not cost a connection.
 #[tokio::test]
 async fn a_refusal_of_a_body_that_is_here_keeps_the_connection() {
     let upstream = Upstream::play([always(200, "", "")]).await;
@@ -289,7 +289,8 @@ async fn a_refusal_of_a_body_that_is_here_keeps_the_connection() {
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// An answer that succeeds may be the other half of an exchange: its connection goes on where the upload ends.
+/// A successful answer may be one of two streams that run side by side: its connection can be reused if the
+/// upload ends.
 #[tokio::test]
 async fn an_early_success_closes_nothing_by_itself() {
     let begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_vec();
@@ -308,8 +309,8 @@ async fn an_early_success_closes_nothing_by_itself() {
 
 const TRAILED: &str = "PUT / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, Content-Length\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nAuthorization: z\r\n\r\n";
 
-/// A body that a route reads has its trailers like one that streams: on every attempt, and only those that may
-/// pass; a body of the route's own has none.
+/// A body that a route reads keeps its trailers, like one that streams: with every attempt, and only those that
+/// may pass. A body of the route's own has none.
 #[tokio::test]
 async fn a_body_that_a_route_reads_keeps_its_trailers() {
     let reads = "    output: \"{{ {'status': 200, 'body': frame.input.body} }}\"\n";
@@ -361,8 +362,8 @@ async fn a_reset_is_a_lost_connection() {
     assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
 }
 
-/// A client that reads nothing before all of its request is sent, and an upstream that answers from the first byte
-/// on: neither waits for the other through the proxy.
+/// A client that reads nothing before it has sent its whole request, and an upstream that responds from the
+/// first byte on: the proxy does not make one wait for the other.
 #[tokio::test]
 async fn an_upload_goes_on_while_its_answer_waits_to_be_read() {
     const SIZE: usize = 24 << 20;

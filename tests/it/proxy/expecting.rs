@@ -77,7 +77,7 @@ const RETRY: &str = "    middleware:
         onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.*] }, attempts: 3 } ] } }
 ";
 
-/// A route with Retry before an endpoint that refuses and one that answers.
+/// A route with a Retry and two endpoints: one refuses, one answers.
 async fn half_there(act: Act) -> (Upstream, Proxy) {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let refusing = closed.local_addr().unwrap();
@@ -89,7 +89,7 @@ async fn half_there(act: Act) -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-/// Far more than is kept for replay: it arrives whole because nothing of it was read for the attempt that
+/// Far more than is kept for replay. It arrives complete, because nothing of it was read for the attempt that
 /// got no connection.
 #[tokio::test]
 async fn nothing_of_a_body_is_read_before_there_is_a_connection() {
@@ -160,7 +160,7 @@ async fn nobody_is_asked_for_a_body_that_is_not_there_or_that_the_route_has_read
     assert!(upstream.requests().iter().all(|seen| seen.field("expect").is_empty()));
 }
 
-/// The library hears no 100 over HTTP/2: the head goes, and the body right behind it.
+/// The library reports no 100 in HTTP/2, so the body is sent right after the head.
 #[tokio::test]
 async fn a_client_is_asked_at_once_where_the_upstream_speaks_http_2() {
     let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "got it"))]).await;
@@ -178,7 +178,7 @@ async fn a_client_is_asked_at_once_where_the_upstream_speaks_http_2() {
     assert_eq!((seen[0].body.as_slice(), seen[0].whole), (&b"hello"[..], true));
 }
 
-/// The library says no 100 over HTTP/2: the expectation ends here, and nothing waits for it.
+/// The library sends no 100 in HTTP/2: the expectation ends here, and nothing waits for it.
 #[tokio::test]
 async fn a_client_of_http_2_that_waits_to_be_asked_is_not_and_may_send_all_the_same() {
     let upstream = Upstream::play([Act::Ask(answer(200, "", "got it"))]).await;

@@ -81,7 +81,7 @@ async fn a_path_that_means_another_one_is_refused() {
     refused(&requests).await;
 }
 
-/// Framed in two ways, one request is two for whoever reads it the other way.
+/// With two framings, one request becomes two for a reader who chooses the other one.
 #[tokio::test]
 async fn a_request_of_two_framings_is_refused() {
     let fields = [
@@ -153,7 +153,7 @@ async fn connect_opens_no_tunnel() {
     assert_eq!(upstream.accepted(), 0);
 }
 
-/// A coding that is not taken off cannot be framed anew: the bytes would mean something else.
+/// A coding that is not decoded cannot get a new framing: the bytes would mean something else.
 #[tokio::test]
 async fn an_unknown_coding_is_refused_from_either_side() {
     let coded = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nzz\r\n0\r\n\r\n";
@@ -174,7 +174,7 @@ async fn an_unknown_coding_is_refused_from_either_side() {
     upstream.ended(1).await;
 }
 
-/// An old peer may not have meant the coding that it names: the connection ends with the message (RFC 9112 §6.1).
+/// An old peer may not have meant the coding that it names: the connection ends after the message (RFC 9112 §6.1).
 #[tokio::test]
 async fn an_old_answer_in_chunks_is_passed_on_and_its_connection_closed() {
     let old = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
@@ -217,7 +217,7 @@ async fn suspicious_but_legal_paths_pass_byte_for_byte() {
     }
 }
 
-/// A connection chooses its protocol before its first request: HTTP/2's preface behind one is no request.
+/// A connection chooses its protocol before its first request: HTTP/2's preface after one is not a request.
 #[tokio::test]
 async fn a_preface_behind_a_request_changes_no_protocol() {
     let upstream = Upstream::play([always(200, "", "hello")]).await;
@@ -229,7 +229,7 @@ async fn a_preface_behind_a_request_changes_no_protocol() {
         let said = say(&proxy, request.as_bytes()).await;
         assert!(said.starts_with("HTTP/1.1 200 "), "{said:?}");
         let (_, after) = said.split_once("hello").unwrap();
-        // A refusal in HTTP/1.1 or nothing, and in no case a frame.
+        // A refusal in HTTP/1.1 or nothing, but never a frame.
         assert!(after.is_empty() || after.starts_with("HTTP/1.1 400 "), "{after:?}");
     }
     assert_eq!(upstream.requests().len(), 2);

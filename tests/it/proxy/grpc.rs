@@ -17,22 +17,22 @@ fn retry(codes: &str, more: &str) -> String {
     )
 }
 
-/// The delay that a response asks for, else the schedule's.
+/// The delay that a response asks for, otherwise the backoff.
 const HEEDING: &str = "        onFailure: { with: { delay: \"{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}\" } }\n";
 
-/// All there is in one header section.
+/// Everything in one header section.
 fn trailers_only(all: &[(&'static str, &'static str)]) -> Act {
     let mut head = fields(&[("content-type", "application/grpc")]);
     head.extend(fields(all));
     Act::Answer(Reply { status: 200, fields: head, ..Reply::default() })
 }
 
-/// A head, messages, and trailers after a pause.
+/// A head, messages and, after a pause, trailers.
 fn call(messages: &[(u64, &'static str)], pause: u64, status: &'static str) -> Act {
     Act::Answer(called(messages, pause, status))
 }
 
-/// The same, where the last message waits for the gate.
+/// The same, but the last message waits for the gate.
 fn held(messages: &[(u64, &'static str)]) -> (Act, Arc<Notify>) {
     let gate = Arc::new(Notify::new());
     let reply = Reply { gate: Some(Arc::clone(&gate)), ..called(messages, 0, "0") };
@@ -75,7 +75,7 @@ async fn a_call_passes_with_its_trailers() {
 
 #[tokio::test]
 async fn a_call_that_fails_before_its_first_message_is_a_failure() {
-    // The last: an empty frame of data is no message.
+    // The last case: an empty DATA frame is not a message.
     let ways =
         [trailers_only(&[("grpc-status", "14")]), call(&[], 0, "14"), call(&[(0, "")], 0, "14")];
     for act in ways {
@@ -150,7 +150,7 @@ async fn a_server_that_wants_no_retry_gets_none() {
         let upstream = Upstream::play([refuses, good()]).await;
         let route = retry("Provider.Call.Http.Grpc.*", HEEDING);
         let proxy = Proxy::start(&one_route(upstream.address, "", &route));
-        // The client gets what the server said.
+        // The client gets the server's own status.
         assert_eq!(ask(&proxy).await.field("grpc-status"), ["14"]);
         assert_eq!(upstream.requests().len(), 1);
         let series = r#"mwl_retries_suppressed_total{reason="serverPushback",route="r"}"#;
@@ -209,7 +209,7 @@ async fn both_directions_of_a_stream_flow_at_once() {
     echoing.abort();
 }
 
-/// Answers one call with its own messages, each as it comes.
+/// Answers one call with its own messages, each as it arrives.
 async fn echo(listener: tokio::net::TcpListener) {
     let (stream, _) = listener.accept().await.unwrap();
     let mut server = h2::server::handshake(stream).await.unwrap();

@@ -97,7 +97,7 @@ async fn a_slow_stream_holds_no_other_back() {
 #[tokio::test]
 async fn uploads_that_stand_still_take_no_window_from_one_that_moves() {
     let upstream = Upstream::run(|_, request| {
-        // An early answer of which the end does not come: the rest of the upload is not read.
+        // An early answer without an end: the rest of the upload is not read.
         if request.line().starts_with("POST /slow") {
             Act::Early(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec())
         } else {
@@ -110,7 +110,7 @@ async fn uploads_that_stand_still_take_no_window_from_one_that_moves() {
     let mut held = Vec::new();
     for _ in 0..20 {
         let (response, mut stream) = client.begin(request("POST", "/slow", &[]), false).await;
-        // More than a window: what the upstream leaves unread, the proxy must.
+        // More than a window: the proxy must not read what the upstream leaves unread.
         stream.send_data(Bytes::from(vec![b's'; 16 << 20]), false).unwrap();
         held.push((response, stream));
     }
@@ -119,7 +119,7 @@ async fn uploads_that_stand_still_take_no_window_from_one_that_moves() {
     assert_eq!(within(whole(response)).await.unwrap().text(), "quick");
 }
 
-/// A cleanup that tells `/audit` what came of the request.
+/// A cleanup that reports the request's outcome to `/audit`.
 const AUDIT: &str =
     concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"),);
 
@@ -306,7 +306,7 @@ async fn a_client_that_opens_streams_only_to_reset_them_is_stopped() {
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut client = Client::connect(proxy.address).await;
     for _ in 0..50 {
-        // All of these are written in one go: the proxy cannot have answered one in between.
+        // All of these are written at once, so the proxy cannot have answered one in between.
         for _ in 0..100 {
             let Ok((_, mut stream)) = client.sender.send_request(request("GET", "/a", &[]), true)
             else {
@@ -316,7 +316,7 @@ async fn a_client_that_opens_streams_only_to_reset_them_is_stopped() {
         }
         tokio::task::yield_now().await;
     }
-    // Told to calm down, or cut off before it could read that.
+    // It was told ENHANCE_YOUR_CALM, or cut off before it could read that.
     let error = within(client.driver).await.unwrap().unwrap_err();
     assert!(error.is_io() || error.reason() == Some(Reason::ENHANCE_YOUR_CALM), "{error}");
     let mut other = Client::connect(proxy.address).await;

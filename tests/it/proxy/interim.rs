@@ -11,14 +11,14 @@ use crate::support::upstream::{Act, Upstream, always, answer};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 const LAST: &str = "GET /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
-/// As an upstream says it, and as a client hears it.
+/// As an upstream sends it, and as a client reads it.
 const HINT: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: x-a\r\nX-A: 1\r\nKeep-Alive: x\r\nContent-Length: 5\r\n\r\n";
 const HINTED: &str = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
 
 const RETRY: &str =
     concat!("    middleware:\n", retry!("match: { codes: [Provider.Call.Http.*] }, attempts: 3"),);
 
-/// A hint and an answer, in one.
+/// A hint and a response, together.
 fn hinted(status: u16, body: &str) -> Act {
     Act::Answer([HINT, &answer(status, "", body)].concat())
 }
@@ -30,7 +30,7 @@ async fn hears(client: &mut Client, wanted: &str) {
     assert_eq!(String::from_utf8_lossy(&read), wanted);
 }
 
-/// All that a client hears until the connection closes.
+/// Everything that a client reads until the connection closes.
 async fn heard(proxy: &Proxy, request: &str) -> String {
     let mut client = proxy.connect().await;
     client.send(request).await;
@@ -66,7 +66,7 @@ async fn all_interim_answers_come_in_their_order_and_the_answer_behind_them() {
         client.send(GET).await;
         hears(&mut client, &wanted).await;
         hears(&mut client, "content-length: 5\r\n").await;
-        // The rest of the head is the library's.
+        // The library writes the rest of the head.
         let mut rest = String::new();
         while !rest.ends_with("\r\n\r\nfinal") {
             rest.push(char::from(within(client.stream.read_u8()).await.unwrap()));
@@ -97,7 +97,7 @@ async fn the_hints_of_every_attempt_are_heard() {
     assert_eq!(upstream.requests().len(), 3);
 }
 
-/// An audit is the Flow's own call, and so is what its upstream says before its answer.
+/// An audit is a call of the Flow's own, so its interim responses do not go to the client.
 #[tokio::test]
 async fn the_hints_to_a_call_of_the_flow_s_own_are_not_heard() {
     let upstream = Upstream::play([hinted(200, "good")]).await;
@@ -147,7 +147,7 @@ async fn a_client_hears_hints_while_it_sends() {
     assert_eq!(upstream.requests()[0].body, b"helloworld");
 }
 
-/// The client's own 100 is the library's; the hint stands before or behind it, never within.
+/// The 100 for the client is before or after the hint, never inside of it.
 #[tokio::test]
 async fn a_client_that_waits_to_be_asked_is_asked_once_and_hears_hints_too() {
     let before = [HINT, b"HTTP/1.1 100 Continue\r\n\r\n", HINT].concat();
@@ -210,7 +210,7 @@ async fn pipelined_requests_get_each_its_own_in_order() {
     assert_eq!(rest, "");
 }
 
-/// What an earlier answer has left in the library's buffer goes before the hint of the next request.
+/// The rest of an earlier answer is sent before the hint for the next request.
 #[tokio::test]
 async fn a_hint_waits_for_the_rest_of_the_answer_before_it() {
     let size = 16 << 20;
@@ -229,7 +229,7 @@ async fn a_hint_waits_for_the_rest_of_the_answer_before_it() {
     assert_eq!(rest.matches("\r\n\r\n").count(), 2, "{rest}");
 }
 
-/// An upstream that says far more than a client reads: what waits has a bound, and the answer comes whole.
+/// An upstream that sends far more than a client reads: the queue is bounded, and the answer arrives complete.
 #[tokio::test]
 async fn a_client_that_does_not_read_makes_no_hints_pile_up() {
     let hint = format!("HTTP/1.1 103 Early Hints\r\nx: {}\r\n\r\n", "h".repeat(7000));

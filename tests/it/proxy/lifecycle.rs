@@ -8,7 +8,7 @@ use crate::support::upstream::{Act, Arrived, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// A cleanup that tells `/audit` what came of the request.
+/// A cleanup that reports the request's outcome to `/audit`.
 const AUDIT: &str =
     concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"),);
 
@@ -147,7 +147,7 @@ async fn a_drain_s_deadline_answers_requests_without_cleanups() {
     assert_eq!((cut, response.status), (1, 503));
 }
 
-/// A Retry whose wait nobody lives to see the end of.
+/// A Retry with a wait longer than any test.
 const PATIENT: &str = retry!("match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H }");
 
 fn suppressed(proxy: &Proxy, reason: &str) -> u64 {

@@ -13,12 +13,12 @@ fn refused(proxy: &Proxy, reason: &str) -> u64 {
     proxy.metric(&format!(r#"mwl_requests_refused_total{{reason="{reason}"}}"#))
 }
 
-/// Waits for a refusal to be counted.
+/// Waits until a refusal is counted.
 async fn until_refused(proxy: &Proxy, reason: &str, count: u64) {
     proxy.until(|proxy| refused(proxy, reason) == count).await;
 }
 
-/// In paused time, where a timer's granularity of a tick is all that a bound may be late.
+/// In paused time, in which a timeout may only be late by one tick of the timer.
 fn is_at(begun: Instant, seconds: u64) -> bool {
     (Duration::from_secs(seconds)..Duration::from_secs(seconds + 2)).contains(&begun.elapsed())
 }

@@ -1,4 +1,4 @@
-//! The proxy as its clients and upstreams see it, over real sockets.
+//! The proxy as its clients and upstreams see it, on real sockets.
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
@@ -6,7 +6,7 @@ mod bodies;
 mod conversation;
 /// `Expect`.
 mod expecting;
-/// What passes through unchanged, and what does not.
+/// What passes unchanged, and what does not.
 mod forwarding;
 /// Malformed and hostile messages.
 mod framing;
@@ -18,13 +18,13 @@ mod grpc;
 mod h2_clients;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
-/// Answers before the answer.
+/// Interim responses.
 mod interim;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
-/// Bounds on clients, each with its status and its count.
+/// Limits for clients, each with its status and its metric.
 mod limits;
-/// Names of upstreams, and the addresses that they have.
+/// Names of upstreams, and their addresses.
 mod names;
 /// Large bodies.
 mod pouring;
@@ -34,7 +34,7 @@ mod retrying;
 mod rounds;
 /// HEAD, statuses without a body, targets, a client's half-close.
 mod semantics;
-/// What routes change of messages.
+/// What routes change in messages.
 mod shaping;
 /// TLS from clients.
 mod tls_clients;
@@ -46,7 +46,7 @@ mod upgrades;
 use crate::support::proxy::Proxy;
 use crate::support::upstream::Upstream;
 
-/// A configuration of one route, before one upstream: `route` holds the route's further keys.
+/// A configuration with one route to one upstream. `route` holds the route's further keys.
 fn one_route(upstream: &Upstream, route: &str) -> String {
     format!(
         "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    upstream: u\n{route}",
@@ -54,7 +54,7 @@ fn one_route(upstream: &Upstream, route: &str) -> String {
     )
 }
 
-/// A proxy that has no route for `/a` and one that cannot reach its upstream, with the statuses that they answer.
+/// A proxy with no route for `/a`, and one that cannot reach its upstream, with the statuses of their answers.
 fn refusing(upstream: &Upstream) -> [(Proxy, u16); 2] {
     let file = one_route(upstream, "");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -12,7 +12,7 @@ use crate::support::upstream::{Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// Before `u.test:port`. `upstream` holds the upstream's further members, `route` the route's.
+/// With the upstream `u.test:port`. `upstream` holds the upstream's further members, `route` the route's.
 fn config(port: u16, upstream: &str, route: &str) -> String {
     format!(
         "upstreams: {{ u: {{ endpoints: ['http://u.test:{port}'], keepAlive: PT1M{upstream} }} }}\nroutes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    upstream: u\n    exposeFailures: true\n{route}"
@@ -36,7 +36,7 @@ async fn sockets() -> (TcpListener, TcpListener, u16) {
     }
 }
 
-/// An upstream at each, which say `two` and `three`.
+/// An upstream at each of them, which answer `two` and `three`.
 async fn two() -> (Upstream, Upstream, u16) {
     let (two, three, port) = sockets().await;
     (Upstream::behind(two, "two"), Upstream::behind(three, "three"), port)
@@ -54,7 +54,7 @@ async fn a_new_connect_sees_a_new_address() {
     let mut client = proxy.connect().await;
     assert_eq!(client.ask(GET).await.body, "two");
     names.say(Ok(vec!["127.0.0.3"]));
-    // A pooled connection serves on for as long as it is there.
+    // A pooled connection is used for as long as it exists.
     assert_eq!(client.ask(GET).await.body, "two");
     assert_eq!(names.asked(), ["u.test"]);
     drop(two);
@@ -64,7 +64,7 @@ async fn a_new_connect_sees_a_new_address() {
     assert_eq!((names.asked().len(), three.accepted()), (2, 1));
 }
 
-/// Two clients whose requests are under way to `upstream`, over a connection each, and lack their last byte.
+/// Two clients whose requests to `upstream` are running on a connection each; their last byte is missing.
 async fn under_way(proxy: &Proxy, upstream: &Upstream) -> [Client; 2] {
     let mut clients = [proxy.connect().await, proxy.connect().await];
     for (number, client) in clients.iter_mut().enumerate() {
@@ -154,7 +154,7 @@ async fn a_name_that_is_lost_leaves_the_connections_that_there_are() {
     assert_eq!(client.ask(GET).await.body, "two");
     names.say(Err("Temporary failure in name resolution"));
     client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\n").await;
-    // The one connection is taken once the request is under way.
+    // The only connection is taken once the request is running.
     two.until(|seen| seen.len() == 2).await;
     assert_eq!(proxy.ask(GET).await.status, 502);
     client.send("x").await;
@@ -192,7 +192,7 @@ async fn a_look_up_that_hangs_is_waited_for_by_all_and_by_none_too_long() {
     let message =
         "r: attempt 3 of 3: upstream u cannot be resolved (u.test): no answer within PT0.05S";
     assert_eq!(failure["message"], message);
-    // One look-up is still under way, and serves whoever is there when it ends.
+    // One lookup is still running, for whoever is there when it ends.
     assert_eq!(names.asked().len(), 1);
     names.answer();
     within(async {
@@ -212,7 +212,7 @@ async fn the_second_address_serves_where_the_first_refuses() {
     let size = 5 << 20;
     let mut client = proxy.connect().await;
     client.send(format!("PUT /a HTTP/1.1\r\nHost: t\r\nContent-Length: {size}\r\n\r\n")).await;
-    // Nothing of the body is read while there is no connection: the sockets' buffers fill, and that is all.
+    // Nothing of the body is read while there is no connection: only the sockets' buffers fill.
     let body = vec![b'b'; size];
     let mut sent = 0;
     let filling = async {
@@ -235,7 +235,7 @@ async fn the_second_address_serves_where_the_first_refuses() {
     assert_eq!(proxy.metric(success), 1);
 }
 
-/// Once the name was asked for, and a while longer.
+/// Waits until the name was looked up, and a while longer.
 async fn full(names: &Names) {
     within(async {
         while names.asked().is_empty() {
@@ -279,13 +279,13 @@ async fn a_shared_connection_to_an_address_that_is_gone_carries_no_further_reque
     let proxy = Proxy::resolved(&rest, &names);
     assert_eq!(proxy.ask(GET).await.body, "two");
     names.say(Ok(vec!["127.0.0.3"]));
-    // The connection takes one request at a time: the next one connects, and finds the change.
+    // The connection takes one request at a time, so the next one connects, and sees the change.
     let mut held = proxy.connect().await;
     held.send(GET).await;
     two.until(|seen| seen.len() == 2).await;
     assert_eq!(proxy.ask(GET).await.body, "three");
     drop(held);
-    // With its last request the connection ends.
+    // The connection ends with its last request.
     proxy
         .until(|proxy| {
             proxy.metric(r#"mwl_upstream_connections{state="active",upstream="u"}"#) == 0

@@ -1,4 +1,4 @@
-//! Large bodies, which go from socket to socket: what a client gets, whatever becomes of either side.
+//! Spliced bodies: what a client gets, whatever happens on either side.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 /// Large enough for many pieces.
 const LARGE: usize = 3 << 20;
 
-/// By so much the proxy's head is longer than the upstream's.
+/// How much longer the proxy's head is than the upstream's.
 const DATED: usize = "date: Sat, 28 Nov 2026 00:00:00 GMT\r\n".len();
 
-/// Letters of which no two stretches are alike, so that one that is lost or moved is seen.
+/// Letters without a repeated section, so that a lost or moved one is seen.
 fn letters(size: usize, seed: u32) -> String {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let next = |_| {
@@ -31,7 +31,7 @@ fn said(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Asserts that `response` is the one with this body, without showing a megabyte where it is not.
+/// Asserts that `response` has this body, without printing a megabyte if it does not.
 fn assert_is(response: &crate::support::proxy::Response, body: &str) {
     assert!(response.whole, "it came to {} of {} bytes", response.body.len(), body.len());
     let pairs = response.body.bytes().zip(body.bytes());
@@ -55,7 +55,7 @@ async fn bodies_around_the_bound_come_whole_and_in_order_over_kept_connections()
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="200"}"#), sizes.len() as u64);
 }
 
-/// The read that brings a head has about as much room as the last head took.
+/// The read that gets a head has about as much room as the last head needed.
 #[tokio::test]
 async fn heads_of_all_sizes_stand_before_large_bodies() {
     let sizes = [0, 200, 5_000, 10, 9_000, 8_000, 40_000, 1, 300];
@@ -76,7 +76,7 @@ async fn heads_of_all_sizes_stand_before_large_bodies() {
     assert_eq!(upstream.accepted(), 1);
 }
 
-/// A head waits for its body only where that is there.
+/// A head waits for its body only if that has already arrived.
 #[tokio::test]
 async fn what_came_of_a_large_answer_is_not_held_back() {
     let whole = said(&letters(LARGE, 6));
@@ -105,7 +105,7 @@ async fn a_body_that_comes_in_pieces_is_poured_as_it_comes() {
     assert_eq!(upstream.accepted(), 1);
 }
 
-/// Reads a little at a time, so that what was poured waits in the middle.
+/// Reads a little at a time, so that spliced bytes wait in their pipe.
 async fn reads_slowly(client: &mut Client, size: usize) -> Vec<u8> {
     let mut read = Vec::with_capacity(size);
     let mut piece = vec![0; 50_000];
@@ -163,7 +163,7 @@ async fn a_piece_that_waits_is_the_next_to_be_read() {
 
 #[tokio::test]
 async fn a_client_that_leaves_in_the_midst_leaves_nothing_to_others() {
-    // More than the sockets between here and there hold.
+    // More than the sockets on the way hold.
     let (lost, kept) = (letters(1 << 20, 1).repeat(24), letters(LARGE, 2));
     let answers = [said(&lost), said(&kept)];
     let upstream = Upstream::run(move |_, request| {

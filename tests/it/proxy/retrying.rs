@@ -111,7 +111,7 @@ async fn an_idle_connection_that_was_closed_costs_no_get_and_doubles_no_post() {
 
 #[tokio::test]
 async fn a_get_on_a_connection_that_dies_under_it_is_sent_once_more() {
-    // The second request of each connection is met with a close.
+    // The second request on each connection is answered with a close.
     let seen = std::sync::Mutex::new(std::collections::HashSet::new());
     let script = move |_: usize, request: &crate::support::upstream::Arrived| {
         if seen.lock().unwrap().insert(request.connection) {
@@ -127,7 +127,7 @@ async fn a_get_on_a_connection_that_dies_under_it_is_sent_once_more() {
         assert_eq!(client.ask(GET).await.status, 200);
     }
     assert_eq!(proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#), 2);
-    // A POST may have been acted on: it is not sent again, and the client is told.
+    // A POST may have had an effect, so it is not sent again, and the client is told.
     let response = client.ask(POST).await;
     assert_eq!(response.status, 502);
     assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionClosed");
@@ -178,7 +178,7 @@ async fn a_response_s_own_wait_overrides_the_schedule() {
     assert_eq!(proxy.metric(&series), 1);
 }
 
-/// Every form that a server may write, and those that it may not: the answer is made at noon.
+/// Every form that a server may send, and some that it may not. The response is made at noon.
 const WAITS: [(&[u8], &str); 26] = [
     (b"30", "PT30S"),
     (b"0", "PT0S"),
@@ -208,7 +208,7 @@ const WAITS: [(&[u8], &str); 26] = [
     (b"\xff\xfe", ""),
 ];
 
-/// What an answer of this status with this field is said to ask for.
+/// The delay that a response with this status and field asks for.
 fn asking(status: u16, wait: &[u8]) -> Vec<u8> {
     let date = "Date: Sun, 01 Mar 2026 12:00:00 GMT";
     let head = format!("HTTP/1.1 {status} X\r\n{date}\r\nContent-Length: 0\r\nRetry-After:");
@@ -235,7 +235,7 @@ async fn a_wait_is_read_in_every_form_that_the_grammar_has_and_in_no_other() {
         }
         assert_eq!(upstream.requests().len(), WAITS.len());
     }
-    // What is no request to come again says nothing, whatever it carries.
+    // A response that is no reason to retry asks for no delay, whatever its fields.
     let upstream =
         Upstream::play([Act::Answer(asking(404, b"30")), Act::Answer(asking(200, b"30"))]).await;
     let proxy = Proxy::start(&one_route(&upstream, &route));

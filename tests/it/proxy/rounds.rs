@@ -1,12 +1,11 @@
-//! Flows that go round and round without a call or a wait: a mistake of their author's, which must not become
-//! other people's.
+//! Flows that loop without a call or a wait: a mistake of their author, which must not affect others.
 
 use std::time::Duration;
 
 use crate::support::proxy::{Client, Proxy};
 use crate::support::upstream::{Upstream, always};
 
-/// A route `other` before the upstream, and at `/round` a Flow without an end. `stack` are entries around it.
+/// A route `other` to the upstream, and at `/round` a Flow without an end. `stack` holds the entries around it.
 fn config(upstream: &Upstream, stack: &str) -> String {
     format!(
         "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}
@@ -28,7 +27,7 @@ routes:
 
 const AUDIT: &str = "{ provider: 'mwl:provider.middleware/mwl/finally/v1', onAlways: { with: { call: { provider: 'mwl:provider.call/mwl-proxy/http/v1', with: { upstream: u, path: /audit }, input: null } } } }";
 
-/// A client whose request goes round in `proxy`.
+/// A client whose request loops in `proxy`.
 async fn going_round(proxy: &Proxy) -> Client {
     let mut client = proxy.connect().await;
     client.send("GET /round HTTP/1.1\r\nHost: t\r\n\r\n").await;

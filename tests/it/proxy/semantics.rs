@@ -44,7 +44,7 @@ async fn a_head_is_answered_by_a_head_alone_whatever_came_before_it() {
     assert_eq!(upstream.requests().len(), 5);
 }
 
-/// A server may say the length that a 200 would have (RFC 9110 section 8.6).
+/// A server may send the length that a 200 would have (RFC 9110 section 8.6).
 #[tokio::test]
 async fn a_304_keeps_its_fields_its_length_included_and_has_no_body() {
     let upstream = Upstream::run(|_, request| {
@@ -90,7 +90,7 @@ async fn a_304_keeps_its_length_for_a_client_of_http_2_and_a_204_has_none_for_an
     assert!(none.status == 204 && none.field("content-length").is_empty());
 }
 
-/// A 304 to an upload whose client waits to be asked: the line goes behind the answer's first, not the 100's.
+/// A 304 to an upload whose client waits for a 100: the added line is in the final response's head, not in the 100's.
 #[tokio::test]
 async fn a_304_keeps_its_length_behind_a_100() {
     let answer = b"HTTP/1.1 304 X\r\nContent-Length: 100\r\n\r\n".to_vec();
@@ -176,8 +176,8 @@ async fn a_client_that_still_listens_is_told_what_is_wrong_with_its_chunks() {
     assert!(upstream.requests().iter().all(|request| !request.whole));
 }
 
-/// As the library has it, and most proxies: nobody can tell a client that shuts its sending side down from
-/// one that is gone.
+/// Like the library, and like most proxies: nobody can tell a client that shuts down its sending side from one
+/// that has left.
 #[tokio::test]
 async fn a_client_that_shuts_its_sending_side_down_counts_as_gone() {
     let upstream = Upstream::play([Act::Hang]).await;
@@ -188,7 +188,7 @@ async fn a_client_that_shuts_its_sending_side_down_counts_as_gone() {
     tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await.unwrap();
     assert!(client.rest().await.is_empty());
     upstream.ended(1).await;
-    // Its connection is closed first, and then it is counted.
+    // First its connection closes, and then it is counted.
     proxy.until(|proxy| proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#) > 0).await;
 }
 
@@ -227,7 +227,7 @@ async fn a_hop_is_counted_where_hops_are_counted() {
 
 const OLD: &str = "GET /a HTTP/1.0\r\nHost: t\r\n\r\n";
 
-/// What an HTTP/1.0 client reads until the connection ends, and how that is.
+/// What an HTTP/1.0 client reads until the connection ends, and how it ends.
 async fn old_client(proxy: &Proxy) -> (String, std::io::Result<()>) {
     let mut client = proxy.connect().await;
     client.send(OLD).await;
@@ -236,8 +236,8 @@ async fn old_client(proxy: &Proxy) -> (String, std::io::Result<()>) {
     (String::from_utf8(read).unwrap(), ended)
 }
 
-/// Of an answer without a length an older client knows nothing but the end: one that breaks off must not look
-/// whole.
+/// An older client knows the end of an answer without a length only by the connection's end: one that breaks
+/// off must not look complete.
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_no_end_to_an_older_client() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";

@@ -103,7 +103,7 @@ async fn the_host_is_the_client_s_the_endpoint_s_or_the_route_s() {
     }
 }
 
-/// What an upstream sees of `fields`, and what a Flow takes the client for.
+/// What an upstream sees of `fields`, and which client a Flow sees.
 async fn told(forwarded: &str, fields: &str) -> (Vec<String>, String) {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let route = "    output: \"{{ execution.platform.client.address }}\"\n";
@@ -172,7 +172,7 @@ async fn a_trusted_proxy_s_claims_are_believed_and_added_to() {
     assert_eq!(client, r#""192.0.2.1""#);
 }
 
-/// A client may name any field in `Connection`: what it names goes, and what the proxy adds comes after.
+/// A client may name any field in `Connection`: named fields are removed, and the proxy adds its own after that.
 #[tokio::test]
 async fn a_client_cannot_have_the_proxy_s_own_fields_taken_off() {
     let claims =

@@ -15,7 +15,7 @@ use crate::support::upstream::{Act, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// The files of a listener that shows `issued` and lets in whom `clients` vouches for.
+/// The files of a listener that presents `issued` and accepts clients with certificates from `clients`.
 fn files(issued: &Issued, clients: &Authority) -> Files {
     Files::from([
         ("server.pem", issued.chain()),
@@ -24,7 +24,7 @@ fn files(issued: &Issued, clients: &Authority) -> Files {
     ])
 }
 
-/// A listener with these further keys of its `tls`, these limits, and one route before `upstream`.
+/// A listener with these further keys in its `tls`, these limits, and one route to `upstream`.
 fn config(upstream: &Upstream, tls: &str, limits: &str) -> String {
     format!(
         "listeners: [{{ address: '127.0.0.1:0', tls: {{ certificate: server.pem, key: server.key{tls} }} }}]
@@ -101,12 +101,12 @@ async fn http_2_that_was_not_chosen_is_no_request() {
         let mut stream = over(&proxy, &authority, offers).await;
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
-        // The end may come as a reset: the preface is not read to its end.
+        // The end may be a reset, because the preface is not read to its end.
         within(stream.read_to_end(&mut answer)).await.ok();
         assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", String::from_utf8_lossy(&answer));
     }
     until(|| proxy.metric(r#"mwl_requests_refused_total{reason="malformedHead"}"#) == 2).await;
-    // And the other way about.
+    // And the reverse.
     let mut stream = over(&proxy, &authority, &[H2]).await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -126,7 +126,7 @@ async fn only_clients_that_somebody_vouches_for_are_let_in() {
     assert_eq!(Client::over(stream).ask(GET).await.body, "hello");
     let unknown = other.issue(&["client.test"]);
     for shows in [None, Some(&unknown)] {
-        // With TLS 1.3 a client hears that it is refused after it has begun to speak.
+        // With TLS 1.3 a client learns of a refusal after it has begun to send.
         let connected = connect(proxy.address, client(&authority, shows, &[])).await;
         let Ok(mut stream) = connected else { continue };
         stream.write_all(GET.as_bytes()).await.ok();
@@ -147,7 +147,7 @@ async fn clear_text_is_closed() {
     let mut clear = proxy.connect().await;
     clear.send(GET).await;
     let answer = clear.rest().await;
-    // An alert at most.
+    // At most an alert.
     assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
     until(|| failures(&proxy, "notTls") == 1).await;
     assert!(upstream.requests().is_empty());
@@ -180,13 +180,13 @@ async fn a_drain_says_farewell() {
     let mut two = h2::Client::over(over(&proxy, &authority, &[H2]).await).await;
     assert_eq!(two.ask(h2::request("GET", "/b", &[]), b"").await.text(), "hello");
     assert_eq!(proxy.server.drain(Duration::from_secs(5)).await, 0);
-    // An end that TLS has not said is an error here.
+    // A close without `close_notify` would be an error here.
     let mut rest = Vec::new();
     within(one.stream.read_to_end(&mut rest)).await.unwrap();
     assert_eq!(rest, b"");
     assert_eq!(proxy.server.connections(), 0);
     if let Err(error) = within(two.driver).await.unwrap() {
-        // The client's own farewell may find the connection closed; there is nothing else that it could complain of.
+        // The client's own `close_notify` may find the connection closed; it has nothing else to complain about.
         let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
         assert!(error.get_io().is_some_and(|io| closed.contains(&io.kind())), "{error}");
     }
@@ -234,7 +234,7 @@ async fn new_connections_are_shown_the_new_certificate_and_old_ones_go_on() {
     assert_eq!(shown(&stream), *new.certificate.der());
     assert_eq!(Client::over(stream).ask(GET).await.body, "hello");
     assert_eq!(before.ask(GET).await.body, "hello");
-    // A listener may begin to speak TLS, and leave off.
+    // A listener can change to TLS and back.
     let clear = config.replace(", tls: { certificate: server.pem, key: server.key }", "");
     proxy.replace_whole(&clear, &Files::new()).await;
     assert_eq!(proxy.ask(GET).await.body, "hello");

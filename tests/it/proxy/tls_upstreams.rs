@@ -15,8 +15,8 @@ use crate::support::upstream::{Act, Upstream, always};
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 const POST: &str = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\nbody";
 
-/// A proxy before `https://` at `address`, which must be `name` by the word of `authority`; with further keys of
-/// the upstream's `tls` and of the upstream.
+/// A proxy with an `https://` upstream at `address`, whose certificate must be from `authority` and have
+/// `name`; with further keys of the upstream's `tls` and of the upstream.
 fn proxy(
     address: SocketAddr,
     authority: &Authority,
@@ -55,8 +55,7 @@ async fn front(upstream: SocketAddr, config: ServerConfig) -> Front {
     Front::before(upstream, config, Farewell::Said).await
 }
 
-/// What a client is told of a connection that came to nothing: the status, the field, and what is known of the last
-/// failure.
+/// What a client is told about a failed connection: the status, the field, and the details of the last failure.
 fn told(answer: &Response) -> String {
     let problem = answer.json();
     let status = answer.field("proxy-status").join("");
@@ -94,7 +93,7 @@ async fn an_address_is_a_name_too() {
     let front = front(upstream.address, server(&authority.issue(&["127.0.0.1"]), &[], None)).await;
     let proxy = proxy(front.address, &authority, ("127.0.0.1", "", ""));
     assert_eq!(proxy.ask(GET).await.body, "hello");
-    // An address is not asked for by name (RFC 6066 §3).
+    // An address is not requested by name (RFC 6066 §3).
     assert_eq!(front.asked(), [None]);
 }
 

@@ -23,7 +23,7 @@ fn echo() -> Act {
     Act::Echo(AGREE.to_vec())
 }
 
-/// Says `words` and hears them again.
+/// Sends `words` and reads them back.
 async fn converse<T>(client: &mut Client<T>, words: &str)
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -108,7 +108,7 @@ async fn words_that_come_with_the_heads_are_not_lost() {
     assert_eq!(heard, b"welcomeearly");
 }
 
-/// A hint that came first is said first: behind the 101 it would be a word of the other protocol.
+/// A hint that came first is sent first: after the 101 it would be part of the other protocol.
 #[tokio::test]
 async fn a_hint_comes_before_the_change_of_protocol() {
     let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
@@ -151,7 +151,7 @@ async fn an_upstream_that_does_not_agree_answers_as_ever() {
     assert_eq!(client.ask(get).await.body, "plain");
     assert_eq!(upstream.accepted(), 1);
     assert!(upstream.requests()[2].field("upgrade").is_empty());
-    // The library lets go of a connection that once might have changed: it is closed all the same.
+    // The library drops a connection that might have been upgraded: it must be closed all the same.
     client.send(ASK.replace("keep-alive", "close")).await;
     assert_eq!(client.response(false).await.body, "plain");
     assert!(client.rest().await.is_empty());
@@ -191,7 +191,7 @@ async fn a_drain_waits_for_a_tunnel_until_its_grace_is_over() {
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut client = proxy.connect().await;
     assert_eq!(client.ask(ASK).await.status, 101);
-    // A drain that is given up in its grace is as good as one whose grace goes on.
+    // A drain that is given up during its grace period is as good as one whose grace continues.
     tokio::select! {
         cut = proxy.server.drain(Duration::from_mins(1)) => panic!("{cut} were cut in the grace"),
         () = converse(&mut client, "still here") => {}

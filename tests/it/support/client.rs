@@ -1,4 +1,4 @@
-//! A client on a raw socket: what it sends is what the test wrote, what it reads is checked strictly.
+//! A client on a raw socket. It sends what the test wrote, and checks strictly what it reads.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ pub(crate) struct Client {
     reader: Reader<TcpStream>,
 }
 
-/// A response, whole.
+/// A whole response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -36,7 +36,7 @@ impl Client {
         Self { stream, reader }
     }
 
-    /// Writes these bytes. A peer that has closed already is met when the answer is read.
+    /// Writes these bytes. A peer that has already closed shows when the answer is read.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         if let Err(error) = self.stream.write_all(bytes.as_ref()) {
             assert!(super::message::broken(&error), "{error}");
@@ -64,7 +64,7 @@ impl Client {
         self.reader.head().expect("an answer").expect("an answer, not the end")
     }
 
-    /// The rest of the response whose head was read; `None` where it breaks off.
+    /// The rest of the response whose head was read; `None` if it breaks off.
     pub(crate) fn body(&mut self, head: Head) -> Option<Answer> {
         let framing = head.framing().unwrap_or(Framing::Close);
         let mut body = Vec::new();
@@ -86,7 +86,7 @@ impl Client {
         self.reader.ended()
     }
 
-    /// The next response, or none where the connection ends first.
+    /// The next response, or none if the connection ends first.
     pub(crate) fn answer_or_end(&mut self) -> Option<Answer> {
         match self.reader.head() {
             Ok(None) => None,
@@ -96,8 +96,8 @@ impl Client {
         }
     }
 
-    /// Whether the next response is whole; `None` where the connection ends before its last byte or within
-    /// it, and can carry no other.
+    /// Whether the next response is complete. `None` if the connection ends before or at its last byte, so that
+    /// it carries no other.
     pub(crate) fn whole_answer_or_end(&mut self) -> Option<bool> {
         let gone = |error: std::io::Error| {
             assert!(super::message::broken(&error), "no answer: {error}");
@@ -109,7 +109,7 @@ impl Client {
         (!last).then_some(whole)
     }
 
-    /// Breaks the connection off with a reset.
+    /// Ends the connection with a reset.
     pub(crate) fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
@@ -156,7 +156,7 @@ impl Answer {
     }
 }
 
-/// A request's bytes, with its length where it has a body.
+/// A request's bytes, with its length if it has a body.
 pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: proxy.test\r\n");
     for (name, value) in fields {
@@ -169,17 +169,17 @@ pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &
     [head.as_bytes(), body].concat()
 }
 
-/// A request on a connection of its own.
+/// Sends a request on a new connection.
 pub(crate) fn ask(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Answer {
     Client::connect(address).ask(bytes)
 }
 
-/// A GET on a connection of its own.
+/// Sends a GET on a new connection.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     ask(address, request("GET", path, &[], b""))
 }
 
-/// A POST on a connection of its own.
+/// Sends a POST on a new connection.
 pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
     ask(address, request("POST", path, &[("Content-Type", "application/json")], body.as_bytes()))
 }

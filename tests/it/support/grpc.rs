@@ -1,5 +1,5 @@
-//! A gRPC service of tonic's and what its clients need: written by hand, so that no compiler for protocol
-//! buffers is wanted.
+//! A gRPC service with tonic, and what its clients need. Written by hand, so that no protocol buffer compiler
+//! is required.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use tonic::server::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-/// The message of all methods, both ways.
+/// The message of all methods, in both directions.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Number {
     #[prost(uint64, tag = "1")]
@@ -34,20 +34,20 @@ pub(crate) struct Number {
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(PhantomData<Number>);
 
-/// Unary: twice the number. 13 is an invalid argument.
+/// Unary: returns twice the number. 13 is an invalid argument.
 pub(crate) const DOUBLE: &str = "/test.Numbers/Double";
 /// Server streaming: as many messages as the number says, each with the request's ballast.
 pub(crate) const COUNT: &str = "/test.Numbers/Count";
 /// Client streaming: the sum.
 pub(crate) const SUM: &str = "/test.Numbers/Sum";
-/// Both: each message as it came, in lock step.
+/// Both: each message as it arrives, in lock step.
 pub(crate) const ECHO: &str = "/test.Numbers/Echo";
 
-/// Metadata: how many calls of this `x-request-id` fail, with which code.
+/// Metadata: how many calls with this `x-request-id` fail, and with which code.
 pub(crate) const FAILS: &str = "x-fails";
 pub(crate) const FAILS_WITH: &str = "x-fails-with";
 
-/// The running service; dropped, it stops.
+/// The running service. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
@@ -83,7 +83,7 @@ impl Service {
         Self { address, calls, _task: task }
     }
 
-    /// How many calls of this id came.
+    /// How many calls with this id arrived.
     pub(crate) fn calls(&self, id: &str) -> usize {
         self.calls.0.lock().unwrap().get(id).copied().unwrap_or(0)
     }
@@ -104,7 +104,7 @@ async fn serve(
 }
 
 impl Calls {
-    /// Counts the call, and fails it where its metadata say so.
+    /// Counts the call, and fails it if its metadata says so.
     fn count(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let text = |name| metadata.get(name).and_then(|value| value.to_str().ok());
         let id = text("x-request-id").unwrap_or_default().to_owned();
@@ -151,7 +151,7 @@ impl ServerStreamingService<Number> for Calls {
             counted?;
             let number = move |value| Ok(Number { value, ballast: ballast.clone() });
             let numbers = stream::iter((0..count).map(number));
-            // More than a thousand end in an error, in the trailers and after all messages.
+            // A request for over a thousand fails in the trailers, after all messages.
             let end = (count > 1000).then(|| Err(Status::out_of_range("over a thousand")));
             Ok(Response::new(Box::pin(numbers.chain(stream::iter(end))) as Many))
         })

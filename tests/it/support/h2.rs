@@ -1,4 +1,4 @@
-//! HTTP/2 on both ends: a client that speaks it with prior knowledge, and a scripted server.
+//! HTTP/2 on both ends: a client with prior knowledge, and a scripted server.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ pub(crate) struct Client {
     pub(crate) driver: JoinHandle<Result<(), h2::Error>>,
 }
 
-/// An answer, whole.
+/// A whole answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -75,14 +75,14 @@ pub(crate) fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 impl Client {
-    /// Connects and greets.
+    /// Connects and does the HTTP/2 handshake.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self::over(stream).await
     }
 
-    /// Greets on a connection.
+    /// Does the HTTP/2 handshake on a connection.
     pub(crate) async fn over<T>(stream: T) -> Self
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -96,7 +96,7 @@ impl Client {
         self.try_ask(request, body).await.unwrap()
     }
 
-    /// Sends a request and reads its answer, or what ended the stream.
+    /// Sends a request and reads its answer, or the error that ended the stream.
     pub(crate) async fn try_ask(
         &mut self,
         request: Request<()>,
@@ -109,7 +109,7 @@ impl Client {
         within(whole(response)).await
     }
 
-    /// Sends a head; `end`: and nothing else.
+    /// Sends a head. `end` ends the stream too.
     pub(crate) async fn begin(
         &mut self,
         request: Request<()>,
@@ -120,7 +120,7 @@ impl Client {
     }
 }
 
-/// All of an answer.
+/// Reads a whole answer.
 pub(crate) async fn whole(
     response: impl Future<Output = Result<Response<RecvStream>, h2::Error>>,
 ) -> Result<Answer, h2::Error> {
@@ -129,7 +129,7 @@ pub(crate) async fn whole(
     Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })
 }
 
-/// All of a body, and its trailers.
+/// Reads a whole body and its trailers.
 async fn drain(mut body: RecvStream) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
     let mut all = Vec::new();
     while let Some(chunk) = body.data().await {
@@ -151,22 +151,22 @@ pub(crate) enum Act {
     Reset(Reason),
     /// Read the request, then reset the stream.
     ReadAndReset(Reason),
-    /// Read the request, and answer nothing.
+    /// Read the request, and never answer.
     Hang,
 }
 
-/// A response to give.
+/// A response to send.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) fields: HeaderMap,
-    /// Each after a pause.
+    /// Each one after a pause.
     pub(crate) chunks: Vec<(Duration, &'static [u8])>,
     /// After another pause.
     pub(crate) trailers: Option<(Duration, HeaderMap)>,
     /// What the last chunk waits for.
     pub(crate) gate: Option<Arc<Notify>>,
-    /// How the stream is reset in place of its end, once what came before it has left.
+    /// How the stream is reset instead of ended, once everything before that was sent.
     pub(crate) reset: Option<Reason>,
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct Arrived {
     pub(crate) trailers: Option<HeaderMap>,
     /// Whether all of it arrived.
     pub(crate) whole: bool,
-    /// With which code the other side reset the stream.
+    /// The code with which the other side reset the stream.
     pub(crate) reset: Option<Reason>,
 }
 
@@ -201,7 +201,7 @@ impl Arrived {
 
 type Script = Arc<dyn Fn(usize, &Arrived) -> Act + Send + Sync>;
 
-/// The running server; dropped, it stops.
+/// The running server. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
@@ -223,7 +223,7 @@ impl Upstream {
         Self::run(100, move |number, _| acts[number.min(acts.len() - 1)].clone()).await
     }
 
-    /// Asks `script` for each request; takes `streams` at a time on one connection.
+    /// Asks `script` for each request, and accepts `streams` at a time on one connection.
     pub(crate) async fn run(
         streams: u32,
         script: impl Fn(usize, &Arrived) -> Act + Send + Sync + 'static,
@@ -231,7 +231,7 @@ impl Upstream {
         Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), streams, script)
     }
 
-    /// The same behind `listener`.
+    /// The same on `listener`.
     pub(crate) fn on(
         listener: TcpListener,
         streams: u32,
@@ -266,7 +266,7 @@ impl Upstream {
         *self.log.accepted.lock().unwrap()
     }
 
-    /// The requests, once `enough` holds of them.
+    /// The requests, once `enough` returns true for them.
     pub(crate) async fn until(&self, enough: impl Fn(&[Arrived]) -> bool) -> Vec<Arrived> {
         within(async {
             loop {
@@ -366,7 +366,7 @@ async fn answer(
     send(stream, reply, number, &log).await;
 }
 
-/// Sends the body of an answer, and waits for what the other side makes of it.
+/// Sends the body of an answer, and waits for the other side's reaction.
 async fn send(mut stream: SendStream<Bytes>, reply: Reply, number: usize, log: &Log) {
     let last = reply.chunks.len();
     for (at, (pause, chunk)) in reply.chunks.into_iter().enumerate() {
@@ -388,7 +388,7 @@ async fn send(mut stream: SendStream<Bytes>, reply: Reply, number: usize, log: &
             }
             () = tokio::time::sleep(pause) => {}
         }
-        // A stream that was reset takes none.
+        // A stream that was reset accepts none.
         stream.send_trailers(trailers).ok();
     }
     if let Some(reason) = reply.reset {
@@ -400,7 +400,7 @@ async fn send(mut stream: SendStream<Bytes>, reply: Reply, number: usize, log: &
     }
 }
 
-/// Reads a request's body; false where it broke off.
+/// Reads a request's body. Returns false if it broke off.
 async fn read(mut body: RecvStream, number: usize, log: &Log) -> bool {
     while let Some(chunk) = body.data().await {
         let Ok(chunk) = chunk else {

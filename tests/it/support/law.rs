@@ -1,4 +1,4 @@
-//! What the random laws share: the virtual clock, the codes, and a run of a definition that may be cancelled.
+//! Shared by the random laws: the virtual clock, the codes, and a run of a definition that may be cancelled.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) const SCRIPT: &str = "mwl:provider.call/test/script/v1";
 /// `Start::cleanup_limit` of these runs, in milliseconds.
 pub(crate) const CLEANUP_LIMIT: u64 = 40;
 
-/// So many random cases, or as many as `LAW_CASES` says.
+/// This many random cases, or as many as `LAW_CASES` says.
 pub(crate) fn cases(usual: u32) -> ProptestConfig {
     let asked = std::env::var("LAW_CASES").ok().and_then(|cases| cases.parse().ok());
     let cases = asked.unwrap_or(usual);
@@ -34,7 +34,7 @@ pub(crate) fn cases(usual: u32) -> ProptestConfig {
     }
 }
 
-/// So many milliseconds as ISO 8601 writes them.
+/// This many milliseconds in ISO 8601.
 pub(crate) fn duration(millis: u64) -> String {
     format!("PT{}.{:03}S", millis / 1000, millis % 1000)
 }
@@ -44,7 +44,7 @@ pub(crate) fn middleware(name: &str) -> String {
     format!("mwl:provider.middleware/mwl/{name}/v1")
 }
 
-/// Runs `future` under a clock of its own, which jumps where all wait.
+/// Runs `future` with its own clock, which jumps when everything waits.
 pub(crate) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -54,7 +54,8 @@ pub(crate) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Runs `definition` on the input 1, cancelled from outside at an instant if so: its Result, and when it ended.
+/// Runs `definition` on the input 1, possibly cancelled from outside at an instant. Returns its Result, and
+/// when it ended.
 pub(crate) async fn ended(
     scripted: &Arc<Scripted>,
     mut definition: serde_json::Value,
@@ -76,7 +77,7 @@ pub(crate) async fn ended(
             token.cancel();
         });
     }
-    // As a host does it: what nothing must unwind is not cancelled, but dropped.
+    // Like a host: an execution with nothing to unwind is not cancelled but dropped.
     let cancellable = plan.needs_unwind() || cancel.is_some();
     let start = Start {
         cancel: cancellable.then_some(token),

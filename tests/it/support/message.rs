@@ -1,4 +1,4 @@
-//! HTTP/1.1 as it stands on the wire, read strictly: a peer that bends the grammar fails the test.
+//! HTTP/1.1 as bytes, read strictly: a peer that breaks the grammar fails the test.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -14,7 +14,7 @@ pub(crate) fn field<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
 pub(crate) struct Head {
     /// The request line or the status line.
     pub(crate) line: String,
-    /// The fields, in order, names as they came.
+    /// The fields, in order, with their names as they arrived.
     pub(crate) fields: Vec<(String, String)>,
 }
 
@@ -31,14 +31,14 @@ pub(crate) enum Framing {
     Close,
 }
 
-/// Reads messages off one connection.
+/// Reads messages from one connection.
 #[derive(Debug)]
 pub(crate) struct Reader<R> {
     inner: BufReader<R>,
 }
 
 impl Head {
-    /// The value of a field that must not be there twice.
+    /// The value of a field that must not be repeated.
     pub(crate) fn field<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         let mut values = self.fields(name);
         let first = values.next();
@@ -54,7 +54,7 @@ impl Head {
         self.fields.iter().filter_map(same)
     }
 
-    /// What the fields say of the body; `None` where they say nothing.
+    /// The framing in the fields; `None` if they say nothing.
     pub(crate) fn framing(&self) -> Option<Framing> {
         let length = self.field("content-length");
         match (self.field("transfer-encoding"), length) {
@@ -77,7 +77,7 @@ impl<R: Read> Reader<R> {
         Self { inner: BufReader::with_capacity(64 << 10, inner) }
     }
 
-    /// The next head; `None` where the connection ends before its first byte.
+    /// The next head; `None` if the connection ends before its first byte.
     pub(crate) fn head(&mut self) -> io::Result<Option<Head>> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -101,7 +101,8 @@ impl<R: Read> Reader<R> {
         Ok(Some(Head { line, fields }))
     }
 
-    /// The body, handed to `take` piece by piece, which says whether it wants more. Whether it is whole.
+    /// Reads the body and passes it piece by piece to `take`, which returns whether it wants more. Returns
+    /// whether the body is complete.
     pub(crate) fn body(
         &mut self,
         framing: Framing,
@@ -134,7 +135,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether the peer has ended, or broken, the connection without another byte.
+    /// Whether the peer has closed or broken the connection without another byte.
     pub(crate) fn ended(&mut self) -> bool {
         match self.byte() {
             Ok(None) => true,
@@ -178,7 +179,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Whether the error says that the peer has gone (and not that it is late).
+/// Whether the error says that the peer has left (and not that it is late).
 pub(crate) fn broken(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)

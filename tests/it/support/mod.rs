@@ -1,4 +1,4 @@
-//! Scripted peers and what the tests share.
+//! Scripted peers, and other things that tests share.
 
 /// A client on a raw socket.
 pub(crate) mod client;
@@ -6,7 +6,7 @@ pub(crate) mod client;
 pub(crate) mod grpc;
 /// HTTP/2 on both ends.
 pub(crate) mod h2;
-/// What the random laws share.
+/// Shared by the random laws.
 pub(crate) mod law;
 /// HTTP/1.1 on the wire.
 pub(crate) mod message;
@@ -32,7 +32,7 @@ pub(crate) mod tls;
 pub(crate) mod upstream;
 /// A client of either protocol.
 pub(crate) mod user;
-/// Waiting for what another thread does.
+/// Waiting for another thread.
 pub(crate) mod watched;
 /// A WebSocket server.
 pub(crate) mod websocket;

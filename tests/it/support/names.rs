@@ -1,4 +1,4 @@
-//! A scripted resolver: a test says which addresses every name has, look-up by look-up.
+//! A scripted resolver: a test sets the result of each lookup.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,31 +9,31 @@ use futures_util::future::BoxFuture;
 use mwl_proxy::proxy::Resolve;
 use tokio::sync::Semaphore;
 
-/// What one look-up says.
+/// The result of one lookup.
 pub(crate) type Says = Result<Vec<&'static str>, &'static str>;
 
 /// The resolver.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// The last is for all further look-ups.
+    /// The last one is for all further lookups.
     says: Mutex<VecDeque<Says>>,
     asked: Mutex<Vec<String>>,
-    /// A look-up takes one of these before it ends.
+    /// A lookup takes one of these permits before it ends.
     may_end: Arc<Semaphore>,
 }
 
 impl Names {
-    /// Says this of every name.
+    /// Returns this for every name.
     pub(crate) fn saying(addresses: &[&'static str]) -> Arc<Self> {
         Self::playing([Ok(addresses.to_vec())])
     }
 
-    /// Says these one after the other, and the last from then on.
+    /// Returns these one after the other, and the last from then on.
     pub(crate) fn playing(says: impl IntoIterator<Item = Says>) -> Arc<Self> {
         Self::with(says, Semaphore::MAX_PERMITS)
     }
 
-    /// Says this of every name once [`Names::answer`] lets it.
+    /// Returns this for every name, once [`Names::answer`] allows it.
     pub(crate) fn held(addresses: &[&'static str]) -> Arc<Self> {
         Self::with([Ok(addresses.to_vec())], 0)
     }
@@ -46,12 +46,12 @@ impl Names {
         })
     }
 
-    /// Says something else from now on.
+    /// Returns something else from now on.
     pub(crate) fn say(&self, says: Says) {
         *self.says.lock().unwrap() = VecDeque::from([says]);
     }
 
-    /// Lets one look-up end that is held.
+    /// Lets one held lookup end.
     pub(crate) fn answer(&self) {
         self.may_end.add_permits(1);
     }

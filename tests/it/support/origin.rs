@@ -1,4 +1,4 @@
-//! A scripted upstream on a real socket: it keeps what it saw, byte for byte, and does as told.
+//! A scripted upstream on a real socket. It records what it receives, byte for byte, and follows its script.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,69 +13,69 @@ use tokio::time::Instant;
 use super::message::{Framing, Head, Reader, broken};
 use super::watched::{Gate, Watched};
 
-/// How much of a body is kept; all of it is counted.
+/// How much of a body is kept. All of it is counted.
 const KEPT: usize = 1 << 20;
 
 /// What the origin does with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Turn {
-    /// These bytes, once the request is whole.
+    /// Sends these bytes, once the request is complete.
     Say(Vec<u8>),
-    /// These bytes once so much of the body has come, and nothing more of it is asked for.
+    /// Sends these bytes, once this much of the body has arrived, and reads no more of it.
     Early(usize, Vec<u8>),
-    /// The connection is reset once so much of the body has come.
+    /// Resets the connection, once this much of the body has arrived.
     Reset(usize),
-    /// The connection is closed once the request is whole.
+    /// Closes the connection, once the request is complete.
     Close,
-    /// Nothing, until the peer leaves.
+    /// Does nothing until the peer leaves.
     Hang,
-    /// These bytes, once the request is whole and the gate is open.
+    /// Sends these bytes, once the request is complete and the gate is open.
     Gated(Gate, Vec<u8>),
-    /// The first bytes, once the request is whole; the others, once the gate is open.
+    /// Sends the first bytes once the request is complete, and the others once the gate is open.
     Halves(Vec<u8>, Gate, Vec<u8>),
 }
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its body is on its way.
+    /// Its body is arriving.
     Arriving,
-    /// All of it is here.
+    /// It is complete.
     Whole,
-    /// The peer left before all of it was here.
+    /// The peer left before it was complete.
     Cut,
     /// The peer left before it was answered.
     Left,
-    /// What the script says was done.
+    /// The script's action was done.
     Served,
 }
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// Which connection brought it, from 0.
+    /// The number of its connection, from 0.
     pub(crate) connection: usize,
-    /// When its head was whole.
+    /// When its head was complete.
     pub(crate) at: Instant,
     pub(crate) head: Head,
     pub(crate) framing: Option<Framing>,
-    /// Of its body, at most the first MiB.
+    /// At most the first MiB of its body.
     pub(crate) body: Vec<u8>,
-    /// How long its body was.
+    /// The length of its body.
     pub(crate) length: u64,
     pub(crate) state: State,
 }
 
 type Script = dyn Fn(&Head, usize) -> Turn + Send + Sync;
 
-/// A port that is held, so that nobody else gets it, and refuses connections.
+/// A port that is held, so that nobody else gets it, and that refuses connections.
 #[derive(Debug)]
 pub(crate) struct Port {
     socket: Socket,
     pub(crate) address: SocketAddr,
 }
 
-/// A scripted upstream. Dropped, it refuses connections.
+/// A scripted upstream. When dropped, it refuses connections.
 #[derive(Debug)]
 pub(crate) struct Origin {
     socket: Socket,
@@ -92,7 +92,7 @@ impl Port {
         Self { socket, address }
     }
 
-    /// Begins to listen.
+    /// Starts to listen.
     pub(crate) fn listen(
         self,
         script: impl Fn(&Head, usize) -> Turn + Send + Sync + 'static,
@@ -118,12 +118,12 @@ impl Port {
 }
 
 impl Origin {
-    /// Does as `script` says of a head and the number of its request, from 0.
+    /// Follows `script`, which gets a head and the number of its request, from 0.
     pub(crate) fn by(script: impl Fn(&Head, usize) -> Turn + Send + Sync + 'static) -> Self {
         Port::hold().listen(script)
     }
 
-    /// Plays these turns in order. A request too many gets a 599, and a test that counts sees it.
+    /// Plays these turns in order. A request too many gets a 599, which a test that counts will see.
     pub(crate) fn script(turns: impl IntoIterator<Item = Turn>) -> Self {
         let turns: Vec<Turn> = turns.into_iter().collect();
         Self::by(move |_, number| {
@@ -131,7 +131,7 @@ impl Origin {
         })
     }
 
-    /// Plays one turn again and again.
+    /// Repeats one turn forever.
     pub(crate) fn always(turn: Turn) -> Self {
         Self::by(move |_, _| turn.clone())
     }
@@ -141,18 +141,18 @@ impl Origin {
         self.seen.now().clone()
     }
 
-    /// How many requests have come.
+    /// How many requests have arrived.
     pub(crate) fn count(&self) -> usize {
         self.seen.now().len()
     }
 
-    /// Waits for so many requests (heads).
+    /// Waits for this many requests (heads).
     pub(crate) fn until_count(&self, count: usize) -> Vec<Seen> {
         let what = format!("{count} requests at the origin");
         self.seen.until(&what, |seen| (seen.len() >= count).then(|| seen.clone()))
     }
 
-    /// Waits until the request of that number is in that state.
+    /// Waits until the request with this number is in this state.
     pub(crate) fn until_state(&self, number: usize, state: State) -> Seen {
         let what = format!("request {number} at the origin to be {state:?}");
         self.seen.until(&what, |seen| seen.get(number).filter(|seen| seen.state == state).cloned())
@@ -161,7 +161,7 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // Ends the thread that accepts.
+        // This ends the accepting thread.
         self.socket.shutdown(Shutdown::Both).ok();
     }
 }
@@ -189,7 +189,7 @@ impl Peer {
         }
     }
 
-    /// Serves one request. Whether the connection goes on.
+    /// Serves one request. Returns whether the connection goes on.
     fn request(&self, reader: &mut Reader<TcpStream>, head: Head) -> io::Result<bool> {
         let framing = head.framing();
         let (at, state) = (Instant::now(), State::Arriving);
@@ -244,7 +244,7 @@ impl Peer {
             }
             Turn::Early(_, bytes) => {
                 self.say(number, &bytes)?;
-                // What is still coming is read away: a reset would overtake the answer.
+                // The rest is read and discarded: a reset would overtake the answer.
                 self.stream.shutdown(Shutdown::Write)?;
                 io::copy(&mut (&self.stream), &mut io::sink())?;
                 Ok(false)
@@ -268,14 +268,14 @@ impl Peer {
     }
 
     fn say(&self, number: usize, bytes: &[u8]) -> io::Result<bool> {
-        // Said before it is written: who has read the answer may count on it.
+        // Marked before it is written: a client that has read the answer may count on it.
         self.mark(number, State::Served);
         (&self.stream).write_all(bytes)?;
         Ok(!closes(bytes))
     }
 }
 
-/// Whether an answer says that it is the connection's last.
+/// Whether an answer says that its connection closes.
 fn closes(bytes: &[u8]) -> bool {
     bytes.windows(17).any(|part| part.eq_ignore_ascii_case(b"connection: close"))
 }
@@ -285,7 +285,7 @@ pub(crate) fn answer(status: u16, fields: &[(&str, &str)], body: &str) -> Turn {
     Turn::Say(bytes(status, fields, body))
 }
 
-/// Its bytes. A `Date` that stays the same, so that what arrives can be compared with what was sent.
+/// Its bytes. The `Date` is fixed, so that what arrives can be compared with what was sent.
 pub(crate) fn bytes(status: u16, fields: &[(&str, &str)], body: &str) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {status} Scripted\r\ndate: Sun, 01 Mar 2026 12:00:00 GMT\r\n");
     for (name, value) in fields {

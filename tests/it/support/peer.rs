@@ -1,5 +1,5 @@
-//! A scripted upstream that speaks either protocol, by the HTTP library and not by hand: what is proved
-//! with it is what becomes of requests, not how they are written.
+//! A scripted upstream for either protocol, by the HTTP library and not by hand: it tests what happens to
+//! requests, not how they are written.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use super::proxy::within;
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/1.1.
@@ -35,33 +35,33 @@ pub(crate) enum Protocol {
     Two,
 }
 
-/// All of a body.
+/// The whole body.
 pub(crate) const ALL: usize = usize::MAX;
 
 /// What the peer does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Takes all of it, and answers 200 with [`STORED`], and [`DIGEST`] of what it took.
+    /// Reads all of it, and answers 200 with [`STORED`], and with [`DIGEST`] of what it read.
     Store,
-    /// Takes so much of the body and answers with this status and no body; the rest stays unread.
+    /// Reads this much of the body and answers with this status and no body. The rest stays unread.
     Say(usize, u16),
-    /// Takes so much of the body and breaks off: the connection, or the stream where there are others.
+    /// Reads this much of the body and breaks off: the connection, or the stream if there are others.
     Break(usize),
-    /// Takes all of it, answers 200, sends half of a body, and breaks off once [`Peer::go`] was called.
+    /// Reads all of it, answers 200, sends half of a body, and breaks off once [`Peer::go`] was called.
     Half,
-    /// Takes all of it and never answers.
+    /// Reads all of it and never answers.
     Hang,
-    /// Takes all of it, waits, and does as [`Act::Store`].
+    /// Reads all of it, waits, and continues like [`Act::Store`].
     Late(Duration),
-    /// As [`Act::Store`], in an answer that does not say how long it is.
+    /// Like [`Act::Store`], but the answer does not give its length.
     Open,
 }
 
-/// The body of a request that was stored.
+/// The body of the answer to a stored request.
 pub(crate) const STORED: &str = "stored, all of it";
-/// Names the SHA-256 of the request's body in the answer to a request that was stored.
+/// The field with the SHA-256 of the request's body, in the answer to a stored request.
 pub(crate) const DIGEST: &str = "x-digest";
-/// Says which of a test's requests this is.
+/// The field that tells which of a test's requests this is.
 pub(crate) const CASE: &str = "x-case";
 
 /// A request as it arrived.
@@ -71,7 +71,7 @@ pub(crate) struct Arrival {
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
-    /// Of its body, what was taken.
+    /// The part of its body that was read.
     pub(crate) body: Vec<u8>,
     /// Whether that was all of it.
     pub(crate) whole: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Arrival {
     pub(crate) act: Act,
 }
 
-/// The running server; dropped, it stops.
+/// The running server. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -87,7 +87,7 @@ pub(crate) struct Peer {
     task: JoinHandle<()>,
 }
 
-/// What to do with the request of this case and this number among the case's requests, from 0.
+/// What to do with a request, by its case and its number within the case, from 0.
 type Script = dyn Fn(&str, usize) -> Act + Send + Sync;
 
 struct Shared {
@@ -104,7 +104,7 @@ struct Log {
     connections: usize,
 }
 
-/// A stream or a connection is broken off.
+/// A stream or a connection broke off.
 #[derive(Debug, thiserror::Error)]
 #[error("the script says so")]
 struct Broken;
@@ -118,7 +118,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Peer {
-    /// Plays `acts` in order for each case, and stores what comes after them.
+    /// Plays `acts` in order for each case, and stores the requests after them.
     pub(crate) async fn play(protocol: Protocol, acts: &[Act]) -> Self {
         let acts = acts.to_vec();
         Self::run(protocol, move |_, number| acts.get(number).copied().unwrap_or(Act::Store)).await
@@ -146,7 +146,7 @@ impl Peer {
         self.shared.log.lock().unwrap().arrivals.clone()
     }
 
-    /// Those of one case, whose bodies are not kept any longer.
+    /// The requests of one case. Their bodies are not kept any longer.
     pub(crate) fn taken(&self, case: &str) -> Vec<Arrival> {
         let mut log = self.shared.log.lock().unwrap();
         let ours = log.arrivals.iter_mut().filter(|arrival| arrival.case == case);
@@ -167,12 +167,12 @@ impl Peer {
         self.shared.go.add_permits(1);
     }
 
-    /// Waits until `done` holds of what was seen.
+    /// Waits until `done` returns true for what was seen.
     pub(crate) async fn until(&self, done: impl Fn(&[Arrival]) -> bool) {
         self.wait(|log| done(&log.arrivals)).await;
     }
 
-    /// Waits until so many requests of this case have come.
+    /// Waits until this many requests of this case have arrived.
     pub(crate) async fn until_case(&self, case: &str, count: usize) {
         self.wait(|log| log.cases.get(case).is_some_and(|came| *came >= count)).await;
     }
@@ -216,7 +216,7 @@ async fn accept(listener: TcpListener, protocol: Protocol, shared: Arc<Shared>) 
 
 async fn serve(stream: TcpStream, protocol: Protocol, shared: &Arc<Shared>) {
     stream.set_nodelay(true).unwrap();
-    // A connection that is broken off is reset: this is let go before the library lets go of its own.
+    // A connection that breaks off is reset. This must happen before the library drops its own handle.
     let socket = Socket::from(stream.as_fd().try_clone_to_owned().unwrap());
     let held = Arc::new(Mutex::new(Some(socket)));
     let service = {
@@ -234,7 +234,7 @@ async fn serve(stream: TcpStream, protocol: Protocol, shared: &Arc<Shared>) {
         })
     };
     let io = TokioIo::new(stream);
-    // How a connection ends is seen by what the proxy makes of it.
+    // The proxy's behaviour shows how a connection ends.
     let _ended = match protocol {
         Protocol::One => {
             hyper::server::conn::http1::Builder::new().serve_connection(io, service).await
@@ -293,7 +293,7 @@ async fn answer(
     }
 }
 
-/// Takes `enough` of the body, or all of it.
+/// Reads `enough` of the body, or all of it.
 async fn take(
     shared: &Shared,
     place: usize,
@@ -324,12 +324,12 @@ fn stored(shared: &Shared, place: usize) -> Response<Answer> {
     let response = Response::builder()
         .header(DIGEST, digest(&arrival.body))
         .header(header::CONTENT_LENGTH, STORED.len());
-    // With HTTP/2 the library sends a body to a HEAD where there is one.
+    // With HTTP/2 the library would send a body even to a HEAD.
     let text = if arrival.method == Method::HEAD { "" } else { STORED };
     response.body(full(text.to_owned())).unwrap()
 }
 
-/// The SHA-256 of `bytes`, in hexadecimal digits.
+/// The SHA-256 of `bytes`, in hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
@@ -342,7 +342,7 @@ fn full(text: String) -> Answer {
     http_body_util::Full::from(text).map_err(|never: Infallible| match never {}).boxed_unsync()
 }
 
-/// Half of a body whose length is announced; then, once told to, the end of the stream or connection.
+/// Half of a body with a declared length; then, once told to, the end of the stream or connection.
 fn half(shared: Arc<Shared>) -> impl Body<Data = Bytes, Error = Broken> {
     let first = Bytes::from_static(STORED.split_at(STORED.len() / 2).0.as_bytes());
     let told = async move { shared.go.acquire().await.unwrap().forget() };

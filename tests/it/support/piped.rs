@@ -1,4 +1,4 @@
-//! One client's connection to the proxy over pipes, in time that is paused: it passes when everybody waits.
+//! One client's connection to the proxy over pipes, in paused time, which passes when everybody waits.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ pub(crate) struct Piped {
     pub(crate) client: Client<DuplexStream>,
     /// Ends with its connection.
     pub(crate) served: JoinHandle<()>,
-    /// What the proxy counts.
+    /// The proxy's metrics.
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Piped {
-    /// A client of a proxy with these further members of `limits`, and one route `r` at `/a` with these further keys.
-    /// The pipe to the client holds `holds` bytes; `idle` are the connections that the upstream has.
+    /// A client of a proxy with these further members of `limits`, and one route `r` at `/a` with these further
+    /// keys. The pipe to the client holds `holds` bytes. `idle` are the upstream's connections.
     pub(crate) fn serve(limits: &str, route: &str, holds: usize, idle: Vec<DuplexStream>) -> Self {
         let metrics = Metrics::new();
         let file = format!(
@@ -42,7 +42,7 @@ routes:
         Self { client: Client::over(client), served, metrics }
     }
 
-    /// The same before an upstream that plays `acts`.
+    /// The same with an upstream that plays `acts`.
     pub(crate) fn before(
         acts: impl IntoIterator<Item = Act>,
         limits: &str,
@@ -52,7 +52,7 @@ routes:
         (Self::serve(limits, route, 1 << 16, idle), upstream)
     }
 
-    /// The value of one series of `/metrics`; 0 where it is not there.
+    /// The value of one series of `/metrics`; 0 if it does not exist.
     pub(crate) fn metric(&self, series: &str) -> u64 {
         metric(&self.metrics, series)
     }

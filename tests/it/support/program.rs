@@ -1,4 +1,4 @@
-//! The program as its users run it: a process, its log, its addresses, its signals.
+//! The program as its users run it: a process with its log, addresses and signals.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use super::client;
 use super::watched::{PATIENCE, Watched};
 use tokio::time::Instant;
 
-/// A directory of one test's own, removed with it.
+/// A directory that belongs to one test and is removed with it.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
@@ -37,9 +37,9 @@ struct Log {
 pub(crate) struct Proxy {
     program: Program,
     directory: Directory,
-    /// Where it serves.
+    /// The address on which it serves.
     pub(crate) address: SocketAddr,
-    /// Where it is administered.
+    /// Its admin address.
     pub(crate) admin: SocketAddr,
 }
 
@@ -57,7 +57,7 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// Writes a file in one step, as a careful editor does: nobody sees half of it.
+    /// Writes a file in one step, like a careful editor: nobody sees half of it.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let (path, draft) = (self.path(name), self.path("draft.tmp"));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -69,13 +69,13 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A directory that stays behind harms nobody.
+        // A directory that remains does no harm.
         fs::remove_dir_all(&self.0).ok();
     }
 }
 
-/// The program, to be started: the one that was built with the tests, or the one that `MWL_PROXY_BIN` names
-/// (an optimised build, whose memory is measured).
+/// The program to start: the one that was built with the tests, or the one in `MWL_PROXY_BIN` (an optimised
+/// build, to measure its memory).
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let built = || env!("CARGO_BIN_EXE_mwl-proxy").into();
     let mut command = Command::new(std::env::var_os("MWL_PROXY_BIN").unwrap_or_else(built));
@@ -98,7 +98,7 @@ impl Program {
         Self { child, log }
     }
 
-    /// The first line that `find` finds something in.
+    /// Waits for the first line in which `find` finds something.
     pub(crate) fn line<R>(&self, what: &str, find: impl Fn(&str) -> Option<R>) -> R {
         let looked = |log: &Log| {
             let found = log.lines.iter().find_map(|line| find(line));
@@ -108,7 +108,7 @@ impl Program {
         self.log.until(what, looked)
     }
 
-    /// Where it says that it serves, and where it is administered.
+    /// The addresses that it logs: the listener and the admin address.
     pub(crate) fn addresses(&self) -> (SocketAddr, SocketAddr) {
         let address = self.line("the address", |line| announced(line, "Listening."));
         (
@@ -151,7 +151,7 @@ impl Program {
 #[expect(clippy::print_stderr, reason = "shown with the test that failed")]
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
         if thread::panicking() {
@@ -172,7 +172,7 @@ fn follow(pipe: impl Read + Send + 'static, log: &Arc<Watched<Log>>) {
 }
 
 impl Proxy {
-    /// Starts a proxy before these upstreams with these routes (the list's items, in YAML).
+    /// Starts a proxy with these upstreams and these routes (list items in YAML).
     pub(crate) fn before(upstreams: &[(&str, SocketAddr)], routes: &str) -> Self {
         Self::start(&configuration(upstreams, routes))
     }
@@ -182,13 +182,13 @@ impl Proxy {
         Self::start_in(Directory::new(), file)
     }
 
-    /// Starts a proxy with this file in a directory that holds others.
+    /// Starts a proxy with this file, in a directory that contains other files.
     pub(crate) fn start_in(directory: Directory, file: &str) -> Self {
         directory.write("proxy.yaml", file);
         Self::start_at(directory, "proxy.yaml")
     }
 
-    /// Starts a proxy with a file that is there.
+    /// Starts a proxy with an existing file.
     pub(crate) fn start_at(directory: Directory, name: &str) -> Self {
         let path = directory.path(name);
         let program = Program::spawn(command(&["run", "-c", path.to_str().unwrap()]));
@@ -209,7 +209,7 @@ impl Proxy {
         &self.directory
     }
 
-    /// The sum of a metric's series that carry these labels.
+    /// The sum of a metric's series with these labels.
     pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let page = client::get(self.admin, "/metrics");
         assert_eq!(page.status, 200);
@@ -225,7 +225,7 @@ impl Proxy {
         page.text().lines().filter_map(value).sum()
     }
 
-    /// Asks for the metric until it is at least that.
+    /// Waits until the metric is at least `least`.
     pub(crate) fn until_metric(&self, name: &str, labels: &[(&str, &str)], least: u64) {
         let begun = Instant::now();
         while self.metric(name, labels) < least {
@@ -235,7 +235,7 @@ impl Proxy {
         }
     }
 
-    /// SIGTERM, and a clean end: nothing is in flight any more, all counts are final.
+    /// Sends SIGTERM and waits for a clean end: nothing runs any more, and all counts are final.
     pub(crate) fn stop(&mut self) {
         self.program.signal("TERM");
         let status = self.program.exit();
@@ -248,7 +248,7 @@ impl Proxy {
     }
 }
 
-/// A file with one listener and the admin address, both where the system has room.
+/// A file with one listener and the admin address, on ports that the system chooses.
 pub(crate) fn configuration(upstreams: &[(&str, SocketAddr)], routes: &str) -> String {
     let mut file = String::from(
         "listeners: [{ address: 127.0.0.1:0 }]\nadmin: { address: 127.0.0.1:0 }\nupstreams:\n",

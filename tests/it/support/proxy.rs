@@ -1,4 +1,4 @@
-//! The whole proxy in a test: a configuration's text, one worker, real sockets on loopback.
+//! The whole proxy in a test: the text of a configuration, one worker, real sockets on loopback.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ use tokio::net::TcpStream;
 pub(crate) struct Proxy {
     /// The server.
     pub(crate) server: Server,
-    /// What it counts.
+    /// Its metrics.
     pub(crate) metrics: Arc<Metrics>,
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: SocketAddr,
 }
 
-/// The files that a configuration names, by what it calls them.
+/// The files that a configuration names, by name.
 pub(crate) type Files = BTreeMap<&'static str, String>;
 
-/// What serves the configuration `yaml`.
+/// The runtime of the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
     Arc::new(built(yaml, &Files::new(), metrics))
 }
@@ -64,14 +64,14 @@ impl Proxy {
         Self::serve(runtime, metrics)
     }
 
-    /// The same, where `names` says which addresses names have.
+    /// The same, with `names` as the resolver.
     pub(crate) fn resolved(rest: &str, names: &Arc<Names>) -> Self {
         let metrics = Metrics::new();
         let runtime = built(&text("", rest), &Files::new(), &metrics);
         Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics)
     }
 
-    /// Serves a whole configuration beside these files.
+    /// Serves a whole configuration with these files.
     pub(crate) fn whole(yaml: &str, files: &Files) -> Self {
         let metrics = Metrics::new();
         let runtime = built(yaml, files, &metrics);
@@ -102,17 +102,17 @@ impl Proxy {
         Client { stream, buffer: Vec::new() }
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) async fn ask(&self, request: &str) -> Response {
         self.connect().await.ask(request).await
     }
 
-    /// The value of one series of `/metrics`; 0 where it is not there.
+    /// The value of one series of `/metrics`; 0 if it does not exist.
     pub(crate) fn metric(&self, series: &str) -> u64 {
         metric(&self.metrics, series)
     }
 
-    /// Waits until `holds` does; fails after ten seconds.
+    /// Waits until `holds` returns true; fails after ten seconds.
     pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
         within(async {
             while !holds(self) {
@@ -147,7 +147,7 @@ fn text(limits: &str, rest: &str) -> String {
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Client<T = TcpStream> {
-    /// The socket, or what goes over it.
+    /// The socket, or a stream over it.
     pub(crate) stream: T,
     buffer: Vec<u8>,
 }
@@ -157,11 +157,11 @@ pub(crate) struct Client<T = TcpStream> {
 pub(crate) struct Response {
     /// The status.
     pub(crate) status: u16,
-    /// The head, up to and with the empty line.
+    /// The head, including the empty line.
     pub(crate) head: String,
     /// The body, decoded.
     pub(crate) body: String,
-    /// Whether the body came whole.
+    /// Whether the body is complete.
     pub(crate) whole: bool,
 }
 
@@ -188,7 +188,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Client<T> {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Sends bytes; false where the other side takes no more.
+    /// Sends bytes. Returns false if the other side takes no more.
     pub(crate) async fn offer(&mut self, bytes: &[u8]) -> bool {
         within(self.stream.write_all(bytes)).await.is_ok()
     }
@@ -200,21 +200,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Client<T> {
         self.response(head).await
     }
 
-    /// The next response; `head`: to a HEAD.
+    /// The next response. `head`: the request was a HEAD.
     pub(crate) async fn response(&mut self, head: bool) -> Response {
         within(self.read_response(head)).await
     }
 
-    /// What was read and is of no response.
+    /// Bytes that were read and belong to no response.
     pub(crate) fn buffered(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// All that comes until the other side closes.
+    /// Everything that arrives until the other side closes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         within(async {
             let mut all = std::mem::take(&mut self.buffer);
-            // A reset is an end, too.
+            // A reset is an end too.
             let _end = self.stream.read_to_end(&mut all).await;
             all
         })
@@ -296,7 +296,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Client<T> {
     }
 }
 
-/// `future`, which a test waits for; fails after ten seconds.
+/// Awaits `future`, and fails after ten seconds.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::select! {
         done = future => done,

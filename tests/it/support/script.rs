@@ -1,4 +1,4 @@
-//! A call provider that plays a script and remembers its runs, under paused time.
+//! A call provider that plays a script and remembers its runs, in paused time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,13 +27,13 @@ pub(crate) struct Seen {
     pub role: Role,
     pub attempt: u32,
     pub began: Duration,
-    /// What the call's input was.
+    /// The call's input.
     pub input: Value,
 }
 
-/// Plays `turns` in order for calls without a `tag`, the last one for ever; a call with
-/// `{tag, after, code}` does what it says, and one with `{tag, turns: [{after, code}]}` what its attempt's
-/// turn says, the last one for ever.
+/// Plays `turns` in order for calls without a `tag`, repeating the last one. A call with `{tag, after, code}`
+/// does what it says. One with `{tag, turns: [{after, code}]}` does what the turn of its attempt says,
+/// repeating the last one.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     contract: Contract,
@@ -118,7 +118,7 @@ impl CallProvider for Scripted {
     }
 }
 
-/// What a call with a `tag` does at its attempt of this number, from 1.
+/// What a call with a `tag` does in its attempt with this number, from 1.
 fn turn_of(with: &Value, attempt: u32) -> Turn {
     let turns = with.get("turns");
     let turns = turns.as_ref().and_then(Value::as_array).unwrap_or_default();

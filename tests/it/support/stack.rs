@@ -1,6 +1,6 @@
-//! Entries of a route's stack, as a configuration says them: lines that follow `middleware:`.
+//! Entries of a route's stack as lines of YAML that follow `middleware:`.
 
-/// A Retry by one policy: what stands between its braces.
+/// A Retry with one policy, given by the text between its braces.
 macro_rules! retry {
     ($policy:literal) => {
         concat!(
@@ -12,7 +12,7 @@ macro_rules! retry {
     };
 }
 
-/// Behind a Retry: it waits as long as the answer asks for, where one does.
+/// After a Retry: it waits as long as the response asks for, if it does.
 macro_rules! heeding {
     () => {
         concat!(
@@ -22,7 +22,7 @@ macro_rules! heeding {
     };
 }
 
-/// A bound.
+/// A Timeout.
 macro_rules! timeout {
     ($duration:literal) => {
         concat!(
@@ -34,7 +34,7 @@ macro_rules! timeout {
     };
 }
 
-/// A cleanup that posts `input` to an upstream, at `path`.
+/// A cleanup that posts `input` to `path` of an upstream.
 macro_rules! audit {
     ($upstream:literal, $path:literal, $input:literal) => {
         concat!(

@@ -1,5 +1,5 @@
-//! TLS for tests: an authority, a client's side by the library, and a server's that stands before one in clear
-//! text, so that every scripted upstream has it.
+//! TLS for tests: an authority, a client, and a TLS server in front of a clear-text one, so that every scripted
+//! upstream can have TLS.
 
 #[path = "../../../src/proxy/tls/testing.rs"]
 mod authority;
@@ -28,13 +28,13 @@ pub(crate) const HTTP_1_1: &[u8] = b"http/1.1";
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Farewell {
-    /// With TLS's own word for it.
+    /// With `close_notify`.
     Said,
-    /// Without: whoever cuts a connection can do as much.
+    /// Without, as anybody who cuts a connection could do.
     Left,
 }
 
-/// TLS before a server in clear text; dropped, it stops.
+/// TLS in front of a clear-text server. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) address: SocketAddr,
@@ -53,7 +53,7 @@ fn pair(issued: &Issued) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static
     (vec![issued.certificate.der().clone()], key)
 }
 
-/// A client that trusts this authority, shows a certificate perhaps, and offers these protocols.
+/// A client that trusts this authority, may present a certificate, and offers these protocols.
 pub(crate) fn client(trusts: &Authority, shows: Option<&Issued>, offers: &[&[u8]]) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     let builder = builder.with_safe_default_protocol_versions().unwrap();
@@ -66,7 +66,8 @@ pub(crate) fn client(trusts: &Authority, shows: Option<&Issued>, offers: &[&[u8]
     config
 }
 
-/// A server that shows this, takes these protocols, and takes no client but those of an authority.
+/// A server that presents this certificate, accepts these protocols and, optionally, only clients with
+/// certificates from one authority.
 pub(crate) fn server(shows: &Issued, takes: &[&[u8]], lets: Option<&Authority>) -> ServerConfig {
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -96,7 +97,7 @@ pub(crate) async fn connect(
 }
 
 impl Front {
-    /// Before the server at `behind`, whose connections end with this farewell.
+    /// In front of the server at `behind`. Its connections end in this way.
     pub(crate) async fn before(
         behind: SocketAddr,
         config: ServerConfig,
@@ -116,7 +117,7 @@ impl Front {
         Self { address, asked, task }
     }
 
-    /// Of each connection so far whose handshake was done, the name that it asked for.
+    /// For each completed handshake so far, the name that it requested.
     pub(crate) fn asked(&self) -> Vec<Option<String>> {
         self.asked.lock().unwrap().clone()
     }
@@ -141,7 +142,7 @@ async fn serve(
     log.lock().unwrap().push(near.get_ref().1.server_name().map(str::to_owned));
     let mut far = TcpStream::connect(behind).await.unwrap();
     if farewell == Farewell::Said {
-        // An error is either side's end.
+        // An error means that either side ended.
         copy_bidirectional(&mut near, &mut far).await.ok();
         return;
     }
@@ -151,6 +152,6 @@ async fn serve(
         _ended = tokio::io::copy(&mut far_read, &mut write) => {}
         _left = tokio::io::copy(&mut read, &mut far_write) => {}
     }
-    // What was taken has been handed on: only the farewell is missing.
+    // Everything was handed on; only the goodbye is missing.
     tokio::io::AsyncWriteExt::flush(&mut write).await.ok();
 }

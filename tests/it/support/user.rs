@@ -1,4 +1,4 @@
-//! A client that speaks either protocol, by the HTTP library.
+//! A client for either protocol, by the HTTP library.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::peer::Protocol;
 use super::proxy::within;
 
-/// A request's body as it is sent.
+/// A request's body.
 pub(crate) type Upload = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How a request's body is delimited.
@@ -87,7 +87,7 @@ impl User {
         Self { sender, _driver: driver }
     }
 
-    /// Whether the connection takes another request.
+    /// Waits until the connection can take another request.
     async fn ready(&mut self) -> Result<(), hyper::Error> {
         match &mut self.sender {
             Sender::One(sender) => sender.ready().await,
@@ -127,7 +127,7 @@ impl User {
         within(response).await
     }
 
-    /// Sends a request without a body and reads its response; none where the connection is lost.
+    /// Sends a request without a body and reads its response; `None` if the connection is lost.
     pub(crate) async fn get(&mut self, path: &str) -> Option<Got> {
         let (method, fields, framing) = (Method::GET, Vec::new(), Framing::None);
         let ask = Ask { method, path: path.to_owned(), fields, framing };
@@ -136,12 +136,12 @@ impl User {
 }
 
 impl Got {
-    /// All of `response`.
+    /// Reads all of `response`.
     pub(crate) async fn read(response: Response<Incoming>) -> Self {
         Self::read_with(response, || {}).await
     }
 
-    /// All of `response`; calls `begun` when the first of its body is there.
+    /// Reads all of `response`; calls `begun` when the first part of its body arrives.
     pub(crate) async fn read_with(response: Response<Incoming>, begun: impl Fn()) -> Self {
         let (parts, mut incoming) = response.into_parts();
         let mut body = Vec::new();
@@ -159,7 +159,7 @@ impl Got {
         Self { status: parts.status.as_u16(), headers: parts.headers, body, whole }
     }
 
-    /// The value of a field; empty where it is not there.
+    /// The value of a field; empty if it is absent.
     pub(crate) fn field(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -170,7 +170,7 @@ pub(crate) fn nothing() -> Upload {
     Empty::new().boxed_unsync()
 }
 
-/// A body of what is sent to the other half, until that is dropped.
+/// A body of everything that is sent to the other half, until that is dropped.
 pub(crate) fn piecewise() -> (mpsc::Sender<Bytes>, Upload) {
     let (pieces, coming) = mpsc::channel(1);
     let frames = futures_util::stream::unfold(coming, async |mut coming: mpsc::Receiver<Bytes>| {

@@ -1,4 +1,4 @@
-//! State that another thread changes, and waiting for it: no test sleeps, and none waits for ever.
+//! State that another thread changes, and waiting for it: no test sleeps, and none waits forever.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 /// How long anything may take before the test that waits for it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Lets real time pass, where that is what is tested.
+/// Lets real time pass, where a test needs that.
 #[expect(clippy::disallowed_methods, reason = "a test's own thread, on which nothing else runs")]
 pub(crate) fn pause(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
 }
 
-/// A value and the news that it has changed.
+/// A value that notifies waiters of its changes.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T> {
     state: Mutex<T>,
@@ -24,13 +24,13 @@ impl<T> Watched<T> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// The value now.
+    /// The present value.
     pub(crate) fn now(&self) -> MutexGuard<'_, T> {
-        // A peer's thread that panicked has failed the test already; what it left is still to be read.
+        // The test has already failed if a peer's thread panicked; its state can still be read.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the value and tells those who wait.
+    /// Changes the value and notifies the waiters.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let result = change(&mut self.now());
         self.changed.notify_all();
@@ -49,12 +49,12 @@ impl<T> Watched<T> {
     }
 }
 
-/// Closed until somebody opens it.
+/// Closed until it is opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate(std::sync::Arc<Watched<bool>>);
 
 impl Gate {
-    /// Lets everybody through, from now on.
+    /// Lets everybody pass from now on.
     pub(crate) fn open(&self) {
         self.0.update(|open| *open = true);
     }

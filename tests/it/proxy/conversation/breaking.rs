@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{GET, Line};
 
-/// An answer with this body: of a length, or in chunks.
+/// A response with this body, with a length or in chunks.
 fn said(pieces: &[String], sized: bool) -> String {
     if sized {
         let body = pieces.concat();
@@ -17,8 +17,8 @@ fn said(pieces: &[String], sized: bool) -> String {
     format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
 }
 
-/// The status, as much of the body as came, and whether that is all of it, to a client that reads when an upstream has
-/// said `said` in pieces, and ended.
+/// The status, the part of the body that arrived, and whether that is all of it, for a client that reads after
+/// an upstream has sent `said` in pieces and closed.
 async fn read(said: &str, cuts: &[usize], narrow: usize, late: bool) -> (u16, String, bool) {
     let mut line = Line::new("", narrow);
     line.client.send(GET).await;
@@ -44,8 +44,8 @@ async fn read(said: &str, cuts: &[usize], narrow: usize, late: bool) -> (u16, St
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Wherever an upstream's answer breaks off, and however its client reads: what came is the front of it, and looks
-    /// whole only where it is.
+    /// Wherever an upstream's response breaks off, and however its client reads: the client gets its beginning,
+    /// and takes it for complete only if it is.
     #[test]
     fn what_broke_off_is_never_whole(
         pieces in prop::collection::vec("[a-z]{1,1500}", 1..6),

@@ -1,6 +1,6 @@
-/// Answers that break off.
+/// Responses that break off.
 mod breaking;
-/// Requests that come before the answer to another.
+/// Requests that arrive before the answer to an earlier one.
 mod pipelining;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::support::upstream::{Act, Upstream, always, answer};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// One client's connection and one upstream's, which are pipes, in time that passes when all wait.
+/// A client's connection and an upstream's. Both are pipes, and time passes when everybody waits.
 struct Line {
     client: Client<DuplexStream>,
     upstream: DuplexStream,
@@ -28,14 +28,14 @@ struct Line {
 }
 
 impl Line {
-    /// With these `limits`; the pipe to the client holds so much.
+    /// With these `limits`. The pipe to the client holds `holds` bytes.
     fn new(limits: &str, holds: usize) -> Self {
         let (far, upstream) = duplex(1 << 20);
         let Piped { client, served, metrics } = Piped::serve(limits, "", holds, vec![far]);
         Self { client, upstream, served, metrics }
     }
 
-    /// The upstream reads a request up to this end, which it has then.
+    /// The upstream reads a request up to and including `end`.
     async fn hears(&mut self, end: &str) -> String {
         let mut read = Vec::new();
         while !read.ends_with(end.as_bytes()) {
@@ -44,12 +44,12 @@ impl Line {
         String::from_utf8(read).unwrap()
     }
 
-    /// The upstream says this.
+    /// The upstream sends this.
     async fn says(&mut self, bytes: impl AsRef<[u8]>) {
         self.upstream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// All that the client reads, `size` bytes at a time with a pause before each.
+    /// Everything that the client reads, `size` bytes at a time with a pause before each.
     async fn sips(&mut self, size: usize, pause: Duration) -> String {
         let (mut all, mut sip) = (Vec::new(), vec![0; size]);
         loop {
@@ -63,12 +63,12 @@ impl Line {
     }
 }
 
-/// Whether the one request was counted as this.
+/// Whether the only request was counted with this status.
 fn is_counted(metrics: &Metrics, status: u16) -> bool {
     metric(metrics, &format!(r#"mwl_requests_total{{route="r",status="{status}"}}"#)) == 1
 }
 
-/// However slowly a client reads: what broke off has no end.
+/// However slowly a client reads, an answer that broke off has no end.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_off_before_a_client_that_does_not_read_never_looks_whole() {
     for chunks in [1, 10, 30] {
@@ -103,7 +103,7 @@ async fn a_client_that_takes_its_answer_a_little_at_a_time_is_not_cut() {
             read.push_str(std::str::from_utf8(&sip[..taken]).unwrap());
         }
     }
-    // Its idling began when it had taken all.
+    // It counts as idle since it took the last bytes.
     let begun = Instant::now();
     assert_eq!(line.sips(1, Duration::ZERO).await, "");
     assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
@@ -123,7 +123,8 @@ async fn a_client_that_takes_nothing_is_cut_though_it_took_some() {
     assert!(is_counted(&line.metrics, 499));
 }
 
-/// RFC 9112 §2.2. Some clients send one behind a body; it is no head whose rest is late.
+/// RFC 9112 §2.2. Some clients send an empty line after a body. It is not the beginning of a head that takes
+/// too long.
 #[tokio::test(start_paused = true)]
 async fn an_empty_line_between_requests_is_nothing() {
     let mut line = Line::new("headTimeout: PT1S, idleTimeout: PT10S, ", 1 << 16);
@@ -136,7 +137,7 @@ async fn an_empty_line_between_requests_is_nothing() {
         line.hears(if request.contains("hi") { "hi" } else { "\r\n\r\n" }).await;
         line.says(answer(200, "", "good")).await;
         assert_eq!(line.client.response(false).await.body, "good");
-        // Longer than a head may take, and shorter than a client may idle.
+        // Longer than a head may take, but shorter than a client may be idle.
         sleep(Duration::from_secs(5)).await;
     }
     line.client.send("\r\n").await;
@@ -156,13 +157,13 @@ async fn empty_lines_keep_nobody_alive() {
     assert!(line.client.rest().await.is_empty());
 }
 
-/// Waits until the one request of `proxy` is counted as this.
+/// Waits until the only request of `proxy` is counted with this status.
 async fn until_counted(proxy: &Proxy, status: u16) {
     proxy.until(|proxy| is_counted(&proxy.metrics, status)).await;
     assert_eq!(proxy.server.in_flight(), 0);
 }
 
-/// Over HTTP/2 a task of the library's sends the body: that all of it was read, the conversation must be told.
+/// In HTTP/2 a task of the library sends the body. The connection's task must learn that the whole body was read.
 #[tokio::test]
 async fn a_client_that_leaves_behind_its_upload_to_http_2_is_missed() {
     let upstream = h2::Upstream::play([h2::Act::Hang]).await;
@@ -176,7 +177,7 @@ async fn a_client_that_leaves_behind_its_upload_to_http_2_is_missed() {
     until_counted(&proxy, 499).await;
 }
 
-/// Where an answer comes before the end of its request, a task of its own sends what is left of that.
+/// If the answer comes before the end of its request, a task of its own sends the rest of the request.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_behind_an_upload_that_was_answered_early_is_missed() {
     let mut line = Line::new("", 1 << 16);
@@ -194,8 +195,8 @@ async fn a_client_that_leaves_behind_an_upload_that_was_answered_early_is_missed
     within(line.served).await.unwrap();
 }
 
-/// Closed with something unread, a connection is reset, and a reset may overtake what was said (RFC 9112 §9.6). So
-/// what comes behind is read, for a while.
+/// A connection that is closed with unread bytes is reset, and the reset may overtake the answer (RFC 9112
+/// §9.6). So the proxy reads on for a while.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_on_behind_what_is_no_request_reads_why() {
     let long = "x".repeat(40_000);
@@ -224,7 +225,7 @@ async fn a_client_that_sends_on_behind_what_is_no_request_reads_why() {
 async fn a_client_that_leaves_while_it_is_answered_is_missed_at_once() {
     let upload = "POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi";
     let begun = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n";
-    // Before the answer, and within it; also where an empty line came behind the request.
+    // Before the answer, and during it; also with an empty line after the request.
     for (request, behind, answer) in [
         (GET, "", ""),
         (upload, "", ""),
@@ -258,7 +259,7 @@ async fn requests_that_come_early_wait_their_turn() {
     for number in 0..9 {
         let heard = line.hears(if number == 0 { "zero" } else { "\r\n\r\n" }).await;
         assert!(heard.starts_with(&format!("POST /a/{number} ")), "{heard}");
-        // One more comes while each is answered: first its head, then the end of that.
+        // While each is answered, one more arrives: first its head, then the end of the head.
         let next = request(number + 2, "");
         let (first, second) = next.split_at(next.len() / 2);
         line.client.send(first).await;
@@ -286,7 +287,8 @@ async fn a_request_may_come_byte_by_byte() {
     }
 }
 
-/// Behind an answer that needs no body: one that is here is read, for nobody; more than that ends the connection.
+/// After an answer that needs no body, a body that has already arrived is discarded; if there is more, the
+/// connection ends.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_nobody_read_costs_the_connection_where_it_is_not_here_or_large() {
     let upload = |length: usize, sent: usize| {
@@ -358,7 +360,7 @@ async fn a_drain_lets_a_head_come_and_an_answer_stream_to_its_end() {
     assert_eq!(cut, 0);
 }
 
-/// An answer that a route reads has its trailers like one that streams, for whoever takes them.
+/// A response that a route reads keeps its trailers, like one that streams, for clients that accept them.
 #[tokio::test]
 async fn an_answer_that_a_route_reads_keeps_its_trailers() {
     let said =
@@ -384,7 +386,7 @@ async fn an_answer_that_a_route_reads_keeps_its_trailers() {
     }
 }
 
-/// The rest of what it sends meets a reset, which must not overtake the answer.
+/// The rest of what it sends causes a reset, which must not overtake the answer.
 #[tokio::test]
 async fn a_client_that_sends_far_more_than_is_read_has_its_answer() {
     let upstream = Upstream::play([always(200, "", "")]).await;

@@ -22,13 +22,13 @@ use crate::support::proxy::{Client, runtime, within};
 /// A request as a client writes it.
 #[derive(Clone, Debug)]
 struct Asked {
-    /// How many empty lines come before it.
+    /// How many empty lines precede it.
     empty: usize,
     method: &'static str,
     version: &'static str,
     body: Sent,
     fields: &'static str,
-    /// Whether its upstream's answer has a length.
+    /// Whether its upstream's response has a length.
     sized: bool,
 }
 
@@ -76,7 +76,7 @@ impl Asked {
         self.fields.contains(" :") || self.version == "HTTP/1.2" || old_chunks
     }
 
-    /// Whether another is read behind it.
+    /// Whether another request is read after it.
     fn keeps(&self) -> bool {
         match self.version {
             "HTTP/1.0" => {
@@ -100,7 +100,7 @@ static SERVED: LazyLock<Arc<Runtime>> = LazyLock::new(|| {
     runtime(file, &Metrics::new())
 });
 
-/// Answers every request with what it was.
+/// Answers every request with a description of it.
 async fn echo(upstream: DuplexStream) {
     let answer = service_fn(|request: Request<Incoming>| async {
         let (head, body) = request.into_parts();
@@ -118,7 +118,7 @@ async fn echo(upstream: DuplexStream) {
         };
         Ok::<_, Infallible>(Response::new(body))
     });
-    // Its end is the proxy's.
+    // The proxy ends it.
     http1::Builder::new().serve_connection(TokioIo::new(upstream), answer).await.ok();
 }
 
@@ -147,7 +147,7 @@ async fn converse(
         let mut all = Vec::new();
         for asked in asked {
             let response = client.response(asked.method == "HEAD" && !asked.is_malformed()).await;
-            // What is wrong with a request is said in words of our own.
+            // The text of an error is our own.
             let body = if response.status == 400 { String::new() } else { response.body };
             assert!(response.whole);
             all.push((response.status, body));
@@ -208,8 +208,8 @@ fn asked() -> impl Strategy<Value = Asked> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Every request has its own answer, in its turn, and nothing else is said: however the requests come, and however
-    /// narrow the way back is.
+    /// Every request gets its own answer, in order, and nothing else is sent, however the requests arrive and
+    /// however narrow the way back is.
     #[test]
     fn each_request_has_its_answer_in_its_turn(
         asked in prop::collection::vec(asked(), 1..6),

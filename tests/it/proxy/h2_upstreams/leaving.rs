@@ -1,4 +1,4 @@
-//! Upstreams that refuse, reset, say goodbye or fall silent.
+//! Upstreams that refuse, reset, say goodbye or stop answering.
 
 use bytes::Bytes;
 use h2::Reason;
@@ -27,7 +27,7 @@ async fn a_refused_stream_may_be_retried_whatever_its_method() {
 async fn a_refused_stream_on_a_connection_that_was_there_is_sent_again() {
     let good = || Act::Answer(reply(200, "good"));
     let upstream = Upstream::play([good(), Act::Reset(Reason::REFUSED_STREAM), good()]).await;
-    // The policy matches nothing of this; with it, bodies are kept.
+    // The policy matches nothing here, but because of it, bodies are kept.
     let route = retry("Provider.Call.Http.Throttled");
     let proxy = Proxy::start(&one_route(upstream.address, "", &route));
     for _ in 0..2 {
@@ -51,7 +51,7 @@ async fn what_is_refused_says_that_nothing_was_sent() {
     assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=destination_unavailable"]);
 }
 
-/// Each of a hundred uploads begins when the upstream has refused its head.
+/// Each of a hundred uploads begins after the upstream has refused its head.
 #[tokio::test]
 async fn bytes_that_come_late_are_sent_once_after_a_refusal() {
     let seen = std::sync::Mutex::new(std::collections::HashSet::new());
@@ -67,7 +67,7 @@ async fn bytes_that_come_late_are_sent_once_after_a_refusal() {
     for run in 0..100 {
         open.push(client.begin(request("POST", &format!("/{run}"), &[]), false).await);
     }
-    // Each was refused, and has begun again.
+    // Each was refused, and began again.
     upstream.until(|seen| seen.len() == 200).await;
     for (response, mut stream) in open {
         stream.send_data(Bytes::from_static(b"0123456789"), true).unwrap();
@@ -83,8 +83,8 @@ async fn bytes_that_come_late_are_sent_once_after_a_refusal() {
     }
 }
 
-/// A server that speaks just enough HTTP/2 to read one request and to say goodbye to it with `goaway` after
-/// the whole of it; then it serves properly.
+/// A server that speaks just enough HTTP/2 to read one request and to send `goaway` after it. Then it serves
+/// properly.
 async fn leaving(last_stream: u32, reason: u32) -> Leaving {
     let (stop, stopped) = oneshot::channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -116,9 +116,9 @@ async fn leaving(last_stream: u32, reason: u32) -> Leaving {
 
 struct Leaving {
     address: std::net::SocketAddr,
-    /// Says that no second connection is waited for any more.
+    /// Says that no second connection is expected any more.
     stop: oneshot::Sender<()>,
-    /// How many requests came.
+    /// How many requests arrived.
     task: tokio::task::JoinHandle<usize>,
 }
 
@@ -188,7 +188,7 @@ async fn a_connection_that_has_closed_is_not_used_again() {
     let proxy = Proxy::start(&one_route(address, "", ""));
     assert_eq!(proxy.ask(GET).await.body, "good");
     drop(upstream);
-    // The listener is gone, and with it every connection.
+    // The listener is gone, and so is every connection.
     let response = proxy.ask(GET).await;
     assert_eq!(response.status, 502);
     assert_eq!(response.json()["code"], "Provider.Call.Http.ConnectionFailed");
@@ -214,7 +214,7 @@ async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
             }
             let (_, mut respond) = server.accept().await.unwrap().unwrap();
             respond.send_response(http::Response::new(()), true).unwrap();
-            // The answer leaves; after that nobody looks at this connection any more.
+            // The answer is sent. After that nobody reads this connection any more.
             tokio::select! {
                 _ = server.accept() => {}
                 _ = told.recv() => {}

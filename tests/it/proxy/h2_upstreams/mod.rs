@@ -1,4 +1,4 @@
-/// Refusals, resets, farewells.
+/// Refusals, resets, goodbyes.
 mod leaving;
 /// Trailers.
 mod trailers;
@@ -13,7 +13,7 @@ use crate::support::h2::{Act, Client, Reply, Upstream, fields, reply, request, w
 use crate::support::proxy::{Proxy, within};
 use crate::support::stack::timeout;
 
-/// A configuration of one route before an upstream that speaks HTTP/2.
+/// A configuration with one route to an HTTP/2 upstream.
 pub(in crate::proxy) fn one_route(
     address: std::net::SocketAddr,
     upstream: &str,
@@ -170,7 +170,7 @@ async fn an_upload_without_its_client_is_cancelled_and_never_ended() {
     let (response, mut stream) = client.begin(request("POST", "/a", &[]), false).await;
     stream.send_data(Bytes::from_static(b"half"), false).unwrap();
     upstream.until(|seen| seen.first().is_some_and(|seen| seen.body == b"half")).await;
-    // The connection speaks meanwhile: one that said nothing would be left.
+    // The connection carries bytes meanwhile; otherwise it would be given up.
     assert_eq!(client.ask(request("GET", "/b", &[]), b"").await.status, 200);
     stream.send_reset(Reason::CANCEL);
     drop(response);

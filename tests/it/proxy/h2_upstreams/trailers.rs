@@ -48,7 +48,7 @@ async fn trailers_pass_between_the_protocols() {
     let none = Proxy::start(&super::super::one_route(&forbidden, ""));
     let answer = Client::connect(none.address).await.ask(request("GET", "/a", &[]), b"").await;
     assert_eq!((answer.text(), &answer.trailers), ("hi", &None));
-    // An HTTP/1.1 client gets them where it says that it takes them.
+    // An HTTP/1.1 client gets them if it says that it accepts them.
     let ask = |te: &str| format!("GET /a HTTP/1.1\r\nHost: t\r\nConnection: close{te}\r\n\r\n");
     for (te, there) in [("", false), (", te\r\nTE: trailers", true)] {
         let mut client = proxy.connect().await;

@@ -1,7 +1,7 @@
-//! A scripted upstream: a server on loopback that does what a test says, request by request, and records
-//! the exact bytes that it was sent.
+//! A scripted upstream: a server on loopback that does what a test says, request by request, and records the
+//! exact bytes that it receives.
 
-/// A request, as it comes.
+/// Reads requests.
 mod read;
 
 use std::net::SocketAddr;
@@ -19,33 +19,33 @@ use super::message::field;
 /// What to do with one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Send these bytes once the request is whole, and keep the connection.
+    /// Send these bytes once the request is complete, and keep the connection.
     Answer(Vec<u8>),
-    /// Send these bytes once the request is whole, then close.
+    /// Send these bytes once the request is complete, then close.
     AnswerAndClose(Vec<u8>),
-    /// Send these bytes as soon as the head is there, read no more of the body, keep the connection open.
+    /// Send these bytes once the head has arrived, read no more of the body, and keep the connection open.
     Early(Vec<u8>),
-    /// Send these bytes as soon as the head and this many bytes of the body are there, then close.
+    /// Send these bytes once the head and this many bytes of the body have arrived, then close.
     EarlyAndClose(usize, Vec<u8>),
-    /// Send the parts, a pause of this length between two, and keep the connection.
+    /// Send the parts with a pause of this length in between, and keep the connection.
     Slowly(Duration, Vec<Vec<u8>>),
-    /// Send these bytes after the whole request, then nothing, with the connection open.
+    /// Send these bytes once the request is complete, then nothing, with the connection open.
     AnswerAndHang(Vec<u8>),
-    /// Ask for the body with a 100, and send these bytes once the request is whole.
+    /// Ask for the body with a 100, and send these bytes once the request is complete.
     Ask(Vec<u8>),
-    /// Send the first bytes as soon as the head is there, the others once the request is whole.
+    /// Send the first bytes once the head has arrived, and the others once the request is complete.
     Before(Vec<u8>, Vec<u8>),
-    /// Send these bytes once the request is whole, then whatever comes, back.
+    /// Send these bytes once the request is complete, then return whatever arrives.
     Echo(Vec<u8>),
-    /// Close without a byte, once the request is whole.
+    /// Close without a byte, once the request is complete.
     Close,
-    /// Reset the connection, once the request is whole.
+    /// Reset the connection, once the request is complete.
     Reset,
     /// Never answer.
     Hang,
 }
 
-/// What to do with one connection, before any request.
+/// What to do with a connection, before any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// Serve it.
@@ -59,11 +59,11 @@ pub(crate) enum Door {
 pub(crate) struct Arrived {
     /// Which connection, from 0.
     pub(crate) connection: usize,
-    /// The head, up to and with the empty line.
+    /// The head, including the empty line.
     pub(crate) head: String,
     /// The body, decoded.
     pub(crate) body: Vec<u8>,
-    /// The lines behind a chunked body.
+    /// The lines after a chunked body.
     pub(crate) trailers: Vec<String>,
     /// Whether all of it arrived.
     pub(crate) whole: bool,
@@ -81,15 +81,15 @@ impl Arrived {
     }
 }
 
-/// Which act for which request: the request's number, from 0, and what is known of it so far (its head).
+/// The action for each request, by its number, from 0, and its head.
 type Script = Arc<dyn Fn(usize, &Arrived) -> Act + Send + Sync>;
-/// Which connections are served: by number, from 0.
+/// Which connections are served, by number, from 0.
 type Doors = Arc<dyn Fn(usize) -> Door + Send + Sync>;
 
-/// The running server; dropped, it stops.
+/// The running server. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: SocketAddr,
     log: Arc<Log>,
     task: JoinHandle<()>,
@@ -130,12 +130,12 @@ impl Upstream {
         Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), doors, script)
     }
 
-    /// Answers every request with `body`, behind `listener`.
+    /// Answers every request on `listener` with `body`.
     pub(crate) fn behind(listener: TcpListener, body: &'static str) -> Self {
         Self::on(listener, |_| Door::Open, move |_, _| always(200, "", body))
     }
 
-    /// Plays `acts` over pipes, of which it gives the proxy's ends: connections that are open and idle.
+    /// Plays `acts` over pipes, and returns the proxy's ends: open, idle connections.
     pub(crate) fn piped(acts: impl IntoIterator<Item = Act>) -> (Self, Vec<DuplexStream>) {
         let acts: Vec<Act> = acts.into_iter().collect();
         let log = Arc::new(Log::default());
@@ -173,7 +173,7 @@ impl Upstream {
         self.log.counts.lock().unwrap().accepted
     }
 
-    /// Waits until `done` holds of the requests; fails after ten seconds.
+    /// Waits until `done` returns true for the requests; fails after ten seconds.
     pub(crate) async fn until(&self, done: impl Fn(&[Arrived]) -> bool) -> Vec<Arrived> {
         self.wait(|log| {
             let requests = log.requests.lock().unwrap();
@@ -212,9 +212,9 @@ impl Drop for Upstream {
     }
 }
 
-/// What a request comes over.
+/// The stream of a request.
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Has its end be a reset.
+    /// Makes its end a reset.
     fn resets(&self) -> std::io::Result<()>;
 }
 
@@ -226,7 +226,7 @@ impl Connection for TcpStream {
 
 impl Connection for DuplexStream {
     fn resets(&self) -> std::io::Result<()> {
-        // A pipe has one way to end.
+        // A pipe has only one way to end.
         Ok(())
     }
 }
@@ -248,7 +248,7 @@ async fn accept(listener: TcpListener, doors: Doors, script: Script, log: Arc<Lo
 
 /// Serves a connection to its end.
 async fn attend(stream: impl Connection, number: usize, script: Script, log: Arc<Log>) {
-    // An error is the other side's end.
+    // An error means that the other side ended.
     let _ended = serve(stream, number, &script, &log).await;
     log.counts.lock().unwrap().ended += 1;
     log.changed.notify_waiters();
@@ -322,7 +322,7 @@ async fn serve(
     }
 }
 
-/// Holds the connection until the other side ends it.
+/// Holds the connection open until the other side closes it.
 async fn hang(mut stream: impl Connection) -> std::io::Result<()> {
     let mut sink = [0; 4096];
     while stream.read(&mut sink).await? > 0 {}

@@ -1,9 +1,9 @@
-//! A request, as far as it has come.
+//! Reads a request as it arrives.
 
 use super::{Connection, Log};
 use tokio::io::AsyncReadExt;
 
-/// The next head; `None` where the connection ended between two requests.
+/// The next head; `None` if the connection ended between two requests.
 pub(super) async fn read_head(
     stream: &mut impl Connection,
     buffer: &mut Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) async fn read_head(
     }
 }
 
-/// Reads the body of the request at `place`, or as much of it as is `enough`.
+/// Reads the body of request `place`, at most `enough` of it.
 pub(super) async fn read_body(
     stream: &mut impl Connection,
     buffer: &mut Vec<u8>,
@@ -60,7 +60,7 @@ pub(super) async fn read_body(
     }
 }
 
-/// The lines behind the last chunk, and the bytes that they took; `None` where they are not all there.
+/// The lines after the last chunk, and their length in bytes; `None` if they are incomplete.
 fn trailers(buffer: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut lines = Vec::new();
     let mut at = 0;
@@ -74,7 +74,7 @@ fn trailers(buffer: &[u8]) -> Option<(Vec<String>, usize)> {
     }
 }
 
-/// A chunked body as far as it is there: its data, its trailers, the bytes that it took, whether it ended.
+/// The part of a chunked body that has arrived: its data, its trailers, its length in bytes, and whether it ended.
 fn decode(buffer: &[u8]) -> (Vec<u8>, Vec<String>, usize, bool) {
     let mut body = Vec::new();
     let mut at = 0;
