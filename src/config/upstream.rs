@@ -1,7 +1,6 @@
 //! `upstreams:`, where requests go.
 
-use super::read::{Object, Report};
-use super::root::LONGEST;
+use super::read::{LONGEST, Object, Report};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{Reader, UPSTREAM_TLS};
