@@ -7,7 +7,7 @@
 //! configuration that all this reads, as one worker holds it, [`build`] makes it, [`server`] is the workers.
 //! [`rehearsal`] runs all of this for one request before scripted upstreams (a [`stage`]), in virtual time.
 //!
-//! Each of these is a room that names only those beneath it (`tests/it/layering.rs` lists them in order).
+//! Each of these is a room that names only those beneath it (`tests/it/layering` lists them, from the lowest up).
 
 mod answer;
 mod body;
