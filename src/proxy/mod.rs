@@ -16,7 +16,7 @@ mod client;
 mod grpc;
 mod h1;
 mod h2;
-mod io;
+pub(crate) mod io;
 pub(crate) mod message;
 pub(crate) mod provider;
 pub(crate) mod rehearsal;

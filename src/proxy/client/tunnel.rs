@@ -7,9 +7,8 @@
 //! of its own that is filled only when it is empty, so a reader that is slow slows its writer.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
@@ -18,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::proxy::io::Io;
 use crate::proxy::io::rewound::Rewound;
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::upstream::connection::Far;
 
@@ -64,8 +64,8 @@ where
     B: AsyncRead + AsyncWrite + Unpin,
 {
     let heard = Arc::new(Mutex::new(Instant::now()));
-    let mut near = Heard { io: near, last: Arc::clone(&heard) };
-    let mut far = Heard { io: far, last: Arc::clone(&heard) };
+    let mut near = Wrapped { io: near, hooks: Heard(Arc::clone(&heard)) };
+    let mut far = Wrapped { io: far, hooks: Heard(Arc::clone(&heard)) };
     let copied = copy_bidirectional(&mut near, &mut far);
     let silent = async {
         while let Some(until) = last(&heard).checked_add(idle) {
@@ -87,45 +87,24 @@ where
 
 /// Notes when a read last brought something, so that silence is noticed without a timer for each.
 #[derive(Debug)]
-struct Heard<T> {
-    io: T,
-    last: Arc<Mutex<Instant>>,
-}
+struct Heard(Arc<Mutex<Instant>>);
 
 fn last(heard: &Mutex<Instant>) -> Instant {
     *heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+impl Hooks for Heard {
+    fn read(
+        &mut self,
         buf: &mut ReadBuf<'_>,
+        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        let polled = read(buf);
         if buf.filled().len() > before {
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         polled
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

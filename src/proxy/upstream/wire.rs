@@ -7,16 +7,18 @@
 //! the next write fail while its answer lies in the socket: a failed write is only reported when there is
 //! nothing left to read.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep};
+
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
 /// How many bytes went each way. Written by the connection's task and read by the attempt, both on one
 /// thread, so the orderings are relaxed.
@@ -63,10 +65,12 @@ impl Counts {
     }
 }
 
-/// `io`, counted.
+/// A connection, counted.
+pub(crate) type Wire<T> = Wrapped<T, Counted>;
+
+/// What is known of it.
 #[derive(Debug)]
-pub(crate) struct Wire<T> {
-    io: T,
+pub(crate) struct Counted {
     counts: Arc<Counts>,
     /// Whether there is nothing more to read.
     read_ended: bool,
@@ -88,32 +92,12 @@ impl<T> Wire<T> {
     /// Counts what goes over `io`.
     pub(crate) fn new(io: T) -> (Self, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
-        let wire = Self { io, counts: Arc::clone(&counts), read_ended: false, failed: None };
-        (wire, counts)
+        let hooks = Counted { counts: Arc::clone(&counts), read_ended: false, failed: None };
+        (Self { io, hooks }, counts)
     }
+}
 
-    /// What a write came to.
-    fn wrote(
-        &mut self,
-        polled: Poll<io::Result<usize>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        match polled {
-            Poll::Ready(Ok(size)) => {
-                let written = &self.counts.written;
-                written.fetch_add(size as u64, Ordering::Relaxed);
-                Poll::Ready(Ok(size))
-            }
-            Poll::Ready(Err(error)) => {
-                self.failed = Some(Failed { error, until: Box::pin(sleep(HEAR_OUT)) });
-                // What can be read is read first: have the task come round again.
-                cx.waker().wake_by_ref();
-                self.poll_failed(cx).map(Err)
-            }
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
+impl Counted {
     /// The error of a write that failed, once it is to be reported.
     fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(failed) = &mut self.failed else {
@@ -126,14 +110,14 @@ impl<T> Wire<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+impl Hooks for Counted {
+    fn read(
+        &mut self,
         buf: &mut ReadBuf<'_>,
+        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        let polled = read(buf);
         let size = buf.filled().len().saturating_sub(before);
         let before = self.counts.read.fetch_add(size as u64, Ordering::Relaxed);
         if before == 0 && size > 0 {
@@ -144,50 +128,35 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
         }
         polled
     }
-}
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
+    fn write(
+        &mut self,
         cx: &mut Context<'_>,
-        buf: &[u8],
+        write: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if self.failed.is_some() {
-            return self.poll_failed(cx).map(Err);
+        if self.failed.is_none() {
+            match write(cx) {
+                Poll::Ready(Err(error)) => {
+                    self.failed = Some(Failed { error, until: Box::pin(sleep(HEAR_OUT)) });
+                    // What can be read is read first: have the task come round again.
+                    cx.waker().wake_by_ref();
+                }
+                polled => {
+                    if let Poll::Ready(Ok(size)) = polled {
+                        self.counts.written.fetch_add(size as u64, Ordering::Relaxed);
+                    }
+                    return polled;
+                }
+            }
         }
-        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.wrote(polled, cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.failed.is_some() {
-            return self.poll_failed(cx).map(Err);
-        }
-        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.wrote(polled, cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        self.poll_failed(cx).map(Err)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_write_waits_until_all_is_read() {

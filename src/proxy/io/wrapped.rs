@@ -1,0 +1,85 @@
+//! A stream, with something done around its reads and writes.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is done. A hook that is not written does nothing but what it is around.
+pub(crate) trait Hooks {
+    /// Around a read into `buf`.
+    fn read(
+        &mut self,
+        buf: &mut ReadBuf<'_>,
+        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        read(buf)
+    }
+
+    /// Around a write, of one part or of several.
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        write(cx)
+    }
+
+    /// Behind a flush or a shutdown, which came to `polled`.
+    fn flushed(&mut self, polled: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        polled
+    }
+}
+
+/// `io`, and what is done around its reads and writes.
+#[derive(Debug)]
+pub(crate) struct Wrapped<T, H> {
+    pub(crate) io: T,
+    pub(crate) hooks: H,
+}
+
+impl<T: AsyncRead + Unpin, H: Hooks + Unpin> AsyncRead for Wrapped<T, H> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { io, hooks } = self.get_mut();
+        hooks.read(buf, |buf| Pin::new(io).poll_read(cx, buf))
+    }
+}
+
+impl<T: AsyncWrite + Unpin, H: Hooks + Unpin> AsyncWrite for Wrapped<T, H> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Self { io, hooks } = self.get_mut();
+        hooks.write(cx, |cx| Pin::new(io).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Self { io, hooks } = self.get_mut();
+        hooks.write(cx, |cx| Pin::new(io).poll_write_vectored(cx, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, hooks } = self.get_mut();
+        hooks.flushed(Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, hooks } = self.get_mut();
+        hooks.flushed(Pin::new(io).poll_shutdown(cx))
+    }
+}
