@@ -21,7 +21,7 @@ use tokio::net::lookup_host;
 use tokio::time::Instant;
 
 use super::Upstream;
-use super::connect::ConnectError;
+use super::connect_error::ConnectError;
 use crate::proxy::settings::Endpoint;
 
 /// How old what is known of a name may get while connections to it are kept.
