@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Compiler;
 use super::fields::Fields;
-use super::flow::At;
+use super::flow::Position;
 use super::site::Site;
 use crate::language::plan::{EntryPlan, StackPlan};
 use crate::language::provider::Kind;
@@ -14,7 +14,7 @@ use crate::source::{Diagnostic, Node, Span};
 
 const FIELDS: [&str; 6] = ["provider", "onEntry", "onSuccess", "onFailure", "onAlways", "comment"];
 
-/// The one middleware that the specification obliges its user to gate.
+/// The only middleware for which the specification requires a `when`.
 const LOOP: &str = "mwl:provider.middleware/mwl/loop/v1";
 
 /// Where a stack attaches.
@@ -24,13 +24,13 @@ pub(super) enum Level {
     Flow,
 }
 
-/// One entry while it is compiled.
+/// An entry that is being compiled.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'e> {
     pub(super) fields: &'e Fields<'e>,
     pub(super) middleware: Option<&'e Arc<dyn Middleware>>,
-    pub(super) at: At<'e>,
-    /// The site of the stack: what a cleanup's own stack stands at, too.
+    pub(super) at: Position<'e>,
+    /// The site of the stack, and of a cleanup's own stack.
     pub(super) base: Site<'e>,
 }
 
@@ -39,13 +39,13 @@ impl<'e> Entry<'e> {
         self.middleware.map(|middleware| middleware.contract())
     }
 
-    /// Whether the wait before a re-run comes from elsewhere than a policy.
+    /// Whether `delay` says how long to wait before a re-run, instead of a policy.
     pub(super) fn has_delay(&self) -> bool {
         let with = self.fields.get("onFailure").and_then(|block| block.get("with"));
         with.is_some_and(|with| with.get("delay").is_some())
     }
 
-    /// Where what is not written belongs.
+    /// The place for errors about what is missing in the entry.
     pub(super) fn place(&self) -> Span {
         self.fields.get("provider").map_or(self.fields.node.span, |provider| provider.span)
     }
@@ -56,7 +56,7 @@ impl Compiler<'_> {
     pub(super) fn stack(
         &mut self,
         node: Option<&Node>,
-        at: At<'_>,
+        at: Position<'_>,
         level: Level,
         base: Site<'_>,
     ) -> Option<StackPlan> {
@@ -72,7 +72,7 @@ impl Compiler<'_> {
     fn entry(
         &mut self,
         node: &Node,
-        at: At<'_>,
+        at: Position<'_>,
         level: Level,
         base: Site<'_>,
     ) -> Option<EntryPlan> {
@@ -116,8 +116,8 @@ impl Compiler<'_> {
         Some(middleware)
     }
 
-    /// "A `Loop` entry MUST write `onSuccess.when`": its only terminator, but for what interrupts it from
-    /// outside, which a literal `true` may rely on.
+    /// "A `Loop` entry MUST write `onSuccess.when`": nothing else ends it, except an interruption from
+    /// outside. An author who writes a literal `true` may rely on that.
     fn check_loop(&mut self, fields: &Fields<'_>) {
         let when = fields.get("onSuccess").and_then(|block| block.get("when"));
         let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;

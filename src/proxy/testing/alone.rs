@@ -13,16 +13,19 @@ use crate::proxy::site::{Core, Worker};
 use crate::proxy::watch::Patience;
 
 /// Serves one client's connection by `runtime`, until either side ends it or a bound does. Runs on the Tokio
-/// runtime that polls it, which keeps time. Where `upstream` is there, it is an idle connection to the first
-/// endpoint of the first upstream.
-pub async fn serve<U>(runtime: Arc<Runtime>, client: DuplexStream, upstream: Option<U>)
-where
+/// runtime that polls it, which keeps time. Each of `idle` is an idle connection to the first endpoint of the
+/// first upstream.
+pub async fn serve<U>(
+    runtime: Arc<Runtime>,
+    client: DuplexStream,
+    idle: impl IntoIterator<Item = U>,
+) where
     U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
     let patience = Patience::of(&runtime.limits);
     let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
-    if let (Some(io), Some(first)) = (upstream, worker.site().upstreams.first()) {
-        first.adopt(io);
+    if let Some(first) = worker.site().upstreams.first() {
+        idle.into_iter().for_each(|io| first.adopt(io));
     }
     let (tell, told) = tokio::sync::oneshot::channel();
     let serving = Arc::clone(&worker);

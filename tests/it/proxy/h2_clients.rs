@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::one_route;
 use crate::support::h2::{Client, request, whole};
 use crate::support::proxy::{Proxy, within};
+use crate::support::stack::audit;
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 #[tokio::test]
@@ -119,15 +120,8 @@ async fn uploads_that_stand_still_take_no_window_from_one_that_moves() {
 }
 
 /// A cleanup that tells `/audit` what came of the request.
-const AUDIT: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: \"{{ {'type': middleware.result.type} }}\"
-              with: { upstream: u, method: POST, path: /audit }
-";
+const AUDIT: &str =
+    concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"),);
 
 #[tokio::test]
 async fn a_stream_that_is_reset_cancels_its_execution_and_no_other() {
@@ -165,12 +159,7 @@ async fn a_connection_that_goes_cancels_its_streams() {
     client.driver.abort();
     drop((waiting, client));
     upstream.ended(1).await;
-    within(async {
-        while proxy.server.in_flight() + proxy.server.connections() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_empty().await;
 }
 
 #[tokio::test]
@@ -292,7 +281,7 @@ async fn what_outlives_the_grace_is_cut() {
 #[tokio::test]
 async fn an_idle_connection_is_told_to_go() {
     let upstream = Upstream::play([always(200, "", "")]).await;
-    let limits = "idleTimeout: PT0.1S, headTimeout: PT5S, ";
+    let limits = "idleTimeout: PT1S, headTimeout: PT5S, ";
     let proxy = Proxy::limited(limits, &one_route(&upstream, ""));
     let mut client = Client::connect(proxy.address).await;
     client.ask(request("GET", "/a", &[]), b"").await;

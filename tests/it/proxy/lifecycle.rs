@@ -2,21 +2,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::one_route;
-use crate::support::proxy::{Proxy, within};
+use crate::support::proxy::Proxy;
+use crate::support::stack::{audit, retry, timeout};
 use crate::support::upstream::{Act, Arrived, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
 /// A cleanup that tells `/audit` what came of the request.
-const AUDIT: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: \"{{ {'type': middleware.result.type} }}\"
-              with: { upstream: u, method: POST, path: /audit }
-";
+const AUDIT: &str =
+    concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"),);
 
 fn audits(seen: &[Arrived]) -> Vec<String> {
     seen.iter()
@@ -57,12 +51,7 @@ async fn a_client_that_leaves_cancels_and_the_cleanup_still_runs_once() {
     let seen = upstream.until(|seen| audits(seen).len() == 1).await;
     assert_eq!(audits(&seen), [r#"{"type":"cancellation"}"#]);
     upstream.ended(1).await;
-    within(async {
-        while proxy.server.in_flight() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_idle().await;
     assert_eq!(audits(&upstream.requests()).len(), 1);
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
     assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
@@ -159,9 +148,7 @@ async fn a_drain_s_deadline_answers_requests_without_cleanups() {
 }
 
 /// A Retry whose wait nobody lives to see the end of.
-const PATIENT: &str = "      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [ { match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H } } ] } }
-";
+const PATIENT: &str = retry!("match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H }");
 
 fn suppressed(proxy: &Proxy, reason: &str) -> u64 {
     proxy.metric(&format!(r#"mwl_retries_suppressed_total{{reason="{reason}",route="r"}}"#))
@@ -173,12 +160,7 @@ async fn in_a_gap(proxy: &Proxy) -> crate::support::proxy::Client {
     client.send(GET).await;
     let scheduled =
         r#"mwl_retries_total{code="Provider.Call.Http.Unavailable",delay="schedule",route="r"}"#;
-    within(async {
-        while proxy.metric(scheduled) < 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(scheduled) > 0).await;
     client
 }
 
@@ -197,12 +179,7 @@ async fn a_retry_that_is_cut_in_its_wait_counts_as_not_made() {
 
         let proxy = Proxy::start(&one_route(&upstream, &route));
         drop(in_a_gap(&proxy).await);
-        within(async {
-            while proxy.server.in_flight() > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        proxy.until_idle().await;
         assert_eq!((suppressed(&proxy, "draining"), suppressed(&proxy, "clientGone")), (0, 1));
     }
 }
@@ -210,10 +187,7 @@ async fn a_retry_that_is_cut_in_its_wait_counts_as_not_made() {
 #[tokio::test]
 async fn a_bound_that_cuts_a_wait_is_a_timeout_and_no_more() {
     let upstream = Upstream::play([always(503, "", "")]).await;
-    let bound = "    middleware:
-      - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.05S } }
-";
+    let bound = concat!("    middleware:\n", timeout!("PT0.05S"));
     let proxy = Proxy::start(&one_route(&upstream, &format!("{bound}{PATIENT}")));
     assert_eq!(proxy.ask(GET).await.status, 504);
     assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);

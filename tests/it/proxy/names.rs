@@ -7,6 +7,7 @@ use super::h2_upstreams;
 use crate::support::h2;
 use crate::support::names::Names;
 use crate::support::proxy::{Client, Proxy, within};
+use crate::support::stack::retry;
 use crate::support::upstream::{Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -19,10 +20,10 @@ fn config(port: u16, upstream: &str, route: &str) -> String {
 }
 
 /// A Retry of three attempts on failed connects.
-const RETRY: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 3 } ] } }
-";
+const RETRY: &str = concat!(
+    "    middleware:\n",
+    retry!("match: { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 3"),
+);
 
 /// Sockets at 127.0.0.2 and 127.0.0.3, with the same port.
 async fn sockets() -> (TcpListener, TcpListener, u16) {
@@ -172,12 +173,7 @@ async fn concurrent_connects_share_a_look_up() {
         let proxy = Arc::clone(&proxy);
         asking.spawn(async move { proxy.ask(GET).await.body });
     }
-    within(async {
-        while proxy.metric(r#"mwl_requests_in_flight{route="r"}"#) < 20 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(r#"mwl_requests_in_flight{route="r"}"#) == 20).await;
     names.answer();
     assert!(within(asking.join_all()).await.into_iter().all(|body| body == "two"));
     assert_eq!((names.asked().len(), two.accepted()), (1, 20));
@@ -290,12 +286,11 @@ async fn a_shared_connection_to_an_address_that_is_gone_carries_no_further_reque
     assert_eq!(proxy.ask(GET).await.body, "three");
     drop(held);
     // With its last request the connection ends.
-    within(async {
-        while proxy.metric(r#"mwl_upstream_connections{state="active",upstream="u"}"#) > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy
+        .until(|proxy| {
+            proxy.metric(r#"mwl_upstream_connections{state="active",upstream="u"}"#) == 0
+        })
+        .await;
     assert_eq!(idle(&proxy), 1);
     for _ in 0..3 {
         assert_eq!(proxy.ask(GET).await.body, "three");

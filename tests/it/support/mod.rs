@@ -16,12 +16,16 @@ pub(crate) mod names;
 pub(crate) mod origin;
 /// A scripted upstream of either protocol.
 pub(crate) mod peer;
+/// The proxy for one client, over pipes.
+pub(crate) mod piped;
 /// The program as a process.
 pub(crate) mod program;
 /// The whole proxy, on loopback, in this process.
 pub(crate) mod proxy;
 /// A call provider that plays a script.
 pub(crate) mod script;
+/// Entries of a stack.
+pub(crate) mod stack;
 /// TLS on either end.
 pub(crate) mod tls;
 /// A scripted upstream on a runtime, for the proxy in this process.

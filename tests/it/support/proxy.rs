@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::message::field;
 use super::names::Names;
 use mwl_proxy::config::{self, Origin};
 use mwl_proxy::language::provider::Catalog;
@@ -108,10 +109,35 @@ impl Proxy {
 
     /// The value of one series of `/metrics`; 0 where it is not there.
     pub(crate) fn metric(&self, series: &str) -> u64 {
-        let text = self.metrics.render();
-        let found = text.lines().find_map(|line| line.strip_prefix(series));
-        found.map_or(0, |value| value.trim().parse().unwrap())
+        metric(&self.metrics, series)
     }
+
+    /// Waits until `holds` does; fails after ten seconds.
+    pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        within(async {
+            while !holds(self) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// Waits until no request is in flight.
+    pub(crate) async fn until_idle(&self) {
+        self.until(|proxy| proxy.server.in_flight() == 0).await;
+    }
+
+    /// Waits until no request is in flight and no connection open.
+    pub(crate) async fn until_empty(&self) {
+        self.until(|proxy| proxy.server.in_flight() + proxy.server.connections() == 0).await;
+    }
+}
+
+/// The value of one series of `/metrics`; 0 where it is not there.
+pub(crate) fn metric(metrics: &Metrics, series: &str) -> u64 {
+    let text = metrics.render();
+    let found = text.lines().find_map(|line| line.strip_prefix(series));
+    found.map_or(0, |value| value.trim().parse().unwrap())
 }
 
 fn text(limits: &str, rest: &str) -> String {
@@ -142,13 +168,7 @@ pub(crate) struct Response {
 impl Response {
     /// The values of a field, in order.
     pub(crate) fn field(&self, name: &str) -> Vec<&str> {
-        self.head
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.split_once(':'))
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.trim())
-            .collect()
+        field(&self.head, name)
     }
 
     /// The body as JSON.

@@ -1,14 +1,20 @@
 //! A scripted upstream: a server on loopback that does what a test says, request by request, and records
 //! the exact bytes that it was sent.
 
+/// A request, as it comes.
+mod read;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
+
+use self::read::{read_body, read_head};
+use super::message::field;
 
 /// What to do with one request.
 #[derive(Clone, Debug)]
@@ -71,13 +77,7 @@ impl Arrived {
 
     /// The values of a field, in order.
     pub(crate) fn field(&self, name: &str) -> Vec<&str> {
-        self.head
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.split_once(':'))
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.trim())
-            .collect()
+        field(&self.head, name)
     }
 }
 
@@ -133,6 +133,22 @@ impl Upstream {
     /// Answers every request with `body`, behind `listener`.
     pub(crate) fn behind(listener: TcpListener, body: &'static str) -> Self {
         Self::on(listener, |_| Door::Open, move |_, _| always(200, "", body))
+    }
+
+    /// Plays `acts` over pipes, of which it gives the proxy's ends: connections that are open and idle.
+    pub(crate) fn piped(acts: impl IntoIterator<Item = Act>) -> (Self, Vec<DuplexStream>) {
+        let acts: Vec<Act> = acts.into_iter().collect();
+        let log = Arc::new(Log::default());
+        let script: Script = Arc::new(move |number, _| acts[number.min(acts.len() - 1)].clone());
+        let mut connections = JoinSet::new();
+        let mut ends = Vec::new();
+        for number in 0..4 {
+            let (near, far) = duplex(1 << 20);
+            ends.push(near);
+            connections.spawn(attend(far, number, Arc::clone(&script), Arc::clone(&log)));
+        }
+        let task = tokio::spawn(async move { while connections.join_next().await.is_some() {} });
+        (Self { address: ([127, 0, 0, 1], 1).into(), log, task }, ends)
     }
 
     fn on(
@@ -196,8 +212,27 @@ impl Drop for Upstream {
     }
 }
 
+/// What a request comes over.
+trait Connection: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Has its end be a reset.
+    fn resets(&self) -> std::io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn resets(&self) -> std::io::Result<()> {
+        self.set_zero_linger()
+    }
+}
+
+impl Connection for DuplexStream {
+    fn resets(&self) -> std::io::Result<()> {
+        // A pipe has one way to end.
+        Ok(())
+    }
+}
+
 async fn accept(listener: TcpListener, doors: Doors, script: Script, log: Arc<Log>) {
-    let mut connections = tokio::task::JoinSet::new();
+    let mut connections = JoinSet::new();
     for number in 0.. {
         let Ok((stream, _)) = listener.accept().await else {
             return;
@@ -206,18 +241,21 @@ async fn accept(listener: TcpListener, doors: Doors, script: Script, log: Arc<Lo
         log.changed.notify_waiters();
         let (script, log) = (Arc::clone(&script), Arc::clone(&log));
         if doors(number) == Door::Open {
-            connections.spawn(async move {
-                // An error is the other side's end.
-                let _ended = serve(stream, number, &script, &log).await;
-                log.counts.lock().unwrap().ended += 1;
-                log.changed.notify_waiters();
-            });
+            connections.spawn(attend(stream, number, script, log));
         }
     }
 }
 
+/// Serves a connection to its end.
+async fn attend(stream: impl Connection, number: usize, script: Script, log: Arc<Log>) {
+    // An error is the other side's end.
+    let _ended = serve(stream, number, &script, &log).await;
+    log.counts.lock().unwrap().ended += 1;
+    log.changed.notify_waiters();
+}
+
 async fn serve(
-    mut stream: TcpStream,
+    mut stream: impl Connection,
     connection: usize,
     script: &Script,
     log: &Log,
@@ -227,17 +265,16 @@ async fn serve(
         let Some(head) = read_head(&mut stream, &mut buffer).await? else {
             return Ok(());
         };
-        let (number, act, place) = {
+        let (act, place) = {
             let mut requests = log.requests.lock().unwrap();
             let arrived =
                 Arrived { connection, head, body: Vec::new(), trailers: Vec::new(), whole: false };
             let number = requests.len();
             let act = script(number, &arrived);
             requests.push(arrived);
-            (number, act, number)
+            (act, number)
         };
         log.changed.notify_waiters();
-        let _ = number;
         let enough = match &act {
             Act::Early(_) => Some(0),
             Act::EarlyAndClose(size, _) => Some(*size),
@@ -254,7 +291,7 @@ async fn serve(
             Act::Echo(bytes) => {
                 stream.write_all(&bytes).await?;
                 stream.write_all(&buffer).await?;
-                let (mut read, mut write) = stream.split();
+                let (mut read, mut write) = tokio::io::split(stream);
                 tokio::io::copy(&mut read, &mut write).await?;
                 return Ok(());
             }
@@ -277,7 +314,7 @@ async fn serve(
             }
             Act::Close => return Ok(()),
             Act::Reset => {
-                stream.set_zero_linger()?;
+                stream.resets()?;
                 return Ok(());
             }
             Act::Hang => return hang(stream).await,
@@ -286,106 +323,10 @@ async fn serve(
 }
 
 /// Holds the connection until the other side ends it.
-async fn hang(mut stream: TcpStream) -> std::io::Result<()> {
+async fn hang(mut stream: impl Connection) -> std::io::Result<()> {
     let mut sink = [0; 4096];
     while stream.read(&mut sink).await? > 0 {}
     Ok(())
-}
-
-/// The next head; `None` where the connection ended between two requests.
-async fn read_head(
-    stream: &mut TcpStream,
-    buffer: &mut Vec<u8>,
-) -> std::io::Result<Option<String>> {
-    loop {
-        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-            let rest = buffer.split_off(end + 4);
-            let head = String::from_utf8_lossy(&std::mem::replace(buffer, rest)).into_owned();
-            return Ok(Some(head));
-        }
-        if stream.read_buf(buffer).await? == 0 {
-            return Ok(None);
-        }
-    }
-}
-
-/// Reads the body of the request at `place`, or as much of it as is `enough`.
-async fn read_body(
-    stream: &mut TcpStream,
-    buffer: &mut Vec<u8>,
-    log: &Log,
-    place: usize,
-    enough: Option<usize>,
-) -> std::io::Result<()> {
-    let head = log.requests.lock().unwrap()[place].clone();
-    let chunked = !head.field("transfer-encoding").is_empty();
-    let length = head.field("content-length").first().map(|text| text.parse::<usize>().unwrap());
-    loop {
-        let (body, trailers, used, whole) = if chunked {
-            decode(buffer)
-        } else {
-            let wanted = length.unwrap_or(0);
-            let used = buffer.len().min(wanted);
-            (buffer[..used].to_vec(), Vec::new(), used, used == wanted)
-        };
-        let size = body.len();
-        {
-            let mut requests = log.requests.lock().unwrap();
-            requests[place].body = body;
-            requests[place].trailers = trailers;
-            requests[place].whole = whole;
-        }
-        log.changed.notify_waiters();
-        if whole {
-            buffer.drain(..used);
-            return Ok(());
-        }
-        if enough.is_some_and(|enough| size >= enough) {
-            return Ok(());
-        }
-        if stream.read_buf(buffer).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-}
-
-/// The lines behind the last chunk, and the bytes that they took; `None` where they are not all there.
-fn trailers(buffer: &[u8]) -> Option<(Vec<String>, usize)> {
-    let mut lines = Vec::new();
-    let mut at = 0;
-    loop {
-        let end = at + buffer[at..].windows(2).position(|two| two == b"\r\n")?;
-        if end == at {
-            return Some((lines, at + 2));
-        }
-        lines.push(String::from_utf8_lossy(&buffer[at..end]).into_owned());
-        at = end + 2;
-    }
-}
-
-/// A chunked body as far as it is there: its data, its trailers, the bytes that it took, whether it ended.
-fn decode(buffer: &[u8]) -> (Vec<u8>, Vec<String>, usize, bool) {
-    let mut body = Vec::new();
-    let mut at = 0;
-    loop {
-        let Some(line) = buffer[at..].windows(2).position(|two| two == b"\r\n") else {
-            return (body, Vec::new(), at, false);
-        };
-        let size = std::str::from_utf8(&buffer[at..at + line]).unwrap();
-        let size = usize::from_str_radix(size.trim(), 16).expect("a chunk's size");
-        let data = at + line + 2;
-        if size == 0 {
-            return match trailers(&buffer[data..]) {
-                Some((trailers, used)) => (body, trailers, data + used, true),
-                None => (body, Vec::new(), at, false),
-            };
-        }
-        if buffer.len() < data + size + 2 {
-            return (body, Vec::new(), at, false);
-        }
-        body.extend_from_slice(&buffer[data..data + size]);
-        at = data + size + 2;
-    }
 }
 
 /// A response with a length.
