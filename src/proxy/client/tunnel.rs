@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -94,14 +94,8 @@ fn last(heard: &Mutex<Instant>) -> Instant {
 }
 
 impl Hooks for Heard {
-    fn read(
-        &mut self,
-        buf: &mut ReadBuf<'_>,
-        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = read(buf);
-        if buf.filled().len() > before {
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
+        if size > 0 {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         polled

@@ -3,9 +3,6 @@
 //! So another protocol begins where it begins: behind the 101 that changed to it, or with the preface by which HTTP/1
 //! found that it is HTTP/2.
 
-use std::io;
-use std::task::Poll;
-
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
@@ -26,18 +23,13 @@ impl<T> Rewound<T> {
 }
 
 impl Hooks for First {
-    fn read(
-        &mut self,
-        buf: &mut ReadBuf<'_>,
-        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
-    ) -> Poll<io::Result<()>> {
-        let Self(first) = self;
-        if first.is_empty() {
-            return read(buf);
+    fn first(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        if self.0.is_empty() {
+            return false;
         }
-        let size = first.len().min(buf.remaining());
-        buf.put_slice(&first.split_to(size));
-        Poll::Ready(Ok(()))
+        let size = self.0.len().min(buf.remaining());
+        buf.put_slice(&self.0.split_to(size));
+        true
     }
 }
 

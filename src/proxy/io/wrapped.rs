@@ -6,15 +6,16 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is done. A hook that is not written does nothing but what it is around.
+/// What is done. A hook that is not written does nothing.
 pub(crate) trait Hooks {
-    /// Around a read into `buf`.
-    fn read(
-        &mut self,
-        buf: &mut ReadBuf<'_>,
-        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
-    ) -> Poll<io::Result<()>> {
-        read(buf)
+    /// Before a read: puts into `buf` what comes before the stream's own bytes. False where nothing does.
+    fn first(&mut self, _: &mut ReadBuf<'_>) -> bool {
+        false
+    }
+
+    /// Behind a read of so many bytes, which came to `polled`.
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, _: usize) -> Poll<io::Result<()>> {
+        polled
     }
 
     /// Around a write, of one part or of several.
@@ -46,7 +47,12 @@ impl<T: AsyncRead + Unpin, H: Hooks + Unpin> AsyncRead for Wrapped<T, H> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { io, hooks } = self.get_mut();
-        hooks.read(buf, |buf| Pin::new(io).poll_read(cx, buf))
+        if hooks.first(buf) {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(io).poll_read(cx, buf);
+        hooks.has_read(polled, buf.filled().len().saturating_sub(before))
     }
 }
 

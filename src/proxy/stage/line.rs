@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{DuplexStream, ReadBuf, duplex};
+use tokio::io::{DuplexStream, duplex};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -153,14 +153,8 @@ impl Near {
 }
 
 impl Hooks for Lost {
-    fn read(
-        &mut self,
-        buf: &mut ReadBuf<'_>,
-        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = read(buf);
-        let ended = matches!(polled, Poll::Ready(Ok(()))) && buf.filled().len() == before;
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
+        let ended = matches!(polled, Poll::Ready(Ok(()))) && size == 0;
         if ended && self.0.lost.is_cancelled() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }

@@ -8,6 +8,7 @@ mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod connection;
 pub(crate) mod ending;
+mod failed_write;
 pub(crate) mod h1;
 mod meanwhile;
 pub(crate) mod outgoing;

@@ -3,21 +3,16 @@
 //! Whether an attempt may be sent again depends on what was on the wire when it failed: nothing
 //! written, or not a byte of a response read. The HTTP library does not say; the byte counts do.
 //!
-//! And it hears an upstream out. One that answers before it has read the whole request, and closes, makes
-//! the next write fail while its answer lies in the socket: a failed write is only reported when there is
-//! nothing left to read.
+//! And it hears an upstream out that answers early and closes ([`FailedWrite`]).
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use tokio::io::ReadBuf;
 use tokio::sync::Notify;
-use tokio::time::{Sleep, sleep};
 
+use super::failed_write::FailedWrite;
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
 /// How many bytes went each way. Written by the connection's task and read by the attempt, both on one
@@ -75,18 +70,8 @@ pub(crate) struct Counted {
     /// Whether there is nothing more to read.
     read_ended: bool,
     /// A write that failed, held back while there may be something to read.
-    failed: Option<Failed>,
+    failed: Option<FailedWrite>,
 }
-
-#[derive(Debug)]
-struct Failed {
-    error: io::Error,
-    /// When it is reported in any case.
-    until: Pin<Box<Sleep>>,
-}
-
-/// For how long a failed write is held back.
-const HEAR_OUT: Duration = Duration::from_secs(1);
 
 impl<T> Wire<T> {
     /// Counts what goes over `io`.
@@ -100,25 +85,16 @@ impl<T> Wire<T> {
 impl Counted {
     /// The error of a write that failed, once it is to be reported.
     fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let Some(failed) = &mut self.failed else {
-            return Poll::Pending;
-        };
-        if !self.read_ended {
-            ready!(failed.until.as_mut().poll(cx));
+        match &mut self.failed {
+            Some(failed) if self.read_ended => Poll::Ready(failed.error()),
+            Some(failed) => failed.poll(cx),
+            None => Poll::Pending,
         }
-        Poll::Ready(io::Error::new(failed.error.kind(), failed.error.to_string()))
     }
 }
 
 impl Hooks for Counted {
-    fn read(
-        &mut self,
-        buf: &mut ReadBuf<'_>,
-        read: impl FnOnce(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = read(buf);
-        let size = buf.filled().len().saturating_sub(before);
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
         let before = self.counts.read.fetch_add(size as u64, Ordering::Relaxed);
         if before == 0 && size > 0 {
             self.counts.heard.notify_waiters();
@@ -137,7 +113,7 @@ impl Hooks for Counted {
         if self.failed.is_none() {
             match write(cx) {
                 Poll::Ready(Err(error)) => {
-                    self.failed = Some(Failed { error, until: Box::pin(sleep(HEAR_OUT)) });
+                    self.failed = Some(FailedWrite::new(error));
                     // What can be read is read first: have the task come round again.
                     cx.waker().wake_by_ref();
                 }
@@ -155,7 +131,9 @@ impl Hooks for Counted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::failed_write::HEAR_OUT;
     use super::*;
+    use std::pin::Pin;
     use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
     #[tokio::test(start_paused = true)]

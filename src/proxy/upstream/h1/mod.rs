@@ -16,9 +16,7 @@
 //! upstream may answer before the upload is done; what is left of the upload then is for somebody else to poll,
 //! beside the answer's body.
 //!
-//! It hears an upstream out. One that answers before it has read the whole request, and closes, makes the next
-//! write fail while its answer lies in the socket: a failed write is only reported when there is nothing left to
-//! read, or when nothing came for [`HEAR_OUT`].
+//! It hears an upstream out that answers early and closes ([`FailedWrite`]).
 //!
 //! An idle link holds no buffer that it read into. Whether it has closed meanwhile, or has sent what nobody asked
 //! for, is seen when it is handed out ([`Link::is_quiet`]), without a system call: the runtime notes what becomes
@@ -29,17 +27,15 @@ mod head;
 #[cfg(test)]
 mod tests;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
-use tokio::time::{Sleep, sleep};
 
 use self::head::Head;
+use super::failed_write::FailedWrite;
 use super::outgoing::Outgoing;
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
@@ -49,9 +45,6 @@ use crate::proxy::h1::{
 use crate::proxy::io::Io;
 use crate::proxy::io::pour::{Pipe, Pipes};
 use crate::proxy::io::rewound::Rewound;
-
-/// For how long a failed write is held back.
-const HEAR_OUT: Duration = Duration::from_secs(1);
 
 /// A connection to an upstream, and the exchange that is on it.
 #[derive(Debug)]
@@ -97,7 +90,7 @@ enum Stopped {
     /// Its body broke: how, until somebody was told.
     Body(Option<Error>),
     /// A write failed, which is reported then at the latest.
-    Write(std::io::Error, Pin<Box<Sleep>>),
+    Write(FailedWrite),
 }
 
 /// A request of which no byte was written: it goes over another connection as if it had never been on one.
@@ -237,12 +230,10 @@ impl Link {
         if let Poll::Ready(answer) = self.poll_head(cx, interim) {
             return Poll::Ready(answer);
         }
-        let Some(Stopped::Write(error, until)) = &mut self.stopped else {
+        let Some(Stopped::Write(failed)) = &mut self.stopped else {
             return Poll::Pending;
         };
-        ready!(until.as_mut().poll(cx));
-        let error = std::io::Error::new(error.kind(), error.to_string());
-        Poll::Ready(Err(error.into()))
+        failed.poll(cx).map(|error| Err(error.into()))
     }
 
     /// Sends on. Ready when all of the request is sent, or no more of it will be: its body broke, which
@@ -264,7 +255,7 @@ impl Link {
             match ready!(self.outbox.poll_write(&mut self.io, cx, &mut self.seen.wrote)) {
                 Ok(()) if waits => return Poll::Pending,
                 Ok(()) => {}
-                Err(error) => self.stop(Stopped::Write(error, Box::pin(sleep(HEAR_OUT)))),
+                Err(error) => self.stop(Stopped::Write(FailedWrite::new(error))),
             }
         }
         Poll::Ready(())
@@ -274,7 +265,7 @@ impl Link {
     pub(crate) const fn take_broken(&mut self) -> Option<Error> {
         match &mut self.stopped {
             Some(Stopped::Body(error)) => error.take(),
-            Some(Stopped::Write(..)) | None => None,
+            Some(Stopped::Write(_)) | None => None,
         }
     }
 
