@@ -1,4 +1,4 @@
-//! HTTP/2's numbers, the same towards clients and towards upstreams.
+//! Sizes and limits of HTTP/2, the same for clients and upstreams.
 //!
 //! The sizes. A stream's window is 64 KiB: what a client may send ahead of an upstream that reads slowly,
 //! and so the most that is held of one upload. The connection's window is that of all its streams together,

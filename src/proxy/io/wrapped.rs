@@ -1,4 +1,4 @@
-//! A stream, with something done around its reads and writes.
+//! A stream with hooks around its reads and writes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is done. A hook that is not written does nothing.
+/// The hooks. Each default does nothing.
 pub(crate) trait Hooks {
-    /// Before a read: puts into `buf` what comes before the stream's own bytes. False where nothing does.
+    /// Before a read: fills `buf` with bytes that come before the stream's own, or returns false if there are none.
     fn first(&mut self, _: &mut ReadBuf<'_>) -> bool {
         false
     }
 
-    /// Behind a read of so many bytes, which came to `polled`.
+    /// After a read of so many bytes: may change its outcome.
     fn has_read(&mut self, polled: Poll<io::Result<()>>, _: usize) -> Poll<io::Result<()>> {
         polled
     }
@@ -27,13 +27,13 @@ pub(crate) trait Hooks {
         write(cx)
     }
 
-    /// Behind a flush or a shutdown, which came to `polled`.
+    /// After a flush or a shutdown: may change its outcome.
     fn flushed(&mut self, polled: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         polled
     }
 }
 
-/// `io`, and what is done around its reads and writes.
+/// A stream and its hooks.
 #[derive(Debug)]
 pub(crate) struct Wrapped<T, H> {
     pub(crate) io: T,

@@ -1,4 +1,4 @@
-//! What the heads of messages say, and what is made of it: nothing here knows of a connection or waits.
+//! Heads of messages: fields, targets, queries, ids, refusals. Nothing here knows a connection, and nothing waits.
 
 pub(crate) mod forwarded;
 pub(crate) mod headers;

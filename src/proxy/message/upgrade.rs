@@ -1,4 +1,4 @@
-//! An offer to change the protocol of a connection, and what of it is agreed on (RFC 9110 §7.8).
+//! Offers to change a connection's protocol (`Upgrade`), and whether an answer agrees to one (RFC 9110 §7.8).
 
 use http::header::{self, HeaderMap, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! Why there is no connection.
+//! Why a connection could not be opened.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
-//! An upstream is heard out. One that answers before it has read the whole request, and closes, makes the next write fail
-//! while its answer lies in the socket: a failed write is only reported when there is nothing left to read, or when
-//! nothing came for [`HEAR_OUT`].
+//! A failed write, reported late.
+//!
+//! An upstream that answers before it has read the whole request, and then closes, makes the next write fail while its
+//! answer is still in the socket. So a failed write is reported only when there is nothing left to read, or when nothing
+//! came for [`HEAR_OUT`].
 
 use std::io;
 use std::pin::Pin;
@@ -9,29 +11,29 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-/// For how long a failed write is held back.
+/// How long a failed write is held back at most.
 pub(super) const HEAR_OUT: Duration = Duration::from_secs(1);
 
-/// A write that failed, held back while there may be something to read.
+/// A write that failed.
 #[derive(Debug)]
 pub(super) struct FailedWrite {
     error: io::Error,
-    /// When it is reported in any case.
+    /// When it is reported at the latest.
     until: Pin<Box<Sleep>>,
 }
 
 impl FailedWrite {
-    /// It failed now.
+    /// A write that failed now.
     pub(super) fn new(error: io::Error) -> Self {
         Self { error, until: Box::pin(sleep(HEAR_OUT)) }
     }
 
-    /// How it failed.
+    /// The error.
     pub(super) fn error(&self) -> io::Error {
         io::Error::new(self.error.kind(), self.error.to_string())
     }
 
-    /// The same, once nothing is waited for any more.
+    /// Ready with the error when it has been held back long enough.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         ready!(self.until.as_mut().poll(cx));
         Poll::Ready(self.error())

@@ -3,7 +3,7 @@
 //! Whether an attempt may be sent again depends on what was on the wire when it failed: nothing
 //! written, or not a byte of a response read. The HTTP library does not say; the byte counts do.
 //!
-//! And it hears an upstream out that answers early and closes ([`FailedWrite`]).
+//! A write that failed is reported late ([`FailedWrite`]).
 
 use std::io;
 use std::sync::Arc;
@@ -60,10 +60,10 @@ impl Counts {
     }
 }
 
-/// A connection, counted.
+/// A stream whose bytes are counted.
 pub(crate) type Wire<T> = Wrapped<T, Counted>;
 
-/// What is known of it.
+/// The counts, and a write that failed.
 #[derive(Debug)]
 pub(crate) struct Counted {
     counts: Arc<Counts>,

@@ -10,7 +10,7 @@ use crate::proxy::io::wrapped::{Hooks, Wrapped};
 /// The bytes of a client's connection that a library reads and writes.
 pub(crate) type Watched<T> = Wrapped<T, Watch>;
 
-/// What is seen of its writes.
+/// Notes whether its writes make progress.
 #[derive(Debug)]
 pub(crate) struct Watch {
     state: Arc<State>,

@@ -168,16 +168,16 @@ fn rooms_of(place: &[String]) -> (Option<&String>, Option<&String>) {
     (place.first(), within(place, &["proxy"]))
 }
 
-/// What is handed on by another room than its own: whoever names it there does not see where it comes from.
-fn handed_on(files: &Files) -> Vec<String> {
+/// Re-exports of another room's items: whoever names one there doesn't see where it comes from.
+fn re_exports(files: &Files) -> Vec<String> {
     let mut wrong = Vec::new();
     for (place, file) in &files.0 {
-        for named in file.names.iter().filter(|named| named.handed_on) {
+        for named in file.names.iter().filter(|named| named.re_export) {
             let What::Here(what) = &named.what else { continue };
             let below = what.starts_with(place);
             if !below && rooms_of(what) != rooms_of(place) {
                 let what = what.join("::");
-                wrong.push(format!("{}:{}: hands on {what}", file.path, named.line));
+                wrong.push(format!("{}:{}: re-exports {what}", file.path, named.line));
             }
         }
     }
@@ -215,7 +215,7 @@ fn rooms_name_only_what_is_beneath_them() {
     let files = Files::read(root());
     let mut wrong = misnamed(&files, &[], ROOMS);
     wrong.extend(misnamed(&files, &["proxy"], ROOMS_OF_PROXY));
-    wrong.extend(handed_on(&files));
+    wrong.extend(re_exports(&files));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 

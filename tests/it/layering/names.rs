@@ -20,8 +20,8 @@ pub(crate) struct Named {
     pub(crate) what: What,
     /// Whether only tests compile it.
     pub(crate) test: bool,
-    /// Whether a `pub use` hands it on.
-    pub(crate) handed_on: bool,
+    /// Whether a `pub use` re-exports it.
+    pub(crate) re_export: bool,
 }
 
 /// What is named.
@@ -130,13 +130,13 @@ impl Reader<'_> {
                 TokenTree::Ident(word) if word == "use" && !is_punct(tokens.get(at + 1), '<') => {
                     let end = tokens[at..].iter().position(|token| is_punct(Some(token), ';'));
                     let tree = &tokens[at + 1..at + end.unwrap_or_default()];
-                    let handed_on = at > 0 && is_visibility(&tokens, at - 1);
+                    let re_export = at > 0 && is_visibility(&tokens, at - 1);
                     for (line, path, name) in leaves(tree, &Vec::new()) {
                         let Some(what) = resolve(place, &path, &sight.children, None) else {
                             continue;
                         };
                         sight.imports.insert(name, what.clone());
-                        self.names.push(Named { line, what, test, handed_on });
+                        self.names.push(Named { line, what, test, re_export });
                     }
                 }
                 _ => {}
@@ -174,7 +174,7 @@ impl Reader<'_> {
                     if path.len() > 1
                         && let Some(what) = resolve(place, &path, &sight.children, Some(sight))
                     {
-                        self.names.push(Named { line, what, test, handed_on: false });
+                        self.names.push(Named { line, what, test, re_export: false });
                     }
                     at += length - 1;
                 }
@@ -407,11 +407,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_is_told_apart() {
+    fn a_re_export_is_told_apart() {
         let text = "pub use crate::x; pub(crate) use crate::y; pub(in crate::a) use crate::z; use crate::w;";
         let files = Files::of([("src/a.rs".to_owned(), text.to_owned())]);
         let names = &files.0.values().next().unwrap().names;
-        let handed: Vec<_> = names.iter().filter(|named| named.handed_on).collect();
-        assert_eq!(handed.len(), 3, "{handed:?}");
+        let found: Vec<_> = names.iter().filter(|named| named.re_export).collect();
+        assert_eq!(found.len(), 3, "{found:?}");
     }
 }

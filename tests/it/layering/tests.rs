@@ -18,7 +18,7 @@ fn files(all: &[(&str, &str)]) -> Files {
 
 fn wrong(all: &[(&str, &str)]) -> Vec<String> {
     let files = files(all);
-    [misnamed(&files, &["proxy"], TABLE), handed_on(&files), knots(&files)].concat()
+    [misnamed(&files, &["proxy"], TABLE), re_exports(&files), knots(&files)].concat()
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn a_room_that_is_not_listed_and_a_permission_that_nobody_uses_are_found() {
 }
 
 #[test]
-fn what_is_handed_on_across_rooms_is_found() {
+fn a_re_export_across_rooms_is_found() {
     for vis in ["pub", "pub(crate)", "pub(super)"] {
         let text = format!("{vis} use super::low::Low; use super::mid::part;");
         let found = wrong(&[("src/proxy/high.rs", &text)]);
-        assert_eq!(found, ["src/proxy/high.rs:1: hands on proxy::low::Low"]);
+        assert_eq!(found, ["src/proxy/high.rs:1: re-exports proxy::low::Low"]);
     }
     // What is of the room may be.
     let own = "mod part; pub(crate) use self::part::Part; use super::low::Low;";

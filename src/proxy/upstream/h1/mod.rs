@@ -16,7 +16,7 @@
 //! upstream may answer before the upload is done; what is left of the upload then is for somebody else to poll,
 //! beside the answer's body.
 //!
-//! It hears an upstream out that answers early and closes ([`FailedWrite`]).
+//! A write that failed is reported late ([`FailedWrite`]): the upstream may have answered early and closed.
 //!
 //! An idle link holds no buffer that it read into. Whether it has closed meanwhile, or has sent what nobody asked
 //! for, is seen when it is handed out ([`Link::is_quiet`]), without a system call: the runtime notes what becomes
