@@ -1,22 +1,22 @@
-//! A connection of which more was read than was made sense of: what came first comes once more, before the rest.
+//! A connection from which bytes were read that must be read again, before the rest.
 //!
-//! So another protocol begins where it begins: behind the 101 that changed to it, or with the preface by which HTTP/1
-//! found that it is HTTP/2.
+//! With it, another protocol starts with its own first byte: after the 101 that switched to it, or with the
+//! preface by which the HTTP/1.1 code recognised HTTP/2.
 
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
 use super::wrapped::{Hooks, Wrapped};
 
-/// A connection, and what is read before it.
+/// A connection, and the bytes to read before it.
 pub(crate) type Rewound<T> = Wrapped<T, First>;
 
-/// What is read before the rest.
+/// The bytes to read before the rest.
 #[derive(Debug)]
 pub(crate) struct First(Bytes);
 
 impl<T> Rewound<T> {
-    /// `io`, of which `first` was read already.
+    /// `io`, from which `first` was already read.
     pub(crate) const fn new(io: T, first: Bytes) -> Self {
         Self { io, hooks: First(first) }
     }

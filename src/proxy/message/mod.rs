@@ -1,4 +1,4 @@
-//! Heads of messages: fields, targets, queries, ids, refusals. Nothing here knows a connection, and nothing waits.
+//! The heads of messages, read, checked and changed. Nothing here knows a connection or waits.
 
 pub(crate) mod forwarded;
 pub(crate) mod headers;

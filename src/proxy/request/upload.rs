@@ -20,13 +20,13 @@ use crate::proxy::site::runtime::Route;
 pub(crate) enum Upload {
     /// There is none.
     None,
-    /// It is sent on as it comes.
+    /// It is sent on as it arrives.
     Stream(Arc<Source<ClientBody>>),
-    /// It was read: because an expression of the route reads it, as `value`, or because it is to be sent
-    /// several times side by side.
+    /// It was read, because an expression of the route reads it (as `value`), or because several calls may send
+    /// it side by side.
     Buffered {
         bytes: Bytes,
-        /// Those that may pass.
+        /// The trailers that may pass.
         trailers: Option<Box<HeaderMap>>,
         value: Option<Value>,
     },
@@ -57,7 +57,7 @@ impl Upload {
         })
     }
 
-    /// How the client's body broke off, where it did.
+    /// How the client's body broke off, if it did.
     pub(crate) fn broken(&self) -> Option<Broken> {
         match self {
             Self::Stream(source) => source.broken(),
@@ -66,8 +66,7 @@ impl Upload {
     }
 }
 
-/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart, and those of its
-/// trailers that may pass.
+/// Reads a body of at most `limit` bytes, with pauses of at most `timeout`, and those of its trailers that may pass.
 async fn read(
     body: ClientBody,
     limit: usize,
@@ -81,7 +80,7 @@ async fn read(
     })
 }
 
-/// Why a body could not be read.
+/// The refusal of a request whose body could not be read.
 fn unread(error: BodyError) -> Refusal {
     match error {
         BodyError::Stalled(_) => Refusal::body_timeout(),

@@ -1,6 +1,6 @@
-//! Opening a connection to an endpoint: find its addresses, connect; of HTTP/2, start the task that drives it.
+//! Opens a connection to an endpoint: resolves its name, connects and, for HTTP/2, starts the task that drives it.
 //!
-//! All of it within `connectTimeout`, the look-up of the name included.
+//! All of this must finish within `connectTimeout`, including the name lookup.
 
 use std::error::Error as _;
 use std::io;
@@ -28,33 +28,33 @@ use crate::proxy::io::{Io, nearby};
 use crate::proxy::stage::{Line, Near, Stage};
 use crate::proxy::tls::{Failed, Secure, Secured, Trouble};
 
-/// How large a response head may be, as HTTP/2 counts it.
+/// The largest response head, by HTTP/2's way of counting.
 const HEAD_LIST: u32 = 64 * 1024;
 
 /// A new connection.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) link: Box<Link>,
-    /// The address that it leads to, where it was opened here.
+    /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A new connection that is shared.
+/// A new HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct OpenedShared {
     pub(super) sender: http2::SendRequest<RequestBody>,
     pub(super) counts: Arc<Counts>,
-    /// How many requests the other side takes at a time, as far as it has said.
+    /// The most concurrent requests that the other side accepts, as far as it has said.
     pub(super) limit: Arc<AtomicU32>,
     /// The address that it leads to.
     pub(super) peer: Option<IpAddr>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint` of `upstream`. On a stage it leads to what stands there.
+/// Opens a connection to `endpoint` of `upstream`. On a stage, it leads to the script.
 pub(super) async fn open(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -77,7 +77,7 @@ pub(super) async fn open(
     }
 }
 
-/// The same with HTTP/2.
+/// The same for HTTP/2.
 pub(super) async fn open_shared(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -103,15 +103,15 @@ pub(super) async fn open_shared(
     }
 }
 
-/// When a connect that begins now has failed.
+/// The time at which connecting fails if it begins now.
 fn deadline(upstream: &Upstream) -> Instant {
     let now = Instant::now();
     now.checked_add(upstream.settings.connect_timeout).unwrap_or(now)
 }
 
-/// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is
-/// still there, and closed when it does not answer for as long again: requests on it would be lost one by
-/// one, and the next would be put on it, too.
+/// Speaks HTTP/2 over `io`. If nothing arrives for `ping` while requests are running, a PING is sent, and the
+/// connection closes if the answer takes as long again. Otherwise its requests would be lost one by one, and
+/// more would be put on it.
 async fn shared<T>(
     io: T,
     ping: Duration,
@@ -134,8 +134,8 @@ where
     }
     let handshake = protocol.handshake(TokioIo::new(wire)).await;
     let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    // The other side begins by saying how much it takes (RFC 9113 §3.4). Whatever is sent before may be more,
-    // and be refused; and one that does not say it speaks something else.
+    // The other side first sends its settings (RFC 9113 §3.4). Requests that are sent earlier might exceed them
+    // and be refused; and if no settings arrive, the other side speaks another protocol.
     let greeted = tokio::select! {
         biased;
         ended = &mut driver => Err(ended.err()),
@@ -143,7 +143,7 @@ where
         () = sleep_until(deadline) => Err(None),
     };
     if let Err(error) = greeted {
-        // The library keeps of an error below it the words: of a TLS handshake that was refused late, say.
+        // The library only keeps the text of the error below, for example of a TLS handshake that was refused late.
         let why = error.and_then(|error| error.source().map(|why| format!(" ({why})")));
         let why = why.unwrap_or_default();
         let message = format!("did not greet in HTTP/2{why}: is `protocol` right?");
@@ -166,7 +166,7 @@ where
 
 type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
 
-/// How many requests the other side takes at a time.
+/// The most concurrent requests that the other side accepts.
 fn streams<T>(driver: &Driver<T>) -> u32
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -174,7 +174,7 @@ where
     u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
-/// A socket to `endpoint`, and the address that it leads to.
+/// Opens a socket to `endpoint`, and returns the address that it leads to.
 async fn socket(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -193,7 +193,7 @@ async fn socket(
     Ok((stream, address.ip()))
 }
 
-/// TLS over `io`, within the same time as the connect.
+/// Does the TLS handshake over `io`, within the same timeout.
 async fn secured<T>(
     upstream: &Upstream,
     tls: &Secure,
@@ -218,7 +218,7 @@ where
     within(deadline, greeting, late).await
 }
 
-/// A pipe to what stands on `stage` in place of `endpoint`.
+/// Opens a scripted connection that replaces `endpoint` on `stage`.
 async fn staged(
     upstream: &Upstream,
     endpoint: usize,
@@ -234,20 +234,20 @@ async fn staged(
     within(deadline, connecting, || ConnectError::silent(limit)).await
 }
 
-/// What `connecting` comes to before `deadline`, or else the error that `late` makes.
+/// Awaits `connecting` until `deadline`; after that, the error that `late` makes.
 async fn within<T>(
     deadline: Instant,
     connecting: impl Future<Output = Result<T, ConnectError>>,
     late: impl FnOnce() -> ConnectError,
 ) -> Result<T, ConnectError> {
-    // A connect is a leaf: it may be dropped.
+    // Connecting is a leaf: it may be dropped.
     let connected = tokio::time::timeout_at(deadline, connecting).await;
     connected.map_err(|_elapsed| late())?
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     let stream = connected(address).await.map_err(|error| ConnectError::from_io(&error))?;
-    // Nagle's algorithm only delays; where it cannot be turned off, it only delays.
+    // Nagle's algorithm only delays data, so failing to turn it off does no harm.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "TCP_NODELAY could not be set.");
     }

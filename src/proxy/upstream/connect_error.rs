@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::language::temporal::Span;
 use crate::proxy::tls::Trouble;
 
-/// Of how many of a name's addresses a message tells what became of them.
+/// For how many of a name's addresses a message tells what happened.
 const TOLD: usize = 4;
 
-/// Why no connection came to be. Nothing of the request was sent.
+/// Why no connection was made. Nothing of the request was sent.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ConnectError {
@@ -20,29 +20,29 @@ pub(crate) struct ConnectError {
     pub(crate) message: String,
 }
 
-/// What went wrong on the way to a connection.
+/// What went wrong while connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The name has no address.
     Dns,
-    /// Nobody said within `connectTimeout` which addresses the name has.
+    /// The name was not resolved within `connectTimeout`.
     DnsTimeout,
     /// Nobody listens there.
     Refused,
-    /// There is no way there.
+    /// There is no route to the address.
     Unreachable,
     /// It took longer than `connectTimeout`.
     Timeout,
-    /// Somebody listens there, but greets in another protocol, or not at all.
+    /// The other side does not speak HTTP/2, or says nothing at all.
     Greeting,
-    /// Somebody listens there, but there is no TLS with them, or none that can be believed.
+    /// The TLS handshake failed, or the certificate is not accepted.
     Tls(Trouble),
     /// Anything else.
     Other,
 }
 
 impl Cause {
-    /// `details.phase`: how far it got.
+    /// `details.phase`: how far connecting got.
     pub(crate) const fn phase(self) -> &'static str {
         match self {
             Self::Dns | Self::DnsTimeout => "dns",
@@ -73,33 +73,33 @@ impl ConnectError {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
     }
 
-    /// The name has no address, or nobody says which.
+    /// The name has no address, or the lookup failed.
     pub(super) fn dns(host: &str, message: &str) -> Self {
         Self { cause: Cause::Dns, message: format!("cannot be resolved ({host}): {message}") }
     }
 
-    /// Nobody said within `limit` which addresses the name has.
+    /// The name was not resolved within `limit`.
     pub(super) fn unresolved(host: &str, limit: Duration) -> Self {
         let limit = Span::from_duration(limit);
         let message = format!("cannot be resolved ({host}): no answer within {limit}");
         Self { cause: Cause::DnsTimeout, message }
     }
 
-    /// Nobody took the connection within `limit`.
+    /// No connection was accepted within `limit`.
     pub(super) fn silent(limit: Duration) -> Self {
         let limit = Span::from_duration(limit);
         let message = format!("did not accept a connection within {limit}");
         Self { cause: Cause::Timeout, message }
     }
 
-    /// None of a name's addresses took a connection.
+    /// None of a name's addresses accepted a connection.
     pub(super) fn none_of(failed: Vec<(SocketAddr, Self)>) -> Self {
         let all = failed.len();
         if all <= 1 {
             let only = failed.into_iter().next();
             return only.map_or_else(Self::no_endpoint, |(_, error)| error);
         }
-        // A family of addresses that leads nowhere from here says less than an address that refuses.
+        // An address that cannot be reached from here says less than one that refuses.
         let telling = failed.iter().find(|(_, error)| error.cause != Cause::Unreachable);
         let cause =
             telling.or_else(|| failed.first()).map_or(Cause::Other, |(_, error)| error.cause);

@@ -1,8 +1,8 @@
 //! A failed write, reported late.
 //!
-//! An upstream that answers before it has read the whole request, and then closes, makes the next write fail while its
-//! answer is still in the socket. So a failed write is reported only when there is nothing left to read, or when nothing
-//! came for [`HEAR_OUT`].
+//! An upstream may respond and close before it has read the whole request. Then the next write fails while the
+//! response is still in the socket. So a failed write is reported only when there is nothing left to read, or when
+//! nothing has arrived for [`HEAR_OUT`].
 
 use std::io;
 use std::pin::Pin;

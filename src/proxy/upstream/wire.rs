@@ -1,9 +1,9 @@
-//! A connection that counts its bytes.
+//! A stream that counts its bytes.
 //!
-//! Whether an attempt may be sent again depends on what was on the wire when it failed: nothing
-//! written, or not a byte of a response read. The HTTP library does not say; the byte counts do.
+//! Whether an attempt may be sent again depends on what was written and read when it failed. The HTTP library
+//! does not tell that, but byte counts do.
 //!
-//! A write that failed is reported late ([`FailedWrite`]).
+//! A failed write is reported late ([`FailedWrite`]).
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 use super::failed_write::FailedWrite;
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
-/// How many bytes went each way. Written by the connection's task and read by the attempt, both on one
-/// thread, so the orderings are relaxed.
+/// How many bytes went in each direction. The connection's task writes them and the attempt reads them, both on
+/// one thread, so relaxed ordering is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     read: AtomicU64,
     written: AtomicU64,
-    /// Told of the first byte that is read.
+    /// Notified when the first byte is read.
     heard: Notify,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Mark {
 }
 
 impl Counts {
-    /// The counts now.
+    /// The present counts.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             read: self.read.load(Ordering::Relaxed),
@@ -60,21 +60,21 @@ impl Counts {
     }
 }
 
-/// A stream whose bytes are counted.
+/// A stream with its bytes counted.
 pub(crate) type Wire<T> = Wrapped<T, Counted>;
 
-/// The counts, and a write that failed.
+/// The counts, and a failed write.
 #[derive(Debug)]
 pub(crate) struct Counted {
     counts: Arc<Counts>,
     /// Whether there is nothing more to read.
     read_ended: bool,
-    /// A write that failed, held back while there may be something to read.
+    /// A failed write, held back while there may be something to read.
     failed: Option<FailedWrite>,
 }
 
 impl<T> Wire<T> {
-    /// Counts what goes over `io`.
+    /// Counts the bytes of `io`.
     pub(crate) fn new(io: T) -> (Self, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
         let hooks = Counted { counts: Arc::clone(&counts), read_ended: false, failed: None };
@@ -83,7 +83,7 @@ impl<T> Wire<T> {
 }
 
 impl Counted {
-    /// The error of a write that failed, once it is to be reported.
+    /// The error of a failed write, once it must be reported.
     fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         match &mut self.failed {
             Some(failed) if self.read_ended => Poll::Ready(failed.error()),
@@ -114,7 +114,7 @@ impl Hooks for Counted {
             match write(cx) {
                 Poll::Ready(Err(error)) => {
                     self.failed = Some(FailedWrite::new(error));
-                    // What can be read is read first: have the task come round again.
+                    // Reading comes first, so have the task polled again.
                     cx.waker().wake_by_ref();
                 }
                 polled => {

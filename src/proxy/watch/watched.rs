@@ -1,4 +1,4 @@
-//! Whether a client takes bytes, where a library writes them: the watch over all connections wants to know.
+//! Tells the watch whether a client accepts bytes, for connections that a library writes to.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::State;
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
-/// The bytes of a client's connection that a library reads and writes.
+/// The stream of a client connection that a library reads and writes.
 pub(crate) type Watched<T> = Wrapped<T, Watch>;
 
 /// Notes whether its writes make progress.
@@ -16,7 +16,7 @@ pub(crate) struct Watch {
     state: Arc<State>,
     /// Whether the last write found no room.
     blocked: bool,
-    /// Whether what was written before is held on the way, for want of room.
+    /// Whether earlier bytes are still buffered below, because there was no room.
     held: bool,
 }
 
@@ -28,7 +28,7 @@ impl<T> Watched<T> {
 }
 
 impl Watch {
-    /// Notes whether the client takes bytes.
+    /// Notes whether the client accepts bytes.
     fn wrote<R>(&mut self, polled: Poll<R>) -> Poll<R> {
         if polled.is_pending() != self.blocked {
             self.blocked = polled.is_pending();
@@ -47,8 +47,8 @@ impl Hooks for Watch {
         self.wrote(write(cx))
     }
 
-    /// Notes whether what was written before has left. A socket holds nothing; TLS does, so that a client may take
-    /// no bytes though every write found room.
+    /// Notes whether earlier bytes have left. A socket buffers nothing that it reports, but TLS does: there a
+    /// client may accept no bytes although every write found room.
     fn flushed(&mut self, polled: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         if polled.is_ready() && !self.held {
             return polled;
@@ -65,7 +65,7 @@ mod tests {
     use std::pin::Pin;
     use tokio::io::AsyncWrite;
 
-    /// Takes every byte, and lets it go when it is told to.
+    /// Accepts every byte, and passes them on when told to.
     struct Holds {
         lets_go: bool,
     }
