@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outcome::{Failure, Outcome};
-use super::provider::{DelaySource, Middleware, Prepared, Role};
+use super::provider::{DelaySource, EntryState, Middleware, Prepared, Role};
 
 /// Told what one execution does.
 pub trait Observer: Send + Sync {
@@ -26,6 +26,11 @@ pub trait Observer: Send + Sync {
     /// `explanation` is, or from outside.
     fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
         let _ = (attempt, explanation);
+    }
+
+    /// The action of an entry's `onEntry` has decided what it wants: the middleware can say what, of its state.
+    fn decided(&self, step: &str, middleware: &dyn Middleware, state: &EntryState) {
+        let _ = (step, middleware, state);
     }
 
     /// A re-running entry consumed a failure and will run its inner scope again after a wait.
@@ -121,6 +126,11 @@ impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
     fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
         self.0.attempt_interrupted(attempt, explanation);
         self.1.attempt_interrupted(attempt, explanation);
+    }
+
+    fn decided(&self, step: &str, middleware: &dyn Middleware, state: &EntryState) {
+        self.0.decided(step, middleware, state);
+        self.1.decided(step, middleware, state);
     }
 
     fn retry_scheduled(&self, retry: &Retry<'_>) {

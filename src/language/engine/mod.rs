@@ -8,6 +8,7 @@
 
 mod alarm;
 mod call;
+mod descent;
 mod execution;
 mod frame;
 mod gather;
