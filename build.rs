@@ -1,80 +1,47 @@
-//! How the program is linked.
+//! How the program is linked. Nothing here changes what the program does; it changes how much memory it takes.
 //!
-//! What a process keeps in memory of its program is the pages that it touches, and sixteen around each. Two
-//! things are said to the linker about that; neither changes what the program does.
+//! A process keeps in memory the pages of its program that it touches, and the system maps sixteen pages around each.
 
+use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-/// The functions that a start and usual requests run. `benches/functions.py` writes it.
-const FUNCTIONS: &str = "link/functions.txt";
+/// Names a file with a list of functions, one symbol a line, which the linker is to put side by side.
+///
+/// `docker/build` sets it, with a list that `benches/functions.py` made of the same program. It needs the linker of
+/// GNU, which takes a script that adds to its own. A relative path is one from the top of the tree.
+const ORDER: &str = "MWL_LINK_ORDER";
 
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed={FUNCTIONS}");
-    println!("cargo:rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
-    if is("CARGO_CFG_TARGET_OS", "linux") {
+    println!("cargo:rerun-if-env-changed={ORDER}");
+    if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
         // The program is position independent and full of tables of pointers. Written out one by one, the
         // relocations of these take more memory than some proxies do; packed, a fiftieth of that.
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
-    if is("PROFILE", "release") && links_by_script() {
-        order();
-    }
-}
-
-fn is(variable: &str, value: &str) -> bool {
-    env::var(variable).is_ok_and(|set| set == value)
-}
-
-/// Whether the linker is one that takes a script which adds to its own: the one that comes with the compiler.
-fn links_by_script() -> bool {
-    let chosen = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let other =
-        ["linker=", "fuse-ld", "link-self-contained"].iter().any(|flag| chosen.contains(flag));
-    is("CARGO_CFG_TARGET_OS", "linux")
-        && is("CARGO_CFG_TARGET_ENV", "gnu")
-        && is("CARGO_CFG_TARGET_ARCH", "x86_64")
-        && env::var_os("RUSTC_LINKER").is_none()
-        && !other
-}
-
-/// Puts the listed functions side by side: a fifth of the program, which would lie all over it.
-///
-/// A name ends in a hash of types and versions. The very functions that were seen come first; then, for a
-/// build whose hashes are others, whatever has their names.
-fn order() {
-    let Ok(listed) = fs::read_to_string(FUNCTIONS) else {
-        return;
-    };
-    let names: Vec<&str> = listed.lines().filter(|line| !line.starts_with('#')).collect();
-    let mut script = String::from("SECTIONS {\n  .text : {\n");
-    for name in &names {
-        section(&mut script, name);
-    }
-    for name in names.iter().filter_map(|name| without_hash(name)) {
-        section(&mut script, &format!("{name}*"));
-    }
-    script.push_str("    *(.text.unlikely .text.unlikely.*)\n    *(.text .text.*)\n  }\n} INSERT BEFORE .init;\n");
-    let Some(out) = env::var_os("OUT_DIR") else { return };
-    let path = Path::new(&out).join("order.ld");
-    if fs::write(&path, script).is_ok() {
+    if let Ok(list) = env::var(ORDER) {
+        println!("cargo:rerun-if-changed={list}");
+        let listed = fs::read_to_string(&list)
+            .map_err(|error| format!("{ORDER} names {list}, which cannot be read: {error}"))?;
+        let path = Path::new(&env::var("OUT_DIR")?).join("order.ld");
+        fs::write(&path, script(&listed)?)?;
         println!("cargo:rustc-link-arg-bins=-T{}", path.display());
     }
+    Ok(())
 }
 
-/// The part of a name that is the same in every build; `None` of one that is whole.
-fn without_hash(name: &str) -> Option<&str> {
-    if name.starts_with("_ZN") {
-        return name.rfind("17h").and_then(|hash| name.get(..hash + 3));
+/// A linker script that puts the listed functions first. What runs is a fifth of the program and would lie all over it.
+///
+/// A function stands in a section of its name, beneath `unlikely` where the compiler thinks that it is. A dollar
+/// sign, which a symbol may hold, is not allowed in a script's names: `?` stands for any character.
+fn script(listed: &str) -> Result<String, std::fmt::Error> {
+    let mut script = String::from("SECTIONS {\n  .text : {\n");
+    for name in listed.lines() {
+        let name = name.replace('$', "?");
+        writeln!(script, "    *(.text.{name} .text.unlikely.{name})")?;
     }
-    name.starts_with("_R").then(|| name.split('.').next().unwrap_or(name))
-}
-
-/// A function stands in a section of its name, beneath `unlikely` where the compiler thinks it is. A dollar
-/// sign is a name's in a script.
-fn section(script: &mut String, name: &str) {
-    let name = name.replace('$', "?");
-    writeln!(script, "    *(.text.{name} .text.unlikely.{name})").unwrap_or_default();
+    script.push_str("    *(.text.unlikely .text.unlikely.*)\n    *(.text .text.*)\n  }\n} INSERT BEFORE .init;\n");
+    Ok(script)
 }

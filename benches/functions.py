@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The functions that a start and usual requests run, for the linker to put side by side (`link/functions.txt`).
+"""Prints the functions that a start and usual requests run, for the linker to put side by side.
 
-    benches/functions.py [BINARY] [--write]
+    benches/functions.py [BINARY] > LIST
 
 A process pays for the pages of its program that it touches, and the system maps sixteen around each. What runs is a
-fifth of the program and would lie all over it; side by side it is a fifth of the memory. `build.rs` tells the linker so,
-from a list that this script writes: first what a start and plain requests run, then what policies, audits, reloads and
-the operators' pages add. Without `--write` it says how much of the list the binary still has. A list that is out of
-date costs memory, nothing else: write it anew where a release has grown.
+fifth of the program and would lie all over it; side by side it is a fifth of the memory. First come the functions of a
+start and plain requests, then what policies, audits, reloads and the operators' pages add. `docker/build` runs this on
+a first build, and links the second by the list (`MWL_LINK_ORDER`, see `build.rs`): the names end in hashes, so a list is
+one of the very program.
 
-Needs valgrind, and a binary with symbols: cargo build --release.
+Needs valgrind, and a binary with symbols: by default target/release/mwl-proxy.
 """
 
 import http.server
@@ -27,11 +27,6 @@ import time
 from instructions import POLICY, entry, port_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIST = os.path.join(HERE, "..", "link", "functions.txt")
-HEAD = """\
-# The functions that a start and usual requests run, in the order in which the linker puts them: see build.rs.
-# Written by benches/functions.py --write.
-"""
 AUDIT = {
     "provider": "mwl:provider.middleware/mwl/finally/v1",
     "onAlways": {
@@ -165,24 +160,18 @@ def symbols(profile, binary):
 
 
 def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
-    binary = os.path.realpath(arguments[0] if arguments else os.path.join(HERE, "..", "target", "release", "mwl-proxy"))
+    default = os.path.join(HERE, "..", "target", "release", "mwl-proxy")
+    binary = os.path.realpath(sys.argv[1] if len(sys.argv) > 1 else default)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     origin = server.server_address[1]
     first = executed(binary, plain, origin)
     more = executed(binary, everything, origin) - first
-    if "--write" in sys.argv:
-        with open(LIST, "w") as file:
-            file.write(HEAD + "".join(name + "\n" for name in [*sorted(first), *sorted(more)]))
-        print(f"{len(first)} functions of a start and plain requests, {len(more)} more")
-        return 0
-    with open(LIST) as file:
-        kept = {line.strip() for line in file if not line.startswith("#")}
-    for what, ran in (("a start and plain requests", first), ("policies, reloads and pages", more)):
-        print(f"{what}: {len(ran & kept)} of {len(ran)} functions are listed")
-    return 0
+    if len(first) < 100:
+        raise RuntimeError(f"{binary} shows only {len(first)} functions: it has no symbols")
+    print("\n".join([*sorted(first), *sorted(more)]))
+    print(f"{len(first)} functions of a start and plain requests, {len(more)} more", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

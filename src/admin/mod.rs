@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use self::write_timeout::WriteTimeout;
-use crate::proxy::query;
+use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
 

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::{Backend, Body, of_kind, text, unknown};
-use crate::proxy::query;
+use crate::proxy::message::query;
 use crate::telemetry::events::Heard;
 use crate::telemetry::tap::{Filter, Tap, Wanted};
 

@@ -7,8 +7,8 @@ use http::{HeaderName, Method};
 use super::read::{Object, Report};
 use super::root::with_section;
 use super::shape::{Section, Shape, optional, or};
+use crate::proxy::message::target;
 use crate::proxy::settings::RouteMatch;
-use crate::proxy::target;
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// A string, or nothing: any value.

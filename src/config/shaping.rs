@@ -8,8 +8,8 @@ use super::matching::path;
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::Program;
+use crate::proxy::message::{shape, target};
 use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, PrefixRewrite};
-use crate::proxy::{shape, target};
 use crate::source::{Diagnostic, Member, Node};
 
 /// What of the target and the host is changed.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, required};
 use crate::language::temporal::Timestamp;
-use crate::proxy::settings::{Protocol, ServerTls};
-use crate::proxy::tls::{Certificates, ClientTls, Identity, Key, Problem, Roots};
+use crate::proxy::settings::Protocol;
+use crate::proxy::tls::{Certificates, ClientTls, Identity, Key, Problem, Roots, ServerTls};
 use crate::source::{Diagnostic, Node, Span};
 
 /// Of a listener.

@@ -5,7 +5,8 @@ use super::root::LONGEST;
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{Reader, UPSTREAM_TLS};
-use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Secure, Upstream};
+use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Upstream};
+use crate::proxy::tls::Secure;
 use crate::source::{Diagnostic, Member, Node};
 
 /// One upstream.

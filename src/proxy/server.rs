@@ -17,11 +17,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::listener;
-use super::runtime::Runtime;
-use super::settings::Limits;
-use super::site::{Core, Worker};
-use super::watch::Patience;
+use crate::proxy::client::listener;
+use crate::proxy::settings::Limits;
+use crate::proxy::site::runtime::Runtime;
+use crate::proxy::site::{Core, Worker};
+use crate::proxy::watch::Patience;
 
 /// How often a drain looks whether it is done.
 const LOOK: Duration = Duration::from_millis(10);

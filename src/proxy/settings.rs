@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 
-pub use super::tls::{Secure, ServerTls};
 use crate::language::expr::Program;
 use crate::language::value::Value;
+pub use crate::proxy::tls::{Secure, ServerTls};
 use crate::source::{Node, Span};
 pub use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
 

@@ -123,7 +123,7 @@ impl Sieve {
         }
         self.held.entry(execution).or_default().push(event);
         self.count += 1;
-        // What ended leaves its name: without this a long listening would gather all.
+        // Ids of executions that have ended stay in `order`; a tap that stays open would keep them all.
         if self.order.len() > 2 * HELD {
             self.order.retain(|execution| self.held.contains_key(execution));
         }

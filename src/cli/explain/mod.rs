@@ -25,7 +25,8 @@ use crate::app::{Built, Input, build_with};
 use crate::language::provider::Catalog;
 use crate::language::temporal::Span;
 use crate::proxy::Runtime;
-use crate::proxy::rehearsal::{Asked, Stage, Told, rehearse};
+use crate::proxy::rehearsal::{Asked, Told, rehearse};
+use crate::proxy::stage::Stage;
 use crate::source::{Diagnostic, Diagnostics, Sources};
 use crate::telemetry::metrics::Metrics;
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 
 use super::{ArgumentError, duration, request};
-use crate::proxy::rehearsal::{Act, Planned};
+use crate::proxy::stage::{Act, Planned};
 
 /// A response, and where its upstream's name is in the text.
 #[derive(Debug)]

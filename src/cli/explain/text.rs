@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::Explanation;
 use crate::admin::routes::RouteDescriptions;
 use crate::proxy::rehearsal::End;
-use crate::proxy::rehearsal::record::{Call, Event, Failed, Given, Length, Sent, What};
+use crate::proxy::stage::record::{Call, Event, Failed, Given, Length, Sent, What};
 
 /// How many of the routes that do not match are listed.
 const ROUTES: usize = 20;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::proxy::conversation::Talk;
+use crate::proxy::h1::Talk;
 
 /// The body of a client's request, as it comes.
 #[derive(Debug)]

@@ -1,20 +1,16 @@
 //! Bodies: what a client sends ([`source`]), what an attempt sends on ([`request`]), what an upstream
-//! answers ([`response`]) and what the client gets ([`answer`]).
+//! answers ([`upstream::body`](super::upstream::body)) and what the client gets ([`answer::body`](super::answer::body)).
 //!
 //! A body is moved, never copied: each of these is a stream of reference-counted chunks. What is kept
 //! in memory is kept for a reason that the configuration states (a replay, an expression that reads
 //! it) and within a bound.
 
-pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod collect;
 pub(crate) mod hold;
-mod meanwhile;
 pub(crate) mod request;
-pub(crate) mod response;
 pub(crate) mod source;
 pub(crate) mod stall;
-pub(crate) mod trailers;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -24,8 +24,8 @@ use http_body_util::BodyExt;
 
 pub use self::attempt::Attempt;
 use super::BodyError;
-use super::trailers::permitted;
 use crate::proxy::h1::Malformed;
+use crate::proxy::message::trailers::permitted;
 
 /// How much is read, in bytes, of a body that nobody wants, so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;

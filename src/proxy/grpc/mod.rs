@@ -8,7 +8,6 @@
 //!
 //! `grpc-timeout` passes unchanged: it is the client's bound on the call, and the upstream's to keep.
 
-pub(crate) mod answer;
 mod status;
 
 use std::time::Duration;
@@ -24,8 +23,8 @@ pub(crate) use status::Status;
 /// later is passed on as it comes.
 pub(crate) const PEEK: Duration = Duration::from_millis(10);
 
-static STATUS: HeaderName = HeaderName::from_static("grpc-status");
-static MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub(crate) static STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(crate) static MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 static PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// Why a retry is out of the question where the server asks for none.

@@ -2,8 +2,6 @@
 
 use std::io;
 
-use crate::proxy::body::BodyError;
-
 /// What went wrong with an exchange.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -18,7 +16,7 @@ pub(crate) enum Error {
     Malformed(#[source] Malformed),
     /// The request's own body cannot go on.
     #[error("the request could not be sent whole")]
-    Request(#[source] BodyError),
+    Request(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The request's body is not of the length that its head says.
     #[error("the request's body is not as long as its head says")]
     Length,

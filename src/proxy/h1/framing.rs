@@ -108,8 +108,8 @@ fn size(out: &mut Vec<u8>, size: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Decoded, Decoder};
     use super::*;
+    use crate::proxy::h1::{Decoded, Decoder};
     use proptest::prelude::*;
     use std::task::{Context, Waker};
 

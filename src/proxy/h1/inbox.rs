@@ -12,12 +12,12 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::io::Io;
+use crate::proxy::io::Io;
 
 /// The room on the stack.
 const FIRST: usize = 8 * 1024;
 /// Messages up to this size come in one read, where the one before them was as large. Of a larger one the first read is
-/// to bring the head: the rest need not come this way (see [`pour`](crate::proxy::pour)).
+/// to bring the head: the rest need not come this way (see [`pour`](crate::proxy::io::pour)).
 const WHOLE: usize = 48 * 1024;
 /// Where a message's body was poured, the first read of the next has room for as large a head, and for so much more.
 const BEYOND: usize = 256;

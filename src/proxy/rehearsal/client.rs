@@ -14,16 +14,17 @@ use serde_json::Value as Json;
 use tokio::io::duplex;
 use tokio::time::sleep;
 
-use super::record::{Event, Length};
-use super::stage::Stage;
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
-use crate::proxy::connection::{self, Over, Peer};
-use crate::proxy::h1::Io;
-use crate::proxy::head::matched;
-use crate::proxy::id::Ids;
-use crate::proxy::runtime::Runtime;
+use crate::proxy::client::connection;
+use crate::proxy::io::Io;
+use crate::proxy::io::peer::{Over, Peer};
+use crate::proxy::message::id::Ids;
+use crate::proxy::request::head::matched;
+use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
+use crate::proxy::stage::Stage;
+use crate::proxy::stage::record::{Event, Length};
 
 /// When a rehearsal begins: a moment of no meaning, the same each time (2026-01-01T00:00:00Z).
 const BEGINS: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);

@@ -120,7 +120,7 @@ impl Key {
                 Problem::EncryptedKey
             }
             pem::Error::NoItemsFound => Problem::NoKey,
-            // What an older tool encrypts says so in fields before the key, which are no base64.
+            // Older tools mark an encrypted key by header lines before it, which are not base64.
             _ if pem.contains("Proc-Type: 4,ENCRYPTED") => Problem::EncryptedKey,
             error => malformed(&error),
         })

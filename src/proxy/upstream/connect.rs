@@ -22,12 +22,10 @@ use super::wire::{Counts, Wire};
 use super::{Upstream, race};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::h1::Io;
-use crate::proxy::multiplexed::{STREAMS, WINDOW, connection_window};
-use crate::proxy::nearby;
-use crate::proxy::rehearsal::{Line, Near, Stage};
-use crate::proxy::settings::Secure;
-use crate::proxy::tls::{Failed, Secured, Trouble};
+use crate::proxy::h2::{STREAMS, WINDOW, connection_window};
+use crate::proxy::io::{Io, nearby};
+use crate::proxy::stage::{Line, Near, Stage};
+use crate::proxy::tls::{Failed, Secure, Secured, Trouble};
 
 /// Of how many of a name's addresses a message tells what became of them.
 const TOLD: usize = 4;

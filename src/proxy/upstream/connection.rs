@@ -18,7 +18,9 @@ use super::shared::Place;
 use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Error;
-use crate::proxy::rehearsal::Line;
+use crate::proxy::io::Io;
+use crate::proxy::io::rewound::Rewound;
+use crate::proxy::stage::Line;
 
 /// A connection for one request.
 #[derive(Debug)]
@@ -94,6 +96,13 @@ pub(crate) enum Arriving {
     Alone(Alone),
     /// It is one stream of a connection's.
     Shared(Incoming, Box<Shared>),
+}
+
+/// The upstream's half of a tunnel, from its 101 on.
+#[derive(Debug)]
+pub(crate) struct Far {
+    /// Counts as active for as long as the tunnel is there.
+    connection: Alone,
 }
 
 /// Why a request over a connection got no response.
@@ -270,6 +279,18 @@ impl Arriving {
             Self::Alone(alone) => alone.reused,
             Self::Shared(_, shared) => shared.reused,
         }
+    }
+}
+
+impl Far {
+    /// What `connection` has become.
+    pub(crate) const fn new(connection: Alone) -> Self {
+        Self { connection }
+    }
+
+    /// What passes.
+    pub(crate) fn bytes(&mut self) -> Rewound<&mut Io> {
+        self.connection.link.bytes()
     }
 }
 

@@ -3,10 +3,12 @@
 //! Each worker has its own, so nothing here is shared between threads: the locks are there because the
 //! futures are `Send`, and nobody ever waits for one.
 
+pub(crate) mod body;
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod ending;
 pub(crate) mod h1;
+mod meanwhile;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 mod race;
@@ -28,9 +30,9 @@ use self::h1::Link;
 use self::pool::{Idle, Pool};
 use self::resolve::{Names, Resolve};
 use self::shared::{Connections, Dialed, Shared};
-use super::h1::Io;
-use super::rehearsal::Stage;
-use super::settings::{self, Protocol};
+use crate::proxy::io::Io;
+use crate::proxy::settings::{self, Protocol};
+use crate::proxy::stage::Stage;
 use crate::telemetry::metrics::UpstreamMetrics;
 
 /// One upstream of one worker.

@@ -236,10 +236,10 @@ fn in_turn(found: &[SocketAddr]) -> Addresses {
 
 #[cfg(test)]
 mod tests {
-    use super::super::h1::Link;
-    use super::super::{Parked, settings};
     use super::*;
-    use crate::proxy::h1::Io;
+    use crate::proxy::io::Io;
+    use crate::proxy::upstream::h1::Link;
+    use crate::proxy::upstream::{Parked, settings};
     use crate::telemetry::metrics::Metrics;
 
     fn addresses(of: &[&str]) -> Addresses {

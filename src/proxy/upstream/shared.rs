@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::connect::{ConnectError, OpenedShared};
 use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::multiplexed::STREAMS;
-use crate::proxy::rehearsal::Line;
+use crate::proxy::h2::STREAMS;
+use crate::proxy::stage::Line;
 use crate::telemetry::metrics::UpstreamMetrics;
 
 /// How often, at most, connections that are in use are looked at for when they are not.

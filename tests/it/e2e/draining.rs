@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
@@ -92,12 +91,13 @@ impl Open {
 
     /// SIGTERM, and all that follows from it but for the tunnel, which still carries messages then. Since when.
     async fn stop(&mut self) -> Instant {
+        let begun = Instant::now();
         self.proxy.program().signal("TERM");
-        let begun = until_not_ready(self.proxy.admin);
+        until_not_ready(self.proxy.admin);
         assert_eq!(get(self.proxy.address, "/").text(), "done", "it still accepts");
         assert_eq!(self.converse("before").await, "before");
         until_refused(self.proxy.address);
-        assert!(begun.elapsed() > Duration::from_millis(900), "the delay is kept");
+        assert!(begun.elapsed().as_secs() >= 1, "the delay is kept");
         assert!(self.idle.ended());
         let last = frames(&mut self.silent);
         assert!(last.contains(&Some(0)), "a GOAWAY without an error, then the end: {last:?}");
@@ -186,7 +186,7 @@ async fn a_tunnel_that_outlives_the_grace_is_closed_and_the_exit_code_says_so() 
     let end = within(open.chat.next()).await;
     assert!(!matches!(end, Some(Ok(_))), "{end:?}");
     let took = begun.elapsed().as_secs_f64();
-    assert!((5.9..8.0).contains(&took), "the delay and the grace, not {took}");
+    assert!((6.0..20.0).contains(&took), "the delay and the grace, not {took}");
     assert_eq!(open.proxy.exit().code(), Some(1));
     assert_eq!(open.complaints(&["ERROR"]), [""; 0]);
     let cut = open.complaints(&["WARN"]);

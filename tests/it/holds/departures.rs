@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{size, spoken};
 use crate::support::peer::{ALL, Act, CASE, Peer, Protocol};
-use crate::support::proxy::{Proxy, within};
+use crate::support::proxy::Proxy;
 use crate::support::user::{Ask, Framing, Got, User, piecewise};
 
 /// How many clients there are at once.
@@ -136,12 +136,7 @@ routes:
         }
     }
     let (peer, proxy) = &*stage;
-    within(async {
-        while proxy.server.in_flight() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    proxy.until_idle().await;
     audited_once(peer, proxy, &audit, &scripts, &answered);
     assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
 }

@@ -11,39 +11,36 @@ use tokio::time::sleep;
 use super::size;
 use crate::support::client::request;
 use crate::support::origin::{Origin, answer};
+use crate::support::piped::Piped;
 use crate::support::program;
-use crate::support::proxy::{Client, Proxy, runtime, within};
+use crate::support::proxy::{Client, Proxy};
 use crate::support::upstream::{Upstream, always};
 use crate::support::watched::PATIENCE;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// How long a connection idles here: long enough to be put by, at a tick of ten milliseconds.
+/// How long a connection idles on a socket here: long enough to be put by, where the proxy looks every few milliseconds.
 const WHILE: Duration = Duration::from_millis(150);
 
-/// A proxy that looks at its connections every ten milliseconds.
-fn watchful(upstream: &Upstream) -> Proxy {
-    let metrics = mwl_proxy::telemetry::metrics::Metrics::new();
+/// A proxy with these further members of `limits`.
+fn limited(upstream: &Upstream, limits: &str) -> Proxy {
     let file = format!(
-        "listeners: [{{ address: '127.0.0.1:0' }}]
-limits: {{ workers: 1, headTimeout: PT0.04S, idleTimeout: PT1.5S }}
-upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}
-routes: [ {{ name: r, upstream: u }} ]
-",
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes: [ {{ name: r, upstream: u }} ]\n",
         upstream.address
     );
-    let server = mwl_proxy::proxy::Server::start(runtime(&file, &metrics)).unwrap();
-    Proxy { address: server.local_addrs()[0], server, metrics }
+    Proxy::limited(limits, &file)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_was_put_by_serves_on_and_has_its_bounds() {
-    let upstream = Upstream::play([always(200, "", "x")]).await;
-    let proxy = watchful(&upstream);
-    let mut client = proxy.connect().await;
+    // The proxy looks at its connections every quarter of a second, and puts by who has idled for two of these.
+    let limits = "headTimeout: PT1S, idleTimeout: PT9S, ";
+    let idles = || sleep(Duration::from_secs(2));
+    let (mut piped, upstream) = Piped::before([always(200, "", "x")], limits, "");
+    let client = &mut piped.client;
     for _ in 0..4 {
         assert_eq!(client.ask(GET).await.body, "x");
-        sleep(WHILE).await;
+        idles().await;
     }
     // In pieces, and with another behind it.
     client.send("GET /a HT").await;
@@ -51,33 +48,25 @@ async fn a_connection_that_was_put_by_serves_on_and_has_its_bounds() {
     assert_eq!(client.response(false).await.body, "x");
     assert_eq!(client.response(false).await.body, "x");
     assert_eq!(upstream.requests().len(), 6);
-    sleep(WHILE).await;
+    idles().await;
     // The head's bound counts from its first byte.
     client.send("GET /a HT").await;
     let said = String::from_utf8(client.rest().await).unwrap();
     assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
+    piped.served.await.unwrap();
     let begun = tokio::time::Instant::now();
-    let mut client = proxy.connect().await;
-    assert_eq!(client.ask(GET).await.body, "x");
-    assert!(client.rest().await.is_empty());
-    assert!(begun.elapsed() >= Duration::from_millis(1500), "put by, and still closed in its time");
-    until_connections(&proxy, 0).await;
-}
-
-/// Waits until so many connections are open.
-async fn until_connections(proxy: &Proxy, count: usize) {
-    within(async {
-        while proxy.server.connections() > count {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let (mut piped, _upstream) = Piped::before([always(200, "", "x")], limits, "");
+    assert_eq!(piped.client.ask(GET).await.body, "x");
+    assert!(piped.client.rest().await.is_empty());
+    assert_eq!(begun.elapsed().as_secs(), 9, "put by, and still closed in its time");
+    piped.served.await.unwrap();
 }
 
 #[tokio::test]
 async fn connections_that_were_put_by_close_with_the_process_and_with_their_client() {
     let upstream = Upstream::play([always(200, "", "x")]).await;
-    let proxy = watchful(&upstream);
+    // No body comes: its bound is there for the proxy to look every ten milliseconds.
+    let proxy = limited(&upstream, "bodyTimeout: PT0.04S, ");
     let mut stays = proxy.connect().await;
     let mut leaves = proxy.connect().await;
     assert_eq!(stays.ask(GET).await.body, "x");
@@ -85,7 +74,7 @@ async fn connections_that_were_put_by_close_with_the_process_and_with_their_clie
     sleep(WHILE).await;
     assert_eq!(proxy.server.connections(), 2);
     drop(leaves);
-    until_connections(&proxy, 1).await;
+    proxy.until(|proxy| proxy.server.connections() == 1).await;
     assert_eq!(proxy.server.drain(Duration::from_secs(5)).await, 0);
     assert!(stays.rest().await.is_empty());
     assert_eq!(proxy.server.connections(), 0);
@@ -100,7 +89,7 @@ async fn nothing_of_an_answer_that_a_slow_client_has_still_to_read_is_lost() {
         always(200, "", &"z".repeat(size))
     })
     .await;
-    let proxy = watchful(&upstream);
+    let proxy = limited(&upstream, "idleTimeout: PT0.08S, ");
     let mut clients = Vec::new();
     for size in sizes {
         let socket = TcpSocket::new_v4().unwrap();

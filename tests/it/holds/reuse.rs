@@ -1,10 +1,12 @@
 //! Connections to upstreams, and the moment at which a bound ends.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{one_route, retrying};
 use crate::support::peer::{self, Peer, Protocol, STORED};
+use crate::support::piped::Piped;
 use crate::support::proxy::Proxy;
 use crate::support::upstream::{Act, Upstream, always, answer};
 use crate::support::user::{Ask, Framing, Got, User, piecewise};
@@ -67,43 +69,35 @@ async fn bodies_without_a_length_leave_a_connection_of_http_2_as_it_was() {
     assert_eq!((peer.connections(), peer.arrivals().len()), (1, 250));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_bound_ends_where_the_head_is_accepted() {
     let parts =
         vec![b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello".to_vec(), b"world".to_vec()];
-    let upstream = Upstream::play([Act::Slowly(Duration::from_millis(150), parts)]).await;
-    let bound = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } } ]\n";
-    let config = format!(
-        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{bound}",
-        upstream.address
-    );
-    let proxy = Proxy::start(&config);
-    let response = proxy.ask(GET).await;
+    let bound = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } } ]\n";
+    let slowly = Act::Slowly(Duration::from_secs(2), parts);
+    let (mut piped, _upstream) = Piped::before([slowly], "", bound);
+    let response = piped.client.ask(GET).await;
     assert_eq!((response.status, response.whole, &*response.body), (200, true, "helloworld"));
-    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 0);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_bound_for_each_attempt_holds_for_the_last_too() {
-    let upstream = Upstream::play([Act::Hang]).await;
     let retry = retrying(2).replace("Provider.Call.Http.*", "'*'").replace(", retryable: true", "");
-    let config = format!(
-        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{retry}      - {{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: {{ with: {{ duration: PT0.1S }} }} }}\n",
-        upstream.address
-    );
-    let proxy = Proxy::start(&config);
+    let route = retry
+        + "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }\n";
+    let (mut piped, upstream) = Piped::before([Act::Hang], "", &route);
     let begun = tokio::time::Instant::now();
-    let response = proxy.ask(GET).await;
-    let took = begun.elapsed();
+    let response = piped.client.ask(GET).await;
     assert_eq!((response.status, &response.json()["attempts"]), (504, &2.into()));
-    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(begun.elapsed().as_millis() / 100, 20);
     assert_eq!(upstream.requests().len(), 2);
-    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
 }
 
 /// Within what is read away, with and without a length, and beyond it: the next attempt, a while later, has the
 /// connection or a second one, and there is never a third.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_an_attempt_left_unread_is_no_part_of_the_next_answer() {
     let small = "w".repeat(20_000);
     let large = "x".repeat(60_000);
@@ -116,19 +110,15 @@ async fn what_an_attempt_left_unread_is_no_part_of_the_next_answer() {
         (chunked.into_bytes(), 1),
         (answer(503, "x-old: 1\r\n", &endless), 2),
     ] {
-        let upstream = Upstream::play([Act::Answer(old), always(200, "", "new")]).await;
         let retry = retrying(3).replace("attempts: 3", "attempts: 3, backoff: { initial: PT0.5S }");
-        let config = format!(
-            "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    upstream: u\n{retry}",
-            upstream.address,
-        );
-        let proxy = Proxy::start(&config);
-        let mut client = proxy.connect().await;
+        let acts = [Act::Answer(old), always(200, "", "new")];
+        let (mut piped, upstream) = Piped::before(acts, "", &retry);
         for _ in 0..3 {
-            let response = client.ask(GET).await;
+            let response = piped.client.ask(GET).await;
             assert_eq!((response.status, &*response.body), (200, "new"));
             assert!(response.field("x-old").is_empty());
         }
-        assert_eq!((upstream.accepted(), upstream.requests().len()), (connections, 4));
+        let used: BTreeSet<_> = upstream.requests().iter().map(|seen| seen.connection).collect();
+        assert_eq!((used.len(), upstream.requests().len()), (connections, 4));
     }
 }

@@ -165,12 +165,7 @@ async fn a_connection_that_goes_cancels_its_streams() {
     client.driver.abort();
     drop((waiting, client));
     upstream.ended(1).await;
-    within(async {
-        while proxy.server.in_flight() + proxy.server.connections() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_empty().await;
 }
 
 #[tokio::test]
@@ -292,7 +287,7 @@ async fn what_outlives_the_grace_is_cut() {
 #[tokio::test]
 async fn an_idle_connection_is_told_to_go() {
     let upstream = Upstream::play([always(200, "", "")]).await;
-    let limits = "idleTimeout: PT0.1S, headTimeout: PT5S, ";
+    let limits = "idleTimeout: PT1S, headTimeout: PT5S, ";
     let proxy = Proxy::limited(limits, &one_route(&upstream, ""));
     let mut client = Client::connect(proxy.address).await;
     client.ask(request("GET", "/a", &[]), b"").await;

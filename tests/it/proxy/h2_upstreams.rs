@@ -98,12 +98,7 @@ async fn an_idle_connection_closes() {
     let proxy = Proxy::start(&one_route(upstream.address, ", keepAlive: PT0.1S", ""));
     proxy.ask(GET).await;
     let series = r#"mwl_upstream_connections{state="idle",upstream="u"}"#;
-    within(async {
-        while proxy.metric(series) > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(series) == 0).await;
     assert_eq!(proxy.ask(GET).await.status, 200);
     assert_eq!(upstream.accepted(), 2);
 }
@@ -148,7 +143,7 @@ async fn what_is_refused_says_that_nothing_was_sent() {
     assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=destination_unavailable"]);
 }
 
-/// Each of a hundred uploads begins half a second after its head, which the upstream has refused by then.
+/// Each of a hundred uploads begins when the upstream has refused its head.
 #[tokio::test]
 async fn bytes_that_come_late_are_sent_once_after_a_refusal() {
     let seen = std::sync::Mutex::new(std::collections::HashSet::new());
@@ -164,8 +159,8 @@ async fn bytes_that_come_late_are_sent_once_after_a_refusal() {
     for run in 0..100 {
         open.push(client.begin(request("POST", &format!("/{run}"), &[]), false).await);
     }
-    upstream.until(|seen| seen.len() >= 100).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // Each was refused, and has begun again.
+    upstream.until(|seen| seen.len() == 200).await;
     for (response, mut stream) in open {
         stream.send_data(Bytes::from_static(b"0123456789"), true).unwrap();
         assert_eq!(within(whole(response)).await.unwrap().text(), "good");
@@ -334,7 +329,7 @@ async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
             silent.push(server);
         }
     });
-    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.3S } } }\n";
+    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }\n";
     let policy = "{ match: { codes: [Provider.Middleware.Timeout.Exceeded] }, attempts: 3 }";
     let route = format!(
         "    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: {{ with: {{ policies: [ {policy} ] }} }}\n{timeout}"
@@ -379,12 +374,7 @@ async fn a_client_that_leaves_cancels_the_stream_upstream() {
         drop(client);
         let seen = upstream.until(|seen| seen[0].reset.is_some()).await;
         assert_eq!(seen[0].reset, Some(Reason::CANCEL));
-        within(async {
-            while proxy.server.in_flight() > 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
+        proxy.until_idle().await;
     }
 }
 
@@ -400,12 +390,7 @@ async fn an_upload_without_its_client_is_cancelled_and_never_ended() {
     assert_eq!(client.ask(request("GET", "/b", &[]), b"").await.status, 200);
     stream.send_reset(Reason::CANCEL);
     drop(response);
-    within(async {
-        while proxy.server.in_flight() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_idle().await;
     assert!(!upstream.requests()[0].whole);
     assert_eq!(client.ask(request("GET", "/a", &[]), b"").await.status, 200);
     assert_eq!(upstream.accepted(), 1);
@@ -507,7 +492,7 @@ async fn an_upstream_that_does_not_greet_in_http_2_gives_no_connection() {
     use crate::support::upstream as one;
     for act in [one::always(400, "", "hello"), one::Act::Hang, one::Act::Close] {
         let upstream = one::Upstream::play([act]).await;
-        let options = ", connectTimeout: PT0.2S";
+        let options = ", connectTimeout: PT1S";
         let proxy =
             Proxy::start(&one_route(upstream.address, options, "    exposeFailures: true\n"));
         let response = proxy.ask(POST).await;

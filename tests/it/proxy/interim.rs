@@ -246,12 +246,7 @@ async fn a_client_that_does_not_read_makes_no_hints_pile_up() {
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut client = proxy.connect().await;
     client.send(LAST).await;
-    within(async {
-        while dropped(&proxy, "full") == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| dropped(proxy, "full") > 0).await;
     let all = String::from_utf8(client.rest().await).unwrap();
     let passed = all.matches(&hint).count();
     let mut told = String::new();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::one_route;
-use crate::support::proxy::{Proxy, within};
+use crate::support::proxy::Proxy;
 use crate::support::upstream::{Act, Arrived, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -57,12 +57,7 @@ async fn a_client_that_leaves_cancels_and_the_cleanup_still_runs_once() {
     let seen = upstream.until(|seen| audits(seen).len() == 1).await;
     assert_eq!(audits(&seen), [r#"{"type":"cancellation"}"#]);
     upstream.ended(1).await;
-    within(async {
-        while proxy.server.in_flight() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_idle().await;
     assert_eq!(audits(&upstream.requests()).len(), 1);
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
     assert_eq!(proxy.metric(r#"mwl_requests_in_flight{route="r"}"#), 0);
@@ -173,12 +168,7 @@ async fn in_a_gap(proxy: &Proxy) -> crate::support::proxy::Client {
     client.send(GET).await;
     let scheduled =
         r#"mwl_retries_total{code="Provider.Call.Http.Unavailable",delay="schedule",route="r"}"#;
-    within(async {
-        while proxy.metric(scheduled) < 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(scheduled) > 0).await;
     client
 }
 
@@ -197,12 +187,7 @@ async fn a_retry_that_is_cut_in_its_wait_counts_as_not_made() {
 
         let proxy = Proxy::start(&one_route(&upstream, &route));
         drop(in_a_gap(&proxy).await);
-        within(async {
-            while proxy.server.in_flight() > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        proxy.until_idle().await;
         assert_eq!((suppressed(&proxy, "draining"), suppressed(&proxy, "clientGone")), (0, 1));
     }
 }

@@ -3,7 +3,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::one_route;
-use crate::support::proxy::{Proxy, within};
+use crate::support::piped::Piped;
+use crate::support::proxy::Proxy;
 use crate::support::upstream::{Act, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -14,63 +15,63 @@ fn refused(proxy: &Proxy, reason: &str) -> u64 {
 
 /// Waits for a refusal to be counted.
 async fn until_refused(proxy: &Proxy, reason: &str, count: u64) {
-    within(async {
-        while refused(proxy, reason) != count {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| refused(proxy, reason) == count).await;
 }
 
-#[tokio::test]
+/// In paused time, where a timer's granularity of a tick is all that a bound may be late.
+fn is_at(begun: Instant, seconds: u64) -> bool {
+    (Duration::from_secs(seconds)..Duration::from_secs(seconds + 2)).contains(&begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_head_is_answered_408_and_idle_clients_have_a_bound_of_their_own() {
-    let upstream = Upstream::play([always(200, "", "x")]).await;
-    let limits = "headTimeout: PT0.2S, idleTimeout: PT0.6S, ";
-    let proxy = Proxy::limited(limits, &one_route(&upstream, ""));
+    let limits = "headTimeout: PT2S, idleTimeout: PT6S, ";
+    let piped = || Piped::before([always(200, "", "x")], limits, "");
     let begun = Instant::now();
-    let mut slow = proxy.connect().await;
-    slow.send("GET /a HT").await;
-    let mut kept = proxy.connect().await;
-    assert_eq!(kept.ask(GET).await.body, "x");
-    let mut silent = proxy.connect().await;
-    let late = slow.response(false).await;
+    let (mut slow, _unasked) = piped();
+    slow.client.send("GET /a HT").await;
+    let late = slow.client.response(false).await;
     assert_eq!((late.status, late.field("connection")), (408, vec!["close"]));
     assert_eq!(late.json()["detail"], "the head did not come in time (limits.headTimeout)");
-    assert!(slow.rest().await.is_empty());
-    assert!(begun.elapsed() >= Duration::from_millis(200));
-    assert!(silent.rest().await.is_empty(), "nothing was asked, nothing is answered");
-    assert!(begun.elapsed() < Duration::from_millis(600), "an idle client waits longer");
-    assert!(kept.rest().await.is_empty());
-    assert!(begun.elapsed() >= Duration::from_millis(600));
-    until_refused(&proxy, "headTimeout", 1).await;
-    assert_eq!(proxy.ask(GET).await.status, 200);
+    assert!(slow.client.rest().await.is_empty());
+    assert!(is_at(begun, 2), "{:?}", begun.elapsed());
+    assert_eq!(slow.metric(r#"mwl_requests_refused_total{reason="headTimeout"}"#), 1);
+    let begun = Instant::now();
+    let (mut silent, _unasked) = piped();
+    assert!(silent.client.rest().await.is_empty(), "nothing was asked, nothing is answered");
+    assert!(is_at(begun, 2), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    let (mut kept, _upstream) = piped();
+    assert_eq!(kept.client.ask(GET).await.body, "x");
+    assert!(kept.client.rest().await.is_empty());
+    assert!(is_at(begun, 6), "an idle client waits longer: {:?}", begun.elapsed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_head_that_comes_a_byte_at_a_time_is_not_kept_alive_by_it() {
-    let upstream = Upstream::play([always(200, "", "x")]).await;
-    let proxy = Proxy::limited("headTimeout: PT0.3S, ", &one_route(&upstream, ""));
-    let mut client = proxy.connect().await;
-    assert_eq!(client.ask(GET).await.status, 200);
+    let limits = "headTimeout: PT3S, ";
+    let (mut piped, upstream) = Piped::before([always(200, "", "x")], limits, "");
+    assert_eq!(piped.client.ask(GET).await.status, 200);
+    let late = r#"mwl_requests_refused_total{reason="headTimeout"}"#;
     for byte in "GET /slow-and-slower-and-never-done HTTP/1.1".bytes() {
-        if !client.offer(&[byte]).await || refused(&proxy, "headTimeout") == 1 {
+        if !piped.client.offer(&[byte]).await || piped.metric(late) == 1 {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert_eq!(refused(&proxy, "headTimeout"), 1);
-    assert!(client.rest().await.starts_with(b"HTTP/1.1 408 "));
+    assert_eq!(piped.metric(late), 1);
+    assert!(piped.client.rest().await.starts_with(b"HTTP/1.1 408 "));
     assert_eq!(upstream.requests().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_is_cut_when_it_stands_still_and_never_for_being_long() {
-    let upstream = Upstream::play([always(200, "", "x")]).await;
-    let proxy = Proxy::limited("bodyTimeout: PT0.3S, ", &one_route(&upstream, ""));
-    let mut client = proxy.connect().await;
+    let limits = "bodyTimeout: PT3S, ";
+    let (mut piped, upstream) = Piped::before([always(200, "", "x")], limits, "");
+    let client = &mut piped.client;
     client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n").await;
     for _ in 0..8 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         client.send("b").await;
     }
     assert_eq!(client.response(false).await.status, 200);
@@ -83,17 +84,18 @@ async fn a_body_is_cut_when_it_stands_still_and_never_for_being_long() {
     assert!(!upstream.requests()[1].whole);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_a_route_reads_has_the_same_bound() {
-    let upstream = Upstream::play([always(200, "", "x")]).await;
     let reads = "    output: \"{{ frame.input.body }}\"\n";
-    let proxy = Proxy::limited("bodyTimeout: PT0.1S, ", &one_route(&upstream, reads));
-    let mut client = proxy.connect().await;
+    let (mut piped, upstream) = Piped::before([always(200, "", "x")], "bodyTimeout: PT1S, ", reads);
+    let begun = Instant::now();
+    let client = &mut piped.client;
     client.send("POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\nbbbb").await;
     let response = client.response(false).await;
     assert_eq!((response.status, response.field("connection")), (408, vec!["close"]));
-    assert_eq!(refused(&proxy, "bodyTimeout"), 1);
-    assert_eq!(upstream.accepted(), 0);
+    assert!(is_at(begun, 1), "{:?}", begun.elapsed());
+    assert_eq!(piped.metric(r#"mwl_requests_refused_total{reason="bodyTimeout"}"#), 1);
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -105,12 +107,7 @@ async fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
     let mut client = proxy.connect().await;
     client.send(GET).await;
     upstream.ended(1).await;
-    within(async {
-        while proxy.server.connections() > 0 || proxy.server.in_flight() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_empty().await;
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 1);
     assert!(client.rest().await.len() < 50_000_000);
 }
@@ -171,12 +168,7 @@ async fn one_request_more_than_may_run_is_answered_503_and_its_connection_goes_o
         assert_eq!(refused(&proxy, "overloaded"), count);
     }
     drop(first);
-    within(async {
-        while proxy.server.in_flight() > 1 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.server.in_flight() <= 1).await;
     third.send(GET).await;
     upstream.until(|seen| seen.len() == 3).await;
 }

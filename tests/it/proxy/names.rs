@@ -172,12 +172,7 @@ async fn concurrent_connects_share_a_look_up() {
         let proxy = Arc::clone(&proxy);
         asking.spawn(async move { proxy.ask(GET).await.body });
     }
-    within(async {
-        while proxy.metric(r#"mwl_requests_in_flight{route="r"}"#) < 20 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(r#"mwl_requests_in_flight{route="r"}"#) == 20).await;
     names.answer();
     assert!(within(asking.join_all()).await.into_iter().all(|body| body == "two"));
     assert_eq!((names.asked().len(), two.accepted()), (1, 20));
@@ -290,12 +285,11 @@ async fn a_shared_connection_to_an_address_that_is_gone_carries_no_further_reque
     assert_eq!(proxy.ask(GET).await.body, "three");
     drop(held);
     // With its last request the connection ends.
-    within(async {
-        while proxy.metric(r#"mwl_upstream_connections{state="active",upstream="u"}"#) > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy
+        .until(|proxy| {
+            proxy.metric(r#"mwl_upstream_connections{state="active",upstream="u"}"#) == 0
+        })
+        .await;
     assert_eq!(idle(&proxy), 1);
     for _ in 0..3 {
         assert_eq!(proxy.ask(GET).await.body, "three");

@@ -182,12 +182,7 @@ async fn a_client_that_leaves_in_the_midst_leaves_nothing_to_others() {
             assert_is(&response, &kept);
         }
     }
-    within(async {
-        while proxy.server.connections() > 0 || proxy.server.in_flight() > 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until_empty().await;
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="200"}"#), 4);
     assert_eq!(proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#), 40);
 }

@@ -1,8 +1,7 @@
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::one_route;
+use crate::support::piped::Piped;
 use crate::support::proxy::Proxy;
 use crate::support::upstream::{Act, Door, Upstream, always};
 
@@ -134,20 +133,20 @@ async fn a_get_on_a_connection_that_dies_under_it_is_sent_once_more() {
     assert_eq!(proxy.metric(r#"mwl_stale_connection_resends_total{upstream="u"}"#), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_timeout_inside_a_retry_bounds_each_attempt() {
-    let upstream = Upstream::play([Act::Hang, Act::Hang, always(200, "", "good")]).await;
-    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } }\n";
+    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }\n";
     let route = retry("Provider.Middleware.Timeout.Exceeded", timeout);
-    let proxy = Proxy::start(&one_route(&upstream, &route));
+    let acts = [Act::Hang, Act::Hang, always(200, "", "good")];
+    let (mut piped, upstream) = Piped::before(acts, "", &route);
     let begun = Instant::now();
-    assert_eq!(proxy.ask(GET).await.body, "good");
-    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert_eq!(piped.client.ask(GET).await.body, "good");
+    assert_eq!(begun.elapsed().as_millis() / 100, 20);
     upstream.ended(2).await;
-    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
     let code = "Provider.Middleware.Timeout.Exceeded";
     let series = format!(r#"mwl_attempts_total{{code="{code}",route="r",upstream="u"}}"#);
-    assert_eq!(proxy.metric(&series), 2);
+    assert_eq!(piped.metric(&series), 2);
 }
 
 #[tokio::test]
@@ -244,17 +243,16 @@ async fn a_wait_is_read_in_every_form_that_the_grammar_has_and_in_no_other() {
     assert_eq!((passed.status, passed.field("retry-after")), (200, vec!["30"]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_beyond_the_bound_ends_with_it_and_the_client_hears_of_the_wait() {
-    let upstream = Upstream::play([always(429, "retry-after: 60\r\n", "")]).await;
     let route = "    middleware:
-      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.2S } } }
+      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT2S } } }
       - provider: mwl:provider.middleware/mwl/retry/v1
         onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.Throttled] }, attempts: 3 } ] } }
         onFailure: { with: { delay: \"{{ middleware.result.details.retryAfter }}\" } }
 ";
-    let proxy = Proxy::start(&one_route(&upstream, route));
-    let response = proxy.ask(GET).await;
+    let (mut piped, upstream) = Piped::before([always(429, "retry-after: 60\r\n", "")], "", route);
+    let response = piped.client.ask(GET).await;
     assert_eq!(response.status, 504);
     assert_eq!(response.json()["code"], "Provider.Middleware.Timeout.Exceeded");
     assert_eq!(response.field("retry-after"), ["60"]);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::proxy::{Client, Proxy, within};
+use crate::support::proxy::{Client, Proxy};
 use crate::support::upstream::{Upstream, always};
 
 /// A route `other` before the upstream, and at `/round` a Flow without an end. `stack` are entries around it.
@@ -32,22 +32,8 @@ const AUDIT: &str = "{ provider: 'mwl:provider.middleware/mwl/finally/v1', onAlw
 async fn going_round(proxy: &Proxy) -> Client {
     let mut client = proxy.connect().await;
     client.send("GET /round HTTP/1.1\r\nHost: t\r\n\r\n").await;
-    within(async {
-        while proxy.metric(r#"mwl_requests_in_flight{route="round"}"#) < 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(r#"mwl_requests_in_flight{route="round"}"#) == 1).await;
     client
-}
-
-async fn until_over(proxy: &Proxy) {
-    within(async {
-        while proxy.server.in_flight() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -62,7 +48,7 @@ async fn others_on_its_worker_are_served_and_it_ends_with_its_client() {
         }
         assert_eq!(proxy.server.in_flight(), 1);
         drop(client);
-        until_over(&proxy).await;
+        proxy.until_idle().await;
         assert_eq!(proxy.metric(r#"mwl_requests_total{route="round",status="499"}"#), 1);
     }
     let lines: Vec<_> = upstream.requests().iter().map(|seen| seen.line().to_owned()).collect();

@@ -172,12 +172,7 @@ async fn a_client_that_still_listens_is_told_what_is_wrong_with_its_chunks() {
         assert_eq!(response.json()["code"], "Provider.Call.Http.RequestAborted");
         assert!(client.rest().await.is_empty(), "{broken:?}");
     }
-    within(async {
-        while proxy.server.in_flight() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until_idle().await;
     assert!(upstream.requests().iter().all(|request| !request.whole));
 }
 
@@ -194,12 +189,7 @@ async fn a_client_that_shuts_its_sending_side_down_counts_as_gone() {
     assert!(client.rest().await.is_empty());
     upstream.ended(1).await;
     // Its connection is closed first, and then it is counted.
-    within(async {
-        while proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#) == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    proxy.until(|proxy| proxy.metric(r#"mwl_requests_total{route="r",status="499"}"#) > 0).await;
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ async fn a_handshake_that_stands_still_does_not_keep_its_place() {
     let upstream = Upstream::play([always(200, "", "hello")]).await;
     let authority = Authority::new();
     let files = files(&authority.issue(&["a.test"]), &authority);
-    let limits = "connections: 1, headTimeout: PT0.2S, ";
+    let limits = "connections: 1, headTimeout: PT1S, ";
     let proxy = Proxy::whole(&config(&upstream, "", limits), &files);
     let mut silent = proxy.connect().await;
     silent.send([22, 3, 1]).await;

@@ -202,12 +202,12 @@ async fn what_speaks_no_tls_is_told_from_what_says_nothing() {
     "#);
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
-    let keys = ", connectTimeout: PT0.1S";
+    let keys = ", connectTimeout: PT1S";
     let asked = proxy(address, &authority, ("a.test", "", keys)).ask(GET).await;
     insta::assert_snapshot!(told(&asked), @r#"
     502 after 2 attempts
     mwl-proxy; error=connection_timeout
-    "Provider.Call.Http.ConnectionFailed": r: attempt 2 of 2: upstream u did not finish the TLS handshake within PT0.1S
+    "Provider.Call.Http.ConnectionFailed": r: attempt 2 of 2: upstream u did not finish the TLS handshake within PT1S
     phase "tls", sent "none"
     "#);
 }

@@ -164,6 +164,8 @@ pub(crate) struct Reply {
     pub(crate) chunks: Vec<(Duration, &'static [u8])>,
     /// After another pause.
     pub(crate) trailers: Option<(Duration, HeaderMap)>,
+    /// What the last chunk waits for.
+    pub(crate) gate: Option<Arc<Notify>>,
     /// How the stream is reset in place of its end, once what came before it has left.
     pub(crate) reset: Option<Reason>,
 }
@@ -369,6 +371,11 @@ async fn send(mut stream: SendStream<Bytes>, reply: Reply, number: usize, log: &
     let last = reply.chunks.len();
     for (at, (pause, chunk)) in reply.chunks.into_iter().enumerate() {
         tokio::time::sleep(pause).await;
+        if at + 1 == last
+            && let Some(gate) = &reply.gate
+        {
+            gate.notified().await;
+        }
         let end = at + 1 == last && reply.trailers.is_none() && reply.reset.is_none();
         if stream.send_data(Bytes::from_static(chunk), end).is_err() {
             break;

@@ -16,6 +16,8 @@ pub(crate) mod names;
 pub(crate) mod origin;
 /// A scripted upstream of either protocol.
 pub(crate) mod peer;
+/// The proxy for one client, over pipes.
+pub(crate) mod piped;
 /// The program as a process.
 pub(crate) mod program;
 /// The whole proxy, on loopback, in this process.

@@ -108,10 +108,35 @@ impl Proxy {
 
     /// The value of one series of `/metrics`; 0 where it is not there.
     pub(crate) fn metric(&self, series: &str) -> u64 {
-        let text = self.metrics.render();
-        let found = text.lines().find_map(|line| line.strip_prefix(series));
-        found.map_or(0, |value| value.trim().parse().unwrap())
+        metric(&self.metrics, series)
     }
+
+    /// Waits until `holds` does; fails after ten seconds.
+    pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        within(async {
+            while !holds(self) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// Waits until no request is in flight.
+    pub(crate) async fn until_idle(&self) {
+        self.until(|proxy| proxy.server.in_flight() == 0).await;
+    }
+
+    /// Waits until no request is in flight and no connection open.
+    pub(crate) async fn until_empty(&self) {
+        self.until(|proxy| proxy.server.in_flight() + proxy.server.connections() == 0).await;
+    }
+}
+
+/// The value of one series of `/metrics`; 0 where it is not there.
+pub(crate) fn metric(metrics: &Metrics, series: &str) -> u64 {
+    let text = metrics.render();
+    let found = text.lines().find_map(|line| line.strip_prefix(series));
+    found.map_or(0, |value| value.trim().parse().unwrap())
 }
 
 fn text(limits: &str, rest: &str) -> String {

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// What to do with one request.
 #[derive(Clone, Debug)]
@@ -135,6 +135,22 @@ impl Upstream {
         Self::on(listener, |_| Door::Open, move |_, _| always(200, "", body))
     }
 
+    /// Plays `acts` over pipes, of which it gives the proxy's ends: connections that are open and idle.
+    pub(crate) fn piped(acts: impl IntoIterator<Item = Act>) -> (Self, Vec<DuplexStream>) {
+        let acts: Vec<Act> = acts.into_iter().collect();
+        let log = Arc::new(Log::default());
+        let script: Script = Arc::new(move |number, _| acts[number.min(acts.len() - 1)].clone());
+        let mut connections = JoinSet::new();
+        let mut ends = Vec::new();
+        for number in 0..4 {
+            let (near, far) = duplex(1 << 20);
+            ends.push(near);
+            connections.spawn(attend(far, number, Arc::clone(&script), Arc::clone(&log)));
+        }
+        let task = tokio::spawn(async move { while connections.join_next().await.is_some() {} });
+        (Self { address: ([127, 0, 0, 1], 1).into(), log, task }, ends)
+    }
+
     fn on(
         listener: TcpListener,
         doors: impl Fn(usize) -> Door + Send + Sync + 'static,
@@ -196,8 +212,27 @@ impl Drop for Upstream {
     }
 }
 
+/// What a request comes over.
+trait Connection: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Has its end be a reset.
+    fn resets(&self) -> std::io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn resets(&self) -> std::io::Result<()> {
+        self.set_zero_linger()
+    }
+}
+
+impl Connection for DuplexStream {
+    fn resets(&self) -> std::io::Result<()> {
+        // A pipe has one way to end.
+        Ok(())
+    }
+}
+
 async fn accept(listener: TcpListener, doors: Doors, script: Script, log: Arc<Log>) {
-    let mut connections = tokio::task::JoinSet::new();
+    let mut connections = JoinSet::new();
     for number in 0.. {
         let Ok((stream, _)) = listener.accept().await else {
             return;
@@ -206,18 +241,21 @@ async fn accept(listener: TcpListener, doors: Doors, script: Script, log: Arc<Lo
         log.changed.notify_waiters();
         let (script, log) = (Arc::clone(&script), Arc::clone(&log));
         if doors(number) == Door::Open {
-            connections.spawn(async move {
-                // An error is the other side's end.
-                let _ended = serve(stream, number, &script, &log).await;
-                log.counts.lock().unwrap().ended += 1;
-                log.changed.notify_waiters();
-            });
+            connections.spawn(attend(stream, number, script, log));
         }
     }
 }
 
+/// Serves a connection to its end.
+async fn attend(stream: impl Connection, number: usize, script: Script, log: Arc<Log>) {
+    // An error is the other side's end.
+    let _ended = serve(stream, number, &script, &log).await;
+    log.counts.lock().unwrap().ended += 1;
+    log.changed.notify_waiters();
+}
+
 async fn serve(
-    mut stream: TcpStream,
+    mut stream: impl Connection,
     connection: usize,
     script: &Script,
     log: &Log,
@@ -227,17 +265,16 @@ async fn serve(
         let Some(head) = read_head(&mut stream, &mut buffer).await? else {
             return Ok(());
         };
-        let (number, act, place) = {
+        let (act, place) = {
             let mut requests = log.requests.lock().unwrap();
             let arrived =
                 Arrived { connection, head, body: Vec::new(), trailers: Vec::new(), whole: false };
             let number = requests.len();
             let act = script(number, &arrived);
             requests.push(arrived);
-            (number, act, number)
+            (act, number)
         };
         log.changed.notify_waiters();
-        let _ = number;
         let enough = match &act {
             Act::Early(_) => Some(0),
             Act::EarlyAndClose(size, _) => Some(*size),
@@ -254,7 +291,7 @@ async fn serve(
             Act::Echo(bytes) => {
                 stream.write_all(&bytes).await?;
                 stream.write_all(&buffer).await?;
-                let (mut read, mut write) = stream.split();
+                let (mut read, mut write) = tokio::io::split(stream);
                 tokio::io::copy(&mut read, &mut write).await?;
                 return Ok(());
             }
@@ -277,7 +314,7 @@ async fn serve(
             }
             Act::Close => return Ok(()),
             Act::Reset => {
-                stream.set_zero_linger()?;
+                stream.resets()?;
                 return Ok(());
             }
             Act::Hang => return hang(stream).await,
@@ -286,7 +323,7 @@ async fn serve(
 }
 
 /// Holds the connection until the other side ends it.
-async fn hang(mut stream: TcpStream) -> std::io::Result<()> {
+async fn hang(mut stream: impl Connection) -> std::io::Result<()> {
     let mut sink = [0; 4096];
     while stream.read(&mut sink).await? > 0 {}
     Ok(())
@@ -294,7 +331,7 @@ async fn hang(mut stream: TcpStream) -> std::io::Result<()> {
 
 /// The next head; `None` where the connection ended between two requests.
 async fn read_head(
-    stream: &mut TcpStream,
+    stream: &mut impl Connection,
     buffer: &mut Vec<u8>,
 ) -> std::io::Result<Option<String>> {
     loop {
@@ -311,7 +348,7 @@ async fn read_head(
 
 /// Reads the body of the request at `place`, or as much of it as is `enough`.
 async fn read_body(
-    stream: &mut TcpStream,
+    stream: &mut impl Connection,
     buffer: &mut Vec<u8>,
     log: &Log,
     place: usize,

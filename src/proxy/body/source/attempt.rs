@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
-use super::super::BodyError;
-use super::super::stall::Stall;
 use super::{Broken, Source};
+use crate::proxy::body::BodyError;
+use crate::proxy::body::stall::Stall;
 
 /// The request body as one attempt sends it.
 #[derive(Debug)]

@@ -20,24 +20,23 @@ use crate::language::expr::EvalError;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::Value;
+use crate::proxy::answer::classify::{Class, Repeatable, Seen, classify, system_time};
+use crate::proxy::answer::reply::{Details, Payload, Reply, Sent};
+use crate::proxy::answer::retry_after::retry_after;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::request::Progress;
-use crate::proxy::body::response::ResponseBody;
 use crate::proxy::body::source::Broken;
-use crate::proxy::classify::{Class, Repeatable, Seen, classify, system_time};
 use crate::proxy::code;
 use crate::proxy::grpc::{self, Ended, Pushback};
-use crate::proxy::reply::{Details, Payload, Reply, Sent};
-use crate::proxy::request::Exchange;
-use crate::proxy::retry_after::retry_after;
+use crate::proxy::message::{headers, media, upgrade};
+use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
-use crate::proxy::tunnel::{self, Far};
 use crate::proxy::upstream::Upstream;
-use crate::proxy::upstream::connection::{Answered, Arriving, Connection, SendError};
+use crate::proxy::upstream::body::ResponseBody;
+use crate::proxy::upstream::connection::{Answered, Arriving, Connection, Far, SendError};
 use crate::proxy::upstream::ending::Ending;
 use crate::proxy::upstream::outgoing::Outgoing;
-use crate::proxy::{headers, media};
 use crate::telemetry::trace::SpanId;
 
 /// What an attempt is made with, and what is known of it whatever comes.
@@ -437,7 +436,7 @@ impl Attempt<'_> {
     fn switched(&self, at: Where, mut fields: HeaderMap, body: Arriving) -> Answer {
         let status = StatusCode::SWITCHING_PROTOCOLS;
         let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
-        let agreed = offered.is_some_and(|offered| tunnel::is_offered(offered, &fields));
+        let agreed = offered.is_some_and(|offered| upgrade::is_offered(offered, &fields));
         let Arriving::Alone(connection) = body else {
             return self.unasked_switch(at, status);
         };

@@ -11,12 +11,15 @@ use http::{Method, Uri};
 use super::params::Params;
 use crate::language::provider::Dispatch;
 use crate::language::value::Value;
-use crate::proxy::body::{self, client::ClientBody, request::Progress};
-use crate::proxy::classify::IDEMPOTENCY_KEY;
-use crate::proxy::request::{Exchange, Upload};
+use crate::proxy::answer::classify::IDEMPOTENCY_KEY;
+use crate::proxy::body;
+use crate::proxy::body::client::ClientBody;
+use crate::proxy::body::request::Progress;
+use crate::proxy::message::{id, media, query};
+use crate::proxy::request::exchange::{Exchange, Upload};
+use crate::proxy::request::recording;
 use crate::proxy::settings::HostPolicy;
 use crate::proxy::upstream::outgoing::Outgoing;
-use crate::proxy::{id, media, query, recording};
 use crate::telemetry::trace::SpanId;
 
 /// Where the body comes from.

@@ -12,9 +12,10 @@ use crate::language::code::{Code, system};
 use crate::language::outcome::Outcome;
 use crate::language::provider::{Answer, Dispatch, Role};
 use crate::language::value::{Map, Native, Value};
-use crate::proxy::request::Exchange;
+use crate::proxy::message::id;
+use crate::proxy::request::exchange::Exchange;
+use crate::proxy::request::recording;
 use crate::proxy::upstream::Upstream;
-use crate::proxy::{id, recording};
 use crate::telemetry::record::{Attempt, Sent, Wait};
 use crate::telemetry::trace::SpanId;
 
@@ -209,8 +210,8 @@ fn status(outcome: &Outcome) -> Option<u16> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::CONTRACT;
     use super::*;
+    use crate::proxy::provider::http::CONTRACT;
 
     #[test]
     fn the_window_holds_the_declared_members_and_no_others() {

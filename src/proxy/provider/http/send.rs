@@ -14,7 +14,7 @@ use super::compose::{Source, compose};
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
-use crate::proxy::request::Exchange;
+use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect::ConnectError;
 use crate::proxy::upstream::connection::{Answered, Connection, SendError};

@@ -44,10 +44,11 @@ use super::outgoing::Outgoing;
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
-    Decoded, Decoder, Error, Framing, Inbox, Io, Malformed, Outbox, SIZE, Sending, Unsendable,
+    Decoded, Decoder, Error, Framing, Inbox, Malformed, Outbox, SIZE, Sending, Unsendable,
 };
-use crate::proxy::pour::{Pipe, Pipes};
-use crate::proxy::rewound::Rewound;
+use crate::proxy::io::Io;
+use crate::proxy::io::pour::{Pipe, Pipes};
+use crate::proxy::io::rewound::Rewound;
 
 /// For how long a failed write is held back.
 const HEAR_OUT: Duration = Duration::from_secs(1);
@@ -253,7 +254,7 @@ impl Link {
                 Poll::Pending => true,
                 Poll::Ready(Err(unsendable)) => {
                     let error = match unsendable {
-                        Unsendable::Broken(error) => Error::Request(error),
+                        Unsendable::Broken(error) => Error::Request(error.into()),
                         Unsendable::Length => Error::Length,
                     };
                     self.stop(Stopped::Body(Some(error)));

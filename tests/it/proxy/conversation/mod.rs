@@ -6,7 +6,6 @@ mod pipelining;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mwl_proxy::proxy::alone;
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
@@ -14,7 +13,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{h2_upstreams, one_route};
 use crate::support::h2;
-use crate::support::proxy::{Client, Proxy, runtime, within};
+use crate::support::piped::Piped;
+use crate::support::proxy::{Client, Proxy, metric, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -30,15 +30,9 @@ struct Line {
 impl Line {
     /// With these `limits`; the pipe to the client holds so much.
     fn new(limits: &str, holds: usize) -> Self {
-        let metrics = Metrics::new();
-        let file = format!(
-            "listeners: [{{ address: '127.0.0.1:0' }}]\nlimits: {{ {limits}workers: 1 }}\nupstreams: {{ u: {{ endpoints: ['http://127.0.0.1:1'], keepAlive: PT1M }} }}\nroutes:\n  - {{ name: r, match: {{ pathPrefix: /a }}, upstream: u }}\n"
-        );
-        let runtime = runtime(&file, &metrics);
-        let (near, client) = duplex(holds);
         let (far, upstream) = duplex(1 << 20);
-        let served = tokio::spawn(alone::serve(runtime, near, Some(far)));
-        Self { client: Client::over(client), upstream, served, metrics }
+        let Piped { client, served, metrics } = Piped::serve(limits, "", holds, vec![far]);
+        Self { client, upstream, served, metrics }
     }
 
     /// The upstream reads a request up to this end, which it has then.
@@ -71,8 +65,7 @@ impl Line {
 
 /// Whether the one request was counted as this.
 fn is_counted(metrics: &Metrics, status: u16) -> bool {
-    let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}} 1"#);
-    metrics.render().lines().any(|line| line == series)
+    metric(metrics, &format!(r#"mwl_requests_total{{route="r",status="{status}"}}"#)) == 1
 }
 
 /// However slowly a client reads: what broke off has no end.
@@ -165,14 +158,8 @@ async fn empty_lines_keep_nobody_alive() {
 
 /// Waits until the one request of `proxy` is counted as this.
 async fn until_counted(proxy: &Proxy, status: u16) {
-    let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}}"#);
-    within(async {
-        while proxy.metric(&series) == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    assert_eq!((proxy.metric(&series), proxy.server.in_flight()), (1, 0));
+    proxy.until(|proxy| is_counted(&proxy.metrics, status)).await;
+    assert_eq!(proxy.server.in_flight(), 0);
 }
 
 /// Over HTTP/2 a task of the library's sends the body: that all of it was read, the conversation must be told.

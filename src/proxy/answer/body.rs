@@ -1,0 +1,212 @@
+//! The body of the response to the client.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::proxy::body::BodyError;
+use crate::proxy::io::pour::{Pipe, Pipes};
+use crate::proxy::request::flight::Flight;
+use crate::proxy::upstream::body::ResponseBody;
+use crate::proxy::upstream::connection::Far;
+use crate::proxy::watch::busy::Busy;
+
+/// What the client gets. The request counts as in flight until this ends or is dropped.
+#[derive(Debug)]
+pub(crate) struct AnswerBody {
+    kind: Kind,
+    /// How many bytes were handed over.
+    sent: u64,
+    flight: Option<Flight>,
+    /// Keeps the client's connection busy.
+    busy: Option<Busy>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Empty,
+    Full(Bytes),
+    /// The second: trailers behind the bytes.
+    Trailed(Bytes, Box<HeaderMap>),
+    Upstream(Box<ResponseBody>),
+    /// None, and another protocol after it.
+    Tunnel(Box<Far>),
+}
+
+impl AnswerBody {
+    /// No body.
+    pub(crate) const fn empty() -> Self {
+        Self::of(Kind::Empty)
+    }
+
+    /// What is in memory.
+    pub(crate) const fn full(bytes: Bytes) -> Self {
+        Self::of(Kind::Full(bytes))
+    }
+
+    /// What is in memory, and its trailers.
+    pub(crate) fn trailed(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
+        let Some(trailers) = trailers else {
+            return Self::full(bytes);
+        };
+        Self::of(Kind::Trailed(bytes, trailers))
+    }
+
+    /// What an upstream sends.
+    pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
+        Self::of(Kind::Upstream(body))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, sent: 0, flight: None, busy: None }
+    }
+
+    /// No body: the other half of a tunnel.
+    pub(crate) const fn tunnel(far: Box<Far>) -> Self {
+        Self::of(Kind::Tunnel(far))
+    }
+
+    /// Takes the tunnel that this is, where it is one, and the flight that ends with it.
+    pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Far>, Flight)> {
+        if !matches!(self.kind, Kind::Tunnel(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.kind, Kind::Empty) {
+            Kind::Tunnel(far) => Some((far, self.flight.take()?)),
+            _ => None,
+        }
+    }
+
+    /// Whether an upstream sends it.
+    pub(crate) const fn is_upstream(&self) -> bool {
+        matches!(self.kind, Kind::Upstream(_))
+    }
+
+    /// Whether trailers come behind what is in memory.
+    pub(crate) const fn is_trailed(&self) -> bool {
+        matches!(self.kind, Kind::Trailed(..))
+    }
+
+    /// Ends `flight` when it ends.
+    pub(crate) fn ends(&mut self, flight: Flight) {
+        self.flight = Some(flight);
+    }
+
+    /// Frees the client's connection when it is dropped.
+    pub(crate) fn frees(&mut self, busy: Busy) {
+        self.busy = Some(busy);
+    }
+
+    /// The same answer to a HEAD: nothing of the body is sent, and an upstream's has none.
+    pub(crate) fn for_head(mut self) -> Self {
+        if matches!(self.kind, Kind::Full(_) | Kind::Trailed(..)) {
+            self.kind = Kind::Empty;
+        }
+        self
+    }
+
+    /// Pours what came of an upstream's body into one of `pipes`. `None` where it must be read.
+    pub(crate) fn poll_pour(
+        &mut self,
+        pipes: &Pipes,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Pipe, BodyError>>> {
+        let Kind::Upstream(body) = &mut self.kind else {
+            return Poll::Ready(None);
+        };
+        let polled = body.poll_pour(pipes, cx);
+        match &polled {
+            Poll::Ready(Some(Ok(pipe))) => self.sent = self.sent.saturating_add(pipe.held() as u64),
+            Poll::Ready(Some(Err(error))) => report(error),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn finish(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.finish(self.sent);
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let answer = self.get_mut();
+        let polled = match &mut answer.kind {
+            Kind::Empty | Kind::Tunnel(_) => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                answer.kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Trailed(bytes, _) if !bytes.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
+            }
+            Kind::Trailed(_, trailers) => {
+                let trailers = std::mem::take(trailers.as_mut());
+                answer.kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
+            Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
+        };
+        match polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                answer.finish();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                answer.sent = answer.sent.saturating_add(bytes);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                report(&error);
+                Poll::Ready(Some(Err(error.into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty | Kind::Tunnel(_) => true,
+            Kind::Full(bytes) => bytes.is_empty(),
+            Kind::Trailed(..) => false,
+            Kind::Upstream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty | Kind::Tunnel(_) => SizeHint::with_exact(0),
+            Kind::Full(bytes) | Kind::Trailed(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Upstream(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A response that breaks off after its head went out: nothing can be said to the client but a closed
+/// connection, so it is said here.
+fn report(error: &BodyError) {
+    tracing::warn!(error = %error, reason = "responseTruncated", "The response broke off after its head.");
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        if self.is_end_stream() {
+            self.finish();
+        } else if let Some(flight) = self.flight.take() {
+            flight.abandon(self.sent);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What a response or an error means: a success, or a failure's code and whether trying again may help.
+//!
+//! The route's own rules come first, then the table. No code of the table's transport half is ever made
+//! by a status, and none of its status half by a broken connection: a policy for one cannot be triggered
+//! by an upstream that says the other.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::{HeaderMap, Method, StatusCode, header};
+
+use crate::language::code::Code;
+use crate::language::expr::{Bindings, EvalError, Root};
+use crate::language::value::{Missing, Value};
+use crate::proxy::message::headers;
+use crate::proxy::settings::{ClassifyRule, Verdict};
+use crate::proxy::{code, grpc};
+
+/// Whether sending a request twice does no more than sending it once (RFC 9110 §9.2.2), or the request
+/// says that the upstream takes care of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeatable {
+    /// By its method.
+    pub(crate) idempotent: bool,
+    /// By an `Idempotency-Key`. Only looked for where the method is not enough.
+    pub(crate) keyed: bool,
+}
+
+/// The field that makes any request repeatable.
+pub(crate) static IDEMPOTENCY_KEY: http::HeaderName =
+    http::HeaderName::from_static("idempotency-key");
+
+impl Repeatable {
+    /// Of a request with this method and these fields.
+    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
+        let idempotent = method.is_idempotent();
+        Self { idempotent, keyed: !idempotent && headers.contains_key(&IDEMPOTENCY_KEY) }
+    }
+
+    /// Either.
+    pub(crate) const fn any(self) -> bool {
+        self.idempotent || self.keyed
+    }
+}
+
+/// What a response is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Class {
+    /// A success.
+    Success,
+    /// A failure.
+    Failure {
+        /// Its code.
+        code: Code,
+        /// Its advisory signal.
+        retryable: bool,
+        /// Whether a wait that the response asks for is heeded: of a 429, a 503 and whatever a rule
+        /// calls a failure. On a 404 the field means something else.
+        waits: bool,
+    },
+}
+
+/// A response, as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    /// Where the route buffers it.
+    pub(crate) body: Option<&'a Value>,
+    /// How a gRPC call ended that sent no message.
+    pub(crate) grpc: Option<grpc::Ended>,
+    /// The wall time, in nanoseconds since the Unix epoch, for rules that read a clock.
+    pub(crate) now: i128,
+}
+
+/// What the response to a request is, by the route's rules and then by the table. The error is a fault of
+/// a rule's own expression.
+pub(crate) fn classify(
+    rules: &[ClassifyRule],
+    repeatable: Repeatable,
+    seen: Seen<'_>,
+) -> Result<Class, EvalError> {
+    let table = match seen.grpc {
+        Some(ended) => Class::Failure {
+            code: Code::Static(ended.status.code()),
+            retryable: ended.retryable(),
+            waits: false,
+        },
+        None => by_status(seen.status, seen.headers, repeatable),
+    };
+    for rule in rules {
+        if !matches(rule, seen)? {
+            continue;
+        }
+        return Ok(match &rule.verdict {
+            Verdict::Success => Class::Success,
+            Verdict::Failure { code, retryable } => Class::Failure {
+                code: Code::Shared(code.clone()),
+                retryable: retryable.unwrap_or(match table {
+                    Class::Success => false,
+                    Class::Failure { retryable, .. } => retryable,
+                }),
+                waits: true,
+            },
+        });
+    }
+    Ok(table)
+}
+
+/// The table.
+fn by_status(status: StatusCode, headers: &HeaderMap, repeatable: Repeatable) -> Class {
+    let repeatable = repeatable.any();
+    let (code, retryable) = match status.as_u16() {
+        429 => (code::THROTTLED, true),
+        503 => {
+            let asked = headers.contains_key(header::RETRY_AFTER);
+            (code::UNAVAILABLE, repeatable || asked)
+        }
+        502 => (code::BAD_GATEWAY, repeatable),
+        504 => (code::GATEWAY_TIMEOUT, repeatable),
+        400..=499 => (code::NON_SUCCESS_STATUS, false),
+        500.. => (code::NON_SUCCESS_STATUS, repeatable),
+        _ => return Class::Success,
+    };
+    Class::Failure {
+        code: Code::Static(code),
+        retryable,
+        waits: matches!(status.as_u16(), 429 | 503),
+    }
+}
+
+fn matches(rule: &ClassifyRule, seen: Seen<'_>) -> Result<bool, EvalError> {
+    let status = seen.status.as_u16();
+    let by_status = rule.status.is_empty()
+        || rule.status.iter().any(|(first, last)| (*first..=*last).contains(&status));
+    let by_fields = rule
+        .headers
+        .iter()
+        .all(|(name, wanted)| headers::has(seen.headers, name, wanted.as_deref()));
+    if !by_status || !by_fields {
+        return Ok(false);
+    }
+    let Some(when) = &rule.when else {
+        return Ok(true);
+    };
+    match when.evaluate(&seen)? {
+        Value::Bool(holds) => Ok(holds),
+        other => Err(EvalError::Fault(format!(
+            "`when` of a classify rule gave {}, and wants true or false",
+            other.type_name()
+        ))),
+    }
+}
+
+impl Bindings for Seen<'_> {
+    fn root(&self, root: Root) -> Option<Value> {
+        if root != Root::Response {
+            return None;
+        }
+        let member = |name: &'static str| {
+            let value = self.at(root, &[name.into()]).ok()?;
+            Some((name, value))
+        };
+        Some(Value::object(["status", "headers", "body"].into_iter().filter_map(member)))
+    }
+
+    fn at(&self, root: Root, path: &[Arc<str>]) -> Result<Value, Missing> {
+        if root != Root::Response {
+            return Err(Missing::UNSET);
+        }
+        let Some((member, rest)) = path.split_first() else {
+            return self.root(root).ok_or(Missing::UNSET);
+        };
+        match member.as_ref() {
+            "headers" => headers::at(self.headers, rest).map_err(Missing::below),
+            "status" => Missing::follow(Some(Value::from(u32::from(self.status.as_u16()))), rest),
+            "body" => Missing::follow(self.body.cloned(), rest),
+            _ => Err(Missing::MEMBER),
+        }
+    }
+
+    fn now(&self) -> i128 {
+        self.now
+    }
+
+    fn wall_time(&self) -> i128 {
+        self.now
+    }
+}
+
+/// Nanoseconds since the Unix epoch as the system's time.
+pub(crate) fn system_time(nanos: i128) -> SystemTime {
+    let since = std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    SystemTime::UNIX_EPOCH + since
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    type Fields = [(&'static str, &'static str)];
+
+    fn of(rules: &[ClassifyRule], method: &Method, status: u16, fields: &Fields) -> String {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        let seen = Seen {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: &headers,
+            body: None,
+            grpc: None,
+            now: 0,
+        };
+        let repeatable = Repeatable {
+            idempotent: method.is_idempotent(),
+            keyed: fields.iter().any(|(name, _)| *name == "idempotency-key"),
+        };
+        match classify(rules, repeatable, seen).unwrap() {
+            Class::Success => "success".to_owned(),
+            Class::Failure { code, retryable, .. } => {
+                let code = code.to_string();
+                format!("{} {retryable}", code.trim_start_matches("Provider.Call.Http."))
+            }
+        }
+    }
+
+    #[test]
+    fn the_table() {
+        let rows: [(Method, u16, &Fields, &str); 14] = [
+            (Method::GET, 200, &[], "success"),
+            (Method::GET, 304, &[], "success"),
+            (Method::POST, 429, &[], "Throttled true"),
+            (Method::GET, 503, &[], "Unavailable true"),
+            (Method::POST, 503, &[], "Unavailable false"),
+            (Method::POST, 503, &[("retry-after", "1")], "Unavailable true"),
+            (Method::POST, 503, &[("idempotency-key", "k")], "Unavailable true"),
+            (Method::PUT, 502, &[], "BadGateway true"),
+            (Method::POST, 502, &[], "BadGateway false"),
+            (Method::PATCH, 504, &[], "GatewayTimeout false"),
+            (Method::DELETE, 504, &[], "GatewayTimeout true"),
+            (Method::GET, 404, &[], "NonSuccessStatus false"),
+            (Method::GET, 500, &[], "NonSuccessStatus true"),
+            (Method::POST, 500, &[], "NonSuccessStatus false"),
+        ];
+        for (method, status, fields, wanted) in rows {
+            assert_eq!(of(&[], &method, status, fields), wanted, "{method} {status}");
+        }
+    }
+
+    fn rule(status: (u16, u16), verdict: Verdict) -> ClassifyRule {
+        ClassifyRule { status: vec![status], headers: Vec::new(), when: None, verdict }
+    }
+
+    #[test]
+    fn a_route_s_rules_come_first_and_in_order() {
+        let declined = Verdict::Failure {
+            code: "Provider.Call.Payments.CardDeclined".into(),
+            retryable: Some(true),
+        };
+        let silent = Verdict::Failure { code: "A.B".into(), retryable: None };
+        let mut fielded = rule((404, 404), Verdict::Success);
+        fielded.headers = vec![(header::ETAG, Some("x".into()))];
+        let rules = [rule((402, 402), declined), fielded, rule((500, 599), silent)];
+        let code = "Provider.Call.Payments.CardDeclined true";
+        assert_eq!(of(&rules, &Method::POST, 402, &[]), code);
+        assert_eq!(of(&rules, &Method::POST, 404, &[("etag", "x")]), "success");
+        assert_eq!(of(&rules, &Method::POST, 404, &[("etag", "y")]), "NonSuccessStatus false");
+        assert_eq!(of(&rules, &Method::GET, 503, &[]), "A.B true");
+        assert_eq!(of(&rules, &Method::POST, 500, &[]), "A.B false");
+    }
+}

@@ -1,0 +1,108 @@
+//! The last steps of an answer: what a Flow came to is rendered, told where it is a failure, and handed over.
+//!
+//! One to an HTTP/1 client that is given before its request was read says that the connection closes (RFC 9112 §9.6),
+//! unless the rest is here already and is read.
+
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response, Version};
+use tokio::time::Instant;
+
+use super::body::AnswerBody;
+use super::render;
+use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::proxy::body::client::ClientBody;
+use crate::proxy::body::source::Source;
+use crate::proxy::code;
+use crate::proxy::grpc::{Ended, Status};
+use crate::proxy::request::exchange::{Exchange, Upload};
+use crate::proxy::request::flight::Flight;
+use crate::proxy::watch::busy::Busy;
+
+/// The answer to `exchange`, whose client speaks `version`.
+pub(crate) fn finish(
+    exchange: &Exchange,
+    outcome: &Outcome,
+    busy: Busy,
+    mut flight: Flight,
+    version: Version,
+) -> Response<AnswerBody> {
+    let mut response = render::render(exchange, outcome);
+    if !exchange.client_gone() {
+        flight.answered(response.status().as_u16());
+        if let Outcome::Failure(failure) = outcome {
+            tell(exchange, failure, &response);
+        }
+    }
+    if version < Version::HTTP_2
+        && let Upload::Stream(source) = &exchange.upload
+        && !source.finished()
+        && leaves_unread(exchange, source, &response)
+    {
+        closes(response.headers_mut());
+    }
+    response.body_mut().ends(flight);
+    response.body_mut().frees(busy);
+    response
+}
+
+/// Tells the log of a failure that the client sees as a server's: of many on one route a few, with the number of the
+/// others. What stopped this process's own requests is told where it stops.
+fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>) {
+    let status = response.status();
+    // A call of gRPC answers 200 and says how it ended elsewhere.
+    let said = || Ended::of(response.headers()).map(|ended| ended.status);
+    let known = || failure.chain().find_map(|link| Status::of_code(link.code.as_str()));
+    let grpc = exchange.grpc.then(|| said().or_else(known)).flatten();
+    let servers = status.is_server_error() || grpc.is_some_and(Status::is_servers);
+    let staged = exchange.site.runtime.stage.is_some();
+    if !servers || failure.ty == FailureType::Cancellation || staged {
+        return;
+    }
+    let Some(untold) = exchange.route.failures.admits(Instant::now()) else {
+        return;
+    };
+    // What it began with, where that is something else.
+    let cause = failure.chain().skip(1).last().map(tracing::field::display);
+    let help = code::meaning(render::cause(failure).code.as_str()).help;
+    tracing::warn!(
+        execution = exchange.id(),
+        route = &*exchange.route.name,
+        method = %exchange.method,
+        path = exchange.path(),
+        status = status.as_u16(),
+        grpc = grpc.map(Status::name),
+        error = %failure,
+        cause,
+        help = (!help.is_empty()).then_some(help),
+        untold,
+        "A request failed."
+    );
+}
+
+/// Has an answer say that its connection closes.
+pub(crate) fn closes(fields: &mut HeaderMap) {
+    fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Reads what is here already of the body of a request that was refused. True where that is all of it.
+pub(crate) fn read_out(body: ClientBody) -> bool {
+    Source::new(body, None).read_out()
+}
+
+/// Whether this answer ends the reading of the body before its end. An answer that succeeds may be an exchange of two
+/// streams; any other, and one of our own, is all that its request comes to.
+fn leaves_unread(
+    exchange: &Exchange,
+    source: &Arc<Source<ClientBody>>,
+    response: &Response<AnswerBody>,
+) -> bool {
+    let own = !response.body().is_upstream();
+    if !own {
+        return response.status().as_u16() >= 300;
+    }
+    // What is asked for by being read is not read.
+    let unasked = exchange.asked.body_unasked && source.read() == 0;
+    unasked || !source.read_out()
+}

@@ -1,0 +1,10 @@
+//! What a request comes to: an attempt's outcome as the language carries it, and the response that the client gets.
+
+pub(crate) mod body;
+pub(crate) mod classify;
+pub(crate) mod finish;
+mod grpc;
+mod rate_limit;
+pub(crate) mod render;
+pub(crate) mod reply;
+pub(crate) mod retry_after;

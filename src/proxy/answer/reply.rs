@@ -1,0 +1,270 @@
+//! What an attempt came to, as the language carries it: a [`Reply`] is the value of a success, a
+//! [`Details`] the `details` of a failure. Both hold the upstream's response unopened, so that it
+//! streams to the client unless something reads it.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+
+use super::body::AnswerBody;
+use crate::language::provider::Role;
+use crate::language::temporal::Span;
+use crate::language::value::{Map, Missing, Native, Value};
+use crate::proxy::grpc::Status;
+use crate::proxy::message::headers;
+use crate::proxy::upstream::body::ResponseBody;
+use crate::proxy::upstream::connection::Far;
+
+/// An upstream's response: the object `{status, headers, body}`, of which `body` is there only where
+/// the route buffers it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    status: StatusCode,
+    /// Whose call it answers: a cleanup's response is never the client's.
+    role: Role,
+    /// What expressions read as `body`.
+    body: Option<Value>,
+    held: Mutex<Held>,
+}
+
+/// What is still there of the response.
+#[derive(Debug)]
+enum Held {
+    /// All of it.
+    Whole(HeaderMap, Payload),
+    /// It went to the client.
+    Passed,
+    /// A re-run consumed the failure that it belongs to; the fields stay readable.
+    Discarded(HeaderMap),
+}
+
+/// A response's body.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// Still coming.
+    Stream(Box<ResponseBody>),
+    /// Read, because an expression of the route reads it, with its trailers.
+    Buffered(Bytes, Option<Box<HeaderMap>>),
+    /// None: the connection has changed its protocol.
+    Tunnel(Box<Far>),
+}
+
+/// What is known of a failed attempt: the object `details`.
+#[derive(Debug)]
+pub(crate) struct Details {
+    /// The endpoint, as `host:port`.
+    pub(crate) endpoint: Arc<str>,
+    /// How much of the request was sent.
+    pub(crate) sent: Sent,
+    /// Whether the connection had carried a request before.
+    pub(crate) reused: bool,
+    /// How far a connect got.
+    pub(crate) phase: Option<&'static str>,
+    /// How long the upstream asks to wait.
+    pub(crate) retry_after: Option<std::time::Duration>,
+    /// gRPC's status, where the response is a gRPC call's and it failed.
+    pub(crate) grpc_status: Option<Status>,
+    /// Why the attempt cannot be made again, where it cannot.
+    pub(crate) refusal: Option<&'static str>,
+    /// The error type of RFC 9209 that says it.
+    pub(crate) proxy_status: &'static str,
+    /// The response, where there was one.
+    pub(crate) reply: Option<Arc<Reply>>,
+}
+
+/// `details.requestSent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Not a byte.
+    None,
+    /// Some of it.
+    Partial,
+    /// All of it.
+    Complete,
+}
+
+impl Held {
+    /// The body, which nobody will read, where it is there.
+    fn discard(&mut self) -> Option<Payload> {
+        match std::mem::replace(self, Self::Passed) {
+            Self::Whole(headers, payload) => {
+                *self = Self::Discarded(headers);
+                Some(payload)
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+impl Sent {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Partial => "partial",
+            Self::Complete => "complete",
+        }
+    }
+}
+
+impl Reply {
+    /// A response whose body streams, or was buffered as `body`.
+    pub(crate) const fn new(
+        role: Role,
+        status: StatusCode,
+        headers: HeaderMap,
+        payload: Payload,
+        body: Option<Value>,
+    ) -> Self {
+        Self { status, role, body, held: Mutex::new(Held::Whole(headers, payload)) }
+    }
+
+    /// Takes the response for the client. `None` where it is not the client's (a cleanup's), was
+    /// consumed, or was taken before.
+    pub(crate) fn take(&self) -> Option<Response<AnswerBody>> {
+        if self.role == Role::Cleanup {
+            return None;
+        }
+        let mut held = self.lock();
+        let Held::Whole(headers, payload) = std::mem::replace(&mut *held, Held::Passed) else {
+            return None;
+        };
+        let body = match payload {
+            Payload::Stream(body) => AnswerBody::upstream(body),
+            Payload::Buffered(bytes, trailers) => AnswerBody::trailed(bytes, trailers),
+            Payload::Tunnel(far) => AnswerBody::tunnel(far),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = headers;
+        Some(response)
+    }
+
+    /// Gives the connection back: nobody will read the body.
+    pub(crate) fn discard(&self) {
+        let mut held = self.lock();
+        let payload = held.discard();
+        drop(held);
+        if let Some(Payload::Stream(body)) = payload {
+            body.drain();
+        }
+    }
+
+    /// What `path` leads to in the fields, which are not there once they went to the client.
+    fn headers(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
+        match &*self.lock() {
+            Held::Whole(headers, _) | Held::Discarded(headers) => {
+                headers::at(headers, path).map_err(Missing::below)
+            }
+            Held::Passed => Err(Missing::MEMBER),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A response that nobody took: its connection still serves if little of it is left.
+impl Drop for Reply {
+    fn drop(&mut self) {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Held::Whole(_, Payload::Stream(_)) = held
+            && let Some(Payload::Stream(body)) = held.discard()
+        {
+            body.drain();
+        }
+    }
+}
+
+impl Native for Reply {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "status" => Some(Value::from(u32::from(self.status.as_u16()))),
+            "headers" => self.headers(&[]).ok(),
+            "body" => self.body.clone(),
+            _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => self.headers(rest),
+            _ => Missing::follow(self.member(member), rest),
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        members(self, &["status", "headers", "body"])
+    }
+
+    fn discard(&self) {
+        Self::discard(self);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Native for Details {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "status" | "headers" | "body" => self.reply.as_ref()?.member(name),
+            "endpoint" => Some(Value::String(Arc::clone(&self.endpoint))),
+            "requestSent" => Some(Value::from(self.sent.as_str())),
+            "connectionReused" => Some(Value::Bool(self.reused)),
+            "phase" => self.phase.map(Value::from),
+            "grpcStatus" => self.grpc_status.map(|status| Value::from(status.number())),
+            "retryAfter" => {
+                let wait = Span::from_duration(self.retry_after?);
+                Some(Value::string(wait.to_string()))
+            }
+            _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match (member, &self.reply) {
+            ("headers", Some(reply)) => reply.at(member, rest),
+            _ => Missing::follow(self.member(member), rest),
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        let names = [
+            "status",
+            "headers",
+            "body",
+            "endpoint",
+            "requestSent",
+            "connectionReused",
+            "phase",
+            "grpcStatus",
+            "retryAfter",
+        ];
+        members(self, &names)
+    }
+
+    fn rerun_refusal(&self) -> Option<&'static str> {
+        self.refusal
+    }
+
+    fn discard(&self) {
+        if let Some(reply) = &self.reply {
+            reply.discard();
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn members(native: &dyn Native, names: &[&str]) -> Map {
+    names.iter().filter_map(|name| Some(((*name).into(), native.member(name)?))).collect()
+}

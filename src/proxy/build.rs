@@ -1,0 +1,213 @@
+//! Makes a configuration ready to serve: each route's document compiled against its own catalog.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use ::http::HeaderValue;
+
+use super::message::refusal::Reason;
+use super::provider::http::HttpProvider;
+use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
+use super::site::facts::Facts;
+use super::site::route::Router;
+use super::site::runtime::{Listened, Listening, Route, Runtime, Shaping};
+use super::stage::Stage;
+use super::tls;
+use super::upstream::resolve::System;
+use crate::language::definition::{Known, Strictness, compile_beside};
+use crate::language::provider::{CallProvider, Catalog};
+use crate::source::{Diagnostic, Diagnostics, Span};
+use crate::telemetry::metrics::Metrics;
+
+impl Runtime {
+    /// Compiles every route of `settings` against `catalog`, to which each route's own http provider is
+    /// added. The `Ok` carries warnings; the `Err` everything that was found, in all routes.
+    pub fn build(
+        settings: Settings,
+        catalog: &Catalog,
+        metrics: &Arc<Metrics>,
+    ) -> Result<(Self, Diagnostics), Diagnostics> {
+        Self::build_on(settings, catalog, metrics, None)
+    }
+
+    /// The same, and where there is a `stage`, before its upstreams and with it as an observer.
+    pub(crate) fn build_on(
+        settings: Settings,
+        catalog: &Catalog,
+        metrics: &Arc<Metrics>,
+        stage: Option<Arc<Stage>>,
+    ) -> Result<(Self, Diagnostics), Diagnostics> {
+        let Settings {
+            environment,
+            listeners,
+            admin: _,
+            observed: _,
+            upstreams,
+            forwarded,
+            routes,
+            limits,
+            shutdown,
+            hash,
+        } = settings;
+        let upstreams: Vec<_> = upstreams
+            .into_iter()
+            .map(|upstream| (metrics.upstream(&upstream.name), Arc::new(upstream)))
+            .map(|(metrics, upstream)| (upstream, metrics))
+            .collect();
+        let names: HashMap<Arc<str>, usize> = upstreams
+            .iter()
+            .enumerate()
+            .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
+            .collect();
+        let mut builder = Builder {
+            catalog,
+            metrics,
+            names: Arc::new(names),
+            stage: stage.as_ref(),
+            known: Known::default(),
+        };
+        let mut found = Diagnostics::default();
+        let mut built = Vec::new();
+        let mut table = Vec::new();
+        for route in routes {
+            table.push(route.matches.clone());
+            match builder.route(route) {
+                Ok((route, warnings)) => {
+                    built.push(Arc::new(route));
+                    found.0.extend(warnings.0);
+                }
+                Err(errors) => found.0.extend(errors.0),
+            }
+        }
+        if found.has_errors() {
+            return Err(found);
+        }
+        let runtime = Self {
+            environment,
+            listeners: listeners.into_iter().map(|l| Listening::of(l, metrics)).collect(),
+            share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
+            refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
+            forwarded,
+            limits,
+            shutdown,
+            router: Router::new(table),
+            routes: built,
+            upstreams,
+            resolver: Arc::new(System),
+            stage,
+            hash,
+            sinks: OnceLock::new(),
+        };
+        Ok((runtime, found))
+    }
+}
+
+impl Shaping {
+    fn of(
+        prefix: Option<PrefixRewrite>,
+        host: Option<HeaderValue>,
+        request: Option<FieldEdits>,
+        response: Option<FieldEdits>,
+    ) -> Option<Box<Self>> {
+        let any = prefix.is_some() || host.is_some() || request.is_some() || response.is_some();
+        any.then(|| Box::new(Self { prefix, host, request, response }))
+    }
+}
+
+impl Listening {
+    fn of(listener: Listener, metrics: &Metrics) -> Self {
+        let Listener { address, tls } = listener;
+        let tls = tls.map(|tls| {
+            let failures = metrics
+                .handshakes(&address.to_string(), &tls::Reason::ALL.map(tls::Reason::as_str));
+            Arc::new(Listened { tls, failures })
+        });
+        Self { address, tls }
+    }
+}
+
+/// What every route is built with.
+struct Builder<'a> {
+    catalog: &'a Catalog,
+    metrics: &'a Arc<Metrics>,
+    names: Arc<HashMap<Arc<str>, usize>>,
+    stage: Option<&'a Arc<Stage>>,
+    known: Known,
+}
+
+impl Builder<'_> {
+    fn route(&mut self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
+        let settings::Route {
+            name,
+            span,
+            matches: _,
+            upstream,
+            rewrite_prefix,
+            rewrite_host,
+            request_fields,
+            response_fields,
+            classify,
+            document,
+            with,
+            buffer,
+            expose_failures,
+        } = route;
+        let default = upstream.and_then(|name| self.names.get(&name).copied());
+        let provider: Arc<dyn CallProvider> =
+            Arc::new(HttpProvider::new(Arc::clone(&self.names), default));
+        let mut catalog = self.catalog.clone();
+        let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
+        let uri = provider.contract().uri.clone();
+        catalog.add_call(provider).map_err(|error| refused(span, &error.to_string()))?;
+        let classified = classify.iter().filter_map(|rule| match &rule.verdict {
+            Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
+            Verdict::Success => None,
+        });
+        catalog.settle(uri, classified);
+        let (plan, warnings) =
+            compile_beside(&document, &catalog, Strictness::Load, &mut self.known)?;
+        let mut facts = Facts::of(&plan);
+        for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
+            facts.read_by(program);
+        }
+        let written = plan.codes();
+        let metrics = self.metrics.route(&name, &codes(&catalog, &classify, &written));
+        if facts.unwinds {
+            metrics.cleans_up();
+        }
+        let route = Route {
+            name,
+            plan,
+            with,
+            shaping: Shaping::of(rewrite_prefix, rewrite_host, request_fields, response_fields),
+            classify,
+            buffer,
+            expose_failures,
+            facts,
+            metrics,
+        };
+        Ok((route, warnings))
+    }
+}
+
+/// Every code that a label may name; some of them twice.
+fn codes<'a>(
+    catalog: &'a Catalog,
+    classify: &'a [ClassifyRule],
+    written: &'a BTreeSet<Arc<str>>,
+) -> Vec<&'a str> {
+    let closed = catalog.contracts().flat_map(|contract| &contract.closed);
+    let mut codes: Vec<&str> = closed.map(String::as_str).collect();
+    codes.extend(crate::language::code::system::ALL);
+    for rule in classify {
+        if let Verdict::Failure { code, .. } = &rule.verdict {
+            codes.push(code);
+        }
+    }
+    codes.extend(written.iter().map(|code| &**code));
+    codes
+}
+
+fn refused(span: Span, message: &str) -> Diagnostics {
+    Diagnostics(vec![Diagnostic::error("catalog", span, message)])
+}

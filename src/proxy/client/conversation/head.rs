@@ -1,0 +1,127 @@
+//! The head of a request: its line, its fields, and what frames its body (RFC 9112 §3, §5, §6).
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::{Method, Request, Uri, Version, request};
+use httparse::{Error, Header, ParserConfig, Status};
+
+use crate::proxy::h1::{Decoder, Malformed, Said, Wire, read};
+use crate::proxy::message::headers;
+use crate::proxy::message::refusal::Refusal;
+use crate::proxy::settings::Limits;
+
+/// So many fields have their place on the stack.
+const USUAL_FIELDS: usize = 100;
+/// The longest target that the library has a number for, in bytes.
+const LONGEST_TARGET: usize = u16::MAX as usize - 1;
+
+/// A head.
+#[derive(Debug)]
+pub(super) struct Head {
+    /// The line and the fields.
+    pub(super) parts: request::Parts,
+    /// What frames the body behind it.
+    pub(super) body: Decoder,
+    /// Whether the connection stays open afterwards (RFC 9112 §9.3).
+    pub(super) keeps: bool,
+    /// Whether the client waits to be asked for the body (RFC 9110 §10.1.1).
+    pub(super) asks: bool,
+    /// Whether it takes trailers (RFC 9110 §10.1.4).
+    pub(super) trailers: bool,
+}
+
+/// A line that was read, in slices of what was read.
+struct Line<'a> {
+    method: &'a str,
+    target: &'a str,
+    version: Version,
+}
+
+/// The next head of `talk`, where all of it is there.
+///
+/// # Errors
+/// Where it is none, or beyond the limits.
+pub(super) fn take(talk: &mut Wire, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
+    talk.take_head(|bytes| {
+        let parsed = parse(bytes, limits)?;
+        Ok(parsed.map(|(head, size)| {
+            let length = head.body.left();
+            (Box::new(head), size, length)
+        }))
+    })
+}
+
+/// The head at the start of `bytes`, and how many bytes it takes; `None` where it is not all there.
+///
+/// # Errors
+/// Where it is none, or beyond the limits.
+fn parse(bytes: &Bytes, limits: &Limits) -> Result<Option<(Head, usize)>, Refusal> {
+    if limits.headers <= USUAL_FIELDS {
+        let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; USUAL_FIELDS];
+        parse_in(bytes, limits, room.get_mut(..limits.headers).unwrap_or_default())
+    } else {
+        let mut room = vec![MaybeUninit::<Header<'_>>::uninit(); limits.headers];
+        parse_in(bytes, limits, &mut room)
+    }
+}
+
+fn parse_in<'a>(
+    bytes: &'a Bytes,
+    limits: &Limits,
+    room: &mut [MaybeUninit<Header<'a>>],
+) -> Result<Option<(Head, usize)>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    let config = ParserConfig::default();
+    let parsed = config.parse_request_with_uninit_headers(&mut request, bytes, room);
+    let most = limits.head_size.saturating_add(limits.target_size);
+    let size = match parsed {
+        Ok(Status::Complete(size)) if size <= most => size,
+        Ok(Status::Partial) if bytes.len() <= most => return Ok(None),
+        Ok(Status::Partial) if request.version.is_none() => {
+            return Err(Refusal::target_too_long(limits.target_size));
+        }
+        Ok(Status::Complete(_) | Status::Partial) => return Err(Refusal::head_too_large(most)),
+        Err(Error::TooManyHeaders) => return Err(Refusal::too_many_fields(limits.headers)),
+        Err(error) => return Err(Malformed::Head(error).into()),
+    };
+    let line = Line {
+        method: request.method.unwrap_or_default(),
+        target: request.path.unwrap_or_default(),
+        version: if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
+    };
+    Ok(Some((head(bytes, &line, request.headers)?, size)))
+}
+
+fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, Refusal> {
+    let method = Method::from_bytes(line.method.as_bytes()).map_err(|_| Malformed::Method)?;
+    let uri = Uri::from_maybe_shared(bytes.slice_ref(line.target.as_bytes()));
+    let uri = uri.map_err(|_| match line.target.len() {
+        0..=LONGEST_TARGET => Malformed::Target.into(),
+        _ => Refusal::target_too_long(LONGEST_TARGET),
+    })?;
+    let (fields, said) = read(bytes, fields)?;
+    let old = line.version == Version::HTTP_10;
+    let body = framing(&said, old)?;
+    let asks = !old && said.expects;
+    let trailers = said.te && headers::takes_trailers(&fields);
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.method = method;
+    parts.uri = uri;
+    parts.version = line.version;
+    parts.headers = fields;
+    Ok(Head { parts, body, keeps: said.keeps(old), asks, trailers })
+}
+
+/// What frames the body (RFC 9112 §6.3). A request that is framed in two ways is refused: that is how one request is
+/// made two (§11.2).
+fn framing(said: &Said, old: bool) -> Result<Decoder, Malformed> {
+    match (said.chunked, said.length) {
+        (None, None) => Ok(Decoder::NONE),
+        (None, Some(length)) => Ok(Decoder::Length(length)),
+        (Some(_), _) if old => Err(Malformed::OldCoding),
+        (Some(_), Some(_)) => Err(Malformed::TwoFramings),
+        (Some(true), None) => Ok(Decoder::chunked()),
+        (Some(false), None) => Err(Malformed::Coding),
+    }
+}

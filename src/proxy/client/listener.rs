@@ -1,0 +1,195 @@
+//! Listening sockets: one a worker for each address, so that the kernel spreads connections and no
+//! thread hands one to another.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::connection;
+use crate::proxy::io::peer::{Over, Peer};
+use crate::proxy::io::{Io, nearby};
+use crate::proxy::site::Worker;
+use crate::proxy::site::runtime::Listened;
+use crate::proxy::tls::{Accepted, Greeted};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// The wait after an accept that failed for want of resources.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// `count` sockets on `address`, one for each worker, and the address that they are bound to: with port
+/// 0 the system chooses one, the same for all.
+///
+/// The address is first bound alone: sharing a port is for our own sockets, and a second process on it
+/// would take half of the connections unnoticed.
+pub(crate) fn bind(
+    address: SocketAddr,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<StdListener>)> {
+    let alone = socket(address, false)?;
+    let bound = StdListener::from(alone).local_addr()?;
+    let sockets: io::Result<Vec<_>> = (0..count)
+        .map(|_| {
+            let socket = socket(bound, true)?;
+            socket.listen(BACKLOG)?;
+            Ok(StdListener::from(socket))
+        })
+        .collect();
+    Ok((bound, sockets?))
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    if address.ip().is_loopback() {
+        nearby::unpaced(&SockRef::from(&socket));
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Accepts on what was configured as `address` until `stop`. Connections that the kernel has accepted by then are
+/// served too: closing their socket would reset them.
+pub(crate) async fn accept(
+    address: SocketAddr,
+    listener: TcpListener,
+    worker: Arc<Worker>,
+    room: Arc<Semaphore>,
+    stop: CancellationToken,
+) {
+    let mut served = Served { address, worker, tls: None };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = next(&listener, &room) => accepted,
+        };
+        match accepted {
+            Ok((stream, client, permit)) => served.spawn(stream, client, permit),
+            Err(error) => {
+                tracing::warn!(error = %error, "A connection could not be accepted.");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    let mut idle = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Ok((stream, client))) = listener.poll_accept(&mut idle) {
+        served.spawn(stream, client, None);
+    }
+}
+
+type Permit = Option<tokio::sync::OwnedSemaphorePermit>;
+
+/// One listening address of one worker.
+struct Served {
+    address: SocketAddr,
+    worker: Arc<Worker>,
+    /// What TLS was last configured there. A listener that a reload has taken away keeps it for those whom the
+    /// kernel has let in: they came for TLS, and get nothing else.
+    tls: Option<Arc<Listened>>,
+}
+
+/// The next connection, once there is room for one.
+async fn next(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, Permit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok();
+    let (stream, client) = listener.accept().await?;
+    Ok((stream, client, permit))
+}
+
+impl Served {
+    /// Serves a connection, on a task of its own.
+    fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: Permit) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
+        }
+        let site = self.worker.site();
+        let now = site.runtime.listeners.iter().find(|listening| listening.address == self.address);
+        if let Some(listening) = now {
+            self.tls.clone_from(&listening.tls);
+        }
+        let limit = site.runtime.limits.head_timeout;
+        let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move {
+            let task = told.await.ok();
+            match tls {
+                None => {
+                    let io = Io::Tcp(stream);
+                    connection::serve(io, Peer::clear(client), worker, task).await;
+                }
+                // Boxed: who speaks clear text need not carry it.
+                Some(tls) => {
+                    let greeted = Box::pin(greet(stream, client, &tls, limit)).await;
+                    drop(tls);
+                    if let Some((io, peer)) = greeted {
+                        Box::pin(connection::serve(Io::Served(io), peer, worker, task)).await;
+                    }
+                }
+            }
+            drop(permit);
+        });
+        // The task waits for this before it serves: it cannot be gone.
+        drop(tell.send(task.abort_handle()));
+    }
+}
+
+/// The handshake of a connection; `None` where it came to nothing, of which all is said.
+async fn greet(
+    stream: TcpStream,
+    client: SocketAddr,
+    listened: &Listened,
+    limit: Duration,
+) -> Option<(Greeted<TcpStream>, Peer)> {
+    match listened.tls.accept(stream, limit).await {
+        Ok(Accepted { io, http2 }) => {
+            Some((io, Peer { address: client, over: Over::Tls { http2 } }))
+        }
+        Err(refused) => {
+            listened.refused(client, &refused);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workers_share_the_port_that_the_system_chose_and_nobody_else_may() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (bound, sockets) = bind(any, 3).unwrap();
+        assert_ne!(bound.port(), 0);
+        for socket in &sockets {
+            assert_eq!(socket.local_addr().unwrap(), bound);
+        }
+        let error = bind(bound, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    /// A connection takes after the socket that accepted it: after, nothing could be said any more.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_listener_on_the_loopback_accepts_is_not_paced() {
+        let (address, listeners) = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        listeners[0].set_nonblocking(false).unwrap();
+        let (accepted, _) = listeners[0].accept().unwrap();
+        let accepted = SockRef::from(&accepted).tcp_congestion().unwrap();
+        let listening = SockRef::from(&listeners[0]).tcp_congestion().unwrap();
+        assert!(!nearby::paces(&accepted), "{}", accepted.escape_ascii());
+        assert_eq!(accepted, listening);
+    }
+}

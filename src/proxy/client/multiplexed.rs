@@ -1,0 +1,83 @@
+//! HTTP/2 from clients: many requests on one connection, each on a task of its own, so that none waits
+//! for another.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::connection::drive;
+use crate::proxy::body::client::ClientBody;
+use crate::proxy::h1::Dropped;
+use crate::proxy::h2::{WINDOW, connection_window};
+use crate::proxy::io::Io;
+use crate::proxy::io::peer::Peer;
+use crate::proxy::io::rewound::Rewound;
+use crate::proxy::request::interim::Interim;
+use crate::proxy::run::execute;
+use crate::proxy::settings::Limits;
+use crate::proxy::site::Worker;
+use crate::proxy::watch::State;
+use crate::proxy::watch::busy::Busy;
+use crate::proxy::watch::watched::Watched;
+use http::header;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
+/// How a worker reads HTTP/2 off its connections. The library's guards against clients that open streams
+/// only to reset them are on as they come.
+fn protocol(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
+    let head = u32::try_from(limits.head_size).unwrap_or(u32::MAX);
+    let mut protocol = http2::Builder::new(TokioExecutor::new());
+    protocol
+        .max_concurrent_streams(streams)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(connection_window(streams))
+        .max_send_buf_size(WINDOW as usize)
+        .max_header_list_size(head);
+    protocol
+}
+
+/// Serves one connection until either side ends it. `io` has the preface still before it.
+pub(super) async fn serve(
+    io: Rewound<Io>,
+    client: Peer,
+    worker: &Arc<Worker>,
+    state: &Arc<State>,
+) -> hyper::Result<()> {
+    state.multiplexed();
+    let protocol = protocol(&worker.site().runtime.limits);
+    let service = {
+        let (worker, state) = (Arc::clone(worker), Arc::clone(state));
+        service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let (worker, busy) = (Arc::clone(&worker), Busy::new(&state));
+            let (interim, request) =
+                (Interim::Nowhere(Dropped::Http2), request.map(ClientBody::Stream));
+            async move {
+                let answer = execute::serve(worker.site(), request, client, busy, interim);
+                let mut response = until_cut(&worker, answer).await;
+                // Closing a connection is said by GOAWAY here (RFC 9113 §8.2.2).
+                response.headers_mut().remove(header::CONNECTION);
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        })
+    };
+    let io = TokioIo::new(Watched::new(io, Arc::clone(state)));
+    let mut connection = protocol.serve_connection(io, service);
+    drive(&mut connection, state, &worker.core, http2::Connection::graceful_shutdown).await
+}
+
+/// `answer`, which looks again when what still runs is cut off: a stream's task is no connection's, and
+/// nobody else wakes it.
+async fn until_cut<F: Future>(worker: &Worker, answer: F) -> F::Output {
+    let mut answer = pin!(answer);
+    let mut cut = pin!(worker.core.cancel.cancelled());
+    let mut is_cut = false;
+    std::future::poll_fn(|cx| {
+        if !is_cut && cut.as_mut().poll(cx).is_ready() {
+            is_cut = true;
+        }
+        answer.as_mut().poll(cx)
+    })
+    .await
+}

@@ -1,0 +1,208 @@
+//! A connection that has changed its protocol: from the 101 on, bytes pass both ways and nobody here reads
+//! them (RFC 9110 §7.8).
+//!
+//! The tunnel runs on the task of the client's connection, in its place: it counts against the limit of
+//! connections, and its request is in flight, until it ends. It ends when both sides have, when neither has
+//! sent a byte for `limits.tunnelTimeout`, and when a drain's grace is over. Each way is copied through a buffer
+//! of its own that is filled only when it is empty, so a reader that is slow slows its writer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::proxy::io::Io;
+use crate::proxy::io::rewound::Rewound;
+use crate::proxy::request::flight::Flight;
+use crate::proxy::upstream::connection::Far;
+
+/// A tunnel, once the client's side has changed its protocol, too.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    far: Far,
+    flight: Flight,
+}
+
+/// Why a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Both sides have ended, or one is broken.
+    Ended,
+    /// Neither has sent anything for the bound.
+    Idle,
+    /// The process stops.
+    Cut,
+}
+
+impl Tunnel {
+    /// Runs until it ends; `flight` ends with it.
+    pub(crate) const fn new(far: Far, flight: Flight) -> Self {
+        Self { far, flight }
+    }
+
+    /// Passes what comes of either side, the client's being `near`, until an end: both sides', the bound's of `idle`
+    /// time, or `cut`'s.
+    pub(crate) async fn run(self, near: Rewound<Io>, idle: Duration, cut: &CancellationToken) {
+        let Self { mut far, flight } = self;
+        let end = pass(near, far.bytes(), idle, cut).await;
+        tracing::debug!(reason = ?end, "A tunnel has ended.");
+        drop(far);
+        // What passes through a tunnel is no body.
+        flight.finish(0);
+    }
+}
+
+/// Passes bytes until both sides have ended or one is broken, neither has sent anything for `idle`, or `cut`.
+async fn pass<A, B>(near: A, far: B, idle: Duration, cut: &CancellationToken) -> End
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let heard = Arc::new(Mutex::new(Instant::now()));
+    let mut near = Heard { io: near, last: Arc::clone(&heard) };
+    let mut far = Heard { io: far, last: Arc::clone(&heard) };
+    let copied = copy_bidirectional(&mut near, &mut far);
+    let silent = async {
+        while let Some(until) = last(&heard).checked_add(idle) {
+            if Instant::now() >= until {
+                return;
+            }
+            sleep_until(until).await;
+        }
+        // A bound beyond the end of time is none.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        // A side that breaks ends the tunnel as one that ends does: there is nobody left to tell.
+        _broken = copied => End::Ended,
+        () = silent => End::Idle,
+        () = cut.cancelled() => End::Cut,
+    }
+}
+
+/// Notes when a read last brought something, so that silence is noticed without a timer for each.
+#[derive(Debug)]
+struct Heard<T> {
+    io: T,
+    last: Arc<Mutex<Instant>>,
+}
+
+fn last(heard: &Mutex<Instant>) -> Instant {
+    *heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const IDLE: Duration = Duration::from_mins(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_pass_until_both_sides_have_ended() {
+        let ((near, mut client), (far, mut server)) = (duplex(4), duplex(4));
+        let cut = CancellationToken::new();
+        let passed = pass(near, far, IDLE, &cut);
+        let talk = async {
+            let (mut asked, mut answered) = (String::new(), String::new());
+            let ask = async {
+                client.write_all(b"a question").await.unwrap();
+                client.shutdown().await.unwrap();
+                client.read_to_string(&mut answered).await.unwrap();
+            };
+            let answer = async {
+                server.read_to_string(&mut asked).await.unwrap();
+                server.write_all(b"and its answer").await.unwrap();
+                server.shutdown().await.unwrap();
+            };
+            tokio::join!(ask, answer);
+            (asked, answered)
+        };
+        let (end, said) = tokio::join!(passed, talk);
+        assert_eq!(end, End::Ended);
+        assert_eq!(said, ("a question".to_owned(), "and its answer".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_tunnel_ends_and_one_with_a_word_now_and_then_does_not() {
+        let ((near, mut client), (far, mut server)) = (duplex(64), duplex(64));
+        let begun = Instant::now();
+        let cut = CancellationToken::new();
+        let passed = pass(near, far, IDLE, &cut);
+        let talk = async {
+            for _ in 0..10 {
+                tokio::time::sleep(IDLE / 2).await;
+                server.write_all(b"x").await.unwrap();
+                client.read_exact(&mut [0]).await.unwrap();
+            }
+        };
+        let (end, ()) = tokio::join!(passed, talk);
+        assert_eq!(end, End::Idle);
+        assert_eq!(begun.elapsed(), 10 * (IDLE / 2) + IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cut_ends_a_tunnel() {
+        let ((near, _client), (far, _server)) = (duplex(64), duplex(64));
+        let cut = CancellationToken::new();
+        cut.cancel();
+        assert_eq!(pass(near, far, IDLE, &cut).await, End::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_slows_its_writer() {
+        let ((near, mut client), (far, _server)) = (duplex(64), duplex(64));
+        let cut = CancellationToken::new();
+        let passed = pass(near, far, IDLE, &cut);
+        let mut sent = 0_usize;
+        let write = async {
+            loop {
+                client.write_all(&[0; 1024]).await.unwrap();
+                sent += 1024;
+            }
+        };
+        tokio::select! {
+            end = passed => assert_eq!(end, End::Idle),
+            () = write => {}
+        }
+        assert!(sent <= 16 * 1024, "nobody read, and {sent} bytes were taken");
+    }
+}

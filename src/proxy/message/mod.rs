@@ -1,0 +1,12 @@
+//! What the heads of messages say, and what is made of it: nothing here knows of a connection or waits.
+
+pub(crate) mod forwarded;
+pub(crate) mod headers;
+pub(crate) mod id;
+pub(crate) mod media;
+pub(crate) mod query;
+pub(crate) mod refusal;
+pub(crate) mod shape;
+pub(crate) mod target;
+pub(crate) mod trailers;
+pub(crate) mod upgrade;

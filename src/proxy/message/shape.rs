@@ -1,0 +1,126 @@
+//! What a route changes of its requests before its Flow sees them, and of its answers before the client
+//! does: the path's prefix, the host, fields. All of it is literal and made ready when a configuration
+//! is loaded.
+//!
+//! A request is changed once, not once an attempt, and the Flow reads what will be sent: an expression
+//! over `frame.input.path` or `.headers` sees the new ones. `match` has seen the old.
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Uri, header};
+
+use super::target;
+use crate::proxy::settings::{FieldEdits, PrefixRewrite};
+
+/// Removes, sets and appends, in this order.
+pub(crate) fn edit(fields: &mut HeaderMap, edits: &FieldEdits) {
+    for name in &edits.remove {
+        fields.remove(name);
+    }
+    for (name, value) in &edits.set {
+        fields.insert(name, value.clone());
+    }
+    for (name, value) in &edits.append {
+        fields.append(name, value.clone());
+    }
+}
+
+/// `uri`, an origin form, with the matched prefix replaced. What follows the prefix keeps its bytes, the
+/// query included. `None` where there is nothing to replace: `*` has no prefix.
+pub(crate) fn rewrite(uri: &Uri, rewrite: &PrefixRewrite) -> Option<Uri> {
+    let path = uri.path();
+    // The slash that may end a prefix begins what follows it.
+    let matched = rewrite.from.strip_suffix('/').unwrap_or(&rewrite.from);
+    let rest = target::strip_prefix(path, matched)?;
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return None;
+    }
+    let to = if rest.is_empty() {
+        rewrite.to.as_ref()
+    } else {
+        rewrite.to.strip_suffix('/').unwrap_or(&rewrite.to)
+    };
+    let mut target = format!("{to}{rest}");
+    if let Some(query) = uri.query() {
+        target.push('?');
+        target.push_str(query);
+    }
+    // Both halves are valid on their own: only the length of the whole can be refused.
+    PathAndQuery::try_from(target).ok().map(Uri::from)
+}
+
+/// Why `name` cannot be set, appended or removed by configuration, where it cannot. `request`: of a request,
+/// else of an answer.
+pub(crate) fn reserved(name: &header::HeaderName, request: bool) -> Option<&'static str> {
+    match name.as_str() {
+        "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer"
+        | "transfer-encoding" | "upgrade" => {
+            Some("it is about one connection, and the proxy's own")
+        }
+        "content-length" => Some("it frames the message"),
+        "host" if request => Some("use `rewrite: { host: … }`"),
+        "expect" if request => Some("it is between the client and the proxy"),
+        "x-request-id" if request => Some("it is `execution.id`, which the client may choose"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use http::header::HeaderName;
+
+    fn rewritten(from: &str, to: &str, target: &str) -> Option<String> {
+        let rule = PrefixRewrite { from: from.into(), to: to.into() };
+        Some(rewrite(&target.parse().unwrap(), &rule)?.to_string())
+    }
+
+    #[test]
+    fn the_prefix_is_replaced_and_the_rest_keeps_its_bytes() {
+        for (from, to, target, wanted) in [
+            ("/api", "/v2", "/api/x", "/v2/x"),
+            ("/api", "/v2", "/api", "/v2"),
+            ("/api", "/v2/", "/api/x", "/v2/x"),
+            ("/api", "/v2/", "/api", "/v2/"),
+            ("/api", "/", "/api", "/"),
+            ("/api", "/", "/api/x?q=%20", "/x?q=%20"),
+            ("/api/", "/", "/api/", "/"),
+            ("/api/", "/", "/ap%69/a%2Fb?q=%20", "/a%2Fb?q=%20"),
+            ("/api/", "/v2", "/api/x", "/v2/x"),
+            ("/", "/v2", "/x/%61", "/v2/x/%61"),
+            ("/", "/v2", "/", "/v2/"),
+            ("/api", "/v2", "/api//x", "/v2//x"),
+            ("/api", "/v2", "/api?", "/v2?"),
+        ] {
+            let shown = rewritten(from, to, target);
+            assert_eq!(shown.as_deref(), Some(wanted), "{from} {to} {target}");
+        }
+        assert_eq!(rewritten("/", "/v2", "*"), None);
+        assert_eq!(rewritten("/api", "/v2", "/apis"), None);
+    }
+
+    #[test]
+    fn fields_are_removed_then_set_then_appended() {
+        let name = HeaderName::from_static;
+        let value = HeaderValue::from_static;
+        let mut fields = HeaderMap::new();
+        fields.append("a", value("1"));
+        fields.append("a", value("2"));
+        fields.append("b", value("1"));
+        fields.append("c", value("1"));
+        edit(
+            &mut fields,
+            &FieldEdits {
+                remove: vec![name("c"), name("a")],
+                set: vec![(name("b"), value("2")), (name("d"), value("1"))],
+                append: vec![(name("b"), value("3")), (name("c"), value("4"))],
+            },
+        );
+        let of = |name: &str| -> Vec<_> { fields.get_all(name).iter().cloned().collect() };
+        assert!(of("a").is_empty());
+        assert_eq!(
+            (of("b"), of("c"), of("d")),
+            (vec![value("2"), value("3")], vec![value("4")], vec![value("1")])
+        );
+    }
+}

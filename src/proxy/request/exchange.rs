@@ -1,0 +1,436 @@
+//! A client's request, as the language carries it and as the http provider sends it on.
+//!
+//! One object is both: the value that a Flow receives as its input, read member by member where an
+//! expression asks, and the host's state of the execution. A route without expressions never makes JSON
+//! of it. Each request that is sent gets a copy of its header fields: whatever becomes of that one, the
+//! next can be made from here.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use http_body::Body as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::head::{self, Accepted, Asked};
+use super::interim::Interim;
+use super::trace::Place;
+use crate::language::value::{Map, Missing, Native, Value};
+use crate::proxy::body::BodyError;
+use crate::proxy::body::client::ClientBody;
+use crate::proxy::body::collect::{CollectError, collect};
+use crate::proxy::body::source::{Broken, NotReplayable, Source};
+use crate::proxy::h1::Dropped;
+use crate::proxy::io::peer::Peer;
+use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::{headers, id, media, query};
+use crate::proxy::site::{LocalRoute, Site};
+use crate::telemetry::record::Recorder;
+
+/// One request that a route has taken.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) site: Arc<Site>,
+    pub(crate) route: Arc<LocalRoute>,
+    /// `execution.id`.
+    pub(crate) id: HeaderValue,
+    pub(crate) method: Method,
+    /// Origin form, or `*`.
+    pub(crate) uri: Uri,
+    /// As the client wrote it, where the route rewrites it.
+    written: Option<Box<Uri>>,
+    /// The fields that are sent on.
+    pub(crate) headers: HeaderMap,
+    pub(crate) upload: Upload,
+    /// What the client asks of this hop.
+    pub(crate) asked: Asked,
+    /// Where what an upstream says before its answer goes.
+    pub(crate) interim: Interim,
+    /// When it began to be served.
+    pub(crate) begun: Instant,
+    /// Whether it is a gRPC call, to be answered as one.
+    pub(crate) grpc: bool,
+    client: IpAddr,
+    /// Of the connection that it came over.
+    pub(crate) scheme: &'static str,
+    /// Dispatches of the Flow's own Steps so far.
+    attempts: AtomicU32,
+    /// The endpoint that last refused a connection, and its upstream.
+    avoid: Mutex<Option<(usize, usize)>>,
+    /// How long the upstream of the last failed attempt asks to wait.
+    wait: Mutex<Option<Duration>>,
+    /// Cancels the execution, where it can be.
+    cancel: OnceLock<CancellationToken>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<Place>>,
+    /// What is remembered of it, where anybody wants that.
+    pub(crate) recorder: OnceLock<Box<Recorder>>,
+}
+
+/// A request that a route has taken, as far as that goes without waiting.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It can be served.
+    Whole(Arc<Exchange>),
+    /// Its body is read first: an expression of the route reads it, or several calls may send it at once.
+    Unread(Box<Unread>),
+}
+
+/// A request whose body is to be read.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// What there is of it so far.
+    exchange: Exchange,
+    body: ClientBody,
+}
+
+/// The request's body.
+#[derive(Debug)]
+pub(crate) enum Upload {
+    /// There is none.
+    None,
+    /// It is sent on as it comes.
+    Stream(Arc<Source<ClientBody>>),
+    /// It was read: because an expression of the route reads it, as `value`, or because it is to be sent
+    /// several times side by side.
+    Buffered {
+        bytes: Bytes,
+        /// Those that may pass.
+        trailers: Option<Box<HeaderMap>>,
+        value: Option<Value>,
+    },
+}
+
+impl Exchange {
+    /// Checks `request` and finds its route. A request that is refused leaves its body.
+    pub(crate) fn begin(
+        site: Arc<Site>,
+        request: Request<ClientBody>,
+        peer: Peer,
+        interim: Interim,
+    ) -> Result<Begun, Box<(Refusal, ClientBody)>> {
+        let (mut parts, body) = request.into_parts();
+        let grpc = head::is_grpc(parts.version, &parts.headers);
+        let begun = Instant::now();
+        let accepted = match head::accept(&site, &mut parts, peer, begun) {
+            Ok(accepted) => accepted,
+            Err(refusal) => return Err(Box::new((refusal, body))),
+        };
+        let Accepted { route, asked, client, id, written, trace } = accepted;
+        let admitted = match Admitted::admit(&site) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Err(Box::new((refusal, body))),
+        };
+        let facts = route.facts;
+        let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
+            (Upload::None, None)
+        } else if facts.reads_request || facts.fans_out {
+            (Upload::None, Some(body))
+        } else {
+            let keep = facts.resends.then_some(route.buffer.replay);
+            (Upload::Stream(Arc::new(Source::new(body, keep))), None)
+        };
+        // From here on it is the exchange that takes the request off the count.
+        std::mem::forget(admitted);
+        let mut exchange = Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            written,
+            headers: parts.headers,
+            upload,
+            asked,
+            interim,
+            begun,
+            grpc,
+            client,
+            scheme: peer.scheme(),
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            wait: Mutex::new(None),
+            cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
+        };
+        if let Some(body) = unread {
+            return Ok(Begun::Unread(Box::new(Unread { exchange, body })));
+        }
+        exchange.settle_expectation();
+        Ok(Begun::Whole(Arc::new(exchange)))
+    }
+
+    /// A body that is in memory, or none, is not asked for.
+    fn settle_expectation(&mut self) {
+        if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
+            self.asked.body_unasked = false;
+            self.headers.remove(header::EXPECT);
+        }
+    }
+
+    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    pub(crate) fn detached(
+        site: Arc<Site>,
+        mut parts: http::request::Parts,
+        peer: Peer,
+    ) -> Result<Arc<Self>, Refusal> {
+        let begun = Instant::now();
+        let Accepted { route, asked, client, id, written, trace } =
+            head::accept(&site, &mut parts, peer, begun)?;
+        site.core.begin();
+        Ok(Arc::new(Self {
+            site,
+            route,
+            id,
+            method: parts.method,
+            uri: parts.uri,
+            written,
+            headers: parts.headers,
+            upload: Upload::None,
+            asked,
+            interim: Interim::Nowhere(Dropped::Late),
+            begun,
+            grpc: false,
+            client,
+            scheme: peer.scheme(),
+            attempts: AtomicU32::new(0),
+            avoid: Mutex::new(None),
+            wait: Mutex::new(None),
+            cancel: OnceLock::new(),
+            trace,
+            recorder: OnceLock::new(),
+        }))
+    }
+
+    /// The client's address.
+    pub(crate) const fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The path as the client wrote it.
+    pub(crate) fn path(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.uri).path()
+    }
+
+    /// `execution.id`.
+    pub(crate) fn id(&self) -> &str {
+        id::text(&self.id)
+    }
+
+    /// Counts a dispatch of one of the Flow's own Steps.
+    pub(crate) fn count_attempt(&self) {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// The execution is cancelled by `token`.
+    pub(crate) fn cancelled_by(&self, token: CancellationToken) {
+        // Set once: an execution is started once.
+        let _first = self.cancel.set(token).is_ok();
+    }
+
+    /// Cancels the execution because its client is gone; false where it cannot be cancelled.
+    pub(crate) fn cancel(&self) -> bool {
+        self.cancel.get().is_some_and(|token| {
+            token.cancel();
+            true
+        })
+    }
+
+    /// Whether the client went away before its request was whole.
+    pub(crate) fn client_gone(&self) -> bool {
+        self.upload.broken() == Some(Broken::Gone)
+    }
+
+    /// An attempt failed, and its upstream asks to wait so long.
+    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
+        *lock(&self.wait) = wait;
+    }
+
+    /// How long the upstream of the last failed attempt asks to wait.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        *lock(&self.wait)
+    }
+
+    /// The endpoint of `upstream` that the next attempt should pass over.
+    pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
+        let avoid = *lock(&self.avoid);
+        avoid.filter(|(of, _)| *of == upstream).map(|(_, endpoint)| endpoint)
+    }
+
+    /// `endpoint` of `upstream` gave no connection.
+    pub(crate) fn avoid(&self, upstream: usize, endpoint: usize) {
+        *lock(&self.avoid) = Some((upstream, endpoint));
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.deliver();
+        self.site.core.end();
+    }
+}
+
+impl Unread {
+    /// Reads the body, within the route's limit.
+    pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
+        let Self { mut exchange, body } = self;
+        let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
+        let timeout = exchange.site.runtime.limits.body_timeout;
+        exchange.upload = if facts.reads_request {
+            let (bytes, trailers) = read(body, buffer.request, timeout).await?;
+            let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
+            Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: Some(value) }
+        } else {
+            let keep = facts.resends.then_some(buffer.replay);
+            let source = Arc::new(Source::new(body, keep));
+            match source.read_ahead(timeout).await.map_err(unread)? {
+                Some((bytes, trailers)) => {
+                    Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
+                }
+                None => Upload::Stream(source),
+            }
+        };
+        exchange.settle_expectation();
+        Ok(Arc::new(exchange))
+    }
+}
+
+/// A request that counts as running until this is dropped.
+struct Admitted<'a>(&'a Site);
+
+impl<'a> Admitted<'a> {
+    /// Counts a request, where one more may run.
+    fn admit(site: &'a Site) -> Result<Self, Refusal> {
+        let admitted = Self(site);
+        let share = site.runtime.share;
+        if site.core.begin() < share { Ok(admitted) } else { Err(Refusal::overloaded(share)) }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.0.core.end();
+    }
+}
+
+impl Upload {
+    /// How the client's body broke off, where it did.
+    pub(crate) fn broken(&self) -> Option<Broken> {
+        match self {
+            Self::Stream(source) => source.broken(),
+            Self::None | Self::Buffered { .. } => None,
+        }
+    }
+}
+
+/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart, and those of its
+/// trailers that may pass.
+async fn read(
+    body: ClientBody,
+    limit: usize,
+    timeout: Duration,
+) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
+    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
+    let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
+    collect(&mut attempt, limit).await.map_err(|error| match error {
+        CollectError::TooLarge => Refusal::too_large(limit),
+        CollectError::Broken(error) => unread(error),
+    })
+}
+
+/// Why a body could not be read.
+fn unread(error: BodyError) -> Refusal {
+    match error {
+        BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
+        error => Refusal::broken_body(&error),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Native for Exchange {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "method" => Some(Value::from(self.method.as_str())),
+            "scheme" => Some(Value::from(self.scheme)),
+            "host" => {
+                let host = self.headers.get(header::HOST);
+                let host = host.and_then(|host| host.to_str().ok());
+                Some(Value::from(host.unwrap_or_default()))
+            }
+            "path" => Some(Value::from(self.uri.path())),
+            "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
+            "headers" => Some(headers::to_value(&self.headers)),
+            "body" => match &self.upload {
+                Upload::Buffered { value, .. } => value.clone(),
+                Upload::None | Upload::Stream(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
+        match member {
+            "headers" => headers::at(&self.headers, rest).map_err(Missing::below),
+            "query" => {
+                query::at(self.uri.query().unwrap_or_default(), rest).map_err(Missing::below)
+            }
+            _ => Missing::follow(self.member(member), rest),
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        ["method", "scheme", "host", "path", "query", "headers", "body"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `execution.platform`.
+#[derive(Debug)]
+pub(crate) struct Platform(pub(crate) Arc<Exchange>);
+
+impl Native for Platform {
+    fn member(&self, name: &str) -> Option<Value> {
+        let exchange = &self.0;
+        match name {
+            "environment" => Some(Value::String(Arc::clone(&exchange.site.runtime.environment))),
+            "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
+            "client" => {
+                let address = exchange.client.to_string();
+                Some(Value::object([("address", Value::string(address))]))
+            }
+            _ => None,
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        ["environment", "route", "client"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,57 @@
+//! One request being served, as the metrics, the drain and the records count it.
+
+use std::sync::Arc;
+
+use super::exchange::Exchange;
+use crate::telemetry::record::{Answer, CLIENT_CLOSED_REQUEST};
+
+/// Counted once: as its status where it ended, as 499 where it was dropped before (the client left).
+#[derive(Debug)]
+pub(crate) struct Flight {
+    exchange: Arc<Exchange>,
+    /// Of the answer, once there is one.
+    status: u16,
+    done: bool,
+}
+
+impl Flight {
+    /// Counts `exchange` as begun.
+    pub(crate) fn begin(exchange: Arc<Exchange>) -> Self {
+        exchange.route.metrics.request_started();
+        exchange.record_from(exchange.begun);
+        Self { exchange, status: CLIENT_CLOSED_REQUEST, done: false }
+    }
+
+    /// The answer's head is known.
+    pub(crate) const fn answered(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    /// All of the answer was handed over: `sent` bytes of body.
+    pub(crate) fn finish(mut self, sent: u64) {
+        self.end(self.status, sent);
+    }
+
+    /// The client left, or the answer broke off, behind `sent` bytes of body.
+    pub(crate) fn abandon(mut self, sent: u64) {
+        self.end(CLIENT_CLOSED_REQUEST, sent);
+    }
+
+    fn end(&mut self, status: u16, sent: u64) {
+        self.done = true;
+        let took = self.exchange.begun.elapsed();
+        self.exchange.route.metrics.request_done(status, took);
+        let failed = status == CLIENT_CLOSED_REQUEST;
+        if let Some(recorder) = self.exchange.recorder(failed) {
+            recorder.answered(Answer { status, began: self.exchange.begun, took, sent });
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.done {
+            self.end(CLIENT_CLOSED_REQUEST, 0);
+        }
+    }
+}

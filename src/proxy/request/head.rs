@@ -1,0 +1,223 @@
+//! A request's head on its way in: checked, matched, and brought into the one form in which it is sent on.
+//!
+//! The order is what keeps it safe. A route is found on what the client asked for. Then the fields of the
+//! client's connection go, those that it names with them: only after that is anything added, so that no client
+//! can have taken away what the proxy says.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::Entry;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request};
+use tokio::time::Instant;
+
+use super::trace;
+use crate::proxy::grpc;
+use crate::proxy::io::peer::Peer;
+use crate::proxy::message::forwarded::{self, Hop};
+use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::{headers, id, shape, target, trailers, upgrade};
+use crate::proxy::settings::Forwarded;
+use crate::proxy::site::route::Target;
+use crate::proxy::site::runtime::{Runtime, Shaping};
+use crate::proxy::site::{LocalRoute, Site};
+
+/// What is known of a request whose head was accepted; the rest is its parts, as they are sent on.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) route: Arc<LocalRoute>,
+    pub(crate) asked: Asked,
+    /// Who the client is.
+    pub(crate) client: IpAddr,
+    /// `execution.id`.
+    pub(crate) id: HeaderValue,
+    /// The target as the client wrote it, where the route rewrites it.
+    pub(crate) written: Option<Box<Uri>>,
+    /// Its place in a trace, where requests are traced.
+    pub(crate) trace: Option<Box<trace::Place>>,
+}
+
+/// What the fields about this hop ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The protocols that the client offers to change to.
+    pub(crate) upgrade: Option<HeaderValue>,
+    /// Whether the client takes trailers (RFC 9110 §10.1.4).
+    pub(crate) trailers: bool,
+    /// Whether it waits to be asked for its body (RFC 9110 §10.1.1).
+    pub(crate) body_unasked: bool,
+}
+
+/// Checks a head that came from `peer` and began to be served at `begun`, finds its route, and makes it what is sent on.
+pub(crate) fn accept(
+    site: &Site,
+    parts: &mut request::Parts,
+    peer: Peer,
+    begun: Instant,
+) -> Result<Accepted, Refusal> {
+    if parts.version == Version::HTTP_2 {
+        as_any_version(site, parts)?;
+    }
+    let route = route(site, parts)?;
+    if parts.method == Method::OPTIONS || parts.method == Method::TRACE {
+        one_hop_further(&mut parts.headers)?;
+    }
+    let asked = if headers::concerns_this_hop(&parts.headers) {
+        this_hop(parts)?
+    } else {
+        Asked::default()
+    };
+    let client = match &site.runtime.forwarded {
+        Some(forwarded) => forward(forwarded, parts, peer),
+        None => peer.address.ip(),
+    };
+    if let Some(authority) = parts.uri.authority() {
+        let host = HeaderValue::from_str(authority.as_str());
+        let host = host.map_err(|_| Refusal::from(target::TargetError::BadHost))?;
+        parts.headers.insert(header::HOST, host);
+        parts.uri = origin_form(&parts.uri);
+    }
+    let mut written = None;
+    if let Some(shaping) = &route.shaping {
+        written = shaping.prefix.is_some().then(|| Box::new(parts.uri.clone()));
+        shape(shaping, parts);
+    }
+    let id = request_id(site, begun, &mut parts.headers);
+    let trace = trace::trace(site, parts);
+    Ok(Accepted { route, asked, client, id, written, trace })
+}
+
+/// Brings the fields in order that say who the client is; says who it is.
+fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: Peer) -> IpAddr {
+    let host = forwarded::asked(&parts.uri, &parts.headers).to_owned();
+    let (scheme, version) = (peer.scheme(), parts.version);
+    let hop = Hop { peer: peer.address.ip(), scheme, host: &host, version };
+    forwarded.apply(&mut parts.headers, hop)
+}
+
+/// Changes what the route changes.
+fn shape(shaping: &Shaping, parts: &mut request::Parts) {
+    if let Some(uri) = shaping.prefix.as_ref().and_then(|prefix| shape::rewrite(&parts.uri, prefix))
+    {
+        parts.uri = uri;
+    }
+    if let Some(host) = &shaping.host {
+        parts.headers.insert(header::HOST, host.clone());
+    }
+    if let Some(edits) = &shaping.request {
+        shape::edit(&mut parts.headers, edits);
+    }
+}
+
+/// Checks the fields that are about this hop, and takes them off: what is sent on is framed anew.
+fn this_hop(parts: &mut request::Parts) -> Result<Asked, Refusal> {
+    // Older clients cannot mean it (RFC 9110 §10.1.1), and nobody here asks newer ones.
+    let may_wait = parts.version == Version::HTTP_11;
+    let asked = Asked {
+        upgrade: may_wait.then(|| upgrade::offered(&parts.headers)).flatten(),
+        trailers: headers::takes_trailers(&parts.headers),
+        body_unasked: expectation(&parts.headers)? && may_wait,
+    };
+    if !may_wait {
+        parts.headers.remove(header::EXPECT);
+    }
+    if !headers::strip_hop_by_hop(&mut parts.headers) {
+        return Err(Refusal::transfer_coding());
+    }
+    if parts.headers.contains_key(header::TRAILER) {
+        trailers::announce_permitted(&mut parts.headers);
+    }
+    Ok(asked)
+}
+
+/// Whether the client expects to be asked for its body. Nothing else can be expected here.
+fn expectation(fields: &HeaderMap) -> Result<bool, Refusal> {
+    let mut expected = fields.get_all(header::EXPECT).iter().peekable();
+    let any = expected.peek().is_some();
+    let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if expected.all(known) { Ok(any) } else { Err(Refusal::expectation()) }
+}
+
+/// Whether the request is a gRPC call: only HTTP/2 carries them.
+pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_2 && grpc::is_grpc(headers.get(header::CONTENT_TYPE))
+}
+
+/// Makes an HTTP/2 request's fields those that any version has, and checks what the HTTP/1 side has checked
+/// of its own.
+fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
+    let limit = site.runtime.limits.headers;
+    if parts.headers.len() > limit {
+        return Err(Refusal::too_many_fields(limit));
+    }
+    if !headers::is_length_sound(&parts.headers) {
+        return Err(Refusal::bad_length());
+    }
+    headers::join_crumbs(&mut parts.headers);
+    Ok(())
+}
+
+/// The first route that takes the request.
+fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
+    let found = matched(&site.runtime, parts, |target| site.runtime.router.find(target))?;
+    let route = found.and_then(|position| site.routes.get(position));
+    route.cloned().ok_or_else(Refusal::no_route)
+}
+
+/// What `find` makes of that which routes are matched on, where the request gets as far as that.
+pub(crate) fn matched<T>(
+    runtime: &Runtime,
+    parts: &request::Parts,
+    find: impl FnOnce(Target<'_>) -> T,
+) -> Result<T, Refusal> {
+    if parts.method == Method::CONNECT {
+        return Err(Refusal::connect());
+    }
+    target::check_form(&parts.uri, &parts.method)?;
+    let limit = runtime.limits.target_size;
+    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limit) {
+        return Err(Refusal::target_too_long(limit));
+    }
+    let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
+    let path = target::check_path(parts.uri.path())?;
+    Ok(find(Target {
+        host: target::host(authority),
+        path: &path,
+        query: parts.uri.query().unwrap_or_default(),
+        method: &parts.method,
+        headers: &parts.headers,
+    }))
+}
+
+/// Counts this hop off `Max-Forwards`, which only TRACE and OPTIONS heed (RFC 9110 §7.6.2). What is no number
+/// is nobody's count and passes.
+fn one_hop_further(fields: &mut HeaderMap) -> Result<(), Refusal> {
+    let asked = fields.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
+    let digits = asked.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let Some(hops) = digits.and_then(|text| text.parse::<u64>().ok()) else {
+        return Ok(());
+    };
+    let left = hops.checked_sub(1).ok_or_else(Refusal::max_forwards)?;
+    fields.insert(header::MAX_FORWARDS, HeaderValue::from(left));
+    Ok(())
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    let root = || PathAndQuery::from_static("/");
+    Uri::from(uri.path_and_query().cloned().unwrap_or_else(root))
+}
+
+/// The id that the request carries, or a new one put in its place.
+fn request_id(site: &Site, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
+    let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
+    match headers.entry(&id::REQUEST_ID) {
+        Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
+        Entry::Occupied(mut given) => {
+            let id = new();
+            given.insert(id.clone());
+            id
+        }
+        Entry::Vacant(place) => place.insert(new()).clone(),
+    }
+}

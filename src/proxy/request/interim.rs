@@ -1,0 +1,86 @@
+//! Interim answers: what an upstream says before its answer (1xx, RFC 9110 §15.2).
+//!
+//! A proxy passes them on unless it asked for them itself. So those to the client's own request pass, of every
+//! attempt: each is a hint, and says nothing of the answer that the client will get (RFC 8297 §2). Those to a
+//! call that the Flow makes on its own, an audit say, are the Flow's. A 100 to a request that its client
+//! waits with passes as the permission that it is, see [`hold`](crate::proxy::body::hold).
+//!
+//! They pass to HTTP/1.1 clients. Older ones must not be sent any; and the library that speaks HTTP/2 says none there,
+//! nor hears any.
+
+use http::StatusCode;
+use http::header::{self, HeaderMap};
+
+use crate::proxy::h1::{Dropped, Talk};
+use crate::proxy::message::headers;
+use crate::proxy::site::LocalRoute;
+
+/// Where the interim answers to one request go.
+#[derive(Clone, Debug)]
+pub(crate) enum Interim {
+    /// To the client on this connection.
+    Client(Talk),
+    /// Nowhere, for this reason.
+    Nowhere(Dropped),
+}
+
+impl Interim {
+    /// Passes one on that came to a request of `route`.
+    pub(crate) fn pass(&self, route: &LocalRoute, status: StatusCode, fields: &HeaderMap) {
+        let passed = match self {
+            Self::Client(talk) => talk.say_before(&head(route, status, fields)),
+            Self::Nowhere(why) => Err(*why),
+        };
+        if let Err(why) = passed {
+            let (status, reason) = (status.as_u16(), why.as_str());
+            tracing::debug!(route = &*route.name, status, reason, "An interim answer was dropped.");
+            route.metrics.interim_dropped(reason);
+        }
+    }
+}
+
+/// The bytes of an interim answer: without the fields of its hop, and those that the route takes off answers.
+fn head(route: &LocalRoute, status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
+    let mut fields = fields.clone();
+    headers::strip_hop_by_hop(&mut fields);
+    // An interim answer has no body and no trailers (RFC 9110 §8.6, §15.2).
+    fields.remove(header::CONTENT_LENGTH);
+    fields.remove(header::TRAILER);
+    let edits = route.shaping.as_ref().and_then(|shaping| shaping.response.as_ref());
+    if let Some(edits) = edits {
+        for name in edits.remove.iter().chain(edits.set.iter().map(|(name, _)| name)) {
+            fields.remove(name);
+        }
+    }
+    written(status, &fields)
+}
+
+fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
+    for (name, value) in fields {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn an_interim_answer_is_a_head() {
+        let mut fields = HeaderMap::new();
+        fields.append(header::LINK, HeaderValue::from_static("</a>"));
+        fields.append(header::LINK, HeaderValue::from_bytes(b"</\xff>").unwrap());
+        let wanted = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </\xff>\r\n\r\n";
+        assert_eq!(written(StatusCode::EARLY_HINTS, &fields), wanted);
+        let unknown = StatusCode::from_u16(150).unwrap();
+        assert_eq!(written(unknown, &HeaderMap::new()), b"HTTP/1.1 150 \r\n\r\n");
+    }
+}

@@ -1,0 +1,33 @@
+//! A request's place in a trace.
+
+use http::Version;
+use http::request::Parts;
+
+use crate::proxy::site::Site;
+use crate::telemetry::trace::{Context, Parent, TRACEPARENT, TRACESTATE};
+
+/// A request's place in a trace.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(super) context: Context,
+    /// Of HTTP, as the client speaks it.
+    pub(super) version: Version,
+}
+
+/// The place in a trace of a request with this head; `None` where nothing is traced, and the caller's
+/// fields are left as they are. A `tracestate` without a well-formed `traceparent` is taken out (W3C
+/// Trace Context §3.3).
+pub(super) fn trace(site: &Site, head: &mut Parts) -> Option<Box<Place>> {
+    let tracer = site.runtime.sinks().tracer()?;
+    let headers = &mut head.headers;
+    let mut given = headers.get_all(TRACEPARENT).iter();
+    let parent = match (given.next(), given.next()) {
+        (Some(one), None) => Parent::parse(one.as_bytes()),
+        _ => None,
+    };
+    if parent.is_none() {
+        headers.remove(TRACESTATE);
+    }
+    let context = tracer.context(parent, site.core.ids.random());
+    Some(Box::new(Place { context, version: head.version }))
+}

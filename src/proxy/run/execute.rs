@@ -1,0 +1,329 @@
+//! One request, from its arrival to its answer.
+//!
+//! What answers a request is dropped when the client's connection goes. For a route without a
+//! cleanup that is all the cancellation there is to do. Where something must run whatever happens, what is
+//! dropped is a guard: it cancels the execution and hands it, as far as it has come, to a task of its own,
+//! where it unwinds, cleanups included, though nobody waits for its answer.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response, Version};
+use http_body::Body as _;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::observer::RequestObserver;
+use crate::language::code::system;
+use crate::language::engine::{self, Alarm, Start};
+use crate::language::observe::{Both, Observer};
+use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::value::Value;
+use crate::proxy::answer::body::AnswerBody;
+use crate::proxy::answer::{finish, render};
+use crate::proxy::body::client::ClientBody;
+use crate::proxy::code;
+use crate::proxy::io::peer::Peer;
+use crate::proxy::message::id;
+use crate::proxy::message::refusal::Refusal;
+use crate::proxy::request::exchange::{Begun, Exchange, Platform};
+use crate::proxy::request::flight::Flight;
+use crate::proxy::request::head;
+use crate::proxy::request::interim::Interim;
+use crate::proxy::request::recording::Refused;
+use crate::proxy::site::Site;
+use crate::proxy::watch::busy::Busy;
+use crate::telemetry::events::Events;
+
+/// An answer that is being made.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
+
+/// Answers `request`; what an upstream says before its answer goes to `interim`.
+///
+/// What needs no waiting is done here, so that the future, which is moved about, need not carry the request.
+pub(crate) fn serve(
+    site: Arc<Site>,
+    request: Request<ClientBody>,
+    client: Peer,
+    busy: Busy,
+    interim: Interim,
+) -> Answering {
+    let method = request.method().clone();
+    let version = request.version();
+    let bodyless = request.body().is_end_stream();
+    let grpc = head::is_grpc(request.version(), request.headers());
+    let refused = Refused::of(&site, &request, client.address);
+    let asked = Arc::clone(&site);
+    let refuse = move |refusal: Refusal, busy: Busy, read: bool| {
+        asked.runtime.refused(refusal.reason, client.address, &refusal.detail);
+        let core = &asked.core;
+        let id = core.ids.next(core.clock.now().as_nanos());
+        let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+        if !read && version < Version::HTTP_2 {
+            finish::closes(response.headers_mut());
+        }
+        if let Some(refused) = refused {
+            let why = (refusal.reason.code(), refusal.detail.as_str());
+            refused.deliver(id::text(&id), response.status().as_u16(), why);
+        }
+        response.body_mut().frees(busy);
+        response
+    };
+    match Exchange::begin(site, request, client, interim) {
+        Ok(Begun::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
+        Ok(Begun::Unread(unread)) => Box::pin(async move {
+            match unread.read().await {
+                Ok(exchange) => answer(exchange, busy, version).await,
+                Err(refusal) => refuse(refusal, busy, false),
+            }
+        }),
+        Err(refused) => {
+            let (refusal, body) = *refused;
+            // What is asked for by being read is not read; and HTTP/2 ends a stream without its connection.
+            let reads = version < Version::HTTP_2 && !refusal.reason.closes() && !body.waits();
+            let read = bodyless || reads && finish::read_out(body);
+            Box::pin(std::future::ready(refuse(refusal, busy, read)))
+        }
+    }
+}
+
+/// Runs the Flow of `exchange` and renders what it comes to.
+async fn answer(exchange: Arc<Exchange>, busy: Busy, version: Version) -> Response<AnswerBody> {
+    let flight = Flight::begin(Arc::clone(&exchange));
+    let outcome = if exchange.route.facts.unwinds {
+        Box::pin(to_its_end(&exchange, &busy)).await
+    } else {
+        in_place(&exchange, &busy).await
+    };
+    finish::finish(&exchange, &outcome, busy, flight, version)
+}
+
+/// Runs the route's Flow within this future.
+async fn in_place(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
+    let core = &exchange.site.core;
+    let mut alarm = exchange.route.facts.bounds.then(|| busy.take_alarm());
+    let outcome = {
+        let mut run = pin!(run(exchange, None, alarm.as_mut()));
+        std::future::poll_fn(|cx| {
+            if core.is_cut() {
+                let outcome = cancelled();
+                exchange.ended(&outcome);
+                return Poll::Ready(outcome);
+            }
+            run.as_mut().poll(cx)
+        })
+        .await
+    };
+    if let Some(alarm) = alarm {
+        busy.keep_alarm(alarm);
+    }
+    outcome
+}
+
+/// Runs the route's Flow to its end, whatever becomes of this future.
+async fn to_its_end(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
+    let cancel = exchange.site.core.cancel.child_token();
+    exchange.cancelled_by(cancel.clone());
+    let exchange = Arc::clone(exchange);
+    let mut alarm = busy.take_alarm();
+    let cancelled = cancel.clone();
+    let running = async move {
+        let unwinds = Unwinds::begin(exchange);
+        let outcome = run(&unwinds.exchange, Some(cancelled), Some(&mut alarm)).await;
+        unwinds.done();
+        (outcome, alarm)
+    };
+    let unwinding = Unwinding { running: Some(Box::pin(running)), cancel };
+    let Some((outcome, alarm)) = unwinding.await else {
+        tracing::error!("An execution ended without a Result.");
+        let message = "the execution ended without a Result: a mistake in the proxy";
+        return Failure::error(code::INTERNAL, message).into();
+    };
+    busy.keep_alarm(alarm);
+    outcome
+}
+
+async fn run(
+    exchange: &Arc<Exchange>,
+    cancel: Option<CancellationToken>,
+    alarm: Option<&mut Alarm>,
+) -> Outcome {
+    let route = &exchange.route;
+    let platform = if route.plan.needs().platform {
+        Value::Native(Arc::new(Platform(Arc::clone(exchange))))
+    } else {
+        Value::Null
+    };
+    let events = Events::begin(|| exchange.id(), &route.name);
+    let counted = RequestObserver(exchange);
+    let both = events.as_deref().map(|events| Both(&counted, events));
+    let stage = exchange.site.runtime.stage.as_deref();
+    let staged = stage.map(|stage| Both(&counted, stage));
+    let observer: &dyn Observer = match (&staged, &both) {
+        (Some(staged), _) => staged,
+        (None, Some(both)) => both,
+        (None, None) => &counted,
+    };
+    let start = Start {
+        id: exchange.id(),
+        platform,
+        clock: exchange.site.core.clock,
+        observer,
+        host: Some(exchange.as_ref()),
+        cancel,
+        alarm,
+        cleanup_limit: exchange.site.runtime.limits.cleanup,
+    };
+    let input = Value::Native(Arc::clone(exchange) as _);
+    let arguments = route.arguments.clone();
+    let outcome = match stage {
+        None => engine::run(&route.plan, start, arguments, input).await,
+        Some(stage) => {
+            let running = engine::run(&route.plan, start, arguments, input);
+            let outcome = Box::pin(stage.play_out(running)).await;
+            stage.settled(&outcome);
+            outcome
+        }
+    };
+    if let Some(events) = &events {
+        events.done(&outcome);
+    }
+    exchange.ended(&outcome);
+    outcome
+}
+
+/// An execution that runs to its end: dropped before, it is cancelled and unwinds on a task of its own.
+///
+/// So the usual execution, whose client waits for its answer, needs no task beside its connection's.
+struct Unwinding<F: Future<Output: Send> + Send + 'static> {
+    running: Option<Pin<Box<F>>>,
+    cancel: CancellationToken,
+}
+
+/// The `None` is a panic's.
+impl<F: Future<Output: Send> + Send + 'static> Future for Unwinding<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(running) = &mut self.running else {
+            return Poll::Ready(None);
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
+        let output = match polled {
+            Ok(polled) => Some(ready!(polled)),
+            Err(_panic) => None,
+        };
+        self.running = None;
+        Poll::Ready(output)
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Drop for Unwinding<F> {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        self.cancel.cancel();
+        // Without a runtime the process ends, and the execution says for itself what is lost.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(running);
+        }
+    }
+}
+
+/// An execution with something that must run whatever happens. Dropped before it is done, as the end of
+/// the process may do, it says whose cleanups were lost.
+struct Unwinds {
+    exchange: Arc<Exchange>,
+    done: bool,
+}
+
+impl Unwinds {
+    fn begin(exchange: Arc<Exchange>) -> Self {
+        exchange.site.core.unwinds();
+        Self { exchange, done: false }
+    }
+
+    fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Unwinds {
+    fn drop(&mut self) {
+        self.exchange.site.core.unwound();
+        if self.done {
+            return;
+        }
+        let Exchange { route, .. } = &*self.exchange;
+        route.metrics.finally_unfinished();
+        let (execution, route) = (self.exchange.id(), &*route.name);
+        tracing::error!(execution, route, "An execution was dropped before its cleanups had run.");
+    }
+}
+
+/// What a request that had nothing to unwind comes to when the process stops before it ended.
+fn cancelled() -> Outcome {
+    let failure = Failure {
+        ty: FailureType::Cancellation,
+        ..Failure::error(system::CANCELLED, "the proxy stopped before the request ended")
+    };
+    failure.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// An execution that takes a second, or, once it is cancelled, one more for its cleanup.
+    async fn execution(cancel: CancellationToken, ended: oneshot::Sender<&'static str>) -> u8 {
+        let how = tokio::select! {
+            () = sleep(Duration::from_secs(1)) => "done",
+            () = cancel.cancelled() => {
+                sleep(Duration::from_secs(1)).await;
+                "cancelled and cleaned up"
+            }
+        };
+        ended.send(how).unwrap();
+        7
+    }
+
+    fn unwinding() -> (Unwinding<impl Future<Output = u8> + Send>, oneshot::Receiver<&'static str>)
+    {
+        let (cancel, (ended, heard)) = (CancellationToken::new(), oneshot::channel());
+        let running = Some(Box::pin(execution(cancel.clone(), ended)));
+        (Unwinding { running, cancel }, heard)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_execution_that_is_waited_for_runs_where_it_is() {
+        let (unwinding, heard) = unwinding();
+        assert_eq!(unwinding.await, Some(7));
+        assert_eq!(heard.await.unwrap(), "done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_execution_that_is_dropped_unwinds_elsewhere() {
+        let (unwinding, heard) = unwinding();
+        tokio::select! {
+            _ = unwinding => unreachable!(),
+            () = sleep(Duration::from_millis(500)) => {}
+        }
+        assert_eq!(heard.await.unwrap(), "cancelled and cleaned up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_an_execution_and_not_its_connection() {
+        let running = Some(Box::pin(async { assert!(std::hint::black_box(false)) }));
+        let unwinding = Unwinding { running, cancel: CancellationToken::new() };
+        assert_eq!(unwinding.await, None);
+    }
+}

@@ -1,0 +1,4 @@
+//! The run of a route's Flow for one request.
+
+pub(crate) mod execute;
+mod observer;

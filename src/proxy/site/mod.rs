@@ -1,0 +1,231 @@
+//! What one worker holds: its clock and ids, its counts, and the running configuration as it sees it.
+//!
+//! Everything here belongs to one thread. The locks and atomics make it `Send`; nothing is ever waited
+//! for, and no cache line is fought over: even reference counts that every request changes are per
+//! worker, which is why a [`Site`] wraps what the workers share.
+
+pub(crate) mod facts;
+pub(crate) mod route;
+pub(crate) mod runtime;
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::HeaderValue;
+use tokio_util::sync::CancellationToken;
+
+use self::runtime::{Route, Runtime};
+use crate::language::clock::Clock;
+use crate::language::value::Value;
+use crate::proxy::io::pour::Pipes;
+use crate::proxy::message::id::Ids;
+use crate::proxy::upstream::Upstream;
+use crate::proxy::watch::Connections;
+use crate::telemetry::pace::{Pace, Sparse};
+
+/// What outlives configurations.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) clock: Clock,
+    pub(crate) ids: Ids,
+    /// The clients' connections.
+    pub(crate) connections: Connections,
+    /// Cancels every execution that must unwind.
+    pub(crate) cancel: CancellationToken,
+    /// For large bodies.
+    pub(crate) pipes: Pipes,
+    /// Of the plain requests that `/executions` shows.
+    pub(crate) pace: Pace,
+    in_flight: AtomicUsize,
+    /// Of those, executions on tasks of their own, whose cleanups must run.
+    unwinding: AtomicUsize,
+    draining: AtomicBool,
+    cut: AtomicBool,
+    /// The `Date` of the second that it was last asked in.
+    date: Mutex<Option<(i128, HeaderValue)>>,
+}
+
+/// A configuration as one worker serves it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) core: Arc<Core>,
+    pub(crate) runtime: Arc<Runtime>,
+    /// In the runtime's order.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// In the runtime's order.
+    pub(crate) routes: Vec<Arc<LocalRoute>>,
+}
+
+/// A route behind a reference count of this worker's own.
+#[derive(Debug)]
+pub(crate) struct LocalRoute {
+    route: Arc<Route>,
+    /// The Flow's arguments, likewise.
+    pub(crate) arguments: Value,
+    /// Which of its failures the log is told of.
+    pub(crate) failures: Sparse,
+}
+
+/// A worker's current site.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) core: Arc<Core>,
+    site: Mutex<Arc<Site>>,
+}
+
+impl Core {
+    /// A worker's core.
+    pub(crate) fn new() -> Self {
+        Self::with(Clock::system(), Ids::new())
+    }
+
+    /// A worker's core with another clock and other ids than the system's.
+    pub(crate) fn with(clock: Clock, ids: Ids) -> Self {
+        Self {
+            clock,
+            ids,
+            connections: Connections::default(),
+            cancel: CancellationToken::new(),
+            pipes: Pipes::default(),
+            pace: Pace::default(),
+            in_flight: AtomicUsize::new(0),
+            unwinding: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+            date: Mutex::new(None),
+        }
+    }
+
+    /// The time of day, as `Date` says it (RFC 9110 §5.6.7).
+    pub(crate) fn date(&self) -> HeaderValue {
+        let second = self.clock.now().as_nanos().div_euclid(1_000_000_000);
+        let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*date {
+            Some((known, value)) if *known == second => value.clone(),
+            _ => {
+                let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
+                let text = httpdate::fmt_http_date(UNIX_EPOCH + since);
+                let value = HeaderValue::try_from(text);
+                let value = value.unwrap_or(HeaderValue::from_static(""));
+                date.insert((second, value)).1.clone()
+            }
+        }
+    }
+
+    /// Counts a request; [`Core::end`] takes it off again. Says how many ran already.
+    pub(crate) fn begin(&self) -> usize {
+        self.in_flight.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A request and all that it left running have ended.
+    pub(crate) fn end(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many requests run, cleanups of requests whose client has left included.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Counts an execution whose cleanups must run; [`Core::unwound`] takes it off again.
+    pub(crate) fn unwinds(&self) {
+        self.unwinding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its cleanups have run.
+    pub(crate) fn unwound(&self) {
+        self.unwinding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many executions have cleanups to run.
+    pub(crate) fn unwinding(&self) -> usize {
+        self.unwinding.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections close, the others after their answer.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.connections.drain();
+    }
+
+    /// Whether the process is stopping.
+    pub(crate) fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Cancels what still runs.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+        self.cancel.cancel();
+        self.connections.wake();
+    }
+
+    /// Whether requests are being cancelled.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+}
+
+impl Site {
+    /// `runtime` on the worker of `core`; upstreams that did not change keep their connections.
+    pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
+        let known = last.map_or(&[][..], |last| &last.upstreams);
+        let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
+            let same = known.iter().find(|old| old.settings == *settings);
+            let new = || {
+                let (resolver, stage) = (Arc::clone(&runtime.resolver), runtime.stage.clone());
+                let (settings, metrics) = (Arc::clone(settings), Arc::clone(metrics));
+                Arc::new(Upstream::new(settings, metrics, resolver, stage))
+            };
+            same.map_or_else(new, Arc::clone)
+        });
+        let upstreams = upstreams.collect();
+        let routes = runtime.routes.iter().map(LocalRoute::new).map(Arc::new);
+        let routes = routes.collect();
+        Self { core, runtime, upstreams, routes }
+    }
+}
+
+impl LocalRoute {
+    fn new(route: &Arc<Route>) -> Self {
+        let arguments = match &route.with {
+            Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
+            other => other.clone(),
+        };
+        Self { route: Arc::clone(route), arguments, failures: Sparse::default() }
+    }
+}
+
+impl Deref for LocalRoute {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+impl Worker {
+    /// A worker that serves `runtime`.
+    pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>) -> Self {
+        let site = Site::new(Arc::clone(&core), runtime, None);
+        Self { core, site: Mutex::new(Arc::new(site)) }
+    }
+
+    /// The site for a request that begins now.
+    pub(crate) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.lock())
+    }
+
+    /// Requests that begin from now on are served by `runtime`.
+    pub(crate) fn replace(&self, runtime: Arc<Runtime>) {
+        let last = self.site();
+        let next = Arc::new(Site::new(Arc::clone(&self.core), runtime, Some(&last)));
+        *self.lock() = next;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Site>> {
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

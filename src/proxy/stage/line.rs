@@ -1,0 +1,187 @@
+//! A connection of a rehearsal: a pipe whose far end plays the script.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::Stage;
+use super::record::{Call, Sent};
+use super::script::{Act, Turn};
+use crate::proxy::settings::{Endpoint, Protocol, Upstream};
+
+/// How much the pipe holds each way.
+const PIPE: usize = 64 * 1024;
+
+/// What both ends know of a connection.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stage: Arc<Stage>,
+    /// The upstream's name, and the endpoint's.
+    upstream: Arc<str>,
+    endpoint: Arc<str>,
+    /// What the requests that were put on it are for, and what they get.
+    due: Mutex<VecDeque<(Call, Turn)>>,
+    /// How many requests came.
+    requests: AtomicU32,
+    /// Pulled when it is lost: then its end is an error.
+    lost: CancellationToken,
+}
+
+/// The proxy's end.
+#[derive(Debug)]
+pub(crate) struct Near {
+    pipe: DuplexStream,
+    line: Arc<Line>,
+}
+
+/// The proxy has gone away with some of its request.
+#[derive(Debug, thiserror::Error)]
+#[error("the request is not whole")]
+struct Cut;
+
+/// A connection to `endpoint` of `upstream`.
+pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint) -> Near {
+    let line = Arc::new(Line {
+        stage: Arc::clone(stage),
+        upstream: Arc::clone(&upstream.name),
+        endpoint: Arc::clone(&endpoint.authority),
+        due: Mutex::default(),
+        requests: AtomicU32::new(0),
+        lost: CancellationToken::new(),
+    });
+    let (pipe, far) = duplex(PIPE);
+    let (served, protocol) = (Arc::clone(&line), upstream.protocol);
+    tokio::spawn(async move {
+        let lost = served.lost.clone();
+        tokio::select! {
+            () = serve(far, served, protocol) => {}
+            () = lost.cancelled() => {}
+        }
+    });
+    Near { pipe, line }
+}
+
+/// The upstream's end. No date: it would be the system's, which has nothing to do with the rehearsal's.
+async fn serve(far: DuplexStream, line: Arc<Line>, protocol: Protocol) {
+    let service = service_fn(move |request| answer(Arc::clone(&line), request));
+    let io = TokioIo::new(far);
+    let served = match protocol {
+        Protocol::Http1 => {
+            http1::Builder::new().auto_date_header(false).serve_connection(io, service).await
+        }
+        Protocol::Http2 => {
+            let mut protocol = http2::Builder::new(TokioExecutor::new());
+            protocol.auto_date_header(false).serve_connection(io, service).await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "A rehearsed connection ended early.");
+    }
+}
+
+async fn answer(line: Arc<Line>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+    let turn = line.arrived(&request);
+    let turn = turn.unwrap_or_default();
+    // All of it first: whatever then happens, the request was sent.
+    let sent = request.into_body().collect().await;
+    drop(sent.map_err(|_broken| Cut)?);
+    let planned = &turn.planned;
+    if !planned.after.is_zero() {
+        sleep(planned.after).await;
+    }
+    match &planned.act {
+        Act::Answer { status, headers, body } => {
+            let mut response = Response::new(Full::new(body.clone()));
+            *response.status_mut() = *status;
+            response.headers_mut().clone_from(headers);
+            Ok(response)
+        }
+        Act::Hang => std::future::pending().await,
+        // A refusal is played where the connection is asked for.
+        Act::Reset | Act::Refused => {
+            line.lost.cancel();
+            std::future::pending().await
+        }
+    }
+}
+
+impl Line {
+    /// The call that is being polled puts its next request on this connection.
+    pub(crate) fn announce(&self) {
+        if let Some(due) = self.stage.play(&self.upstream) {
+            self.due.lock().unwrap_or_else(PoisonError::into_inner).push_back(due);
+        }
+    }
+
+    /// A request came; what it gets.
+    fn arrived(&self, request: &Request<Incoming>) -> Option<Turn> {
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let (call, turn) = due?;
+        let target = request.uri().path_and_query();
+        let sent = Sent {
+            upstream: self.upstream.as_ref().to_owned(),
+            endpoint: self.endpoint.as_ref().to_owned(),
+            method: request.method().to_string(),
+            target: target.map_or("*", |target| target.as_str()).to_owned(),
+            reused: self.requests.fetch_add(1, Ordering::Relaxed) > 0,
+            resent: false,
+        };
+        self.stage.sent(&call, sent, &turn);
+        Some(turn)
+    }
+}
+
+impl Near {
+    /// What the connection is known by.
+    pub(crate) fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.line)
+    }
+}
+
+impl AsyncRead for Near {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.pipe).poll_read(cx, buf);
+        let ended = matches!(polled, Poll::Ready(Ok(()))) && buf.filled().len() == before;
+        if ended && self.line.lost.is_cancelled() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Near {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}

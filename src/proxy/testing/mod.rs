@@ -1,0 +1,53 @@
+//! What expressions read of a live request and of a failed attempt, without a socket: for the benches, which
+//! measure what reading it costs, and for nothing else.
+
+pub mod alone;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::Role;
+use crate::language::value::Value;
+use crate::proxy::answer::reply::{Details, Payload, Reply, Sent};
+use crate::proxy::io::peer::Peer;
+use crate::proxy::request::exchange::{Exchange, Platform};
+use crate::proxy::site::runtime::Runtime;
+use crate::proxy::site::{Core, Site};
+
+/// `frame.input` and `execution.platform` of this request, as the proxy of `runtime` carries them.
+///
+/// `None` where the proxy refuses the request.
+pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Value)> {
+    let site = Arc::new(Site::new(Arc::new(Core::new()), runtime, None));
+    let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let exchange = Exchange::detached(site, request.into_parts().0, client).ok()?;
+    let platform = Value::Native(Arc::new(Platform(Arc::clone(&exchange))));
+    Some((Value::Native(exchange), platform))
+}
+
+/// The Result of an attempt that the upstream answered with this head.
+pub fn failed(
+    code: &'static str,
+    status: StatusCode,
+    headers: HeaderMap,
+    retry_after: Option<std::time::Duration>,
+) -> Outcome {
+    let payload = Payload::Buffered(Bytes::new(), None);
+    let details = Details {
+        endpoint: "127.0.0.1:3000".into(),
+        sent: Sent::Complete,
+        reused: true,
+        phase: None,
+        retry_after,
+        grpc_status: None,
+        refusal: None,
+        proxy_status: "http_response_incomplete",
+        reply: Some(Arc::new(Reply::new(Role::Step, status, headers, payload, None))),
+    };
+    let failure = Failure::error(code, "charge-payment: attempt 1 of 5: upstream billing answered");
+    failure.with_retryable(true).with_details(Value::Native(Arc::new(details))).into()
+}

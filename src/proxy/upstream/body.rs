@@ -1,0 +1,309 @@
+//! An upstream's response body, and the connection that it comes over.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::connection::{Alone, Arriving, Shared};
+use super::meanwhile::Meanwhile;
+use crate::proxy::body::BodyError;
+use crate::proxy::body::request::Progress;
+use crate::proxy::body::stall::Stall;
+use crate::proxy::io::pour::{Pipe, Pipes};
+use crate::proxy::message::trailers::permitted;
+
+/// How much of a response that nobody wants is read so that its connection can be used again.
+const DRAIN_BYTES: u64 = 64 * 1024;
+/// For how long.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// A body that gives its connection back when it was read to its end, and closes it when it was not.
+#[derive(Debug)]
+pub(crate) struct ResponseBody {
+    from: Coming,
+    /// What was looked at before anybody read: it comes once more.
+    peeked: Option<Box<Peeked>>,
+    /// Of the request that this answers: a connection over which a request is still being sent is
+    /// not free.
+    request: Progress,
+    stall: Stall,
+    /// Whether the reader has got something since it last had to wait: see [`ResponseBody::poll_fail`].
+    given: bool,
+}
+
+/// Where the rest of it comes from.
+#[derive(Debug)]
+enum Coming {
+    /// A connection of HTTP/1.1.
+    Link(Alone),
+    /// The same, over which the request is still being sent.
+    Meanwhile(Meanwhile),
+    /// A stream of HTTP/2.
+    Stream(Incoming, Box<Shared>),
+    /// There is no more.
+    Ended,
+    /// It broke off.
+    Broken,
+}
+
+/// What a read gives.
+type Peeked = Option<Result<Frame<Bytes>, BodyError>>;
+
+impl ResponseBody {
+    /// What is `arriving`, at most `idle` between two chunks.
+    pub(crate) fn new(arriving: Arriving, request: Progress, idle: Duration) -> Self {
+        let from = match arriving {
+            Arriving::Shared(incoming, shared) => Coming::Stream(incoming, shared),
+            Arriving::Alone(alone) if !alone.link.is_read() && alone.link.is_sending() => {
+                Coming::Meanwhile(Meanwhile::new(alone))
+            }
+            Arriving::Alone(alone) => Coming::Link(alone),
+        };
+        let stall = Stall::new(idle);
+        let mut body = Self { from, peeked: None, request, stall, given: true };
+        body.end_where_read();
+        body
+    }
+
+    /// The trailers, where they come before any data and within `bound`; whatever comes is still read after.
+    pub(crate) async fn peek_trailers(&mut self, bound: Duration) -> Option<&HeaderMap> {
+        if self.peeked.is_none() {
+            let read = std::future::poll_fn(|cx| self.poll_first(cx));
+            let read = tokio::select! {
+                biased;
+                read = read => Some(read),
+                () = sleep(bound) => None,
+            };
+            self.peeked = read.map(Box::new);
+        }
+        match self.peeked.as_deref() {
+            Some(Some(Ok(frame))) => frame.trailers_ref(),
+            _ => None,
+        }
+    }
+
+    /// Reads on in the background, within bounds, so that the connection serves again; beyond them it
+    /// closes. A body whose rest is here already is dealt with at once.
+    pub(crate) fn drain(mut self) {
+        let mut left = DRAIN_BYTES;
+        let mut idle = Context::from_waker(std::task::Waker::noop());
+        if self.poll_drain(&mut left, &mut idle).is_ready() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            let deadline = Instant::now().checked_add(DRAIN_TIME);
+            let deadline = sleep_until(deadline.unwrap_or_else(Instant::now));
+            let drained = std::future::poll_fn(|cx| self.poll_drain(&mut left, cx));
+            tokio::select! {
+                () = drained => {}
+                () = deadline => {}
+            }
+        });
+    }
+
+    /// Ready when the body ended, broke, or holds more than is `left`.
+    fn poll_drain(&mut self, left: &mut u64, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.is_end_stream() || self.size_hint().lower() > *left {
+                return Poll::Ready(());
+            }
+            match Pin::new(&mut *self).poll_frame(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
+                Poll::Ready(Some(Ok(frame))) => {
+                    let size = frame.data_ref().map_or(0, Bytes::len) as u64;
+                    *left = left.saturating_sub(size);
+                }
+            }
+        }
+    }
+
+    /// The first frame that holds something.
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        loop {
+            match self.poll_next(cx) {
+                Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+                polled => return polled,
+            }
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        match self.peeked.take() {
+            Some(peeked) => Poll::Ready(*peeked),
+            None => self.poll_read(cx),
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        let polled = match &mut self.from {
+            Coming::Link(alone) => alone.link.poll_body(cx).map_err(upstream),
+            Coming::Meanwhile(meanwhile) => meanwhile.poll_body(cx).map_err(upstream),
+            Coming::Stream(incoming, _) => {
+                crate::proxy::body::poll_frame(Pin::new(incoming), cx).map_err(upstream)
+            }
+            Coming::Ended | Coming::Broken => return Poll::Ready(None),
+        };
+        match polled {
+            Poll::Pending => self.poll_stall(cx),
+            Poll::Ready(None) => {
+                self.end();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => self.poll_fail(error, cx),
+            Poll::Ready(Some(Ok(frame))) => {
+                self.given = true;
+                self.stall.progress();
+                self.end_where_read();
+                match frame.into_trailers() {
+                    Ok(trailers) => self.poll_trailers(trailers, cx),
+                    Err(frame) => Poll::Ready(Some(Ok(frame))),
+                }
+            }
+        }
+    }
+
+    /// Pours what came of it into one of `pipes`. `None` where it must be read.
+    pub(crate) fn poll_pour(
+        &mut self,
+        pipes: &Pipes,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Pipe, BodyError>>> {
+        let (Coming::Link(alone), None) = (&mut self.from, &self.peeked) else {
+            return Poll::Ready(None);
+        };
+        match alone.link.poll_pour(pipes, cx).map_err(upstream) {
+            Poll::Ready(Some(Ok(pipe))) => {
+                self.given = true;
+                self.stall.progress();
+                self.end_where_read();
+                Poll::Ready(Some(Ok(pipe)))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            // An error is read like any other.
+            Poll::Ready(Some(Err(error))) => self.poll_fail(error, cx).map(failed),
+            Poll::Pending => self.poll_stall(cx).map(failed),
+        }
+    }
+
+    /// Nothing has come.
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+        self.given = false;
+        ready!(self.stall.poll(cx));
+        self.poll_fail(BodyError::Stalled(self.stall.bound()), cx)
+    }
+
+    /// Those trailers that may pass; what comes behind them is the end.
+    fn poll_trailers(&mut self, trailers: HeaderMap, cx: &mut Context<'_>) -> Poll<Peeked> {
+        match permitted(trailers) {
+            Some(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            None => self.poll_read(cx),
+        }
+    }
+
+    /// A connection that has nothing more to read is not kept until somebody asks for more.
+    fn end_where_read(&mut self) {
+        if matches!(&self.from, Coming::Link(alone) if alone.link.is_read()) {
+            self.end();
+        }
+    }
+
+    /// All was read. What is left of the request is not sent any more.
+    fn end(&mut self) {
+        let (alone, sent) = match std::mem::replace(&mut self.from, Coming::Ended) {
+            Coming::Link(alone) => (Some(alone), false),
+            Coming::Meanwhile(meanwhile) => (meanwhile.take(), false),
+            Coming::Stream(_, place) => {
+                drop(place);
+                (None, self.request.finished())
+            }
+            Coming::Ended | Coming::Broken => return,
+        };
+        let sent = alone.as_ref().map_or(sent, |alone| alone.link.is_sent());
+        if !sent {
+            self.request.abandon();
+        }
+        if let Some(alone) = alone {
+            alone.release();
+        }
+    }
+
+    /// It broke off, and the connection with it. Whoever writes to the client drops what it holds when it is told:
+    /// what came before is let go out first.
+    fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<Peeked> {
+        self.from = Coming::Broken;
+        self.request.abandon();
+        if std::mem::take(&mut self.given) {
+            self.peeked = Some(Box::new(Some(Err(error))));
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+/// What broke a body that was poured.
+fn failed(read: Peeked) -> Option<Result<Pipe, BodyError>> {
+    read?.err().map(Err)
+}
+
+fn upstream(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BodyError {
+    BodyError::Upstream(error.into())
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.get_mut().poll_next(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match (self.peeked.as_deref(), &self.from) {
+            (Some(peeked), _) => peeked.is_none(),
+            (None, Coming::Stream(incoming, _)) => incoming.is_end_stream(),
+            (None, from) => matches!(from, Coming::Ended),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = match &self.from {
+            Coming::Link(alone) => alone.link.left(),
+            Coming::Meanwhile(meanwhile) => meanwhile.left(),
+            Coming::Stream(incoming, _) => incoming.size_hint().exact(),
+            Coming::Ended => Some(0),
+            Coming::Broken => None,
+        };
+        let peeked = match self.peeked.as_deref() {
+            Some(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len) as u64,
+            _ => 0,
+        };
+        rest.map_or_else(SizeHint::default, |rest| {
+            SizeHint::with_exact(rest.saturating_add(peeked))
+        })
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        match &self.from {
+            Coming::Stream(incoming, _) if incoming.is_end_stream() => self.end(),
+            // A connection of its own closes; on a shared one the request must end by itself.
+            Coming::Link(_) | Coming::Meanwhile(_) | Coming::Stream(..) => self.request.abandon(),
+            Coming::Ended | Coming::Broken => {}
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! What each client's connection is doing, and the watch over all of them: how long a head may take to
+//! arrive, how long a kept-alive connection may idle, how long a client may take nothing of its answer.
+//!
+//! They are watched together, once a tick: a timer for each request would cost every request, and these
+//! bounds are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its
+//! own. A client that does not finish its head is told so (408) by the [conversation](crate::proxy::client); one that
+//! takes nothing of its answer can be told nothing, and is cut off.
+
+pub(crate) mod busy;
+pub(crate) mod watched;
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use crate::language::engine::Alarm;
+use crate::proxy::settings::Limits;
+
+/// What a connection is doing.
+#[derive(Debug)]
+pub(crate) struct State {
+    doing: AtomicU8,
+    /// The tick at which it began to.
+    since: AtomicU32,
+    /// The worker's tick.
+    tick: Arc<AtomicU32>,
+    draining: AtomicBool,
+    /// Since which tick the client takes no bytes, plus one; 0 where it does.
+    blocked: AtomicU32,
+    /// Whether the head that is being read has taken too long.
+    late: AtomicBool,
+    /// How many requests are being answered: with HTTP/2 there may be several.
+    streams: AtomicU32,
+    /// What it is doing when there is none.
+    rest: AtomicU8,
+    /// Whether a request has come.
+    asked: AtomicBool,
+    /// For the bounds of its requests.
+    alarm: Mutex<Alarm>,
+    /// Of the task that serves it.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// After how many ticks of idling a connection keeps no timer.
+const AFTER: u32 = 2;
+
+/// Between two requests.
+const IDLE: u8 = 0;
+/// Before the first byte.
+const NEW: u8 = 1;
+/// Reading a head.
+const HEAD: u8 = 2;
+/// Answering.
+const BUSY: u8 = 3;
+/// Without a request, and speaking HTTP/2: bytes that come may be of no request.
+const QUIET: u8 = 4;
+/// Speaking another protocol.
+const TUNNEL: u8 = 5;
+
+/// How long clients may take over what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Over a head.
+    pub(crate) head: Duration,
+    /// Over the next request.
+    pub(crate) idle: Duration,
+    /// Over the next bytes of an answer.
+    pub(crate) body: Duration,
+}
+
+/// All connections of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: Mutex<HashMap<u64, Open>>,
+    next: AtomicU64,
+    tick: Arc<AtomicU32>,
+}
+
+#[derive(Debug)]
+struct Open {
+    state: Arc<State>,
+    task: Option<AbortHandle>,
+}
+
+/// One entry of [`Connections`]; taken out when dropped.
+pub(super) struct Registered<'a> {
+    connections: &'a Connections,
+    key: u64,
+}
+
+impl Patience {
+    /// What the configuration allows.
+    pub(crate) const fn of(limits: &Limits) -> Self {
+        Self { head: limits.head_timeout, idle: limits.idle_timeout, body: limits.body_timeout }
+    }
+}
+
+impl State {
+    fn new(tick: Arc<AtomicU32>) -> Self {
+        Self {
+            doing: AtomicU8::new(NEW),
+            since: AtomicU32::new(tick.load(Ordering::Relaxed)),
+            tick,
+            draining: AtomicBool::new(false),
+            blocked: AtomicU32::new(0),
+            late: AtomicBool::new(false),
+            streams: AtomicU32::new(0),
+            rest: AtomicU8::new(IDLE),
+            asked: AtomicBool::new(false),
+            alarm: Mutex::default(),
+            waker: Mutex::new(None),
+        }
+    }
+
+    fn set(&self, doing: u8) {
+        self.doing.store(doing, Ordering::Relaxed);
+        let tick = self.tick.load(Ordering::Relaxed);
+        self.since.store(tick, Ordering::Relaxed);
+    }
+
+    /// The connection speaks HTTP/2.
+    pub(crate) fn multiplexed(&self) {
+        self.rest.store(QUIET, Ordering::Relaxed);
+        self.set(QUIET);
+    }
+
+    /// One more request is being answered. The connection and all its streams are on one thread.
+    pub(super) fn begin(&self) {
+        let streams = self.streams.load(Ordering::Relaxed);
+        self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+        self.set(BUSY);
+    }
+
+    /// One was answered.
+    pub(super) fn end(&self) {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let streams = self.streams.load(Ordering::Relaxed).saturating_sub(1);
+        self.streams.store(streams, Ordering::Relaxed);
+        if streams == 0 {
+            self.set(rest);
+        }
+    }
+
+    /// Has the connection end as soon as no request is left.
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// The timer that its last execution left.
+    pub(super) fn take_alarm(&self) -> Alarm {
+        std::mem::take(&mut lock(&self.alarm))
+    }
+
+    /// Keeps a timer for its next.
+    pub(super) fn keep_alarm(&self, alarm: Alarm) {
+        *lock(&self.alarm) = alarm;
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = lock(&self.waker).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether a request has come: a connection chooses its protocol before the first.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to end as soon as no request is left.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The task that serves it is woken by `waker`.
+    pub(super) fn woken_by(&self, waker: &Waker) {
+        *lock(&self.waker) = Some(waker.clone());
+    }
+
+    /// The connection speaks another protocol than HTTP.
+    pub(super) fn tunnels(&self) {
+        self.set(TUNNEL);
+    }
+
+    /// Whether it is between two requests.
+    pub(super) fn idles(&self) -> bool {
+        self.doing.load(Ordering::Relaxed) == IDLE
+    }
+
+    /// Bytes came: of a head, where none was being read and nothing is being answered.
+    pub(crate) fn heard(&self) {
+        if matches!(self.doing.load(Ordering::Relaxed), IDLE | NEW) {
+            self.set(HEAD);
+        }
+    }
+
+    /// Whether the head that is being read has taken too long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client takes no bytes now. One that idles does so since it has taken the last of its answer.
+    pub(crate) fn set_blocked(&self, blocked: bool) {
+        if !blocked && self.idles() {
+            self.set(IDLE);
+        }
+        let since = self.tick.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Whether the client takes no bytes now.
+    #[cfg(test)]
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked_ticks().is_some()
+    }
+
+    /// For how many ticks the client has taken no bytes; `None` where it does.
+    fn blocked_ticks(&self) -> Option<u32> {
+        let since = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.tick.load(Ordering::Relaxed).wrapping_sub(since))
+    }
+
+    /// For how many ticks it has been doing `doing`; `None` where it does something else.
+    fn ticks(&self, doing: u8) -> Option<u32> {
+        let now = self.tick.load(Ordering::Relaxed);
+        let since = self.since.load(Ordering::Relaxed);
+        (self.doing.load(Ordering::Relaxed) == doing).then(|| now.wrapping_sub(since))
+    }
+}
+
+impl Connections {
+    /// Idle connections close now, the others after the answer that they are giving.
+    pub(crate) fn drain(&self) {
+        for open in lock(&self.open).values() {
+            open.state.drain();
+        }
+    }
+
+    /// Has every connection's task look again.
+    pub(crate) fn wake(&self) {
+        for open in lock(&self.open).values() {
+            open.state.wake();
+        }
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    /// Closes what has overstayed, every tick, for as long as it is polled.
+    pub(crate) async fn watch(&self, patience: impl Fn() -> Patience) {
+        let (mut last, mut settled) = (self.turnover(), true);
+        loop {
+            let patience = patience();
+            let shortest = patience.head.min(patience.idle).min(patience.body) / 4;
+            let length = shortest.clamp(Duration::from_millis(10), Duration::from_secs(1));
+            sleep(length).await;
+            self.tick.fetch_add(1, Ordering::Relaxed);
+            self.sweep(patience, length);
+            let turnover = self.turnover();
+            if turnover != last {
+                (last, settled) = (turnover, false);
+            } else if !settled {
+                settled = true;
+                give_back();
+            }
+        }
+    }
+
+    /// What is another once a connection has come or gone.
+    fn turnover(&self) -> (u64, usize) {
+        (self.next.load(Ordering::Relaxed), self.len())
+    }
+
+    fn sweep(&self, patience: Patience, length: Duration) {
+        let [head, idle, body] =
+            [patience.head, patience.idle, patience.body].map(|bound| ticks(bound, length));
+        for open in lock(&self.open).values() {
+            let state = &open.state;
+            if state.doing.load(Ordering::Relaxed) == TUNNEL {
+                // It has a bound of its own.
+                continue;
+            }
+            if state.ticks(IDLE) == Some(AFTER) {
+                // It is not to be woken for a bound of a request that is over.
+                drop(state.take_alarm());
+            }
+            let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
+            if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {
+                // It closes itself, with a last word.
+                state.wake();
+                continue;
+            }
+            if over(QUIET, idle) {
+                // HTTP/2 has a farewell; a client that does not answer it is gone.
+                state.drain();
+            }
+            if (over(NEW, head)
+                || over(HEAD, head.saturating_mul(2))
+                || (over(IDLE, idle) && state.blocked_ticks().is_none())
+                || over(QUIET, idle.saturating_add(head))
+                || state.blocked_ticks().is_some_and(|ticks| ticks > body))
+                && let Some(task) = &open.task
+            {
+                task.abort();
+            }
+        }
+    }
+
+    pub(super) fn register(&self) -> (Arc<State>, Registered<'_>) {
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        let state = Arc::new(State::new(Arc::clone(&self.tick)));
+        let open = Open { state: Arc::clone(&state), task: None };
+        lock(&self.open).insert(key, open);
+        let registered = Registered { connections: self, key };
+        (state, registered)
+    }
+}
+
+impl Registered<'_> {
+    /// Lets the watch close the connection by aborting this task, which serves nothing else.
+    pub(super) fn closed_by(&self, task: AbortHandle) {
+        if let Some(open) = lock(&self.connections.open).get_mut(&self.key) {
+            open.task = Some(task);
+        }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        lock(&self.connections.open).remove(&self.key);
+    }
+}
+
+/// Has the allocator give back to the system what connections that came and went have left: it looks for that
+/// when it hands out or takes back a large block, of which an idle worker needs none.
+fn give_back() {
+    const LARGE: usize = 256 * 1024;
+    drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+}
+
+fn ticks(bound: Duration, length: Duration) -> u32 {
+    u32::try_from(bound.as_nanos().div_ceil(length.as_nanos().max(1))).unwrap_or(u32::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
