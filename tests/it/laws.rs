@@ -1,4 +1,4 @@
-//! Random stacks of the four middlewares over a scripted target, against a small recursive model of the
+//! Random stacks of the four middlewares, and of one that acts at its entry, over a scripted target, against a small recursive model of the
 //! specification: the same Result, the same runs, the same cleanups in the same order, at the same
 //! virtual instants; every established entry's `onAlways` exactly once.
 
@@ -32,6 +32,13 @@ enum Layer {
     Finally {
         after: u64,
         code: Option<&'static str>,
+    },
+    /// Waits at entry, if so, and lets nobody in, if so: a failure with the code, or a success. `computed`: its block
+    /// evaluates something.
+    Gate {
+        wait: Option<u64>,
+        emit: Option<Option<&'static str>>,
+        computed: bool,
     },
 }
 
@@ -202,6 +209,15 @@ impl Model<'_> {
                     rise => rise,
                 }
             }
+            Layer::Gate { wait, emit, .. } => {
+                if let Some(Err(unwind)) = wait.map(|wait| self.wait(wait, wait == 0)) {
+                    return unwind;
+                }
+                match emit {
+                    Some(code) => Rise::Settled(code.iter().copied().collect()),
+                    None => self.layer(at + 1),
+                }
+            }
             Layer::Finally { after, code } => {
                 let rise = self.layer(at + 1);
                 self.cleanups.push(at);
@@ -307,6 +323,21 @@ fn bare(case: &Case) -> serde_json::Value {
             "provider": middleware("loop"),
             "onSuccess": { "when": format!("{{{{ middleware.metadata.iteration < {times} }}}}") },
         }),
+        Layer::Gate { wait, emit, computed } => {
+            let mut with = json!({});
+            if let Some(wait) = wait {
+                with["wait"] = json!(wait);
+            }
+            if let Some(emit) = emit {
+                with["emit"] = json!(emit);
+            }
+            let mut block = json!({ "with": with });
+            if *computed {
+                block["when"] = json!("{{ middleware.input == middleware.input }}");
+                block["assign"] = json!({ "entered": true });
+            }
+            json!({ "provider": "mwl:provider.middleware/test/gate/v1", "onEntry": block })
+        }
         Layer::Finally { after, code } => {
             let mut with = json!({ "tag": position.to_string(), "after": after });
             if let Some(code) = code {
@@ -368,6 +399,10 @@ fn even(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (1..=most).prop_map(|half| 2 * half)]
 }
 
+fn gate() -> impl Strategy<Value = Option<Option<&'static str>>> {
+    proptest::option::weighted(0.4, proptest::option::weighted(0.7, code()))
+}
+
 fn layer() -> impl Strategy<Value = Layer> {
     prop_oneof![
         3 => (proptest::option::of(code()), 1..4_u64, even(15))
@@ -376,6 +411,8 @@ fn layer() -> impl Strategy<Value = Layer> {
         1 => (1..4_u64).prop_map(|times| Layer::Loop { times }),
         3 => (even(30), proptest::option::weighted(0.3, Just("Script.Cleanup")))
             .prop_map(|(after, code)| Layer::Finally { after, code }),
+        2 => (proptest::option::of(even(15)), gate(), any::<bool>())
+            .prop_map(|(wait, emit, computed)| Layer::Gate { wait, emit, computed }),
     ]
 }
 
