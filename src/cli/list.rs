@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::{complain, say};
 use crate::config;
 use crate::language::conformance::CLAIM;
-use crate::language::provider::Catalog;
+use crate::proxy;
 use crate::proxy::provider::http::HttpProvider;
 
 pub(super) fn schema() -> ExitCode {
@@ -37,7 +37,7 @@ pub(super) fn catalog() -> ExitCode {
 
 /// The documents of all providers that a route may name.
 fn documents() -> Result<Vec<Json>, String> {
-    let mut catalog = Catalog::spec_defined();
+    let mut catalog = proxy::catalog(None);
     let http = HttpProvider::new(Arc::new(HashMap::new()), None);
     catalog.add_call(Arc::new(http)).map_err(|error| error.to_string())?;
     Ok(catalog.contracts().map(|contract| contract.document.clone()).collect())

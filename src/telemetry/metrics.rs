@@ -389,13 +389,13 @@ impl RouteMetrics {
     }
 }
 
-/// Whether a status is counted under its own number: the registered ones, and 499 for a client that
-/// left. An upstream can make up nine hundred more.
+/// Whether a status is counted under its own number: the registered ones, 499 for a client that left, and 444 for one
+/// that got no answer. An upstream can make up nine hundred more.
 fn is_usual(status: u16) -> bool {
-    const CLIENT_LEFT: u16 = super::record::CLIENT_CLOSED_REQUEST;
+    use super::record::{CLIENT_CLOSED_REQUEST, NO_ANSWER};
     matches!(status,
         100..=104 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=418 | 421..=426 | 428 | 429 | 431
-        | 451 | CLIENT_LEFT | 500..=508 | 510 | 511)
+        | NO_ANSWER | 451 | CLIENT_CLOSED_REQUEST | 500..=508 | 510 | 511)
 }
 
 impl UpstreamMetrics {

@@ -105,6 +105,7 @@ impl EventText<'_> {
                 let by = by.as_deref().unwrap_or("a cancellation: nobody waits any more");
                 vec![format!("  cut off{} by {by}", after(*took))]
             }
+            What::Decided { step: _, says } => vec![says.clone()],
             What::Retry { .. } => retry(what),
             What::Passed { step: _, code, gated: false } => {
                 vec![format!("retry: no policy takes {code}; it rises")]

@@ -13,6 +13,7 @@ mod catalog;
 mod contract;
 mod dispatch;
 mod document;
+mod draws;
 pub mod middleware;
 mod written;
 
@@ -22,4 +23,5 @@ pub use catalog::{Catalog, CatalogError};
 pub use contract::{Contract, Kind, Parameters, Phase, PhaseContract, Prepared};
 pub use dispatch::{Answer, CallProvider, Dispatch, Role};
 pub use document::SCHEMA_URI;
+pub use draws::Draws;
 pub use written::{Arguments, WrittenEntry, words};

@@ -34,12 +34,24 @@ enum Kind {
     Upstream(Box<ResponseBody>),
     /// None, and another protocol after it.
     Tunnel(Box<Far>),
+    /// None, and no answer either: the connection, or the stream, is closed.
+    Withheld,
 }
 
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
         Self::of(Kind::Empty)
+    }
+
+    /// No answer: what carries it is closed in its place.
+    pub(crate) const fn withheld() -> Self {
+        Self::of(Kind::Withheld)
+    }
+
+    /// Whether there is no answer.
+    pub(crate) const fn is_withheld(&self) -> bool {
+        matches!(self.kind, Kind::Withheld)
     }
 
     /// What is in memory.
@@ -143,7 +155,7 @@ impl Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let answer = self.get_mut();
         let polled = match &mut answer.kind {
-            Kind::Empty | Kind::Tunnel(_) => Poll::Ready(None),
+            Kind::Empty | Kind::Tunnel(_) | Kind::Withheld => Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 answer.kind = Kind::Empty;
@@ -179,7 +191,7 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty | Kind::Tunnel(_) => true,
+            Kind::Empty | Kind::Tunnel(_) | Kind::Withheld => true,
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Trailed(..) => false,
             Kind::Upstream(body) => body.is_end_stream(),
@@ -188,7 +200,7 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Empty | Kind::Tunnel(_) => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Tunnel(_) | Kind::Withheld => SizeHint::with_exact(0),
             Kind::Full(bytes) | Kind::Trailed(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Upstream(body) => body.size_hint(),
         }

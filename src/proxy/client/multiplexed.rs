@@ -58,7 +58,8 @@ pub(super) async fn serve(
                 let mut response = until_cut(&worker, answer).await;
                 // Closing a connection is said by GOAWAY here (RFC 9113 §8.2.2).
                 response.headers_mut().remove(header::CONNECTION);
-                Ok::<_, std::convert::Infallible>(response)
+                // The library resets the stream of a request that fails.
+                if response.body().is_withheld() { Err(Withheld) } else { Ok(response) }
             }
         })
     };
@@ -66,6 +67,11 @@ pub(super) async fn serve(
     let mut connection = protocol.serve_connection(io, service);
     drive(&mut connection, state, &worker.core, http2::Connection::graceful_shutdown).await
 }
+
+/// A request that gets no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is withheld")]
+struct Withheld;
 
 /// `answer`, which looks again when what still runs is cut off: a stream's task is no connection's, and
 /// nobody else wakes it.

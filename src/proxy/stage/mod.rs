@@ -20,7 +20,7 @@ use self::script::{Script, Turn};
 use crate::language::clock::unless_busy;
 use crate::language::observe::{Attempt, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::{CallProvider, DelaySource};
+use crate::language::provider::{CallProvider, DelaySource, EntryState, Middleware};
 use crate::language::value::Value;
 use crate::proxy::settings::{Endpoint, Upstream};
 
@@ -230,6 +230,13 @@ impl Observer for Stage {
         let (call, took) = self.ended(attempt);
         let by = explanation.map(|failure| failure.code.as_str().to_owned());
         self.write(What::Interrupted { call, by, took });
+    }
+
+    fn decided(&self, step: &str, middleware: &dyn Middleware, state: &EntryState) {
+        if let Some(says) = middleware.decision(state) {
+            let name = middleware.contract().uri.bare_name();
+            self.write(What::Decided { step: step.to_owned(), says: format!("{name}: {says}") });
+        }
     }
 
     fn retry_scheduled(&self, retry: &Retry<'_>) {

@@ -108,7 +108,7 @@ impl Scripted {
     }
 
     pub(crate) fn catalog(self: &Arc<Self>) -> Catalog {
-        let mut catalog = Catalog::spec_defined();
+        let mut catalog = Catalog::spec_defined(None);
         catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
         catalog.add_middleware(Arc::new(Gate(Contract::parse(GATE).unwrap()))).unwrap();
         catalog
