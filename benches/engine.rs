@@ -1,7 +1,7 @@
-//! What the engine costs around a call that costs next to nothing: a bare call, stacks, a graph.
+//! The cost of the engine around a call that costs almost nothing: a bare call, stacks, a graph.
 //!
-//! Times are for comparison within one run. The allocations are asserted: they repeat, and one more of them
-//! is what a careless change shows first.
+//! Times can only be compared within one run. The allocations are asserted: they are the same in every
+//! run, and a careless change shows first as one more of them.
 
 #![expect(clippy::print_stdout, reason = "a bench says what it measured")]
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run ends")]
@@ -38,9 +38,9 @@ fn cases() -> Vec<Case> {
         allocations,
     };
     vec![
-        // The provider's own future, and the start's empty `platform`.
+        // The provider's own future, and the empty `platform` at the start.
         case("a bare call", &works, vec![], 2),
-        // Nothing for entries that a success passes, nor for a bound of what does not wait.
+        // Entries that a success passes cost nothing, nor does a timeout around a call that does not wait.
         case("Timeout", &works, vec![timeout()], 2),
         case("Timeout over Retry over Timeout", &works, vec![timeout(), retry(), timeout()], 2),
         case("three attempts that fail", &fails, vec![retry()], 22),
@@ -87,7 +87,7 @@ fn main() {
     let mut wrong = Vec::new();
     for Case { name, definition, allocations } in cases() {
         let plan = plan(&definition);
-        // What is made once is made before the count.
+        // Everything that is made only once is made before the count.
         once(&runtime, &plan, &with);
         let counted = allocation_counter::measure(|| once(&runtime, &plan, &with)).count_total;
         println!("{name}: {counted} allocations");

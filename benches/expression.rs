@@ -1,9 +1,9 @@
-//! What expressions cost: to compile, to evaluate, and, for those that policies are made of, what they
-//! allocate and how they compare with the same question written in Rust.
+//! The cost of expressions: to compile, to evaluate and, for those that policies typically use, their
+//! allocations, and a comparison with the same question written in Rust.
 //!
-//! The expressions are those of the unit tests, in one table. The typical ones read a live request: the
-//! proxy's own request object and failure, through the engine's own bindings. Their allocations are counted
-//! and asserted, since that is what shows a conversion of something that is not read.
+//! The expressions come from the table of the unit tests. The typical ones read a live request: the
+//! proxy's own request object and failure, through the engine's own bindings. Their allocations are
+//! counted and asserted, because a needless conversion shows there.
 
 #![expect(clippy::print_stdout, reason = "a bench says what it measured")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a bench that cannot run ends")]
@@ -37,7 +37,7 @@ upstreams: { billing: { endpoints: [http://127.0.0.1:3000] } }
 routes: [{ name: charge-payment, match: { pathPrefix: / }, upstream: billing }]
 ";
 
-/// One Retry around nothing: the entry whose phase the typical expressions stand in.
+/// One Retry around nothing: the typical expressions are evaluated in a phase of this entry.
 const DEFINITION: &str = r#"{
     "$schema": "https://mwl.dev/v0.1/flow/schema.json",
     "entrypoint": "done",
@@ -48,13 +48,13 @@ const DEFINITION: &str = r#"{
     "steps": { "done": { "action": "Return" } }
 }"#;
 
-/// How many allocations one evaluation of each typical expression makes, in the order of the table.
+/// The allocations of one evaluation of each typical expression, in the order of the table.
 const ALLOCATIONS: [u64; 14] = [3, 6, 3, 10, 6, 2, 9, 8, 8, 2, 3, 10, 10, 2];
 
-/// The most that a typical expression may take.
+/// The longest that a typical expression may take.
 const LIMIT: Duration = Duration::from_micros(1);
 
-/// What the expressions ask, as Rust that was written for it would keep it.
+/// The same data as plain Rust would keep it.
 struct Plain {
     method: Method,
     headers: HeaderMap,
@@ -67,7 +67,7 @@ struct Plain {
     environment: String,
 }
 
-/// The questions of the table, in its order, asked of that.
+/// The questions of the table, in the same order, about that data.
 const BY_HAND: [fn(&Plain) -> bool; 14] = [
     |plain| plain.retry_after.is_some(),
     |plain| black_box(plain.retry_after.map(|wait| format!("PT{}S", wait.as_secs()))).is_some(),
@@ -111,7 +111,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str::<serde_json::Value>(text).unwrap().into()
 }
 
-/// Shows `see` what an `onFailure` sees of a live request whose first two attempts failed.
+/// Calls `see` with the bindings of an `onFailure` in a live request whose first two attempts failed.
 fn live(see: &mut dyn FnMut(&dyn Bindings)) {
     let metrics = Metrics::new();
     let loaded = config::parse(Path::new("bench.yaml"), CONFIG, Origin::system()).unwrap();
@@ -156,7 +156,8 @@ fn failure() -> Outcome {
     failed("Provider.Call.Http.Unavailable", status, fields, wait)
 }
 
-/// Counts what the typical expressions allocate: no more than they may, for an optimised build elides some.
+/// Counts the allocations of the typical expressions. Only more than expected fails: an optimised build
+/// saves some.
 fn count(bindings: &dyn Bindings) {
     let mut wrong = Vec::new();
     for ((body, expected), wanted) in table::TYPICAL.iter().zip(ALLOCATIONS) {
@@ -173,8 +174,8 @@ fn count(bindings: &dyn Bindings) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Nanoseconds that one turn of `work` takes, in the best of several rounds: what other work adds to a round
-/// is not the expression's.
+/// The nanoseconds of one turn of `work`, in the best of several rounds: whatever a slower round adds
+/// comes from other work on the machine.
 fn nanos(mut work: impl FnMut()) -> f64 {
     const TURNS: u32 = 1000;
     let round = |_| {
@@ -185,7 +186,7 @@ fn nanos(mut work: impl FnMut()) -> f64 {
     (0..200).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// The typical expressions beside the same questions in Rust.
+/// Compares the typical expressions with the same questions in Rust.
 fn compare(bindings: &dyn Bindings) {
     let mut headers = HeaderMap::new();
     for (name, value) in FIELDS {
@@ -222,7 +223,7 @@ fn compare(bindings: &dyn Bindings) {
     assert!(slow.is_empty() || cfg!(debug_assertions), "over {LIMIT:?}: {slow:#?}");
 }
 
-/// As [`nanos`], for what takes long.
+/// Like [`nanos`], for slow work.
 fn nanos_of_few(mut work: impl FnMut()) -> f64 {
     let turn = |_| {
         let began = Instant::now();

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What a request costs in user-space instructions, held to the figures in `instructions.json`.
+"""Compares the user-space instructions of a request with the figures in `instructions.json`.
 
     benches/instructions.py [BINARY] [--write]
 
-Runs the built program under callgrind, sends it requests one after another over one connection, and takes the slope
-between a short run and a longer one: what the start costs falls out, and the same binary gives the same figure. A
-figure more than 5% above the kept one fails. One more than 5% below it fails too: keep the gain with `--write`.
+Runs the built program under callgrind and sends it requests one after another over one connection. The cost of a
+request is the difference between a short run and a longer one, so the start does not count, and the same binary
+gives the same figure. A figure more than 5% above the kept one fails; so does one more than 5% below it: keep the
+gain with `--write`.
 """
 
 import json
@@ -39,7 +40,7 @@ CASES = {"plain": [], "policy": POLICY}
 
 
 def serve_origin():
-    """An origin in this process; gives its port."""
+    """Starts an origin in this process and returns its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(stream):
@@ -77,7 +78,7 @@ def ask(stream, times):
 
 
 def port_of(process):
-    """The port that the system chose for the proxy: it says so when it listens."""
+    """The port that the system chose for the proxy, which logs it."""
     said = ""
     for line in process.stdout:
         said += line

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""mwl-proxy beside its peers: what a request costs each of them, in one run on one machine.
+"""Compares mwl-proxy with other proxies: the cost of a request, in one run on one machine.
 
-    benches/peers.py [times]      CPU time a request by case, and memory: ratios of figures that were taken side by side
-    benches/peers.py deep         user-space instructions (callgrind) and system calls (strace) a request: these repeat
+    benches/peers.py [times]      CPU time of a request by case, and memory, as ratios of figures measured together
+    benches/peers.py deep         user-space instructions (callgrind) and system calls (strace) of a request; repeatable
     benches/peers.py prices       the same two for what a policy adds: an audit in a Finally, a Retry-After expression
-    benches/peers.py routes       the same two for 10 and for 10,000 routes; how long the long table takes to load
-    benches/peers.py workers      the load that two workers serve, over what one serves, for one and two busy cores
-    benches/peers.py connects     upstream connections and failed answers a request while one answer in ten is a 503
+    benches/peers.py routes       the same two for 10 and 10,000 routes, and how long the long table takes to load
+    benches/peers.py workers      the load that two workers can serve, divided by the load that one can serve
+    benches/peers.py connects     upstream connections and failed answers per request, when one answer in ten is a 503
     benches/peers.py start        from the start of the process to the first answer
 
 Options: --mwl BINARY (target/release/mwl-proxy), --only NAME,…, --cases NAME,…, --reps N, --seconds N, --json FILE.
 
-A peer that is not on PATH is named and left out: nginx, haproxy, envoy. `floor` is the HTTP library alone
+The peers are nginx, haproxy and envoy; one that is not on PATH is left out. `floor` is the HTTP library alone
 (`benches/tools`, built here). The load comes from `wrk`, instructions from `valgrind`, system calls from `strace`.
-The proxy has core 0 and one worker, the origin and the load core 1. Every repetition takes the contenders in another
-order, and a ratio is the median of the ratios within a repetition: so what else the machine does weighs on both sides.
+The proxy has core 0 and one worker; the origin and the load have core 1. Every repetition runs the contenders in
+another order, and a ratio is the median over the repetitions, so that other work on the machine affects all alike.
 """
 
 import argparse
@@ -36,7 +36,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 ORIGIN, SECOND, PROXY, ADMIN = 29000, 29001, 28080, 29900
 KIB = 1024
 
-# Name, path, connections; the cases with a policy begin with `policy`.
+# Name, path, connections. The cases with a policy begin with `policy`.
 CASES = {
     "c1": ("/1k", 1),
     "c32": ("/1k", 32),
@@ -175,7 +175,7 @@ WAITING = middleware(
 
 
 class Bench:
-    """One run: its directory, its tools, its contenders."""
+    """One run: its directory, its tools and its contenders."""
 
     def __init__(self, options):
         self.options = options
@@ -277,8 +277,8 @@ class Bench:
     # --- measurements ------------------------------------------------------------------------------
 
     def instructions(self, command, path="/1k"):
-        """User-space instructions a request: the slope between a short run and a longer one. `path`, or several
-        requests as `ask` takes them, in turn."""
+        """User-space instructions of a request: the difference between a short run and a longer one. `path` is one
+        path, or several requests as `ask` takes them, sent in turn."""
         counted = []
         for requests in (400, 2000):
             log = os.path.join(self.run, "callgrind")
@@ -297,7 +297,7 @@ class Bench:
         return (counted[1] - counted[0]) / 1600
 
     def calls(self, command, path="/1k"):
-        """System calls a request."""
+        """System calls of a request."""
         process = self.start(command)
         ask(400, path)
         pids = [word for pid in tree(process.pid) for word in ("-p", str(pid))]
@@ -319,7 +319,7 @@ class Bench:
             script = ["-s", self.write("post.lua", body)]
         url = f"http://127.0.0.1:{PROXY}{path}"
         command = ["taskset", "-c", core, "wrk", "-t1", f"-c{connections}", f"-d{self.options.seconds}s"]
-        # Debian's build sometimes dies at its start, on a busy machine often.
+        # Debian's build sometimes dies at its start, often on a busy machine.
         for _ in range(10):
             out = subprocess.run([*command, "--timeout", "5s", *script, url], capture_output=True, text=True).stdout
             served = re.search(r"(\d+) requests in", out)
@@ -413,8 +413,8 @@ def ask_once(port, path):
 
 
 def ask(requests, wanted, connections=8):
-    """So many requests over a few kept connections, one after another on each: for a path, or for each of a list of
-    paths, hosts and methods in turn."""
+    """Sends `requests` requests over a few kept connections, one after another on each: for one path, or for each of
+    a list of paths, hosts and methods in turn."""
     wanted = [(wanted, "bench", "GET")] if isinstance(wanted, str) else wanted
     none = {"GET": "", "PUT": "Content-Length: 0\r\n"}
     heads = [
@@ -462,7 +462,7 @@ def times(bench):
                     command = names[name](policy) if cases else None
                     if not command:
                         continue
-                    # What fails once, on a busy machine, is missing in this repetition and in no other.
+                    # If one run fails, as on a busy machine, only this repetition lacks it.
                     try:
                         for row in timed(bench, command, cases):
                             out.append({"rep": rep, "name": name, **row})
@@ -570,7 +570,7 @@ def priced(bench, every):
 
 
 def table(count):
-    """So many routes: prefixes, exact paths, hosts and methods mixed, and a policy on each."""
+    """`count` routes: prefixes, exact paths, hosts and methods mixed, with a policy on each."""
     routes = []
     for number in range(count):
         match = [
@@ -584,7 +584,7 @@ def table(count):
 
 
 def one_of_each(count):
-    """A request for a route of each kind, from the middle of a table of so many, and one for what comes after all."""
+    """A request for a route of each kind, from the middle of the table, and one for the last route."""
     first = count // 8 * 4
     return [
         (f"/prefix/{first}/1k", "bench", "GET"),
@@ -616,12 +616,12 @@ def routes(bench):
 
 
 def loaded(bench, command):
-    """How long a start and a reload of a changed file take, and what they keep in memory at most."""
+    """How long a start and a reload of a changed file take, and their peak memory."""
     begun = time.time()
     process = bench.start(command, patience=120)
     try:
         row = {"load": time.time() - begun, "load_cpu": cpu(process.pid), "memory": resident(process.pid)}
-        # An unchanged file is not read anew.
+        # An unchanged file is not read again.
         with open(command[-1], "a") as file:
             file.write("\n")
         before, begun = cpu(process.pid), time.time()
@@ -645,9 +645,9 @@ def reload(port):
 
 
 def workers(bench):
-    """Load over CPU time. The load and the origin need cores of their own, which a machine with two has not: so
-    what is compared is what a request costs. Two workers, each with a core of its own, serve in a second what two
-    seconds of CPU time pay for; one worker what one second pays for."""
+    """Load by CPU time. The load and the origin would need cores of their own, which a machine with two cores lacks.
+    So the CPU time of a request is compared: two workers, each with its own core, can spend two seconds of CPU time
+    per second, one worker can spend one."""
     rows, ratios = [], []
     origin = bench.start_origin()
     try:
@@ -671,7 +671,7 @@ def workers(bench):
 
 
 def worked(bench, count):
-    """Microseconds of CPU time a request, with so many workers and 256 connections."""
+    """Microseconds of CPU time of a request, with `count` workers and 256 connections."""
     process = bench.start(bench.mwl_with([], workers=count))
     try:
         bench.wrk("c32", core="0,1")

@@ -1,7 +1,7 @@
-//! What a request's body costs on its way through: passed on, and kept for another attempt.
+//! The cost of passing a request's body on, with and without keeping it for another attempt.
 //!
-//! Chunks are reference-counted, so that keeping one copies nothing: the allocations are those of the list that
-//! keeps them.
+//! Chunks are reference-counted, so keeping one copies nothing. The only allocations are those of the
+//! list that keeps them.
 
 #![expect(clippy::print_stdout, reason = "a bench says what it measured")]
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run ends")]
@@ -23,7 +23,7 @@ const CHUNKS: usize = 16;
 const CHUNK: &[u8] = &[b'x'; 4096];
 const STALL: Duration = Duration::from_mins(1);
 
-/// A body that is all there.
+/// A body that is ready as a whole.
 struct There(VecDeque<Bytes>);
 
 impl Body for There {
@@ -42,7 +42,7 @@ fn body() -> There {
     There((0..CHUNKS).map(|_| Bytes::from_static(CHUNK)).collect())
 }
 
-/// Reads an attempt to its end; gives what it carried.
+/// Reads an attempt to its end and returns the number of bytes.
 fn send(mut attempt: Attempt<There>) -> usize {
     let mut cx = Context::from_waker(Waker::noop());
     let mut size = 0;
@@ -52,7 +52,7 @@ fn send(mut attempt: Attempt<There>) -> usize {
     size
 }
 
-/// So many attempts at a body that is kept up to `keep`; gives what all of them carried.
+/// Makes `count` attempts at a body that is kept up to `keep`, and returns the bytes of all of them.
 fn attempts(body: There, keep: Option<usize>, count: usize) -> usize {
     let source = Arc::new(Source::new(body, keep));
     (0..count).map(|_| send(source.attempt(STALL).unwrap())).sum()

@@ -1,5 +1,5 @@
-//! What finding a route costs, in tables of ten and of ten thousand: prefixes, exact paths, hosts and methods
-//! mixed. A table that is a thousand times as long must not cost a look-up more than a little.
+//! The cost of finding a route in tables of ten and ten thousand routes, with prefixes, exact paths,
+//! hosts and methods mixed. A table a thousand times as long must cost only a little more.
 
 #![expect(clippy::print_stdout, reason = "a bench says what it measured")]
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run ends")]
@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 use mwl_proxy::proxy::settings::RouteMatch;
 use mwl_proxy::proxy::{Router, Target};
 
-/// So many routes, and one that takes all at the end.
+/// `count` routes, and one at the end that matches everything.
 fn table(count: usize) -> Router {
     let text = |text: String| -> Option<Arc<str>> { Some(text.into()) };
     let route = |number: usize| match number % 4 {
@@ -48,7 +48,7 @@ fn main() {
                 black_box(table.find(black_box(target)));
             });
             println!("{name} of {count} routes: {} allocations", counted.count_total);
-            // A host that is not in lower case is written anew.
+            // A host that is not in lower case is copied.
             assert!(counted.count_total <= 2, "{name} of {count} routes");
             criterion.bench_function(&format!("{name} of {count} routes"), |bencher| {
                 bencher.iter(|| black_box(table.find(black_box(target))));

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 pub(crate) use self::build::build_with;
 pub use self::build::{AdminView, Built, Input, build, check, complete};
 use crate::admin;
-use crate::config::{Loaded, Read, Refused};
+use crate::config::{ConfigError, FileContents, Loaded};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
 use crate::proxy::{self, Runtime, Server};
@@ -69,7 +69,7 @@ pub struct Addresses {
 pub enum StartError {
     /// The configuration is not valid.
     #[error("{0}")]
-    Config(#[from] Box<Refused>),
+    Config(#[from] Box<ConfigError>),
     /// The process cannot listen on an address.
     #[error("{message}")]
     Address {
@@ -175,7 +175,10 @@ impl App {
     }
 
     /// Serves what was loaded. If it is refused, nothing changes.
-    async fn serve(&self, loaded: Result<Loaded, Box<Refused>>) -> Result<Arc<str>, Box<Refused>> {
+    async fn serve(
+        &self,
+        loaded: Result<Loaded, Box<ConfigError>>,
+    ) -> Result<Arc<str>, Box<ConfigError>> {
         let built = build(loaded?, &self.catalog, &self.metrics)?;
         warn(&built);
         let Built { runtime, workers, shown, observed, .. } = built;
@@ -206,7 +209,7 @@ impl App {
     }
 
     /// Counts and logs the outcome of a reload.
-    fn told(&self, cause: Cause, applied: Result<Arc<str>, Box<Refused>>) -> Applied {
+    fn report_outcome(&self, cause: Cause, applied: Result<Arc<str>, Box<ConfigError>>) -> Applied {
         self.current.store(applied.is_ok(), Ordering::Relaxed);
         match applied {
             Ok(hash) => {
@@ -224,10 +227,10 @@ impl App {
 }
 
 impl reload::Reload for App {
-    type Loaded = Result<Loaded, Box<Refused>>;
+    type Loaded = Result<Loaded, Box<ConfigError>>;
     type Applied = Applied;
 
-    fn load(&self) -> (Vec<Read>, Self::Loaded) {
+    fn load(&self) -> (Vec<FileContents>, Self::Loaded) {
         let loaded = self.input.load();
         let files = match &loaded {
             Ok(loaded) => &loaded.files,
@@ -248,7 +251,7 @@ impl reload::Reload for App {
 
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
         let applied = self.serve(loaded).await;
-        self.told(cause, applied)
+        self.report_outcome(cause, applied)
     }
 
     fn unfinished(&self, cause: Cause, waited: Duration) -> Applied {
@@ -310,7 +313,7 @@ impl admin::Backend for App {
 }
 
 /// Logs why nothing was loaded, and returns the reason as JSON.
-fn complain(cause: Cause, refused: &Refused) -> Json {
+fn complain(cause: Cause, refused: &ConfigError) -> Json {
     let error = refused.to_string();
     let error = error.trim_end();
     tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
@@ -318,12 +321,12 @@ fn complain(cause: Cause, refused: &Refused) -> Json {
 }
 
 /// A refusal whose reason has no place in a file.
-fn refused(code: &'static str, message: &str) -> Refused {
+fn refused(code: &'static str, message: &str) -> ConfigError {
     let mut sources = Sources::default();
     // Parsing an empty text gives a source to point at. That it is empty is not the mistake reported.
     sources.parse("the configuration", "", Format::Json).err();
     let diagnostic = Diagnostic::error(code, Span::default(), message);
-    Refused { sources, diagnostics: diagnostic.into(), readable: None, files: Vec::new() }
+    ConfigError { sources, diagnostics: diagnostic.into(), readable: None, files: Vec::new() }
 }
 
 /// Logs the addresses that are new since `before`, and those that are gone.

@@ -1,4 +1,4 @@
-"""The binary as the image holds it: what `docker build` would show, without Docker."""
+"""Checks the binary as it is in the image. Does not need Docker."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ import urllib.request
 
 from check import HERE, Failed, run
 
-# The image's user.
+# The user of the image.
 NOBODY = 65532
 
 
@@ -39,7 +39,7 @@ def checks_of(binary, largest):
         return f"{size / 2**20:.1f} MiB"
 
     def alone_in_an_empty_root():
-        """With a number for a user, a root that holds nothing else and cannot be written, and names to look up."""
+        """Runs with a numeric user, a read-only root without other files, and names to look up."""
         with tempfile.TemporaryDirectory() as folder:
             return serve_from(pathlib.Path(folder), binary)
 
@@ -50,7 +50,7 @@ def serve_from(root, binary):
     listen, admin, upstream = free_port(), 9900, free_port()
     shutil.copy(binary, root / "mwl-proxy")
     (root / "etc/mwl-proxy").mkdir(parents=True)
-    # What Docker and Kubernetes put into every container, as the OCI's runtime specification has it.
+    # What Docker and Kubernetes put into every container, according to the OCI runtime specification.
     (root / "dev").mkdir()
     for name, minor in [("random", 8), ("urandom", 9)]:
         os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
@@ -106,7 +106,7 @@ routes:
 
 
 def ready(enter):
-    """What the binary itself says, from inside."""
+    """Whether the binary's own probe says that it is ready."""
     asked = subprocess.run(["/mwl-proxy", "probe"], preexec_fn=enter, env={}, capture_output=True)
     return asked.returncode == 0
 

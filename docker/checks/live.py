@@ -1,4 +1,4 @@
-"""A busy proxy, scraped by a real Prometheus: every query of the dashboard and of the alerts finds data."""
+"""A proxy under load, scraped by a real Prometheus: every query of the dashboard and the alerts finds data."""
 
 import http.client
 import http.server
@@ -16,7 +16,7 @@ from check import HERE, Failed, documents, tool
 from image import free_port
 
 TOKEN = "live-token"
-# How long the proxy is busy before it is asked; the windows of the queries are filled as far.
+# How long the proxy is under load before the queries run. The queries' windows cover this time.
 BUSY = 40
 
 CONFIG = """
@@ -55,7 +55,7 @@ routes:
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
-    """Answers, fails, asks for patience and takes too long; a few audits fail."""
+    """Answers, fails, sends Retry-After, and answers too late; a few audits fail."""
 
     protocol_version = "HTTP/1.1"
 
@@ -124,7 +124,7 @@ def checks_of(binary, queries):
 
 
 def certify(folder):
-    """A certificate for a month, and its key."""
+    """Makes a certificate for a month, and its key."""
     wanted = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=proxy.test"]
     files = ["-keyout", folder / "proxy.key", "-out", folder / "proxy.pem"]
     made = subprocess.run(["openssl", "req", *wanted, *files], capture_output=True, text=True)
@@ -165,21 +165,21 @@ class Scene:
         for client in self.clients:
             client.start()
         self.until_first_scraped()
-        # A refused file, then a good one: both outcomes are counted.
+        # A refused file, then a valid one, so that both outcomes are counted.
         config.write_text("broken: true\n")
         time.sleep(2)
         config.write_text(CONFIG.format(**ports) + "# anew\n")
         time.sleep(5)
 
     def load(self):
-        """Requests, small and too large to be kept for another attempt, until it is time."""
+        """Sends requests until the time is over: small ones, and some too large to be kept for another attempt."""
         connection = http.client.HTTPConnection("127.0.0.1", self.listen, timeout=10)
         while time.monotonic() < self.until + 10:
             size = 4096 if random.random() < 0.2 else 16
             try:
                 connection.request("POST", "/pay", body=b"x" * size)
                 connection.getresponse().read()
-                # Now and then longer than the upstream's connections are kept.
+                # Now and then wait for longer than the upstream's connections are kept.
                 time.sleep(0.7 if random.random() < 0.05 else 0.01)
             except (http.client.HTTPException, OSError):
                 connection.close()
@@ -188,7 +188,7 @@ class Scene:
         return urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5).read().decode()
 
     def until_first_scraped(self):
-        """Waits until Prometheus has seen the proxy as it started: it looks for its targets after some seconds."""
+        """Waits for Prometheus's first scrape of the proxy, which comes some seconds after the start."""
         while time.monotonic() < self.until:
             try:
                 if self.query("mwl_config_info"):
@@ -199,7 +199,7 @@ class Scene:
         raise Failed("Prometheus scrapes nothing")
 
     def until_scraped(self):
-        """Waits until the windows hold enough."""
+        """Waits until the windows contain enough samples."""
         time.sleep(max(0, self.until - time.monotonic()))
 
     def prometheus(self, page, query):
@@ -210,7 +210,7 @@ class Scene:
         return answer["data"]
 
     def query(self, query):
-        """The samples that are numbers: 0/0 is none."""
+        """The samples that are numbers (0/0 is not one)."""
         found = self.prometheus("query", {"query": query})["result"]
         return [sample for sample in found if sample["value"][1] != "NaN"]
 

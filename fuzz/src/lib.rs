@@ -1,7 +1,7 @@
-//! The bodies of the fuzz targets. Each takes any bytes and returns; whatever it finds, it panics.
+//! The bodies of the fuzz targets. Each takes any bytes and returns; when it finds a fault, it panics.
 //!
 //! They are plain functions, so that libFuzzer (`fuzz_targets/`) and the driver for a stable toolchain
-//! (`src/bin/drive.rs`) run the same.
+//! (`src/bin/drive.rs`) run the same code.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,20 +39,20 @@ pub const TARGETS: [Target; 9] = [
     ("response_head", response_head),
 ];
 
-/// The virtual time that a run may take before it is cancelled, and so must end.
+/// The virtual time after which a run is cancelled. It must then end.
 const RUN: Duration = Duration::from_secs(3600);
 
-/// Polls of one run: beyond these it is dropped. A graph may loop without ever waiting.
+/// The most polls of one run; after these it is dropped. A graph may loop without ever waiting.
 const POLLS: u32 = 2000;
 
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
 }
 
-/// Parse, compile with the providers that the specification defines, run.
+/// Parses, compiles with the providers that the specification defines, and runs.
 ///
 /// # Panics
-/// Where a run gives no Result though it was cancelled.
+/// When a cancelled run gives no Result.
 pub fn definition(data: &[u8]) {
     let Some(text) = text(data) else { return };
     for format in [Format::Json, Format::Yaml] {
@@ -79,7 +79,7 @@ pub fn definition(data: &[u8]) {
     }
 }
 
-/// Runs a plan under paused time, cancelled after [`RUN`], for at most [`POLLS`] polls.
+/// Runs a plan in paused time, cancelled after [`RUN`], for at most [`POLLS`] polls.
 fn run_bounded(plan: &mwl_proxy::language::plan::Plan) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -110,7 +110,7 @@ fn run_bounded(plan: &mwl_proxy::language::plan::Plan) {
     });
 }
 
-/// Every root holds one document.
+/// Bindings in which every root holds the same document.
 struct Everywhere(Value);
 
 impl Bindings for Everywhere {
@@ -127,10 +127,10 @@ impl Bindings for Everywhere {
     }
 }
 
-/// Compile, evaluate.
+/// Compiles and evaluates.
 ///
 /// # Panics
-/// Where a compile error stands outside the text, or one text gives two values.
+/// When a compile error points outside of the text, or one text gives two values.
 pub fn expression(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let body = Program::body(text).unwrap_or(text);
@@ -161,10 +161,10 @@ pub fn expression(data: &[u8]) {
     }
 }
 
-/// Parse, show, parse: the same instant.
+/// Parses, prints, parses: the same instant.
 ///
 /// # Panics
-/// Where it is another, though RFC 3339 can write it.
+/// When it is another one, although RFC 3339 can express it.
 pub fn timestamp(data: &[u8]) {
     let Some(text) = text(data) else { return };
     if let Some(instant) = Timestamp::parse(text) {
@@ -174,10 +174,10 @@ pub fn timestamp(data: &[u8]) {
     }
 }
 
-/// Parse, show, parse: the same span.
+/// Parses, prints, parses: the same span.
 ///
 /// # Panics
-/// Where it is another.
+/// When it is another one.
 pub fn duration(data: &[u8]) {
     let Some(text) = text(data) else { return };
     if let Some(span) = Span::parse(text) {
@@ -191,7 +191,7 @@ pub fn duration(data: &[u8]) {
 /// A URI has one spelling.
 ///
 /// # Panics
-/// Where an accepted one is shown otherwise, or taken apart other than it is written.
+/// When an accepted URI is printed differently, or split differently than it is written.
 pub fn uri(data: &[u8]) {
     let Some(text) = text(data) else { return };
     match ProviderUri::parse(text) {
@@ -205,10 +205,10 @@ pub fn uri(data: &[u8]) {
     }
 }
 
-/// A pattern against codes made of its own text.
+/// Matches a pattern against codes that are made of its own text.
 ///
 /// # Panics
-/// Where a pattern does not match the code that it spells.
+/// When a pattern does not match the code that it spells.
 pub fn pattern(data: &[u8]) {
     let Some(text) = text(data) else { return };
     if let Ok(pattern) = CodePattern::parse(text) {
@@ -220,16 +220,16 @@ pub fn pattern(data: &[u8]) {
     }
 }
 
-/// Where there is no file and no variable.
+/// An origin without files and variables.
 fn nothing() -> Origin<'static> {
     let read = &|_: &Path| Err(std::io::ErrorKind::NotFound.into());
     Origin { read, variable: &|_| None, ..Origin::system() }
 }
 
-/// Read a configuration that may name no file and no variable, in both formats.
+/// Reads a configuration, in both formats, that may name no file and no variable.
 ///
 /// # Panics
-/// Where one is refused without a word.
+/// When it is refused without a diagnostic.
 pub fn config(data: &[u8]) {
     let Some(text) = text(data) else { return };
     let origin = nothing();
@@ -240,8 +240,8 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// What the targets over HTTP are served by: a route that answers with what it read of the request, and one
-/// that asks an upstream.
+/// The routes that the HTTP targets are served by: one answers with what it read of the request, and one
+/// calls an upstream.
 const ROUTES: &str = "
 listeners: [{ address: '127.0.0.1:0' }]
 forwarded: { trusted: [127.0.0.1], forwarded: true }
@@ -270,8 +270,8 @@ fn routes() -> Arc<Runtime> {
     Arc::clone(&ROUTES_READ)
 }
 
-/// What a client reads that sends `request` and then nothing more, where an upstream's idle connection says
-/// `response` when it is asked, and then ends.
+/// What a client reads that sends `request` and then nothing more. The upstream's idle connection answers
+/// with `response` and then closes.
 fn exchange(request: &[u8], response: &[u8]) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -290,7 +290,7 @@ fn exchange(request: &[u8], response: &[u8]) -> Vec<u8> {
             }
         });
         client.write_all(request).await.ok();
-        // Long enough for every bound to have fired: the client stays, so that it is answered.
+        // The client stays until every timeout has fired, so that it gets its answer.
         let mut all = Vec::new();
         let read = tokio::time::timeout(Duration::from_secs(300), client.read_to_end(&mut all));
         assert!(read.await.is_ok(), "the connection outlives every bound");
@@ -300,8 +300,9 @@ fn exchange(request: &[u8], response: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Every answer in `bytes` is one: a final status, fields, and a body of its length. The
-/// statuses; an upstream's passes as it is, also one that no RFC knows (RFC 9110, section 15).
+/// Checks that `bytes` is a sequence of valid answers: a final status, fields, and a body of the stated
+/// length. Returns the statuses. An upstream's status passes unchanged, even one that no RFC defines (RFC
+/// 9110, section 15).
 fn answers(bytes: &[u8], to_head: bool) -> Vec<u16> {
     let mut rest = bytes;
     let mut statuses = Vec::new();
@@ -342,14 +343,14 @@ fn answers(bytes: &[u8], to_head: bool) -> Vec<u16> {
 /// A client's bytes through the real server: heads and bodies, pipelined or broken.
 ///
 /// # Panics
-/// Where the server panics, outlives its bounds, or says what is no answer.
+/// When the server panics, exceeds its time bounds, or sends something that is not a response.
 pub fn request_head(data: &[u8]) {
     let said = exchange(data, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     if !said.starts_with(b"HTTP/") && data.windows(4).any(|word| word == b"PRI ") {
-        // It speaks HTTP/2 then, and answers in frames.
+        // Then it speaks HTTP/2 and answers in frames.
         return;
     }
-    // Whether a HEAD was among the requests only the server knows.
+    // Only the server knows whether a HEAD was among the requests.
     let heads = data.windows(4).any(|word| word == b"HEAD");
     answers(&said, heads);
 }
@@ -357,10 +358,10 @@ pub fn request_head(data: &[u8]) {
 /// An upstream's bytes through the real client: heads and bodies, classified, rendered or refused.
 ///
 /// # Panics
-/// Where the proxy panics, outlives its bounds, or its own client gets more than one answer.
+/// When the proxy panics, exceeds its time bounds, or its client gets more than one answer.
 pub fn response_head(data: &[u8]) {
     let said = exchange(b"GET /up/x HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n", data);
     let statuses = answers(&said, false);
-    // None where the answer's body broke off together with its head: a closed connection says it.
+    // No status at all when the body broke off together with its head: the connection is just closed.
     assert!(statuses.len() <= 1, "{statuses:?}");
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::admin::routes::{RouteDescriptions, RouteHeads};
-use crate::config::{self, Loaded, Origin, Read, Refused, Written};
+use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
 use crate::proxy::settings::{Admin, Observed, Settings};
 use crate::proxy::{self, Runtime};
@@ -41,7 +41,7 @@ pub struct Built {
     /// The texts to which the warnings point.
     pub sources: Sources,
     /// Every file that was read.
-    pub files: Vec<Read>,
+    pub files: Vec<FileContents>,
     /// What `/config` and `/routes` show.
     pub shown: AdminView,
 }
@@ -52,7 +52,7 @@ pub struct AdminView {
     /// The short hash of the configuration.
     pub hash: Arc<str>,
     /// The configuration as written.
-    pub config: Written,
+    pub config: WrittenConfig,
     /// The routes in order, in plain words.
     pub routes: RouteDescriptions,
     /// The admin settings: who may see it, and how many executions are kept.
@@ -71,11 +71,11 @@ impl Input {
     ///
     /// # Errors
     /// As [`config::load`].
-    pub fn load(&self) -> Result<Loaded, Box<Refused>> {
+    pub fn load(&self) -> Result<Loaded, Box<ConfigError>> {
         self.read().map_err(complete)
     }
 
-    fn read(&self) -> Result<Loaded, Box<Refused>> {
+    fn read(&self) -> Result<Loaded, Box<ConfigError>> {
         match self {
             Self::File(path) => config::load(path, Origin::system()),
             Self::Text { name, text, variables } => {
@@ -90,7 +90,7 @@ impl Input {
     }
 
     /// The files to watch, out of those that were read. A text inside the program does not change.
-    pub fn watched(&self, files: Vec<Read>) -> Vec<Read> {
+    pub fn watched(&self, files: Vec<FileContents>) -> Vec<FileContents> {
         match self {
             Self::File(_) => files,
             Self::Text { .. } => Vec::new(),
@@ -114,7 +114,7 @@ pub fn build(
     loaded: Loaded,
     catalog: &Catalog,
     metrics: &Arc<Metrics>,
-) -> Result<Built, Box<Refused>> {
+) -> Result<Built, Box<ConfigError>> {
     build_with(loaded, |settings| Runtime::build(settings, catalog, metrics))
 }
 
@@ -122,7 +122,7 @@ pub fn build(
 pub(crate) fn build_with(
     loaded: Loaded,
     compile: impl FnOnce(Settings) -> Result<(Runtime, Diagnostics), Diagnostics>,
-) -> Result<Built, Box<Refused>> {
+) -> Result<Built, Box<ConfigError>> {
     let Loaded { settings, sources, warnings, files, written } = loaded;
     let (hash, admin) = (Arc::clone(&settings.hash), settings.admin.clone());
     let heads = RouteHeads::of(&settings);
@@ -146,7 +146,7 @@ pub(crate) fn build_with(
         }
         Err(more) => {
             found.append(more);
-            Err(Box::new(Refused {
+            Err(Box::new(ConfigError {
                 diagnostics: config::distinct(found),
                 readable: None,
                 sources,
@@ -159,7 +159,7 @@ pub(crate) fn build_with(
 /// Adds the mistakes in the definitions to a refused configuration: one run reports every mistake.
 ///
 /// A second mistake at a place that was already reported would be an echo, so it is left out.
-pub fn complete(mut refused: Box<Refused>) -> Box<Refused> {
+pub fn complete(mut refused: Box<ConfigError>) -> Box<ConfigError> {
     let Some(settings) = refused.readable.take() else {
         return refused;
     };
@@ -176,7 +176,7 @@ pub fn complete(mut refused: Box<Refused>) -> Box<Refused> {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn check(loaded: Loaded) -> Result<Built, Box<Refused>> {
+pub fn check(loaded: Loaded) -> Result<Built, Box<ConfigError>> {
     build(loaded, &proxy::catalog(None), &Metrics::new())
 }
 

@@ -1,4 +1,4 @@
-//! `classify:`, a route's own reading of its upstream's responses.
+//! `classify:`, a route's own rules for what its upstream's responses mean.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ pub(super) const CLASSIFY: Section = Section {
             "status",
             Shape::List(&STATUS),
             "[]",
-            "Statuses such as 402, or classes such as `5xx`; none: any.",
+            "Statuses such as 402, or classes such as `5xx`. Without it, any.",
         ),
         or(
             "headers",
             Shape::Map(&VALUE_OR_ANY),
             "{}",
-            "Fields that the response must have, by name: with this value, or with any where the value is null.",
+            "Fields that the response must have, by name. A null value means any value.",
         ),
         optional(
             "when",
@@ -38,7 +38,7 @@ pub(super) const CLASSIFY: Section = Section {
         optional(
             "retryable",
             Shape::Boolean,
-            "Whether the failure says that a retry may help; without it, what the status alone says.",
+            "Whether the failure says that a retry may help. Without it, the status decides.",
         ),
         or("success", Shape::Boolean, "false", "The response is a success, whatever its status."),
     ],
@@ -65,7 +65,7 @@ fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
     Some(ClassifyRule { status, headers, when, verdict })
 }
 
-/// One status, or a class of them, as an inclusive range.
+/// One status or a class of them, as an inclusive range.
 fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
     let range = match &node.kind {
         Kind::Number(_) => {

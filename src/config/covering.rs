@@ -1,23 +1,23 @@
-//! Which earlier routes may take all that a route takes: an index, because a table of ten thousand routes has
-//! fifty million pairs.
+//! An index of which earlier routes may match everything that a later route matches. Without it, a table
+//! of ten thousand routes would need fifty million comparisons.
 //!
-//! A route can only cover another whose first host it takes and whose path it holds. So routes are kept by their
-//! hosts and path, and asked for by everything that could cover the one in question; whether one does is for
-//! [`covers`](super::matching::covers) to say.
+//! A route can cover another only if it matches the other's first host and its path contains the other's. So
+//! the routes are stored by host and path, and a lookup visits every host and path that could cover the given
+//! one. Whether a route found there really covers it is decided by [`covers`](super::matching::covers).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::proxy::settings::RouteMatch;
 
-/// Routes, by host (none: any) and by path (empty: any; without a closing slash).
+/// Routes by host (`None`: any) and by path (empty: any; without a trailing slash).
 #[derive(Debug, Default)]
-pub(super) struct Covering(HashMap<Option<Arc<str>>, ByPath>);
+pub(super) struct CoverIndex(HashMap<Option<Arc<str>>, ByPath>);
 
 /// Positions, in order.
 type ByPath = HashMap<Arc<str>, Vec<usize>>;
 
-impl Covering {
+impl CoverIndex {
     /// Adds the route at `position`, which is after all that are there.
     pub(super) fn add(&mut self, route: &RouteMatch, position: usize) {
         let path = route.path.as_ref().or(route.path_prefix.as_ref());
@@ -34,7 +34,7 @@ impl Covering {
         }
     }
 
-    /// The first of the routes that may cover `route` for which `does` holds.
+    /// The first route that may cover `route` and for which `does` returns true.
     pub(super) fn first(&self, route: &RouteMatch, does: impl Fn(usize) -> bool) -> Option<usize> {
         let path = route.path.as_ref().or(route.path_prefix.as_ref());
         let path = path.map_or("", |path| bare(path));
@@ -53,7 +53,7 @@ impl Covering {
     }
 }
 
-/// A path without its closing slash: `/a` holds what `/a/` holds, and more.
+/// A path without its trailing slash: `/a` contains what `/a/` contains, and more.
 fn bare(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     proptest! {
-        /// The index finds what a walk through all earlier routes finds.
+        /// The index finds the same route as a search through all earlier routes.
         #[test]
         fn the_index_agrees_with_a_walk(
             picked in prop::collection::vec((0_usize..5, 0_usize..6, any::<bool>()), 1..12),
@@ -86,7 +86,7 @@ mod tests {
                 .iter()
                 .map(|(host, path, exact)| route(hosts[*host], paths[*path], *exact))
                 .collect();
-            let mut index = Covering::default();
+            let mut index = CoverIndex::default();
             for (position, inner) in table.iter().enumerate() {
                 let walked = table[..position].iter().position(|outer| covers(outer, inner));
                 prop_assert_eq!(index.first(inner, |at| covers(&table[at], inner)), walked);

@@ -1,5 +1,5 @@
-//! A route's forms → the one document that the engine runs. Pieces of the file are moved in whole, with
-//! their places, so that what the language says of them points into the file.
+//! Turns each form of a route into the one MWL document that the engine runs. Pieces of the file are
+//! moved unchanged, with their places, so that diagnostics of the language point into the file.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ const STEP_KEYS: [&str; 5] = ["input", "output", "assign", "middleware", "catch"
 /// The keys of a route that belong to its Flow.
 const FLOW_KEYS: [&str; 2] = ["parameters", "flows"];
 
-/// What every route of a configuration shares.
-pub(super) struct Shared<'a> {
+/// Shared by every route of a configuration.
+pub(super) struct Documents<'a> {
     pub(super) report: &'a Report,
     pub(super) stacks: &'a Stacks,
-    /// The Flow-level stack around every route, expanded.
+    /// The Flow-level middleware around every route, expanded.
     pub(super) middleware: &'a [Node],
 }
 
-impl Shared<'_> {
-    /// The Flow of the short forms: one Call Step named after the route, whose call is `call`, and what
-    /// the route's own `steps` add.
+impl Documents<'_> {
+    /// The Flow of a short form: one Call Step named after the route, with the call `call`, followed by
+    /// the route's own `steps`.
     pub(super) fn short(&self, route: &Object<'_>, name: &Node, mut call: Node) -> Node {
         let step_name = name.as_str().cloned().unwrap_or_default();
         let at = name.span;
@@ -57,7 +57,7 @@ impl Shared<'_> {
         self.root(route, name, steps)
     }
 
-    /// The root Flow of these Steps, which enters at the route's own.
+    /// The root Flow of these Steps. It begins with the Step that has the route's name.
     fn root(&self, route: &Object<'_>, name: &Node, steps: Vec<Member>) -> Node {
         let at = name.span;
         let mut flow = vec![
@@ -73,7 +73,8 @@ impl Shared<'_> {
         flow
     }
 
-    /// The Flow of the long form, inline: the route gives the `$schema` that only a root carries.
+    /// The Flow of the long form, written in the route. It lacks the `$schema` of a root Flow, which is
+    /// added here.
     pub(super) fn inline(&self, mut flow: Node) -> Node {
         self.stacks.expand_flow(self.report, &mut flow);
         let at = flow.span;
@@ -87,7 +88,7 @@ impl Shared<'_> {
         flow
     }
 
-    /// The Flow of the long form, from its own file: plain MWL, in which nothing is replaced.
+    /// The Flow of the long form, in a file of its own: plain MWL, in which nothing is replaced.
     pub(super) fn file(&self, mut flow: Node) -> Node {
         self.wrap(&mut flow);
         flow
@@ -109,7 +110,7 @@ impl Shared<'_> {
             return;
         };
         let own = Arc::make_mut(members).get_mut(own).map(|own| &mut own.value.kind);
-        // What is not a list is left for the language to refuse.
+        // If it is not a list, the language reports the error.
         if let Some(Kind::Array(entries)) = own {
             *entries = outer.chain(entries.iter().cloned()).collect();
         }
@@ -123,7 +124,7 @@ pub(super) fn upstream_call(at: Span, upstream: &Node) -> Node {
     object(at, call)
 }
 
-/// `base`, or with the first number that makes it a name that is not `taken`.
+/// `base`, followed by the first number that makes the name free if it is `taken`.
 fn free_name(base: &str, taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2_u32..).map(|n| format!("{base}-{n}"));
     let mut names = std::iter::once(base.to_owned()).chain(numbered);

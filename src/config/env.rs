@@ -1,8 +1,8 @@
-//! `${NAME}` and `${NAME:-default}` in the strings of a configuration.
+//! Replaces `${NAME}` and `${NAME:-default}` in the strings of a configuration.
 //!
-//! Resolved once, at load, and only in literals: an expression is the language's, which has no
-//! environment. So a variable's value can never become an expression either; one that would is refused.
-//! `$${` writes `${`.
+//! This happens once, at load, and only in literals: expressions belong to the language, which has no
+//! environment. Nor can a variable's value become an expression; one that would is refused. `$${` stands
+//! for `${`.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::read::Report;
 use crate::language::expr::Program;
 use crate::source::{Diagnostic, Kind, Member, Node};
 
-/// Looks a variable up; `None` where it is unset.
+/// Returns the value of a variable; `None` if it is not set.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// `node` with the variables in its strings resolved. What cannot be is noted and left as written; what
-/// has no variable is shared.
+/// `node` with the variables in its strings replaced. Mistakes are reported and left as written. Parts
+/// without variables are shared.
 pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node {
     resolved(report, node, lookup).unwrap_or_else(|| node.clone())
 }
 
-/// `None` where there is no variable in `node`.
+/// `None` if `node` contains no variable.
 fn resolved(report: &Report, node: &Node, lookup: Lookup<'_>) -> Option<Node> {
     let kind = match &node.kind {
         Kind::String(text) if text.contains("${") => {
@@ -39,7 +39,7 @@ fn resolved(report: &Report, node: &Node, lookup: Lookup<'_>) -> Option<Node> {
     Some(Node { span: node.span, kind })
 }
 
-/// `parts` with those replaced that `changed` says, or `None` where there are none.
+/// `parts` with the replacements that `changed` returns, or `None` if there are none.
 fn changes<T: Clone, C>(
     parts: &[T],
     changed: impl Fn(&T) -> Option<C>,
@@ -80,13 +80,13 @@ fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> 
     }
 }
 
-/// What is wrong with a reference to a variable.
+/// A mistake in a reference to a variable.
 #[derive(Debug, PartialEq)]
 struct Problem {
     code: &'static str,
     message: String,
     help: String,
-    /// Where it starts, in characters.
+    /// Where it begins, in characters.
     offset: usize,
 }
 
@@ -97,7 +97,7 @@ fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
         out.push_str(before);
         rest = after;
         match found {
-            Special::Braces => {
+            Mark::Braces => {
                 let (inside, after) = rest.split_once("}}").unwrap_or((rest, ""));
                 out.push_str("{{");
                 out.push_str(inside);
@@ -106,8 +106,8 @@ fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
                 }
                 rest = after;
             }
-            Special::Escape => out.push_str("${"),
-            Special::Reference => {
+            Mark::Escape => out.push_str("${"),
+            Mark::Reference => {
                 let start = text.len().saturating_sub(rest.len() + 2);
                 let offset = text.get(..start).map_or(0, |before| before.chars().count());
                 let (value, after) =
@@ -121,10 +121,10 @@ fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
     Ok(out)
 }
 
-/// What is not plain text.
+/// A mark with a special meaning.
 #[derive(Clone, Copy, Debug)]
-enum Special {
-    /// `{{`: untouched up to its `}}`.
+enum Mark {
+    /// `{{`: the text up to its `}}` stays untouched.
     Braces,
     /// `$${`.
     Escape,
@@ -132,19 +132,19 @@ enum Special {
     Reference,
 }
 
-/// The first special mark, with what stands before and after it.
-fn next_special(text: &str) -> Option<(&str, Special, &str)> {
-    let marks = [("$${", Special::Escape), ("${", Special::Reference), ("{{", Special::Braces)];
+/// The first special mark, and the text before and after it.
+fn next_special(text: &str) -> Option<(&str, Mark, &str)> {
+    let marks = [("$${", Mark::Escape), ("${", Mark::Reference), ("{{", Mark::Braces)];
     let found = marks.iter().filter_map(|(mark, special)| {
         let at = text.find(mark)?;
         Some((at, *mark, *special))
     });
-    // The first of equals is kept: an escape starts a character before the reference in it.
+    // `$${` begins one character before the `${` inside it, so the smallest offset finds it.
     let (at, mark, special) = found.min_by_key(|(at, ..)| *at)?;
     Some((text.get(..at)?, special, text.get(at + mark.len()..)?))
 }
 
-/// The value of the reference that starts `text` (after its `${`), and what follows it.
+/// The value of the reference at the start of `text` (after its `${`), and the text behind it.
 fn reference<'a>(text: &'a str, lookup: Lookup<'_>) -> Result<(String, &'a str), Problem> {
     let problem = |code, message, help: String| Problem { code, message, help, offset: 0 };
     let Some((inside, after)) = text.split_once('}') else {

@@ -1,4 +1,4 @@
-//! `match:`, which requests a route takes.
+//! `match:`, the requests that a route matches.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::proxy::message::target;
 use crate::proxy::settings::RouteMatch;
 use crate::source::{Diagnostic, Kind, Member, Node};
 
-/// A string, or nothing: any value.
+/// A string, or null for any value.
 pub(super) const VALUE_OR_ANY: Shape = Shape::Either(&[Shape::Text, Shape::Null]);
 
 /// What a route matches.
@@ -23,36 +23,36 @@ pub(super) const MATCH: Section = Section {
             "hosts",
             Shape::List(&Shape::Text),
             "[]",
-            "Host names without a port; `*.example.com` stands for one or more labels before it.",
+            "Host names without a port. `*.example.com` matches one or more labels before `.example.com`.",
         ),
         optional("path", Shape::Text, "The exact path."),
         optional(
             "pathPrefix",
             Shape::Text,
-            "Leading segments of the path: `/a` takes `/a` and `/a/b`, not `/ab`.",
+            "Leading segments of the path: `/a` matches `/a` and `/a/b`, not `/ab`.",
         ),
         or(
             "methods",
             Shape::List(&Shape::Text),
             "[]",
-            "Methods, any of which may be the request's.",
+            "Methods. The request must have one of them.",
         ),
         or(
             "headers",
             Shape::Map(&VALUE_OR_ANY),
             "{}",
-            "Fields that the request must have, by name: with this value, or with any where the value is null.",
+            "Fields that the request must have, by name. A null value means any value.",
         ),
         or(
             "query",
             Shape::Map(&VALUE_OR_ANY),
             "{}",
-            "Query parameters that the request must have, by name: with this value, or with any where the value is null.",
+            "Query parameters that the request must have, by name. A null value means any value.",
         ),
     ],
 };
 
-/// The `match` of a route; without one it takes every request.
+/// The `match` of a route. Without one, the route matches every request.
 pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
     with_section(report, route, "match", &MATCH, |object| {
         let path =
@@ -75,7 +75,7 @@ pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
     })
 }
 
-/// The member `headers`: names and the values that are wanted.
+/// The member `headers`: names and the values that they must have.
 pub(super) fn headers(report: &Report, object: &Object<'_>) -> Vec<(HeaderName, Option<Arc<str>>)> {
     let named = object.map("headers").iter().filter_map(|member| {
         let Ok(name) = HeaderName::from_bytes(member.key.as_bytes()) else {
@@ -88,7 +88,7 @@ pub(super) fn headers(report: &Report, object: &Object<'_>) -> Vec<(HeaderName, 
     named.collect()
 }
 
-/// A name and which value: a string, or null for any.
+/// A name and its value: a string, or null for any.
 fn value_or_any<N>(report: &Report, name: N, member: &Member) -> Option<(N, Option<Arc<str>>)> {
     match &member.value.kind {
         Kind::String(text) => Some((name, Some(Arc::clone(text)))),
@@ -100,7 +100,7 @@ fn value_or_any<N>(report: &Report, name: N, member: &Member) -> Option<(N, Opti
     }
 }
 
-/// Whether `outer` takes every request that `inner` takes.
+/// Whether `outer` matches every request that `inner` matches.
 pub(super) fn covers(outer: &RouteMatch, inner: &RouteMatch) -> bool {
     let RouteMatch { hosts, path, path_prefix, methods, headers, query } = outer;
     let all_hosts = hosts.is_empty()
@@ -126,14 +126,14 @@ fn host_covers(wider: &str, host: &str) -> bool {
         || suffix.is_some_and(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
 }
 
-/// Whether `path` is `prefix` or lies beneath it, segment by segment.
+/// Whether `path` is `prefix` or is below it, segment by segment.
 fn beneath(prefix: &str, path: &str) -> bool {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     let rest = path.strip_prefix(prefix);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether something that meets `given` meets `wanted`.
+/// Whether everything that satisfies `given` also satisfies `wanted`.
 fn implied<N: PartialEq>(
     (name, value): &(N, Option<Arc<str>>),
     given: &[(N, Option<Arc<str>>)],
@@ -156,7 +156,7 @@ fn host(text: &str) -> Result<Arc<str>, String> {
     Ok(text.to_ascii_lowercase().into())
 }
 
-/// A path as routes are matched on: in normal form.
+/// A path in normal form, as the router compares it.
 pub(super) fn path(text: &str) -> Result<Arc<str>, String> {
     if !text.starts_with('/') {
         return Err(format!("`{text}` does not start with `/`"));

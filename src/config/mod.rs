@@ -1,12 +1,12 @@
-//! A configuration file → [`Settings`], values that cannot be wrong.
+//! Turns a configuration file into [`Settings`], whose values are always valid.
 //!
-//! Reading goes in three passes over one tree, each keeping places: variables are resolved, sections
-//! are read by their tables, and each route is written out as one MWL document. Nothing stops at the
-//! first mistake; the language's own checks come after, when the routes are compiled. The world is
-//! reached only through an [`Origin`], so a load is a function of texts and variables.
+//! The file's tree, which keeps places, is read in three passes: variables are replaced, sections are
+//! read by their tables, and each route is written as one MWL document. No mistake stops the reading. The
+//! language's own checks follow when the routes are compiled. Everything outside is reached through an
+//! [`Origin`], so a load is a function of texts and variables.
 //!
-//! To add a key: its row in the table of its section, and the line that reads it. A test holds that no
-//! row is left unread and that `config/reference.yaml` shows every one.
+//! To add a key, add its row to the table of its section and the line that reads it. Tests check that
+//! every row is read and that `config/reference.yaml` shows it.
 
 mod classify;
 mod covering;
@@ -37,7 +37,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::document::Shared;
+use self::document::Documents;
 use self::read::{Object, Report};
 use self::root::ROOT;
 use self::route::Routes;
@@ -48,85 +48,85 @@ use crate::proxy::settings::Settings;
 use crate::proxy::tls::{Roots, system_roots};
 use crate::source::{Diagnostic, Diagnostics, Format, Kind, Node, Sources, Span};
 
-/// Where a load takes what it reads from.
+/// Everything outside of the program that a load reads.
 #[derive(Clone, Copy)]
 pub struct Origin<'a> {
-    /// The text of a file.
+    /// Reads a file's text.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// The value of an environment variable; `None` where it is unset.
+    /// The value of an environment variable; `None` if it is not set.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The time, by which certificates must not have expired.
+    /// The current time, for checking that certificates are valid.
     pub now: &'a dyn Fn() -> Timestamp,
     /// The certificate authorities that the system trusts, or why there are none.
     pub roots: &'a dyn Fn() -> Result<Roots, String>,
 }
 
-/// A configuration that was read.
+/// A configuration that was loaded.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What it says.
+    /// Its settings.
     pub settings: Settings,
-    /// The texts, for showing places in them.
+    /// The texts to which diagnostics point.
     pub sources: Sources,
-    /// What may not be meant as it is written.
+    /// Warnings about what may not be meant as written.
     pub warnings: Diagnostics,
-    /// All files that were read, the configuration first.
-    pub files: Vec<Read>,
+    /// Every file that was read, the configuration first.
+    pub files: Vec<FileContents>,
     /// The file as written.
-    pub written: Written,
+    pub written: WrittenConfig,
 }
 
-/// A configuration as written: no variable is resolved in it, so no secret of the environment shows. It is
-/// the text, which is kept in any case; a tree of it would be ten times as large, and is seldom asked for.
+/// A configuration as written. No variable is replaced in it, so no secret of the environment shows. It
+/// is kept as text: a tree would be ten times as large and is seldom needed.
 #[derive(Clone)]
-pub struct Written {
+pub struct WrittenConfig {
     name: String,
     text: Arc<str>,
 }
 
-/// A configuration that was not: at least one error.
+/// A configuration with at least one error.
 #[derive(Debug)]
-pub struct Refused {
-    /// The texts, for showing places in them.
+pub struct ConfigError {
+    /// The texts to which diagnostics point.
     pub sources: Sources,
-    /// Everything that was found.
+    /// Every error and warning.
     pub diagnostics: Diagnostics,
-    /// What could be read of it, mistakes and all, so that its definitions can be checked too and all is
-    /// said at once.
+    /// The settings that could be read despite the mistakes. With them the definitions can be checked
+    /// too, so that all mistakes are reported at once.
     pub readable: Option<Box<Settings>>,
-    /// All files that were read or asked for, the configuration first.
-    pub files: Vec<Read>,
+    /// Every file that was read or looked for, the configuration first.
+    pub files: Vec<FileContents>,
 }
 
-/// A file, and what it held when it was read.
+/// A file and its contents when it was read.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Read {
+pub struct FileContents {
     /// The file.
     pub path: PathBuf,
-    /// Its text; `None` where it could not be read.
+    /// Its text; `None` if it could not be read.
     pub text: Option<Arc<str>>,
 }
 
-impl Written {
-    /// What it holds.
+impl WrittenConfig {
+    /// Its content.
     pub fn to_json(&self) -> serde_json::Value {
         let format = Format::of_name(&self.name);
         let parsed = Sources::default().parse_shared(&self.name, &self.text, format);
-        // It was a document when it was loaded.
+        // It was parsed before, so it parses again.
         parsed.map(|node| node.to_json()).unwrap_or_default()
     }
 }
 
-/// Without its text, which may hold secrets.
-impl fmt::Debug for Written {
+/// Omits the text, which may contain secrets.
+impl fmt::Debug for WrittenConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.text.len();
         f.debug_struct("Written").field("name", &self.name).field("size", &size).finish()
     }
 }
 
-/// Without its text, which may be a private key.
-impl fmt::Debug for Read {
+/// Omits the text, which may be a private key.
+impl fmt::Debug for FileContents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.text.as_ref().map(|text| text.len());
         f.debug_struct("Read").field("path", &self.path).field("size", &size).finish()
@@ -134,16 +134,17 @@ impl fmt::Debug for Read {
 }
 
 /// The rendered diagnostics.
-impl fmt::Display for Refused {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sources.render(&self.diagnostics))
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for ConfigError {}
 
 impl Origin<'static> {
-    /// The process's own files and environment, the system's time and what it trusts. A variable that is not Unicode counts as unset.
+    /// The process's own files and environment, and the system's time and authorities. A variable that is
+    /// not Unicode counts as not set.
     pub const fn system() -> Self {
         Self {
             read: &|path| std::fs::read_to_string(path),
@@ -163,44 +164,48 @@ impl fmt::Debug for Origin<'_> {
 /// Reads the configuration at `path`.
 ///
 /// # Errors
-/// Everything that the file gets wrong, each with its place; what its routes' definitions get wrong is
-/// found when they are compiled.
-pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
+/// Every mistake in the file, with its place. Mistakes in its routes' definitions are found when these
+/// are compiled.
+pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<ConfigError>> {
     match (origin.read)(path) {
         Ok(text) => parse_shared(path, &text.into(), origin),
         Err(error) => {
             let mut sources = Sources::default();
-            // An empty text gives the place to speak of; that it is empty is not what is wrong.
+            // Parsing an empty text gives a source to point at. That it is empty is not the mistake reported.
             sources.parse(&path.display().to_string(), "", Format::Json).err();
             let message = format!("{} cannot be read: {error}", path.display());
-            Err(Box::new(Refused {
+            Err(Box::new(ConfigError {
                 readable: None,
                 diagnostics: Diagnostic::error("unreadable", Span::default(), message).into(),
                 sources,
-                files: vec![Read { path: path.to_owned(), text: None }],
+                files: vec![FileContents { path: path.to_owned(), text: None }],
             }))
         }
     }
 }
 
-/// Reads `text` as the configuration at `path`, which need not exist: flows that it names by file are
-/// looked for beside it.
+/// Reads `text` as the configuration at `path`, which need not exist. The files of Flows are relative to
+/// its folder.
 ///
 /// # Errors
 /// As [`load`].
-pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
+pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<ConfigError>> {
     parse_shared(path, &text.into(), origin)
 }
 
-fn parse_shared(path: &Path, text: &Arc<str>, origin: Origin<'_>) -> Result<Loaded, Box<Refused>> {
+fn parse_shared(
+    path: &Path,
+    text: &Arc<str>,
+    origin: Origin<'_>,
+) -> Result<Loaded, Box<ConfigError>> {
     let mut sources = Sources::default();
     let name = path.display().to_string();
     let parsed = sources.parse_shared(&name, text, Format::of_name(&name));
-    let files = vec![Read { path: path.to_owned(), text: Some(Arc::clone(text)) }];
+    let files = vec![FileContents { path: path.to_owned(), text: Some(Arc::clone(text)) }];
     let node = match parsed {
         Ok(node) => node,
         Err(diagnostics) => {
-            return Err(Box::new(Refused { readable: None, sources, diagnostics, files }));
+            return Err(Box::new(ConfigError { readable: None, sources, diagnostics, files }));
         }
     };
     let load = Load {
@@ -213,10 +218,10 @@ fn parse_shared(path: &Path, text: &Arc<str>, origin: Origin<'_>) -> Result<Load
         folder: path.parent().unwrap_or_else(|| Path::new("")).to_owned(),
     };
     let settings = load.settings(&node);
-    load.finish(settings, Written { name, text: Arc::clone(text) })
+    load.finish(settings, WrittenConfig { name, text: Arc::clone(text) })
 }
 
-/// Each diagnostic once, in order of place: what several routes share is checked with each of them.
+/// Each diagnostic once, in order of place. What several routes share is checked with each of them.
 pub fn distinct(diagnostics: Diagnostics) -> Diagnostics {
     let mut seen = BTreeSet::new();
     let Diagnostics(all) = diagnostics.sorted();
@@ -225,22 +230,22 @@ pub fn distinct(diagnostics: Diagnostics) -> Diagnostics {
     Diagnostics(fresh.collect())
 }
 
-/// One load under way.
+/// A load in progress.
 struct Load<'a> {
     origin: Origin<'a>,
     report: Report,
     sources: RefCell<Sources>,
-    files: RefCell<Vec<Read>>,
-    /// The Flows that were read from files, by path: one read serves every route that names it.
+    files: RefCell<Vec<FileContents>>,
+    /// The Flows that were read from files, by path: each file is read once for all routes that name it.
     flows: RefCell<BTreeMap<PathBuf, Option<Node>>>,
-    /// The texts of the files of certificates and keys, by path, or why there are none.
+    /// The texts of certificate and key files, by path, or why they could not be read.
     texts: RefCell<BTreeMap<PathBuf, Result<Arc<str>, String>>>,
-    /// What files are relative to.
+    /// The folder that file names are relative to.
     folder: PathBuf,
 }
 
 impl Load<'_> {
-    /// `None` where the file is not even an object; else what could be read, mistakes noted.
+    /// `None` if the file is not even an object; otherwise what could be read, with the mistakes reported.
     fn settings(&self, written: &Node) -> Option<Settings> {
         let report = &self.report;
         let node = env::resolve(report, written, self.origin.variable);
@@ -261,12 +266,12 @@ impl Load<'_> {
             stacks.expand_list(report, list);
         }
         let text = |path: &Path| self.named_file(path);
-        let tls = tls::Reader::new(report, &text, (self.origin.now)(), self.origin.roots);
+        let tls = tls::TlsReader::new(report, &text, (self.origin.now)(), self.origin.roots);
         let upstreams = upstream::upstreams(report, &root, &tls);
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
         let routes = Routes {
-            shared: Shared {
+            shared: Documents {
                 report,
                 stacks: &stacks,
                 middleware: middleware.as_ref().and_then(Node::as_array).unwrap_or_default(),
@@ -288,21 +293,21 @@ impl Load<'_> {
         })
     }
 
-    /// A file of certificates or a key. Each is read once, so that whatever is made of it is made of the same.
-    fn named_file(&self, file: &Path) -> tls::Named {
+    /// A certificate or key file. Each is read once, so that all uses see the same text.
+    fn named_file(&self, file: &Path) -> tls::NamedFile {
         let at = self.folder.join(file);
         let path = at.display().to_string();
         let mut texts = self.texts.borrow_mut();
         let text = texts.entry(at).or_insert_with_key(|path| {
             let read = (self.origin.read)(path).map(Arc::from);
             let text = read.as_ref().ok().cloned();
-            self.files.borrow_mut().push(Read { path: path.clone(), text });
+            self.files.borrow_mut().push(FileContents { path: path.clone(), text });
             read.map_err(|error| error.to_string())
         });
-        tls::Named { path, text: text.clone() }
+        tls::NamedFile { path, text: text.clone() }
     }
 
-    /// The Flow in the file that a route names.
+    /// The Flow in a file that a route names.
     fn flow_file(&self, file: &Path, named: &Node) -> Option<Node> {
         let path = self.folder.join(file);
         if let Some(known) = self.flows.borrow().get(&path) {
@@ -318,7 +323,7 @@ impl Load<'_> {
         let read = (self.origin.read)(path).map(Arc::from);
         self.files
             .borrow_mut()
-            .push(Read { path: path.to_owned(), text: read.as_ref().ok().cloned() });
+            .push(FileContents { path: path.to_owned(), text: read.as_ref().ok().cloned() });
         match read {
             Ok(text) => {
                 let mut sources = self.sources.borrow_mut();
@@ -336,8 +341,8 @@ impl Load<'_> {
         }
     }
 
-    /// A short hash of all that was read so far: FNV-1a, 64 bits. It tells two loads apart; it proves
-    /// nothing. Variables are left out, so it says nothing about a secret.
+    /// A short hash of everything read so far (FNV-1a, 64 bits). It tells two loads apart and proves
+    /// nothing. Variables are not replaced in it, so it reveals no secret.
     fn hash(&self) -> Arc<str> {
         let files = self.files.borrow();
         let texts = files.iter().filter_map(|read| read.text.as_ref());
@@ -348,7 +353,11 @@ impl Load<'_> {
         format!("{hash:016x}").into()
     }
 
-    fn finish(self, settings: Option<Settings>, written: Written) -> Result<Loaded, Box<Refused>> {
+    fn finish(
+        self,
+        settings: Option<Settings>,
+        written: WrittenConfig,
+    ) -> Result<Loaded, Box<ConfigError>> {
         let Self { origin: _, report, sources, files, flows: _, texts: _, folder: _ } = self;
         let (sources, files) = (sources.into_inner(), files.into_inner());
         let diagnostics = distinct(report.finish());
@@ -356,7 +365,7 @@ impl Load<'_> {
             Some(settings) if !diagnostics.has_errors() => {
                 Ok(Loaded { settings, sources, warnings: diagnostics, files, written })
             }
-            readable => Err(Box::new(Refused {
+            readable => Err(Box::new(ConfigError {
                 sources,
                 diagnostics,
                 readable: readable.map(Box::new),
@@ -366,7 +375,7 @@ impl Load<'_> {
     }
 }
 
-/// Warns of stacks that no list names.
+/// Warns about stacks that are never used.
 fn unused_stacks(report: &Report, root: &Object<'_>) {
     let mut used = BTreeSet::new();
     stacks::used(root.node, &mut used);

@@ -9,7 +9,7 @@ use super::shape::{Section, Shape, optional, or, required};
 use crate::proxy::settings::{Access, Admin, BUCKETS, Observed, Tracing, When};
 use crate::source::{Diagnostic, Node};
 
-/// The operators' address.
+/// The admin address.
 pub(super) const ADMIN: Section = Section {
     name: "`admin`",
     doc: "The address for operators.",
@@ -22,13 +22,13 @@ pub(super) const ADMIN: Section = Section {
         optional(
             "token",
             Shape::Text,
-            "What a request must carry as `Authorization: Bearer …`, `/livez` and `/readyz` excepted. Needed where the address is not a loopback one. Taken anew at each reload.",
+            "The token that a request must carry as `Authorization: Bearer …`, except to `/livez` and `/readyz`. Required if the address is not a loopback one. A reload can change it.",
         ),
         or(
             "executions",
             Shape::Count(0, 10_000),
             "128",
-            "How many executions `/executions` keeps: so many that failed, and so many others. 0 keeps none.",
+            "How many executions `/executions` keeps: this many failed ones and this many others. 0 keeps none.",
         ),
     ],
 };
@@ -65,13 +65,13 @@ pub(super) const ACCESS: Section = Section {
             "when",
             Shape::Word(&When::WORDS),
             r#""all""#,
-            "Those that it always has: `failures` (a failure Result, a refusal, a client that left), `retried` (those and what took more than one attempt), `all` or `none`.",
+            "Requests that are always logged: `failures` (a failure Result, a refusal, a client that left), `retried` (these, and requests with more than one attempt), `all` or `none`.",
         ),
         or(
             "sample",
             Shape::Number(0.0, 1.0),
             "0",
-            "The share of the others that it has, from 0 to 1, chosen by the execution's id.",
+            "The share of the other requests that is logged, from 0 to 1, chosen by the execution's id.",
         ),
     ],
 };
@@ -87,13 +87,13 @@ pub(super) const TRACING: Section = Section {
             "sample",
             Shape::Number(0.0, 1.0),
             "1",
-            "The share of traces that is sampled, from 0 to 1, where a request's caller has not decided (`traceparent`).",
+            "The share of traces that is sampled, from 0 to 1, if a request's caller has not decided (`traceparent`).",
         ),
         or(
             "queue",
             Shape::Count(1, 1_000_000),
             "2048",
-            "How many requests may wait for export. Beyond it their spans are dropped and counted.",
+            "How many requests may wait for export. The spans of further ones are dropped and counted.",
         ),
     ],
 };
@@ -112,13 +112,13 @@ pub(super) const OTLP: Section = Section {
             "headers",
             Shape::Map(&Shape::Text),
             "{}",
-            "Fields of every post, such as a collector's key.",
+            "Fields of every POST, such as a collector's key.",
         ),
-        or("timeout", Shape::Duration, r#""PT10S""#, "How long one post may take."),
+        or("timeout", Shape::Duration, r#""PT10S""#, "How long one POST may take."),
     ],
 };
 
-/// The operators' address: refused where anybody on the network could use it.
+/// The admin address. It is refused if anybody on the network could use it.
 pub(super) fn admin(report: &Report, root: &Object<'_>) -> Option<Admin> {
     let node = root.get("admin")?;
     let object = Object::open(report, "admin", node, &ADMIN)?;
@@ -149,7 +149,7 @@ fn is_token(token: &str) -> bool {
     !body.is_empty() && body.bytes().all(of)
 }
 
-/// What is told of requests.
+/// Which records of requests to write, and where.
 pub(super) fn observed(report: &Report, root: &Object<'_>) -> Observed {
     Observed {
         access: with_section(report, root, "log", &LOG, |log| match log.get("access") {
@@ -192,7 +192,7 @@ fn tracing(report: &Report, object: &Object<'_>) -> Option<Tracing> {
     Some(Tracing { endpoint: endpoint.into(), headers, timeout, service, sample, queue })
 }
 
-/// The bounds, which must ascend.
+/// The histogram buckets, which must ascend.
 fn buckets(report: &Report, metrics: &Object<'_>) -> Vec<f64> {
     let Some(node) = metrics.get("buckets") else {
         return BUCKETS.to_vec();

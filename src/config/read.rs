@@ -1,5 +1,5 @@
-//! Reading an object of known keys. Nothing stops at the first mistake: what is wrong is noted in a
-//! [`Report`], the value is left out, and reading goes on, so that one run tells all.
+//! Reads objects with known keys. A mistake is added to a [`Report`] and its value is left out, then
+//! reading goes on, so that one run reports every mistake.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use super::scalar;
 use super::shape::{Absent, Section, Shape};
 use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span, did_you_mean};
 
-/// What was found wrong so far.
+/// The mistakes found so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     found: RefCell<Diagnostics>,
-    /// Strings that could not be resolved: what else is wrong with them is no news.
+    /// Strings whose variables could not be replaced: further mistakes in them are not reported.
     unresolved: RefCell<Vec<Span>>,
-    /// Which keys of which sections were asked for: a test holds that every known key is.
+    /// Which keys of which sections were read. A test checks that every known key is.
     #[cfg(test)]
     pub(super) asked: RefCell<std::collections::BTreeSet<(&'static str, &'static str)>>,
 }
@@ -33,41 +33,41 @@ pub(super) struct Object<'a> {
 }
 
 impl Report {
-    /// Notes one thing.
+    /// Adds a diagnostic.
     pub(super) fn add(&self, diagnostic: Diagnostic) {
         if !self.unresolved.borrow().contains(&diagnostic.span) {
             self.found.borrow_mut().push(diagnostic);
         }
     }
 
-    /// Notes an error without help.
+    /// Adds an error without a help line.
     pub(super) fn error(&self, code: &'static str, span: Span, message: impl Into<String>) {
         self.add(Diagnostic::error(code, span, message));
     }
 
-    /// Notes all of `diagnostics`.
+    /// Adds all of `diagnostics`.
     pub(super) fn append(&self, diagnostics: Diagnostics) {
         self.found.borrow_mut().append(diagnostics);
     }
 
-    /// Notes what is wrong with a variable: all that is said of the string at its span.
+    /// Adds a mistake with a variable. No other mistake is reported for the string at its span.
     pub(super) fn unresolved(&self, diagnostic: Diagnostic) {
         self.unresolved.borrow_mut().push(diagnostic.span);
         self.found.borrow_mut().push(diagnostic);
     }
 
-    /// Everything, in order of place.
+    /// All diagnostics, in order of place.
     pub(super) fn finish(self) -> Diagnostics {
         self.found.into_inner().sorted()
     }
 
-    /// Notes that `key` is not of the wanted type.
+    /// Reports that `key` has the wrong type.
     pub(super) fn wrong_type(&self, key: &str, node: &Node, wanted: &str) {
         let message = format!("`{key}` is {}; wanted: {wanted}", seen(node));
         self.error("wrong-type", node.span, message);
     }
 
-    /// The string, else a note.
+    /// The string, or a diagnostic.
     pub(super) fn text<'a>(&self, key: &str, node: &'a Node) -> Option<&'a Arc<str>> {
         let text = node.as_str();
         if text.is_none() {
@@ -76,7 +76,7 @@ impl Report {
         text
     }
 
-    /// The array, else a note.
+    /// The array, or a diagnostic.
     pub(super) fn list<'a>(&self, key: &str, node: &'a Node) -> &'a [Node] {
         node.as_array().unwrap_or_else(|| {
             self.wrong_type(key, node, "a list");
@@ -84,7 +84,7 @@ impl Report {
         })
     }
 
-    /// The object, else a note.
+    /// The object, or a diagnostic.
     pub(super) fn map<'a>(&self, key: &str, node: &'a Node) -> &'a [Member] {
         node.as_object().unwrap_or_else(|| {
             self.wrong_type(key, node, "an object");
@@ -92,7 +92,7 @@ impl Report {
         })
     }
 
-    /// What `parse` makes of the string; its complaint noted as `code`.
+    /// The string as `parse` converts it. Its error is reported with `code`.
     pub(super) fn parsed<T>(
         &self,
         code: &'static str,
@@ -105,7 +105,7 @@ impl Report {
         parsed.map_err(|problem| self.error(code, node.span, format!("`{key}`: {problem}"))).ok()
     }
 
-    /// Notes each of `names` that came before.
+    /// Reports each of `names` that occurred before.
     pub(super) fn unique<'a>(&self, what: &str, names: impl IntoIterator<Item = (&'a str, Span)>) {
         let mut first = HashMap::new();
         for (name, span) in names {
@@ -118,7 +118,7 @@ impl Report {
     }
 }
 
-/// What stands there, for "x is …".
+/// What was found, for "x is …".
 fn seen(node: &Node) -> String {
     match &node.kind {
         Kind::Null => "null".into(),
@@ -131,7 +131,7 @@ fn seen(node: &Node) -> String {
 }
 
 impl<'a> Object<'a> {
-    /// The object that `key` names, its keys checked: unknown and missing ones are noted.
+    /// The object of `key`, after a check of its keys: unknown and missing ones are reported.
     pub(super) fn open(
         report: &'a Report,
         key: &str,
@@ -147,7 +147,7 @@ impl<'a> Object<'a> {
         Some(object)
     }
 
-    /// An object that stands for one that is not there: nothing is asked of it.
+    /// Stands for an object that is absent: its keys are not checked.
     pub(super) fn unchecked(report: &'a Report, node: &'a Node, section: &'static Section) -> Self {
         Self { node, members: node.as_object().unwrap_or_default(), section, report }
     }
@@ -168,19 +168,19 @@ impl<'a> Object<'a> {
         }
         for field in self.section.fields {
             let there = self.members.iter().any(|member| &*member.key == field.key);
-            if field.absent == Absent::Refused && !there {
+            if field.absent == Absent::Required && !there {
                 let message = format!("{} needs `{}`: {}", self.section.name, field.key, field.doc);
                 self.report.error("missing-key", self.node.span, message);
             }
         }
     }
 
-    /// The value of `key`, which the section must know.
+    /// The value of `key`, which must be in the section.
     pub(super) fn get(&self, key: &'static str) -> Option<&'a Node> {
         self.member(key).map(|member| &member.value)
     }
 
-    /// The member `key`, which the section must know.
+    /// The member `key`, which must be in the section.
     pub(super) fn member(&self, key: &'static str) -> Option<&'a Member> {
         debug_assert!(self.section.field(key).is_some(), "`{key}` has no row");
         #[cfg(test)]
@@ -188,7 +188,7 @@ impl<'a> Object<'a> {
         self.members.iter().find(|member| &*member.key == key)
     }
 
-    /// The default of `key` as text: of a string the string, of anything else its JSON.
+    /// The default of `key` as text: a string as it is, anything else as JSON.
     fn default(&self, key: &str) -> &'static str {
         match self.section.field(key).map(|field| field.absent) {
             Some(Absent::Default(json)) => json.trim_matches('"'),
@@ -207,7 +207,7 @@ impl<'a> Object<'a> {
         self.get(key).map_or(default, |node| self.optional_boolean(key, node).unwrap_or(default))
     }
 
-    /// The boolean that `node` is; YAML 1.1's words for one are named in the note.
+    /// `node` as a boolean. The diagnostic explains YAML 1.1's other words for one.
     pub(super) fn optional_boolean(&self, key: &str, node: &Node) -> Option<bool> {
         let found = node.as_bool();
         if found.is_none() {
@@ -230,7 +230,7 @@ impl<'a> Object<'a> {
         found
     }
 
-    /// A duration within `bounds` (both included), or its default.
+    /// A duration within `bounds` (inclusive), or the default.
     pub(super) fn duration(&self, key: &'static str, bounds: (&str, &str)) -> Duration {
         let default = || scalar::duration(self.default(key)).unwrap_or_default();
         let Some(node) = self.get(key) else {
@@ -256,7 +256,7 @@ impl<'a> Object<'a> {
         value.unwrap_or_else(default)
     }
 
-    /// A number of bytes within `bounds` (both included), or its default.
+    /// A number of bytes within `bounds` (inclusive), or the default.
     pub(super) fn size(&self, key: &'static str, bounds: (&str, &str)) -> usize {
         let default = || scalar::size(self.default(key)).unwrap_or_default();
         let Some(node) = self.get(key) else {
@@ -279,7 +279,7 @@ impl<'a> Object<'a> {
         value.unwrap_or_else(default)
     }
 
-    /// A whole number within the bounds of its row; `None` where it is absent and has no default.
+    /// A whole number within the bounds of its row; `None` if it is absent and has no default.
     pub(super) fn count(&self, key: &'static str) -> Option<usize> {
         let default = self.default(key).parse().ok();
         let Some(node) = self.get(key) else {
@@ -310,7 +310,7 @@ impl<'a> Object<'a> {
         number.flatten().unwrap_or_else(default)
     }
 
-    /// The number that `node` is, within the bounds of the row of `key`, or of its elements'.
+    /// `node` as a number, within the bounds of the row of `key`, or of its elements.
     pub(super) fn number_within(&self, key: &'static str, node: &Node) -> Option<f64> {
         let (least, most) = match self.section.field(key).map(|field| &field.shape) {
             Some(Shape::Number(least, most) | Shape::List(Shape::Number(least, most))) => {
@@ -331,7 +331,7 @@ impl<'a> Object<'a> {
         within
     }
 
-    /// One of the words of its row, or its default.
+    /// One of the words of its row, or the default.
     pub(super) fn word(&self, key: &'static str) -> Option<&'a str> {
         let Some(node) = self.get(key) else {
             return Some(self.default(key));
@@ -359,12 +359,12 @@ impl<'a> Object<'a> {
         self.report.parsed("bad-address", key, self.get(key)?, scalar::address)
     }
 
-    /// The elements of a list; none where it is absent.
+    /// The elements of a list, empty if it is absent.
     pub(super) fn list(&self, key: &'static str) -> &'a [Node] {
         self.get(key).map_or(&[], |node| self.report.list(key, node))
     }
 
-    /// The members of an object with keys of the author's own; none where it is absent.
+    /// The members of an object whose keys the author chooses, empty if it is absent.
     pub(super) fn map(&self, key: &'static str) -> &'a [Member] {
         self.get(key).map_or(&[], |node| self.report.map(key, node))
     }

@@ -1,4 +1,4 @@
-//! The top of the file, and the sections about the process: listeners, admin, limits, shutdown.
+//! The root of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use super::read::{Object, Report};
 use super::route::ROUTE;
 use super::shape::{Field, Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
-use super::tls::{LISTENER_TLS, Reader};
+use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, Shutdown};
 use crate::source::{Diagnostic, Node};
 
-/// The longest that a duration of the configuration may be.
+/// The longest duration that a configuration may contain.
 pub(super) const LONGEST: &str = "P365D";
 
 /// The file.
@@ -24,7 +24,7 @@ pub(super) const ROOT: Section = Section {
             "environment",
             Shape::Text,
             r#""""#,
-            "What expressions read as `execution.platform.environment`.",
+            "The value of `execution.platform.environment` in expressions.",
         ),
         required(
             "listeners",
@@ -34,24 +34,24 @@ pub(super) const ROOT: Section = Section {
         optional(
             "admin",
             Shape::Section(&ADMIN),
-            "The address for operators: metrics, health, reload. Without it there is none.",
+            "The address for operators: metrics, health, reload. Without this section there is none.",
         ),
         or(
             "upstreams",
             Shape::Map(&Shape::Section(&UPSTREAM)),
             "{}",
-            "Where requests go, by name.",
+            "The servers that requests are sent to, by name.",
         ),
         optional(
             "forwarded",
             Shape::Section(&FORWARDED),
-            "Who the client is, and what upstreams are told of it. Without it the fields pass as they came.",
+            "How the client's address is found, and which fields tell it to upstreams. Without this section the fields pass unchanged.",
         ),
         or(
             "stacks",
             Shape::Map(&Shape::Mwl(Piece::Middleware)),
             "{}",
-            "Lists of middleware entries, by name; an item `{ stack: NAME }` in any `middleware` list stands for one.",
+            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list.",
         ),
         or(
             "middleware",
@@ -64,8 +64,8 @@ pub(super) const ROOT: Section = Section {
             Shape::List(&Shape::Section(&ROUTE)),
             "In order: the first that matches a request takes it. At least one.",
         ),
-        optional("metrics", Shape::Section(&METRICS), "How things are counted."),
-        optional("log", Shape::Section(&LOG), "What is written of requests."),
+        optional("metrics", Shape::Section(&METRICS), "How metrics are kept."),
+        optional("log", Shape::Section(&LOG), "What is logged about requests."),
         optional(
             "tracing",
             Shape::Section(&TRACING),
@@ -88,7 +88,7 @@ const LISTENER: Section = Section {
         optional(
             "tls",
             Shape::Section(&LISTENER_TLS),
-            "TLS there, with HTTP/2 or HTTP/1.1 as the client chooses. Without it clear text.",
+            "TLS, with HTTP/2 or HTTP/1.1 as the client chooses. Without it, clear text.",
         ),
     ],
 };
@@ -120,19 +120,19 @@ pub(super) const LIMITS: Section = Section {
             "bodyTimeout",
             Shape::Duration,
             r#""PT60S""#,
-            "How long a client may neither send nor take a byte of a body that is under way.",
+            "How long a client may neither send nor take a byte of a body before the connection is closed.",
         ),
         or(
             "tunnelTimeout",
             Shape::Duration,
             r#""PT1H""#,
-            "How long a connection that has changed its protocol, to WebSocket say, may be silent both ways.",
+            "How long an upgraded connection (WebSocket, for example) may carry no byte in either direction.",
         ),
         or(
             "headSize",
             Shape::Size,
             r#""64KiB""#,
-            "How large the head of a request may be, its target aside.",
+            "How large the head of a request may be, not counting its target.",
         ),
         or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
         or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
@@ -171,7 +171,7 @@ pub(super) const SHUTDOWN: Section = Section {
             "delay",
             Shape::Duration,
             r#""PT0S""#,
-            "From `/readyz` answering 503 to the closing of the listeners: time for balancers to see it.",
+            "The time between `/readyz` answering 503 and the closing of the listeners, for load balancers to notice.",
         ),
         or(
             "grace",
@@ -183,7 +183,7 @@ pub(super) const SHUTDOWN: Section = Section {
 };
 
 /// The addresses that clients connect to.
-pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &Reader<'_>) -> Vec<Listener> {
+pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>) -> Vec<Listener> {
     let items = root.list("listeners");
     if let Some(node) =
         root.get("listeners").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
@@ -200,7 +200,7 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &Reader<'_>) ->
             let object = Object::open(report, "listeners", item, &LISTENER)?;
             let tls = object.get("tls").map(|node| tls.server(node));
             let address = object.address("address")?;
-            // What is wrong with it is noted: it does not become a listener without.
+            // Its mistakes were reported. It must not become a listener without TLS.
             let tls = tls.map_or(Some(None), |tls| tls.map(Some))?;
             Some((Listener { address, tls }, item))
         })
@@ -220,7 +220,7 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &Reader<'_>) ->
     found.into_iter().map(|(listener, _)| listener).collect()
 }
 
-/// `limits`, or their defaults.
+/// `limits`, or the defaults.
 pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
     with_section(report, root, "limits", &LIMITS, |object| Limits {
         cleanup: object.duration("cleanup", ("PT0.001S", LONGEST)),
@@ -238,7 +238,7 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
     })
 }
 
-/// `shutdown`, or its defaults.
+/// `shutdown`, or the defaults.
 pub(super) fn shutdown(report: &Report, root: &Object<'_>) -> Shutdown {
     with_section(report, root, "shutdown", &SHUTDOWN, |object| Shutdown {
         delay: object.duration("delay", ("PT0S", LONGEST)),
@@ -246,7 +246,7 @@ pub(super) fn shutdown(report: &Report, root: &Object<'_>) -> Shutdown {
     })
 }
 
-/// What `read` makes of the section under `key`; of an empty one where it is absent or no object.
+/// The section under `key` as `read` converts it; an empty one if it is absent or not an object.
 pub(super) fn with_section<T>(
     report: &Report,
     object: &Object<'_>,
@@ -266,7 +266,7 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Every section of the file, for the schema and for tests over all of them.
+/// Every section of the file, for the schema and for tests.
 pub(super) fn sections(field: &'static Field, found: &mut Vec<&'static Section>) {
     inside(&field.shape, found);
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::classify::{CLASSIFY, classify};
-use super::covering::Covering;
-use super::document::{Shared, upstream_call};
+use super::covering::CoverIndex;
+use super::document::{Documents, upstream_call};
 use super::matching::{MATCH, covers, matching};
 use super::read::{Object, Report};
 use super::root::with_section;
@@ -18,10 +18,10 @@ use crate::language::value::Value;
 use crate::proxy::settings::{Buffer, Route};
 use crate::source::{Diagnostic, Kind, Member, Node, did_you_mean};
 
-/// The keys of which a route carries exactly one.
+/// The keys of which a route has exactly one.
 const TARGETS: [&str; 3] = ["upstream", "call", "flow"];
 
-/// The keys that a route with `flow` cannot have: its Flow has them.
+/// The keys that a route with `flow` cannot have: they belong into its Flow.
 const STEP_ONLY: [&str; 8] =
     ["input", "output", "assign", "middleware", "catch", "steps", "flows", "parameters"];
 
@@ -31,11 +31,11 @@ pub(super) const ROUTE: Section = Section {
     doc: "Which requests, and what is done with them. Exactly one of `upstream`, `call` and `flow` says what.",
     fields: &[
         required("name", Shape::Text, "Its name: the label of its metrics, and of its Call Step."),
-        or("match", Shape::Section(&MATCH), "{}", "Which requests it takes; without it, all."),
+        or("match", Shape::Section(&MATCH), "{}", "Which requests it matches. Without it, all."),
         optional(
             "upstream",
             Shape::Text,
-            "Requests go to this upstream: short for a `call` of the http provider.",
+            "Requests go to this upstream. Short for a `call` of the http provider.",
         ),
         optional("call", Shape::Mwl(Piece::Call), "Requests are handed to this MWL call."),
         optional(
@@ -47,17 +47,17 @@ pub(super) const ROUTE: Section = Section {
         optional(
             "rewrite",
             Shape::Section(&REWRITE),
-            "What is changed of a request's path and host before its Flow sees it.",
+            "Changes to a request's path and host before its Flow sees them.",
         ),
         optional(
             "requestHeaders",
             Shape::Section(&FIELDS),
-            "What is changed of a request's fields before its Flow sees it.",
+            "Changes to a request's fields before its Flow sees them.",
         ),
         optional(
             "responseHeaders",
             Shape::Section(&FIELDS),
-            "What is changed of the fields of every answer of the route, the proxy's own included.",
+            "Changes to the fields of every response of the route, including the proxy's own.",
         ),
         or(
             "classify",
@@ -77,37 +77,42 @@ pub(super) const ROUTE: Section = Section {
         optional(
             "steps",
             Shape::Mwl(Piece::Other),
-            "More Steps of the route's Flow, for `catch` and `next` to name.",
+            "More Steps of the route's Flow, to which `catch` and `next` can lead.",
         ),
-        optional("flows", Shape::Mwl(Piece::Other), "Named Flows, for calls to target."),
+        optional("flows", Shape::Mwl(Piece::Other), "Named Flows that calls can run."),
         optional("parameters", Shape::Mwl(Piece::Other), "The schema of the Flow's parameters."),
-        optional("buffer", Shape::Section(&BUFFER), "What may be kept in memory of bodies."),
+        optional("buffer", Shape::Section(&BUFFER), "How much of a body may be kept in memory."),
         or(
             "exposeFailures",
             Shape::Boolean,
             "false",
-            "Whether the problem documents that clients get carry the failure's whole chain.",
+            "Whether the problem documents sent to clients contain the failure's whole chain.",
         ),
     ],
 };
 
-/// What may be kept of bodies.
+/// How much of bodies may be kept.
 pub(super) const BUFFER: Section = Section {
     name: "`buffer`",
-    doc: "What may be kept in memory of bodies.",
+    doc: "How much of a body may be kept in memory.",
     fields: &[
-        or("request", Shape::Size, r#""1MiB""#, "A request's body that an expression reads."),
-        or("response", Shape::Size, r#""1MiB""#, "A response's body that an expression reads."),
-        or("replay", Shape::Size, r#""64KiB""#, "A request's body that another attempt may need."),
+        or("request", Shape::Size, r#""1MiB""#, "Of a request's body that an expression reads."),
+        or("response", Shape::Size, r#""1MiB""#, "Of a response's body that an expression reads."),
+        or(
+            "replay",
+            Shape::Size,
+            r#""64KiB""#,
+            "Of a request's body that another attempt may need.",
+        ),
     ],
 };
 
-/// What routes are read with.
+/// Everything that is needed to read the routes.
 pub(super) struct Routes<'a> {
-    pub(super) shared: Shared<'a>,
+    pub(super) shared: Documents<'a>,
     /// The names of the upstreams.
     pub(super) upstreams: &'a BTreeSet<Arc<str>>,
-    /// Reads the file of a Flow, relative to the configuration's; notes what is wrong.
+    /// Reads the file of a Flow, relative to the configuration's folder, and reports mistakes.
     pub(super) flow_file: &'a dyn Fn(&Path, &Node) -> Option<Node>,
 }
 
@@ -166,7 +171,7 @@ impl Routes<'_> {
         })
     }
 
-    /// The route's Flow, of whichever form.
+    /// The route's Flow, whichever form the route has.
     fn document(&self, route: &Object<'_>, name: &Node) -> Option<Node> {
         let report = self.shared.report;
         let targets: Vec<&Member> = TARGETS.iter().filter_map(|key| route.member(key)).collect();
@@ -245,9 +250,9 @@ impl Routes<'_> {
         }
     }
 
-    /// Warns of routes that can never be reached because an earlier one takes all that they would.
+    /// Warns about routes that can never be reached because an earlier one matches all their requests.
     fn unreachable(&self, routes: &[Route]) {
-        let mut earlier = Covering::default();
+        let mut earlier = CoverIndex::default();
         for (position, route) in routes.iter().enumerate() {
             let covering = earlier.first(&route.matches, |position| {
                 routes.get(position).is_some_and(|wider| covers(&wider.matches, &route.matches))
@@ -285,7 +290,7 @@ fn buffer(report: &Report, route: &Object<'_>) -> Buffer {
     })
 }
 
-/// Notes every expression in `node`: an argument is bound before there is anything to read.
+/// Reports every expression in `node`: arguments are bound before there is anything to read.
 fn literal(report: &Report, node: &Node) {
     match &node.kind {
         Kind::String(text) if Program::body(text).is_some() => {
@@ -298,13 +303,13 @@ fn literal(report: &Report, node: &Node) {
     }
 }
 
-/// Holds a route's arguments to its Flow's parameters, as each request's frame will.
+/// Checks a route's arguments against its Flow's parameters, as each request will.
 fn check_arguments(report: &Report, document: &Node, with: &Value, route: &Object<'_>) {
     let schema = match document.get("parameters") {
         Some(parameters) => Schema::compile(&Value::from(parameters.to_json())),
         None => Ok(Schema::nothing()),
     };
-    // A schema that is none is the language's to refuse.
+    // An invalid schema is reported by the language.
     let Ok(schema) = schema else { return };
     let Err(violation) = schema.validate(with) else {
         return;

@@ -1,5 +1,5 @@
-//! The scalars of a configuration, each from its text to a type that cannot be wrong. A complaint says
-//! what was seen and what to write.
+//! Converts the scalars of a configuration from text to types whose values are always valid. An error
+//! says what was found and what to write.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::proxy::settings::Endpoint;
 
 const UNITS: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// That `text` lies outside of the bounds.
+/// The error for a `text` outside of the bounds.
 pub(super) fn between(text: &str, least: &str, most: &str) -> String {
     format!("`{text}` is out of range; wanted: from `{least}` to `{most}`")
 }
@@ -44,7 +44,7 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("`{text}` is more than this machine can count"))
 }
 
-/// `127.0.0.1:8080` or `[::1]:8080`: listening does not look names up.
+/// `127.0.0.1:8080` or `[::1]:8080`. Names are not looked up for listening.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let hint = match text.rsplit_once(':') {
@@ -56,7 +56,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// `http://host:port` or `https://host:port`, and whether it is the latter; the port 80 or 443 where there is none.
+/// `http://host:port` or `https://host:port`, and whether it is the latter. The default port is 80 or 443.
 pub(super) fn endpoint(text: &str) -> Result<(Endpoint, bool), String> {
     let refuse = |problem: &str| {
         Err(format!("`{text}` {problem}; write for example `http://127.0.0.1:3000`"))
@@ -90,7 +90,7 @@ pub(super) fn endpoint(text: &str) -> Result<(Endpoint, bool), String> {
     Ok((Endpoint { host, port, authority, tls: None }, secure))
 }
 
-/// The URL of a collector of spans, with the path that OTLP/HTTP gives traces where it has none.
+/// The URL of a span collector. Without a path it gets the one that OTLP/HTTP uses for traces.
 pub(super) fn collector(text: &str) -> Result<String, String> {
     let example = "write for example `http://127.0.0.1:4318`";
     let Some((scheme, rest)) = text.split_once("://") else {

@@ -1,5 +1,5 @@
-//! The JSON Schema of the configuration, for editors: made from the tables that the loader reads by. It is
-//! for the file as written, so a string may hold a variable wherever it may stand.
+//! The JSON Schema of the configuration, for editors. It is made from the loader's tables. It describes
+//! the file as written, so wherever a string may hold a variable, the schema allows one.
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ pub fn schema() -> Value {
     root.into()
 }
 
-/// The name of a section's definition: its letters, without article and marks.
+/// The name of a section's definition: its letters, without the article and punctuation.
 fn id(section: &Section) -> String {
     let name = section.name.trim_start_matches("an ").trim_start_matches("a ");
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
@@ -32,7 +32,7 @@ fn object(section: &Section) -> Map<String, Value> {
     let required = section
         .fields
         .iter()
-        .filter(|field| field.absent == Absent::Refused)
+        .filter(|field| field.absent == Absent::Required)
         .map(|field| Value::from(field.key));
     let required: Vec<Value> = required.collect();
     let properties: Map<String, Value> =
@@ -96,7 +96,7 @@ fn shape(shape: &Shape) -> Value {
     }
 }
 
-/// A list of entries as MWL writes them, or the names of lists.
+/// A list of entries as in MWL, or the names of lists.
 fn middleware() -> Value {
     let phase = json!({ "type": "object" });
     json!({

@@ -1,13 +1,12 @@
-//! What a configuration file may hold, as tables: one row for each key, read by the loader (which keys
-//! are known, which are required, what is the default) and by `mwl-proxy schema`. A key said once cannot
-//! be accepted by one and unknown to the other.
+//! What a configuration file may contain, as tables with one row per key. The loader reads them (known
+//! keys, required keys, defaults) and so does `mwl-proxy schema`, so both always agree.
 
 /// A kind of object in the file.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// With its article, for messages: `an upstream`.
+    /// Its name with the article, for messages: `an upstream`.
     pub(super) name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub(super) doc: &'static str,
     /// Its keys, in the order of the documentation.
     pub(super) fields: &'static [Field],
@@ -18,9 +17,9 @@ pub(super) struct Section {
 pub(super) struct Field {
     /// The key.
     pub(super) key: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub(super) shape: Shape,
-    /// Whether it must be there, or what stands for it where it is not.
+    /// Whether it is required, or what holds when it is absent.
     pub(super) absent: Absent,
     /// What it does, for editors and the reference.
     pub(super) doc: &'static str,
@@ -29,15 +28,15 @@ pub(super) struct Field {
 /// What an absent key means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
-    /// An error.
-    Refused,
-    /// This value, as JSON text.
+    /// It is an error.
+    Required,
+    /// The key has this value, as JSON text.
     Default(&'static str),
-    /// There is none: the documentation of the key says what then holds.
+    /// The key has no value. Its documentation says what happens then.
     Nothing,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug)]
 pub(super) enum Shape {
     /// A string.
@@ -46,7 +45,7 @@ pub(super) enum Shape {
     Boolean,
     /// A whole number within these bounds.
     Count(u64, u64),
-    /// A number, a fraction perhaps, within these bounds.
+    /// A number within these bounds; it may be a fraction.
     Number(f64, f64),
     /// An ISO 8601 duration.
     Duration,
@@ -60,9 +59,9 @@ pub(super) enum Shape {
     Word(&'static [&'static str]),
     /// Any JSON value.
     Any,
-    /// Any object: its keys are its author's.
+    /// Any object: the author chooses its keys.
     Object,
-    /// A piece of an MWL definition, held to the language's own rules when the route is compiled.
+    /// Part of an MWL definition. The language checks it when the route is compiled.
     Mwl(Piece),
     /// An object of known keys.
     Section(&'static Section),
@@ -72,11 +71,11 @@ pub(super) enum Shape {
     Map(&'static Self),
     /// Any of these.
     Either(&'static [Self]),
-    /// Null: the key alone says it.
+    /// Null: the key alone has the meaning.
     Null,
 }
 
-/// Which piece of MWL.
+/// A part of MWL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A Flow object.
@@ -85,7 +84,7 @@ pub(super) enum Piece {
     Call,
     /// A list of middleware entries, with `{ stack: NAME }` items.
     Middleware,
-    /// Any other field: its name says which.
+    /// Any other field, known by its name.
     Other,
 }
 
@@ -96,9 +95,9 @@ impl Section {
     }
 }
 
-/// A key that must be there.
+/// A required key.
 pub(super) const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Field {
-    Field { key, shape, absent: Absent::Refused, doc }
+    Field { key, shape, absent: Absent::Required, doc }
 }
 
 /// A key with a default, given as JSON text.
@@ -111,7 +110,7 @@ pub(super) const fn or(
     Field { key, shape, absent: Absent::Default(default), doc }
 }
 
-/// A key whose absence means something of its own.
+/// A key that may be absent, with a meaning of its own.
 pub(super) const fn optional(key: &'static str, shape: Shape, doc: &'static str) -> Field {
     Field { key, shape, absent: Absent::Nothing, doc }
 }

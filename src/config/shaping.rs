@@ -1,4 +1,4 @@
-//! `rewrite:`, `requestHeaders:`, `responseHeaders:`: what a route changes of messages; and `forwarded:`.
+//! `rewrite:`, `requestHeaders:`, `responseHeaders:`, what a route changes in messages; and `forwarded:`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::proxy::message::{shape, target};
 use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, PrefixRewrite};
 use crate::source::{Diagnostic, Member, Node};
 
-/// What of the target and the host is changed.
+/// How the target and the host are changed.
 pub(super) const REWRITE: Section = Section {
     name: "`rewrite`",
     doc: "What is changed of a request before its Flow sees it.",
@@ -20,9 +20,9 @@ pub(super) const REWRITE: Section = Section {
         optional(
             "pathPrefix",
             Shape::Text,
-            "What takes the place of the route's `match.pathPrefix`; the rest of the path keeps its bytes.",
+            "Replaces the route's `match.pathPrefix`. The rest of the path is kept byte for byte.",
         ),
-        optional("host", Shape::Text, "The `Host` that is sent, whatever the client asked for."),
+        optional("host", Shape::Text, "The `Host` that is sent, whatever the client sent."),
     ],
 };
 
@@ -31,13 +31,18 @@ pub(super) const FIELDS: Section = Section {
     name: "header edits",
     doc: "Changes of header fields: removed, then set, then appended.",
     fields: &[
-        or("set", Shape::Map(&Shape::Text), "{}", "Fields that have this value and no other."),
-        or("append", Shape::Map(&Shape::Text), "{}", "Fields that have this value as well."),
-        or("remove", Shape::List(&Shape::Text), "[]", "Fields that go."),
+        or("set", Shape::Map(&Shape::Text), "{}", "Fields that get this value and lose any other."),
+        or(
+            "append",
+            Shape::Map(&Shape::Text),
+            "{}",
+            "Fields that get this value beside any other.",
+        ),
+        or("remove", Shape::List(&Shape::Text), "[]", "Fields that are removed."),
     ],
 };
 
-/// Who the client is.
+/// How the client's address is found.
 pub(super) const FORWARDED: Section = Section {
     name: "`forwarded`",
     doc: "Who the client is, and what upstreams are told of it. Without this section the fields pass as they came, and the client is the other end of its connection.",
@@ -46,7 +51,7 @@ pub(super) const FORWARDED: Section = Section {
             "trusted",
             Shape::List(&Shape::Text),
             "[]",
-            "Address ranges whose `X-Forwarded-*` and `Forwarded` are believed and added to. From any other client they are taken off.",
+            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed.",
         ),
         or(
             "xForwarded",

@@ -1,8 +1,8 @@
-//! `stacks:` and the `{ stack: NAME }` items that stand for them.
+//! `stacks:`, and the `{ stack: NAME }` items that are replaced by them.
 //!
-//! An item is replaced in place, so that the compiled definition holds plain MWL. Only the places where
-//! MWL takes a list of middleware entries are walked: an object that happens to have a member `stack`
-//! in somebody's `with` stays what it is.
+//! Items are replaced in place, so that the compiled definition is plain MWL. Only places where MWL
+//! expects a list of middleware entries are searched: an object in somebody's `with` may have a member
+//! `stack` of its own.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,33 +14,33 @@ use crate::source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
 const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 
-/// How many values all that stacks stand for may hold: lists that name lists grow without bound.
+/// The largest number of values in all expanded stacks. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
 
 /// The named stacks, expanded.
 #[derive(Debug)]
 pub(super) struct Stacks {
     lists: BTreeMap<Arc<str>, Vec<Node>>,
-    /// What is left of [`ROOM`]; `None` once it was said that nothing is.
+    /// What is left of [`ROOM`]; `None` once the error that nothing is left was reported.
     room: Cell<Option<usize>>,
 }
 
-/// The stacks as they are written, while they are expanded.
+/// The stacks as written, while they are expanded.
 struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
     room: &'a Cell<Option<usize>>,
 }
 
-/// One pass that replaces items.
+/// A pass that replaces items.
 struct Expansion<'a, F> {
     report: &'a Report,
-    /// The entries of a stack; notes what is wrong with the name.
+    /// Returns the entries of a stack; reports a wrong name.
     stack: F,
 }
 
 impl Stacks {
-    /// Expands the stacks themselves: they may name one another, in no circle.
+    /// Expands the stacks themselves. They may name one another, but not in a circle.
     pub(super) fn read(report: &Report, members: &[Member]) -> Self {
         let room = Cell::new(Some(ROOM));
         let written = Written {
@@ -56,7 +56,7 @@ impl Stacks {
         Self { lists, room }
     }
 
-    /// Replaces the items of a list of entries. What names no stack stays shared with the file's tree.
+    /// Replaces the items in a list of entries. Parts that name no stack stay shared with the file's tree.
     pub(super) fn expand_list(&self, report: &Report, list: &mut Node) {
         if names_one(list) {
             self.expansion(report).list(list);
@@ -93,8 +93,8 @@ impl Stacks {
 }
 
 impl<'a> Written<'a> {
-    /// The entries of one stack, those of the stacks it names in their places. `open`: the stacks that
-    /// are being expanded around it.
+    /// The entries of one stack, with the stacks that it names expanded. `open` lists the stacks that are
+    /// being expanded around it.
     fn entries_of(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Vec<Node> {
         let mut list = member.value.clone();
         open.push(&member.key);
@@ -108,14 +108,14 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// The entries of the stack that another one names.
+    /// The entries of a stack that another one names.
     fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Vec<Node> {
         let Some(inner) = self.members.get(name) else {
             unknown(self.report, name, span, self.members.keys().copied());
             return Vec::new();
         };
         if let Some(from) = open.iter().position(|outer| *outer == name) {
-            // Said once: where the circle's first stack in order of name is expanded.
+            // Reported once: for the stack of the circle whose name sorts first.
             let circle = open.get(from..).unwrap_or_default();
             if from == 0 && circle.iter().min() == circle.first() {
                 let path: Vec<&str> = circle.iter().copied().chain([name]).collect();
@@ -133,9 +133,9 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Whether there is room for `entries`, which then is less. That there is none is said once.
+/// Takes room for `entries` and returns whether there was enough. Too little is reported once.
 fn takes(report: &Report, room: &Cell<Option<usize>>, entries: &[Node], span: Span) -> bool {
-    // Also an empty list costs the item that names it.
+    // An empty list still costs the item that names it.
     let needed = entries.iter().map(values).sum::<usize>() + 1;
     let left = room.get().and_then(|left| left.checked_sub(needed));
     if left.is_none() && room.get().is_some() {
@@ -147,7 +147,7 @@ fn takes(report: &Report, room: &Cell<Option<usize>>, entries: &[Node], span: Sp
     left.is_some()
 }
 
-/// How many values a tree holds.
+/// The number of values in a tree.
 fn values(node: &Node) -> usize {
     1 + match &node.kind {
         Kind::Array(items) => items.iter().map(values).sum(),
@@ -167,8 +167,7 @@ fn unknown<'a>(report: &Report, name: &str, span: Span, known: impl Iterator<Ite
 impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
     fn list(&mut self, list: &mut Node) {
         let Kind::Array(items) = &mut list.kind else {
-            // A whole-value mistake: the language says what is wanted, except for a stack, which only
-            // the configuration knows.
+            // This mistake concerns the whole value. The language would report it, but it does not know stacks.
             if list.get("stack").is_some() {
                 let diagnostic =
                     Diagnostic::error("wrong-type", list.span, "a stack is named inside a list");
@@ -190,7 +189,7 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
         list.kind = Kind::Array(entries.into());
     }
 
-    /// What an item with a member `stack` stands for.
+    /// The entries that replace an item with a member `stack`.
     fn named(&mut self, item: &Node, stack: &Member) -> Vec<Node> {
         for other in item.as_object().unwrap_or_default() {
             if &*other.key != "stack" {
@@ -205,7 +204,7 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
         (self.stack)(name, stack.value.span)
     }
 
-    /// A middleware entry: a phase's structural parameters hold definitions.
+    /// In a middleware entry the structural parameters of a phase contain definitions.
     fn entry(&mut self, entry: &mut Node) {
         for phase in PHASES {
             let with = member_mut(entry, phase).and_then(|block| member_mut(block, "with"));
@@ -266,7 +265,7 @@ fn member_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     Arc::make_mut(members).get_mut(position).map(|member| &mut member.value)
 }
 
-/// Whether any object in `node` has a member `stack`: what has none needs no walk that takes it apart.
+/// Whether any object in `node` has a member `stack`; if not, the tree need not be copied.
 fn names_one(node: &Node) -> bool {
     match &node.kind {
         Kind::Array(items) => items.iter().any(names_one),
@@ -277,7 +276,7 @@ fn names_one(node: &Node) -> bool {
     }
 }
 
-/// The names of the stacks that `node` uses anywhere, for telling which are never used.
+/// Collects the names of the stacks that `node` uses, to find those that are never used.
 pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
     match &node.kind {
         Kind::Array(items) => {

@@ -1,4 +1,4 @@
-//! Loads over texts: the files of `config/`, the tables held against both, and what bad files are told.
+//! Loads from texts: the files of `config/`, the tables checked against them, and damaged files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -15,17 +15,17 @@ use crate::proxy::settings::{
 };
 use crate::proxy::tls::testing::Authority;
 
-/// The files that a load may read, and the variables.
+/// The files and variables that a load may read.
 #[derive(Default)]
-pub(super) struct World<'a> {
+pub(super) struct TestOrigin<'a> {
     pub(super) files: BTreeMap<&'a str, &'a str>,
     pub(super) variables: BTreeMap<&'a str, &'a str>,
-    /// Whether the system trusts no authority.
+    /// Whether the system trusts no certificate authority.
     pub(super) trusts_nobody: bool,
 }
 
-impl World<'_> {
-    pub(super) fn load(&self, path: &str) -> Result<Loaded, Box<Refused>> {
+impl TestOrigin<'_> {
+    pub(super) fn load(&self, path: &str) -> Result<Loaded, Box<ConfigError>> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no such file");
         let read = |path: &Path| {
             let found = self.files.get(path.to_str().unwrap());
@@ -41,14 +41,14 @@ impl World<'_> {
     }
 }
 
-fn yaml(text: &str) -> Result<Loaded, Box<Refused>> {
+fn yaml(text: &str) -> Result<Loaded, Box<ConfigError>> {
     let files = BTreeMap::from([("c.yaml", text)]);
-    let world = World { files, ..World::default() };
+    let world = TestOrigin { files, ..TestOrigin::default() };
     world.load("c.yaml")
 }
 
-/// The text of a file of the repository's `config/`, what wants files that are not there included. Those are made
-/// here, all of one certificate.
+/// The text of a file in the repository's `config/`. The certificate and key files that it names do not
+/// exist there: they are made here, all of one certificate.
 fn shipped_text(path: &Path) -> io::Result<String> {
     static ISSUED: LazyLock<(String, String)> = LazyLock::new(|| {
         let issued = Authority::new().issue(&["a.test"]);
@@ -62,7 +62,7 @@ fn shipped_text(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Reads a file of the repository's `config/` with the files around it.
+/// Reads a file in the repository's `config/`, with the files it names.
 fn shipped(name: &str, variables: &[(&str, &str)]) -> Loaded {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
@@ -192,7 +192,7 @@ fn shipped_files_load() {
     assert!(quickstart.warnings.is_empty(), "{:?}", quickstart.warnings);
 }
 
-/// All sections, the root included.
+/// All sections, with the root.
 fn all_sections() -> Vec<&'static Section> {
     let mut all = vec![&ROOT];
     ROOT.fields.iter().for_each(|field| sections(field, &mut all));
@@ -248,7 +248,7 @@ fn the_reference_shows_the_defaults() {
             let Absent::Default(default) = field.absent else {
                 continue;
             };
-            // Examples stand where the default is an empty map.
+            // Where the default is an empty map, the reference shows an example.
             if default == "{}" {
                 continue;
             }
@@ -258,7 +258,7 @@ fn the_reference_shows_the_defaults() {
     }
 }
 
-/// Every key that a table knows is read, and every key that is read has a row: `get` asserts the latter.
+/// Every key in a table is read. `get` asserts the reverse.
 #[test]
 fn no_row_is_left_unread() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
@@ -297,7 +297,7 @@ fn the_schema_knows_what_the_loader_knows() {
             panic!("{name}: {violation:?}");
         }
     }
-    // Closed at every section, as the loader is: the tables make both.
+    // Every section is closed, as in the loader, because the tables make both.
     let objects = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     let closed = objects.filter(|object| object.get("properties").is_some());
     assert_eq!(
@@ -311,7 +311,7 @@ fn the_schema_knows_what_the_loader_knows() {
     }
 }
 
-/// What a file may become on its way to disk, or under a hand that slips.
+/// What a crash or a typing mistake may make of a file.
 fn damaged() -> impl Strategy<Value = String> {
     let files =
         [include_str!("../../config/reference.yaml"), include_str!("../../config/recipe.yaml")];
@@ -332,10 +332,10 @@ fn damaged() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// A load ends with settings or with errors that have places, whatever the text.
+    /// Whatever the text, a load ends with settings or with errors that have places.
     #[test]
     fn a_damaged_file_is_read_or_refused(text in damaged()) {
-        let mut world = World::default();
+        let mut world = TestOrigin::default();
         world.files.insert("c.yaml", &text);
         match world.load("c.yaml") {
             Ok(loaded) => prop_assert!(!loaded.warnings.has_errors()),

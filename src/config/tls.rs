@@ -1,5 +1,5 @@
-//! `tls:`, of a listener and of an upstream: the files that it names are read and found to be of use here, so that
-//! neither a start nor a reload can end with a key that is not the certificate's.
+//! `tls:` of a listener and of an upstream. The files that it names are read and checked here, so that a
+//! start or a reload never ends with a key that does not belong to its certificate.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(super) const LISTENER_TLS: Section = Section {
         optional(
             "clientCa",
             Shape::Text,
-            "The file of the authorities one of which must vouch for a client, as PEM. Without it no certificate is asked for.",
+            "The file of the authorities that may have issued a client's certificate, in PEM. Without it, clients need none.",
         ),
     ],
 };
@@ -39,46 +39,46 @@ pub(super) const UPSTREAM_TLS: Section = Section {
         optional(
             "ca",
             Shape::Text,
-            "The file of the authorities one of which must vouch for the upstream, as PEM. Without it those that the system trusts.",
+            "The file of the authorities that may have issued the upstream's certificate, in PEM. Without it, those that the system trusts.",
         ),
         optional(
             "certificate",
             Shape::Text,
-            "The file of the chain that the proxy shows where it is asked for one, as PEM.",
+            "The file of the certificate chain that the proxy presents if the upstream asks for one, in PEM.",
         ),
         optional("key", Shape::Text, "The file of that certificate's private key, as PEM."),
         optional(
             "serverName",
             Shape::Text,
-            "The name that is asked for (SNI) and that the upstream's certificate must have. Without it the endpoint's host.",
+            "The name that is requested (SNI) and that the upstream's certificate must have. Without it, the endpoint's host.",
         ),
     ],
 };
 
 /// A file that the configuration names.
-pub(super) struct Named {
-    /// Its path, for people.
+pub(super) struct NamedFile {
+    /// Its path, for messages.
     pub(super) path: String,
-    /// Its text, or why there is none.
+    /// Its text, or why it could not be read.
     pub(super) text: Result<Arc<str>, String>,
 }
 
-/// Finds a file by what the configuration calls it.
-type Lookup<'a> = &'a dyn Fn(&Path) -> Named;
+/// Finds a file by its name in the configuration.
+type Lookup<'a> = &'a dyn Fn(&Path) -> NamedFile;
 
-/// What the files of a configuration are read with.
-pub(super) struct Reader<'a> {
+/// Reads the certificate and key files of a configuration.
+pub(super) struct TlsReader<'a> {
     report: &'a Report,
     text: Lookup<'a>,
     now: Timestamp,
     system: &'a dyn Fn() -> Result<Roots, String>,
-    /// Read once for all upstreams, where there is one that asks for them.
+    /// Read once, when the first upstream needs them.
     system_roots: OnceCell<Result<Roots, String>>,
 }
 
-impl<'a> Reader<'a> {
-    /// Reads files with `text`, and the authorities that the system trusts with `system`. Certificates must not
-    /// have expired by `now`.
+impl<'a> TlsReader<'a> {
+    /// Reads files with `text`, and the authorities that the system trusts with `system`. Certificates
+    /// must be valid at `now`.
     pub(super) const fn new(
         report: &'a Report,
         text: Lookup<'a>,
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         Self { report, text, now, system, system_roots: OnceCell::new() }
     }
 
-    /// `tls` of a listener; `None` where anything of it is wrong, which is noted.
+    /// The `tls` of a listener; `None` after a mistake, which is reported.
     pub(super) fn server(&self, node: &Node) -> Option<ServerTls> {
         let object = Object::open(self.report, "tls", node, &LISTENER_TLS)?;
         let identity = self.identity(&object);
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         self.noted("bad-certificate", node.span, ServerTls::new(&identity?, clients.as_ref()))
     }
 
-    /// `tls` of an upstream at `at`, whose endpoints want it; `None` where anything of it is wrong, which is noted.
+    /// The `tls` of an upstream at `at`, for its endpoints; `None` after a mistake, which is reported.
     pub(super) fn client(
         &self,
         object: Option<&Object<'_>>,
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What `read` makes of the file that `node` names.
+    /// The file that `node` names, as `read` converts it.
     fn file<T>(
         &self,
         key: &str,
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
             self.report.error(code, node.span, message);
             return None;
         }
-        let Named { path, text } = (self.text)(Path::new(&**named));
+        let NamedFile { path, text } = (self.text)(Path::new(&**named));
         match text {
             Ok(text) => {
                 let read = read(&text);

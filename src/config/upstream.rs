@@ -1,10 +1,10 @@
-//! `upstreams:`, where requests go.
+//! `upstreams:`, the servers to which requests are forwarded.
 
 use super::read::{Object, Report};
 use super::root::LONGEST;
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
-use super::tls::{Reader, UPSTREAM_TLS};
+use super::tls::{TlsReader, UPSTREAM_TLS};
 use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Upstream};
 use crate::proxy::tls::Secure;
 use crate::source::{Diagnostic, Member, Node};
@@ -23,30 +23,30 @@ pub(super) const UPSTREAM: Section = Section {
             "protocol",
             Shape::Word(&["http1", "http2"]),
             r#""http1""#,
-            "What is spoken there: HTTP/1.1, or HTTP/2, which gRPC needs (in clear text with prior knowledge).",
+            "The protocol to speak: HTTP/1.1, or HTTP/2, which gRPC needs (in clear text with prior knowledge).",
         ),
         optional(
             "tls",
             Shape::Section(&UPSTREAM_TLS),
-            "How `https://` is spoken. Without it the system says who is trusted, and the endpoint's host is who must answer.",
+            "How TLS is used for `https://`. Without it, the system's authorities are trusted and the certificate must name the endpoint's host.",
         ),
         or(
             "connectTimeout",
             Shape::Duration,
             r#""PT1S""#,
-            "How long a connect may take, the look-up of the name and the handshake of TLS included.",
+            "How long connecting may take, including the name lookup and the TLS handshake.",
         ),
         or(
             "idleTimeout",
             Shape::Duration,
             r#""PT60S""#,
-            "How long a body may stall before the connection is broken.",
+            "How long a body may stall before the connection is closed.",
         ),
         or(
             "keepAlive",
             Shape::Duration,
             r#""PT4S""#,
-            "How long an idle connection is kept: below the five seconds after which common servers close theirs. `PT0S` keeps none.",
+            "How long an idle connection is kept. The default is below the five seconds after which common servers close theirs. `PT0S` keeps none.",
         ),
         or(
             "maxIdle",
@@ -58,25 +58,25 @@ pub(super) const UPSTREAM: Section = Section {
             "pingInterval",
             Shape::Duration,
             r#""PT0S""#,
-            "How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is still there, and how long it has to answer. `PT0S` asks never: some gRPC servers close connections that ask more often than every five minutes.",
+            "How long an HTTP/2 connection with running requests may carry nothing before it is sent a PING, and how long the answer may take. `PT0S` never sends one: some gRPC servers close connections that send a PING more often than every five minutes.",
         ),
         or(
             "retryAfterMax",
             Shape::Duration,
             r#""PT5M""#,
-            "What a longer Retry-After is taken for.",
+            "The upper bound for a Retry-After. A longer one counts as this.",
         ),
         or(
             "host",
             Shape::Word(&["preserve", "upstream"]),
             r#""preserve""#,
-            "Which `Host` it is sent: what the client asked for, or the endpoint's own. A route's `rewrite.host` comes before either.",
+            "Which `Host` is sent: the one that the client sent, or the endpoint's own. A route's `rewrite.host` goes before both.",
         ),
     ],
 };
 
 /// All upstreams. Their names are the keys of an object, so they are unique.
-pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &Reader<'_>) -> Vec<Upstream> {
+pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>) -> Vec<Upstream> {
     let read = |member: &Member| {
         if member.key.trim().is_empty() {
             report.error("bad-name", member.key_span, "an upstream's name is empty");
@@ -108,12 +108,12 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &Reader<'_>) ->
     root.map("upstreams").iter().filter_map(read).collect()
 }
 
-/// The endpoints, each with how TLS is spoken to it where it is.
+/// The endpoints, each with the TLS to use for it, if any.
 fn endpoints(
     report: &Report,
     object: &Object<'_>,
     protocol: Protocol,
-    tls: &Reader<'_>,
+    tls: &TlsReader<'_>,
 ) -> Vec<Endpoint> {
     let urls = object.list("endpoints").iter().filter_map(|node| {
         Some((report.parsed("bad-url", "endpoints", node, scalar::endpoint)?, node))
@@ -133,7 +133,7 @@ fn endpoints(
         report.add(diagnostic.with_help("write the endpoints as `https://host:port`"));
     }
     let opened = section.map(|section| Object::open(report, "tls", &section.value, &UPSTREAM_TLS));
-    // What is no object is noted, and asks for nothing.
+    // Anything but an object was reported, and changes nothing.
     let section = opened.flatten();
     let name = section.as_ref().and_then(|section| section.text("serverName"));
     let client = secure.and_then(|(_, at)| tls.client(section.as_ref(), protocol, at.span));
@@ -156,7 +156,7 @@ fn endpoints(
     urls.into_iter().map(named).collect()
 }
 
-/// The protocol, or the default with a note where it is no known one.
+/// The protocol; the default, with a diagnostic, if it is unknown.
 fn protocol(object: &Object<'_>) -> Protocol {
     match object.word("protocol") {
         Some("http2") => Protocol::Http2,
@@ -164,7 +164,7 @@ fn protocol(object: &Object<'_>) -> Protocol {
     }
 }
 
-/// The same of the host.
+/// The same for the host.
 fn host(object: &Object<'_>) -> HostPolicy {
     match object.word("host") {
         Some("upstream") => HostPolicy::Upstream,

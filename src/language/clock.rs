@@ -1,9 +1,9 @@
-//! The two times a Flow lives in: the wall clock, whose instants its records and expressions carry,
-//! and the timer, which waits.
+//! The two clocks of a Flow: the wall clock, whose instants are in records and expressions, and the timer,
+//! which waits.
 //!
-//! Both come from tokio's clock, so a paused runtime stops them together: the wall clock is read once,
-//! at start, and advances by what the timer advanced. A record's `enteredAt` and a Sleep's deadline can
-//! then never disagree, and an hour of backoff takes a test no time.
+//! Both come from tokio's clock, so a paused runtime stops them together: the wall clock is read once, at the
+//! start, and then advances with the timer. So a record's `enteredAt` and a Sleep's deadline can never
+//! disagree, and an hour of backoff takes no time in a test.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -14,11 +14,11 @@ use tokio::time::Instant;
 
 use super::temporal::Timestamp;
 
-/// How often work may go on at one instant of virtual time. A graph yields once in 64 Steps, a scope that is run
-/// again without a wait each time.
+/// How often work may be polled at one instant of virtual time. A graph yields once every 64 Steps, and a
+/// re-run without a wait yields each time.
 pub const BUSY: u32 = 20_000;
 
-/// Reads both clocks. Copied freely.
+/// Reads both clocks. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -26,19 +26,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows the system's wall time now.
+    /// A clock that starts at the system's wall time.
     pub fn system() -> Self {
         #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self { origin: Instant::now(), wall: i128::try_from(wall.as_nanos()).unwrap_or(i128::MAX) }
     }
 
-    /// A clock that shows `now` now: for tests and simulations.
+    /// A clock that starts at `now`, for tests and simulations.
     pub fn starting_at(now: Timestamp) -> Self {
         Self { origin: Instant::now(), wall: now.as_nanos() }
     }
 
-    /// The wall time when it was made.
+    /// The wall time at which the clock started.
     pub fn begun(self) -> Timestamp {
         Timestamp::from_nanos(self.wall)
     }
@@ -57,8 +57,8 @@ impl Clock {
         })
     }
 
-    /// The timer's instant at which the wall clock will show `timestamp`; now, where that is past, and
-    /// `None` where it lies beyond what a timer can wait for.
+    /// The timer's instant at which the wall clock will show `timestamp`. An instant in the past if that has
+    /// passed; `None` if no timer can wait that long.
     pub fn instant_of(self, timestamp: Timestamp) -> Option<Instant> {
         let ahead = timestamp.as_nanos().saturating_sub(self.wall);
         let Ok(ahead) = u64::try_from(ahead) else {
@@ -68,8 +68,8 @@ impl Clock {
     }
 }
 
-/// What `work` comes to in virtual time, which passes only while everybody waits; `None` where it was polled
-/// [`BUSY`] times at one instant: it does not wait, and nothing in that time would ever end it.
+/// The output of `work` in virtual time, which passes only while all tasks wait. `None` if `work` was polled
+/// [`BUSY`] times at one instant: it never waits, so virtual time stands still and nothing would ever end it.
 pub async fn unless_busy<F: Future>(work: F) -> Option<F::Output> {
     let mut work = std::pin::pin!(work);
     let (mut at, mut polls) = (Instant::now(), 0_u32);
@@ -85,7 +85,7 @@ pub async fn unless_busy<F: Future>(work: F) -> Option<F::Output> {
     .await
 }
 
-/// The process's start on the wall clock: what `Clock::system` drifts from, kept for the curious.
+/// One clock for the whole process, so that instants from different places can be compared.
 pub fn process_clock() -> Clock {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
     *CLOCK.get_or_init(Clock::system)

@@ -1,5 +1,5 @@
-//! Failure codes and the pattern grammar that selects them (MWL, "Code namespaces" and "Failure
-//! matching"). A code is opaque dotted text; only a pattern gives its segments meaning.
+//! Failure codes, and the patterns that select them (MWL, "Code namespaces" and "Failure matching"). A code
+//! is opaque dotted text; only patterns look at its segments.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A failure's `code`: dotted text, compared exactly.
 #[derive(Clone, Debug)]
 pub enum Code {
-    /// A code that the engine or a provider was built with: costs nothing to carry.
+    /// A code that is built in. Costs nothing to carry.
     Static(&'static str),
     /// A code that an author wrote or an expression made.
     Shared(Arc<str>),
@@ -67,7 +67,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// The engine's own codes: under `System.` these and no others ("Failure code reference").
+/// The engine's own codes. There are no others under `System.` ("Failure code reference").
 pub mod system {
     /// A directive from outside stopped the work.
     pub const CANCELLED: &str = "System.Cancelled";
@@ -79,7 +79,7 @@ pub mod system {
     pub const GATHER_COMPLETION_UNMET: &str = "System.GatherCompletionUnmet";
     /// An expression could not be evaluated.
     pub const EXPRESSION_EVALUATION_ERROR: &str = "System.ExpressionEvaluationError";
-    /// A value broke the schema or the type that it is held to.
+    /// A value does not fit its schema or its type.
     pub const PARAMETER_VALIDATION_FAILED: &str = "System.ParameterValidationFailed";
     /// An expression's result has no form in the data model.
     pub const UNREPRESENTABLE_VALUE: &str = "System.UnrepresentableValue";
@@ -106,7 +106,7 @@ pub mod system {
 pub enum CodePattern {
     /// `*`: any code.
     Any,
-    /// `Prefix.*`: any code whose leading segments are these. Kept with its final dot.
+    /// `Prefix.*`: any code that begins with these segments. Kept with its final dot.
     Prefix(Arc<str>),
     /// A fully qualified code.
     Exact(Arc<str>),
@@ -146,7 +146,7 @@ impl CodePattern {
         })
     }
 
-    /// Whether `code` is one of those that this pattern selects.
+    /// Whether this pattern selects `code`.
     pub fn matches(&self, code: &str) -> bool {
         match self {
             Self::Any => true,

@@ -1,14 +1,14 @@
-//! What this implementation claims to be (MWL, "Conformance profiles").
+//! The profiles that this implementation claims to conform to (MWL, "Conformance profiles").
 
-/// The profile of every requirement but those of an expression language ("Core").
+/// The profile of all requirements except those on an expression language ("Core").
 pub const CORE: &str = "https://mwl.dev/v0.1/conformance/core";
 
 /// The profile of CEL and the MWL functions ("The expression profiles").
 pub const CEL: &str = "https://mwl.dev/v0.1/conformance/expressions/cel";
 
-/// The conformance claim: the profile URIs, in the specification's order. They are compared character for
-/// character and never parsed ("Profile URIs"); each extension profile stands beside the one it extends
-/// ("Conformance claims").
+/// The conformance claim: the profile URIs, in the specification's order. They are compared character by
+/// character and never parsed ("Profile URIs"). A claim lists an extension profile together with the one that
+/// it extends ("Conformance claims").
 pub const CLAIM: [&str; 7] = [
     CORE,
     CEL,
@@ -23,7 +23,7 @@ pub const CLAIM: [&str; 7] = [
 mod tests {
     use super::*;
 
-    /// The table in "The profiles", and no URI that only we know.
+    /// The claim is the table in "The profiles", without a URI of our own.
     #[test]
     fn the_claim_is_the_specifications_seven_profiles() {
         let minted = "https://mwl.dev/v0.1/conformance/";

@@ -1,25 +1,25 @@
-//! The language's one failure-selection grammar (MWL, "Failure matching"): what `catch` clauses and
-//! `Retry` policies select failures with.
+//! Failure matchers (MWL, "Failure matching"): `catch` clauses and `Retry` policies select failures with
+//! them.
 
 use std::fmt;
 
 use super::code::CodePattern;
 use super::outcome::{Failure, FailureType};
 
-/// A failure matcher: matches a failure when every member present matches. A definition that writes
-/// no member is refused where it is read.
+/// A failure matcher. It matches a failure if every member that is present matches. A definition must write
+/// at least one; that is checked when it is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// Matches when the failure's code matches any of these.
     pub codes: Option<Vec<CodePattern>>,
     /// Matches when the failure's type is any of these.
     pub types: Option<Vec<FailureType>>,
-    /// Matches only a failure that asserts the same value.
+    /// Matches only a failure that says the same about itself.
     pub retryable: Option<bool>,
 }
 
 impl Matcher {
-    /// Whether this selects `failure`. A failure silent about `retryable` matches neither value.
+    /// Whether this selects `failure`. A failure that says nothing about `retryable` matches neither value.
     pub fn matches(&self, failure: &Failure) -> bool {
         let Self { codes, types, retryable } = self;
         let code = failure.code.as_str();
@@ -29,7 +29,7 @@ impl Matcher {
     }
 }
 
-/// In one line for people: `A.B or A.C.*, type timeout, retryable`.
+/// One line for people: `A.B or A.C.*, type timeout, retryable`.
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { codes, types, retryable } = self;

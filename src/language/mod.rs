@@ -1,4 +1,4 @@
-//! MWL, the language: values, definitions, plans and the engine. Names nothing of HTTP, configuration,
+//! MWL, the language: values, definitions, plans and the engine. It knows nothing of HTTP, configuration,
 //! administration or telemetry.
 
 pub mod clock;

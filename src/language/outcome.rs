@@ -1,5 +1,5 @@
-//! What a call or a frame produces. The specification calls it a Result; here it is an [`Outcome`],
-//! because Rust's own `Result` is everywhere (MWL, "The Result").
+//! The result of a call or a frame (MWL, "The Result"). The specification calls it a Result; here it is an
+//! [`Outcome`], because Rust's own `Result` is used everywhere.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::code::{Code, system};
 use super::value::{Map, Missing, Value};
 
-/// How many failures a `previous` chain may hold. The platform's choice ("Chaining"); a deeper one is
-/// cut and ends in `System.FailureChainTruncated`.
+/// How many failures a `previous` chain may hold, which is the platform's choice ("Chaining"). A longer one
+/// is cut, and ends in `System.FailureChainTruncated`.
 pub const MAX_CHAIN: usize = 64;
 
 /// The spec's Result: exactly one for each call, attempt, Step and frame.
@@ -20,18 +20,18 @@ pub enum Outcome {
     Failure(Arc<Failure>),
 }
 
-/// The failure envelope ("The failure envelope"). Immutable once made: reshaping makes a successor.
+/// A failure ("The failure envelope"). It never changes: reshaping makes a new one.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The non-success type.
     pub ty: FailureType,
-    /// What exactly failed: what matchers match.
+    /// What exactly failed. Matchers select by it.
     pub code: Code,
     /// For people.
     pub message: Option<Arc<str>>,
-    /// Structured context; absent and `null` are different to an expression.
+    /// Structured context. Absent is not the same as `null` to an expression.
     pub details: Option<Value>,
-    /// The advisory retry signal; `None` where nothing is asserted.
+    /// Whether a retry may help; `None` if the failure does not say.
     pub retryable: Option<bool>,
     /// The failure that this one superseded.
     pub previous: Option<Arc<Self>>,
@@ -48,12 +48,12 @@ pub enum FailureType {
     Timeout,
     /// The target was never started.
     Skipped,
-    /// A type of an author's or a platform's own.
+    /// A type that an author or a platform defines.
     Extension(Arc<str>),
 }
 
 impl FailureType {
-    /// The type named `text`; `None` for `success`, which is no failure.
+    /// The type named `text`; `None` for `success`, which is not a failure.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "success" => return None,
@@ -89,7 +89,7 @@ impl Outcome {
         matches!(self, Self::Success(_))
     }
 
-    /// The failure, where this is one.
+    /// The failure, if this is one.
     pub fn failure(&self) -> Option<&Arc<Failure>> {
         match self {
             Self::Failure(failure) => Some(failure),
@@ -97,10 +97,10 @@ impl Outcome {
         }
     }
 
-    /// What `path` leads to in the Result as expressions read it. Nothing else of it is made.
+    /// The value at `path` in the Result as expressions read it. Only that part of it is built.
     ///
     /// # Errors
-    /// Where the path ends before its end.
+    /// If a member of the path is missing.
     pub fn at(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
         match (self, path.split_first()) {
             (_, None) => Ok(self.to_value()),
@@ -143,8 +143,8 @@ impl Failure {
         }
     }
 
-    /// `System.ParameterValidationFailed`, with the constraint that was broken and the value that
-    /// broke it in `details` ("System.ParameterValidationFailed").
+    /// `System.ParameterValidationFailed`. Its `details` hold the constraint that was broken, and the value
+    /// that broke it ("System.ParameterValidationFailed").
     pub fn validation(
         message: impl Into<Arc<str>>,
         schema_path: impl Into<Arc<str>>,
@@ -164,7 +164,7 @@ impl Failure {
         self
     }
 
-    /// The same failure with this advisory signal.
+    /// The same failure with this value of `retryable`.
     #[must_use]
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
@@ -173,7 +173,7 @@ impl Failure {
 
     /// The envelope as expressions read it. Absent fields stay absent.
     pub fn to_value(&self) -> Value {
-        // Built from the deepest link up: a long chain must not recurse.
+        // Built from the oldest link up: a long chain must not recurse.
         let mut previous = None;
         for failure in self.chain().collect::<Vec<_>>().into_iter().rev() {
             previous = Some(failure.envelope(previous));
@@ -181,10 +181,10 @@ impl Failure {
         previous.unwrap_or_default()
     }
 
-    /// What `path` leads to in the envelope. Nothing else of it is made.
+    /// The value at `path` in the envelope. Only that part of it is built.
     ///
     /// # Errors
-    /// Where the path ends before its end.
+    /// If a member of the path is missing.
     pub fn at(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
         let Some((member, rest)) = path.split_first() else {
             return Ok(self.to_value());
@@ -196,7 +196,7 @@ impl Failure {
         }
     }
 
-    /// A member of the envelope, of this link alone.
+    /// A member of this link's own envelope.
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "type" => Some(Value::from(self.ty.as_str())),
@@ -221,13 +221,13 @@ impl Failure {
         Value::Object(Arc::new(map))
     }
 
-    /// This failure and all that it superseded, the newest first.
+    /// This failure and all that it superseded, newest first.
     pub fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |failure| failure.previous.as_deref())
     }
 
-    /// `next` superseding `previous`: linked at the end of `next`'s own chain, so that nothing which
-    /// `next` already recorded is lost, and cut at [`MAX_CHAIN`] ("Chaining").
+    /// `next`, which supersedes `previous`. The latter is linked to the end of `next`'s own chain, so that
+    /// nothing in that is lost; and the chain is cut at [`MAX_CHAIN`] ("Chaining").
     pub fn superseding(next: &Arc<Self>, previous: Option<&Arc<Self>>) -> Arc<Self> {
         let Some(previous) = previous else {
             return Arc::clone(next);
@@ -247,7 +247,7 @@ impl Failure {
 
     /// Reads an envelope that an expression made (`previous` of a constructed failure).
     ///
-    /// `None` where `value` is not a non-success Result: no object, no `code`, `type` of `success`.
+    /// `None` if `value` is not a failure: not an object, without a `code`, or of type `success`.
     pub fn from_value(value: &Value) -> Option<Self> {
         let mut links = Vec::new();
         let mut at = Some(value.clone());
@@ -291,7 +291,7 @@ impl Failure {
         None
     }
 
-    /// Why running the work again cannot answer this failure ([`Native::rerun_refusal`]).
+    /// Why running the work again cannot help with this failure ([`Native::rerun_refusal`]).
     ///
     /// [`Native::rerun_refusal`]: super::value::Native::rerun_refusal
     pub fn rerun_refusal(&self) -> Option<&'static str> {
@@ -301,7 +301,7 @@ impl Failure {
         })
     }
 
-    /// Tells the host's objects in this chain that a re-run consumed it.
+    /// Tells the host's objects in this chain that a re-run has consumed it.
     pub fn discard(&self) {
         for failure in self.chain() {
             if let Some(Value::Native(native)) = &failure.details {

@@ -1,10 +1,10 @@
-//! Parameter schemas: JSON Schema 2020-12 with `format` asserted, closed by default (MWL, "parameters"
-//! and "Validation" of the Flow object).
+//! Parameter schemas: JSON Schema 2020-12 with `format` asserted, closed by default (MWL, "parameters" and
+//! "Validation" of the Flow object).
 //!
-//! A schema is compiled at load and refused there where it could not be honoured later: another dialect,
-//! a format that nobody here can check, a `$ref` that would have to be fetched. Most `with`s of a hot path
-//! are empty or open, so these two shapes are told apart at compile time and never reach the validator,
-//! which needs the value as a `serde_json` tree.
+//! A schema is compiled at load. It is refused there if it could not be honoured later: another dialect, a
+//! format that we cannot check, a `$ref` that would have to be fetched. Most `with`s of a hot path are empty
+//! or open. So these two shapes are recognised at compile time and never reach the validator, which needs the
+//! value as a `serde_json` tree.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, ValidationError, Validator};
@@ -13,11 +13,12 @@ use super::code::system;
 use super::outcome::Failure;
 use super::temporal::{Span, Timestamp};
 use super::value::{Map, Value};
+use crate::source::with_article;
 
-/// The dialect that MWL's schemas are written in.
+/// The dialect of MWL's schemas.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// The most characters of a value that a message shows.
+/// How many characters of a value a message shows.
 const SHOWN: usize = 80;
 
 /// A compiled parameter schema.
@@ -27,42 +28,42 @@ pub struct Schema {
     defaults: Map,
 }
 
-/// What has to be done to validate.
+/// How values are validated.
 #[derive(Debug)]
 enum Check {
-    /// No member is declared and none is let in.
+    /// No member is allowed.
     Empty,
-    /// Any object is let in.
+    /// Any object is valid.
     AnyObject,
     /// The validator decides.
     Full(Box<Validator>),
 }
 
-/// What a value broke ("System.ParameterValidationFailed").
+/// How a value violates a schema ("System.ParameterValidationFailed").
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// Where, what was seen there, and what is wanted.
+    /// The place, what is there, and what is wanted.
     pub message: String,
     /// A JSON Pointer to the keyword of the schema that failed.
     pub schema_path: String,
-    /// A JSON Pointer to the part of the value that failed it.
+    /// A JSON Pointer to the part of the value that is wrong.
     pub instance_path: String,
     /// That part.
     pub value: Value,
 }
 
 impl Schema {
-    /// Compiles a `parameters` schema: `"type": "object"` is required at the top, and the top level is
-    /// closed where it does not set `additionalProperties`.
+    /// Compiles a `parameters` schema. `"type": "object"` is required at the top level, which is closed
+    /// unless it sets `additionalProperties`.
     ///
     /// # Errors
     ///
-    /// A sentence that says what is wrong with the schema.
+    /// What is wrong with the schema.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         let Some(written) = schema.as_object() else {
             return Err(format!(
                 "a parameter schema is an object, not {}",
-                article(schema.type_name())
+                with_article(schema.type_name())
             ));
         };
         match written.get("type") {
@@ -93,12 +94,12 @@ impl Schema {
         Ok(Self { check: check_of(&closed)?, defaults: defaults_of(&written) })
     }
 
-    /// The schema of something that takes no arguments: only an empty object is valid.
+    /// The schema of no arguments: only an empty object is valid.
     pub fn nothing() -> Self {
         Self { check: Check::Empty, defaults: Map::new() }
     }
 
-    /// Validates `value`, which is not changed: defaults are the caller's to lay under it.
+    /// Validates `value`. It does not add defaults: that is up to the caller.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl Schema {
                 message: format!(
                     "{} is {}, wanted an object",
                     shown(value),
-                    article(value.type_name())
+                    with_article(value.type_name())
                 ),
                 schema_path: "/type".to_owned(),
                 instance_path: String::new(),
@@ -124,8 +125,8 @@ impl Schema {
         }
     }
 
-    /// Validates a part of a value against the part of a schema that is for it; `root` is the whole schema,
-    /// whose definitions the part may refer to. A schema that cannot stand alone says nothing.
+    /// Validates a part of a value against its part of a schema. That part may refer to definitions of the
+    /// whole schema, `root`. If it cannot be compiled alone, everything is valid.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Schema {
         })
     }
 
-    /// Whether it is the schema of no arguments at all.
+    /// Whether it is the schema of no arguments.
     pub const fn takes_nothing(&self) -> bool {
         matches!(self.check, Check::Empty)
     }
@@ -253,8 +254,8 @@ fn violation(error: &ValidationError<'_>) -> Violation {
     }
 }
 
-/// What was seen and what is wanted. The validator's own sentence would repeat the whole value, which may
-/// be long.
+/// What was seen and what is wanted. The validator's own message would repeat the whole value, which may be
+/// long.
 fn problem(error: &ValidationError<'_>, value: &Value) -> String {
     let seen = shown(value);
     match error.kind() {
@@ -282,12 +283,7 @@ fn quoted(names: &[&str]) -> String {
     format!("{noun} {}", names.join(", "))
 }
 
-fn article(noun: &str) -> String {
-    let article = if noun.starts_with(['a', 'o']) { "an" } else { "a" };
-    format!("{article} {noun}")
-}
-
-/// `value` as JSON, cut where it is long. A host's object is not opened for a message.
+/// `value` as JSON, cut if it is long. A host's object is not opened for a message.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::Native(_) => "{…}".to_owned(),
@@ -299,7 +295,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What a broken schema makes of a call, a phase or a frame ("System.ParameterValidationFailed").
+/// The failure of a call, a phase or a frame whose arguments violate a schema
+/// ("System.ParameterValidationFailed").
 impl From<Violation> for Failure {
     fn from(violation: Violation) -> Self {
         let Violation { message, schema_path, instance_path, value } = violation;

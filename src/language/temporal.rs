@@ -1,11 +1,10 @@
 //! ISO 8601 durations and RFC 3339 timestamps (MWL, "Temporal format profile").
 //!
-//! The data model has no temporal type: a field reads meaning into a string, and this is the one place
-//! that reads it. Both types are a signed count of nanoseconds. That is what a timer and a record need,
-//! it orders and hashes by value (`PT60S` is `PT1M`), and 128 bits cover every text that a person would
-//! write; beyond them a duration saturates, it never overflows. A calendar's months and years have no
-//! fixed length, and an interval to wait for has no calendar to hang from: a year counts as 365 days, a
-//! month as 30.
+//! The data model has no temporal type: fields give strings a meaning, and only this module reads them. Both
+//! types are a signed count of nanoseconds. That is what a timer and a record need, and it orders and hashes
+//! by value (`PT60S` is `PT1M`). 128 bits cover every text that a person would write; beyond them a duration
+//! saturates and never overflows. The months and years of a calendar have no fixed length, and an interval to
+//! wait belongs to no calendar: so a year counts as 365 days, a month as 30.
 
 mod span;
 mod timestamp;

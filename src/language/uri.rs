@@ -1,6 +1,6 @@
 //! Provider URIs: `mwl:<type>/<namespace>/<name…>` (MWL, "`mwl` URI scheme").
 //!
-//! Identity is the whole text, matched exactly, so a URI has one spelling and is never normalised.
+//! Two URIs are the same only if their texts are: a URI has one spelling and is never normalised.
 
 use std::sync::Arc;
 
@@ -92,12 +92,12 @@ impl ProviderUri {
         self.kind
     }
 
-    /// The defining authority.
+    /// The authority that defines the provider.
     pub fn namespace(&self) -> &str {
         self.text.split('/').nth(1).unwrap_or_default()
     }
 
-    /// What follows the namespace.
+    /// Everything after the namespace.
     pub fn name(&self) -> &str {
         self.text.splitn(3, '/').nth(2).unwrap_or_default()
     }
@@ -115,11 +115,6 @@ impl ProviderUri {
             Some((rest, last)) if versioned(last) => rest,
             _ => name,
         }
-    }
-
-    /// Whether it names a call provider.
-    pub fn is_call(&self) -> bool {
-        self.kind == ProviderKind::Call
     }
 }
 
@@ -139,14 +134,14 @@ mod tests {
         assert_eq!(uri.name(), "a/b_C-1/v1.2");
         assert_eq!(uri.bare_name(), "a/b_C-1");
         let uri = ProviderUri::parse("mwl:provider.middleware/mwl/retry").unwrap();
-        assert!(!uri.is_call());
+        assert_eq!(uri.kind(), ProviderKind::Middleware);
         assert_eq!(uri.bare_name(), "retry");
         let uri = ProviderUri::parse("mwl:provider.call/x/v1").unwrap();
         assert_eq!(uri.bare_name(), "v1");
     }
 
     #[test]
-    fn what_is_no_uri_is_refused_with_what_to_write() {
+    fn what_is_not_a_uri_is_refused_with_what_to_write() {
         let problem = |text: &str| {
             let error = ProviderUri::parse(text).unwrap_err();
             let (_, rest) = error.split_once("URI: ").unwrap();

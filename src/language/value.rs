@@ -1,10 +1,10 @@
 //! The data model: the JSON types and nothing more (MWL, "The data model").
 //!
-//! Three choices carry the rest of the crate. Numbers are doubles, because the model has one number
-//! type and `5` is `5.0`. Strings, arrays and objects are shared, so a value crosses a Step, a phase
-//! or an attempt by a reference count, never by a copy. And a value may be [`Native`]: an object that
-//! the host owns (a request, a response) and that becomes JSON member by member, only when something
-//! reads it. That is how a body streams through a Flow that never looks at it.
+//! The rest of the crate builds on three choices. Numbers are doubles, because the model has one number type,
+//! and `5` is `5.0`. Strings, arrays and objects are shared: to pass a value through a Step, a phase or an
+//! attempt costs a reference count and never a copy. And a value may be [`Native`]: an object that the host
+//! owns (a request, a response). It becomes JSON member by member, and only when something reads it. So a
+//! body streams through a Flow that never looks at it.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use serde::ser::{Error as _, SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-/// The members of an object. Key order is kept for printing and never read for meaning.
+/// The members of an object. The order of keys is kept for printing; it has no meaning.
 pub type Map = IndexMap<Arc<str>, Value>;
 
 /// A value of the MWL data model ("The JSON data model").
@@ -25,8 +25,8 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A finite number; the model does not tell integers from fractions. Never NaN or infinite: the
-    /// constructors that take outside numbers refuse those.
+    /// A finite number; the model does not distinguish integers from fractions. It is never NaN or infinite:
+    /// the constructors for numbers from outside refuse those.
     Number(f64),
     /// A string of Unicode scalar values, compared by code point and never normalised.
     String(Arc<str>),
@@ -34,24 +34,24 @@ pub enum Value {
     Array(Arc<Vec<Self>>),
     /// An object.
     Object(Arc<Map>),
-    /// An object that the host owns, read member by member.
+    /// An object that the host owns. It is read member by member.
     Native(Arc<dyn Native>),
 }
 
-/// An object that lives outside the data plane until an expression reads it.
+/// An object of the host, of which an expression sees only what it reads.
 ///
-/// The language carries such a value unopened. Only a read makes JSON of it: a single
-/// [`member`](Native::member) where an expression names one, all of it ([`to_map`](Native::to_map))
-/// where an expression takes the value whole.
+/// The language passes such a value on unopened. Only reading it makes JSON of it: of one
+/// [`member`](Native::member) if an expression names one, of everything ([`to_map`](Native::to_map)) if an
+/// expression uses the value as a whole.
 pub trait Native: Any + fmt::Debug + Send + Sync {
-    /// The member `name`, or `None` where the object has no such member.
+    /// The member `name`, or `None` if the object has no such member.
     fn member(&self, name: &str) -> Option<Value>;
 
-    /// What the path of `member` and then `rest` leads to. An object with large members overrides this, so
-    /// that reading one field makes one field.
+    /// The value at the path that begins with `member` and goes on with `rest`. An object with large members
+    /// overrides this, so that reading one field builds only that field.
     ///
     /// # Errors
-    /// Where the path ends before its end; `member` is its first.
+    /// If a member of the path is missing.
     fn at(&self, member: &str, rest: &[Arc<str>]) -> Result<Value, Missing> {
         Missing::follow(self.member(member), rest)
     }
@@ -59,55 +59,55 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
     /// All members, as plain values.
     fn to_map(&self) -> Map;
 
-    /// Told once when the failure or value that carries this object was consumed by a re-run and
-    /// nobody will look at it again: what it holds (a connection, an unread body) can be given back.
+    /// Called once when a re-run has consumed the failure or value that carries this object. Nothing will
+    /// look at it again, so what it holds (a connection, an unread body) can be given back.
     fn discard(&self) {}
 
-    /// Why a failure that carries this object cannot be answered by running the work again, where that
-    /// is so: a word for `details.reason` (what the work consumed is gone, say).
+    /// Why running the work again cannot help with a failure that carries this object, if that is so: a word
+    /// for `details.reason`. For example, the input of the work is gone.
     fn rerun_refusal(&self) -> Option<&'static str> {
         None
     }
 
-    /// For the host, which alone knows the type behind the value.
+    /// For the host: only it knows the type behind the value.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Where a path of member names ends before its end.
+/// Which member of a path is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// How many of its members were there.
+    /// How many members before it were found.
     pub found: usize,
-    /// What stands at that place.
-    pub place: Place,
+    /// What it is missing from.
+    pub from: MissingFrom,
 }
 
-/// What stands where a path cannot go on.
+/// What a member is missing from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Nothing at all: the root holds nothing here.
+pub enum MissingFrom {
+    /// The root itself holds nothing here.
     Unset,
-    /// An object without the next member.
+    /// An object.
     Object,
     /// A value of this type, which has no members.
     Other(&'static str),
 }
 
 impl Missing {
-    /// There is not even a root.
-    pub const UNSET: Self = Self { found: 0, place: Place::Unset };
-    /// The first member is not there.
-    pub const MEMBER: Self = Self { found: 0, place: Place::Object };
+    /// The root holds nothing.
+    pub const UNSET: Self = Self { found: 0, from: MissingFrom::Unset };
+    /// The first member is missing.
+    pub const MEMBER: Self = Self { found: 0, from: MissingFrom::Object };
 
-    /// What `rest` leads to from a first member, which is `found` if there is one.
+    /// The value at `rest` below a first member, which is `found` if there is one.
     ///
     /// # Errors
-    /// Where the path ends before its end, counted from before the first member.
+    /// If a member is missing, counted from the first.
     pub fn follow(found: Option<Value>, rest: &[Arc<str>]) -> Result<Value, Self> {
         found.ok_or(Self::MEMBER)?.at(rest).map_err(Self::below)
     }
 
-    /// The same place, of a path that has one more member in front.
+    /// The same, for a path that has one more member in front.
     #[must_use]
     pub const fn below(self) -> Self {
         Self { found: self.found + 1, ..self }
@@ -137,7 +137,7 @@ impl Value {
         Self::Object(Arc::new(Map::new()))
     }
 
-    /// A number, or `None` where `number` is not finite and so not a value of the model.
+    /// A number, or `None` if `number` is not finite and so not a value of the model.
     pub fn number(number: f64) -> Option<Self> {
         number.is_finite().then_some(Self::Number(number))
     }
@@ -151,10 +151,10 @@ impl Value {
         }
     }
 
-    /// What `path` leads to: the value itself where it is empty.
+    /// The value at `path`, or the value itself if the path is empty.
     ///
     /// # Errors
-    /// Where the path ends before its end.
+    /// If a member of the path is missing.
     pub fn at(&self, path: &[Arc<str>]) -> Result<Self, Missing> {
         let Some((member, rest)) = path.split_first() else {
             return Ok(self.clone());
@@ -165,7 +165,7 @@ impl Value {
                 None => Err(Missing::MEMBER),
             },
             Self::Native(native) => native.at(member, rest),
-            other => Err(Missing { found: 0, place: Place::Other(other.type_name()) }),
+            other => Err(Missing { found: 0, from: MissingFrom::Other(other.type_name()) }),
         }
     }
 
@@ -177,7 +177,7 @@ impl Value {
         }
     }
 
-    /// The number, where this is one.
+    /// The number, if this is one.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -185,7 +185,7 @@ impl Value {
         }
     }
 
-    /// The number, where this is a whole one within `u64` as a double carries it exactly.
+    /// The number, if it is whole, not negative, and small enough to be exact as a double.
     pub fn as_u64(&self) -> Option<u64> {
         let number = self.as_number()?;
         let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
@@ -193,7 +193,7 @@ impl Value {
         whole.then_some(number as u64)
     }
 
-    /// The boolean, where this is one.
+    /// The boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(bool) => Some(*bool),
@@ -209,7 +209,7 @@ impl Value {
         }
     }
 
-    /// The members of an object. A [`Native`] one is taken whole, which is why this gives a shared map.
+    /// The members of an object. This is a shared map because a [`Native`] object makes one for it.
     pub fn as_object(&self) -> Option<Arc<Map>> {
         match self {
             Self::Object(map) => Some(Arc::clone(map)),
@@ -261,7 +261,7 @@ fn json_members(map: &Map) -> serde_json::Value {
     map.iter().map(|(key, value)| (key.as_ref().to_owned(), value.to_json())).collect()
 }
 
-/// The integer that `number` is, within the range where doubles are exact.
+/// `number` as an integer, if it is one and within the range where doubles are exact.
 fn whole(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within 2^53")]
@@ -269,8 +269,8 @@ fn whole(number: f64) -> Option<i64> {
 }
 
 impl From<serde_json::Value> for Value {
-    /// A number beyond the double range becomes the nearest double ("Numbers": inbound conversion
-    /// cannot fail).
+    /// A number beyond the range of doubles becomes the nearest double ("Numbers": inbound conversion cannot
+    /// fail).
     fn from(json: serde_json::Value) -> Self {
         match json {
             serde_json::Value::Null => Self::Null,
@@ -305,7 +305,7 @@ impl From<u32> for Value {
     }
 }
 
-/// Deep equality: numbers by value, strings by code point, members without order.
+/// Deep equality: numbers by value, strings by code point, members in any order.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

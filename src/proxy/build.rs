@@ -14,7 +14,7 @@ use super::site::runtime::{Listened, Listening, Route, Runtime, Shaping};
 use super::stage::Stage;
 use super::tls;
 use super::upstream::resolve::System;
-use crate::language::definition::{Known, Strictness, compile_beside};
+use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::Metrics;
@@ -64,7 +64,7 @@ impl Runtime {
             metrics,
             names: Arc::new(names),
             stage: stage.as_ref(),
-            known: Known::default(),
+            cache: PreparedCache::default(),
         };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
@@ -132,7 +132,7 @@ struct Builder<'a> {
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
     stage: Option<&'a Arc<Stage>>,
-    known: Known,
+    cache: PreparedCache,
 }
 
 impl Builder<'_> {
@@ -165,7 +165,7 @@ impl Builder<'_> {
         });
         catalog.settle(uri, classified);
         let (plan, warnings) =
-            compile_beside(&document, &catalog, Strictness::Load, &mut self.known)?;
+            compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);

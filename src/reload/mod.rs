@@ -17,7 +17,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::config::Read;
+use crate::config::FileContents;
 
 pub use self::reloader::{ReloadHandle, Reloader, reloader};
 pub use self::signals::{Signal, Signals};
@@ -52,7 +52,7 @@ pub trait Reload {
 
     /// Reads the configuration. Also returns the files that were read or looked for and their contents;
     /// these are watched from now on.
-    fn load(&self) -> (Vec<Read>, Self::Loaded);
+    fn load(&self) -> (Vec<FileContents>, Self::Loaded);
 
     /// The answer when the files have not changed and are served already. `None` when they are not
     /// served, for example because an address was not available.

@@ -13,7 +13,7 @@ use super::debounce::{Change, Debounce};
 use super::stamp::Stamp;
 use super::watch::Watcher;
 use super::{Cause, Reload};
-use crate::config::Read;
+use crate::config::FileContents;
 
 /// How often the files are looked at when no events come.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub struct Reloader<A> {
     watcher: Option<Watcher>,
     debounce: Debounce,
     /// The files, and their contents when they were last loaded.
-    files: Vec<Read>,
+    files: Vec<FileContents>,
     /// The files' metadata at the last comparison with their contents, and the metadata since then if it
     /// differs.
     stamp: Stamp,
@@ -85,7 +85,7 @@ impl<A> ReloadHandle<A> {
 
 /// A reloader of a configuration that was read from `files`, and the handle to ask it. Must be called
 /// within a runtime.
-pub fn reloader<A: Clone>(files: Vec<Read>) -> (ReloadHandle<A>, Reloader<A>) {
+pub fn reloader<A: Clone>(files: Vec<FileContents>) -> (ReloadHandle<A>, Reloader<A>) {
     let (sender, asked) = mpsc::channel(QUEUE);
     let mut debounce = Debounce::default();
     // No event told of changes between the load and the start of the watch.
@@ -253,7 +253,7 @@ fn answer<A: Clone>(asks: Vec<ReloadRequest<A>>, applied: &A) {
     }
 }
 
-fn holds_the_same(read: &Read) -> bool {
+fn holds_the_same(read: &FileContents) -> bool {
     std::fs::read_to_string(&read.path).ok().as_deref() == read.text.as_deref()
 }
 

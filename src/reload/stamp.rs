@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use crate::config::Read;
+use crate::config::FileContents;
 
 /// Tells two states of some files apart without reading them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,8 @@ struct FileStamp {
 
 impl Stamp {
     /// The present state of `files`.
-    pub(super) fn of(files: &[Read]) -> Self {
-        let one = |read: &Read| {
+    pub(super) fn of(files: &[FileContents]) -> Self {
+        let one = |read: &FileContents| {
             let metadata = read.path.metadata().ok()?;
             Some(FileStamp {
                 which: (metadata.dev(), metadata.ino()),
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_stamp_changes_with_the_file_and_only_then() {
         let folder = Folder::new("stamp");
-        let read = [Read { path: folder.at("c.yaml"), text: None }];
+        let read = [FileContents { path: folder.at("c.yaml"), text: None }];
         let missing = Stamp::of(&read);
         assert_eq!(missing, Stamp::of(&read));
         fs::write(folder.at("c.yaml"), "1").unwrap();

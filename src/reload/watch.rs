@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::debounce::Change;
 use super::links::LinkChain;
-use crate::config::Read;
+use crate::config::FileContents;
 
 /// How many events may wait. Further ones are counted as one change.
 const QUEUE: usize = 1024;
@@ -106,7 +106,7 @@ impl Watcher {
     ///
     /// # Errors
     /// When the system refuses a watch. The other files are watched all the same.
-    pub(super) fn follow(&mut self, files: &[Read]) -> notify::Result<()> {
+    pub(super) fn follow(&mut self, files: &[FileContents]) -> notify::Result<()> {
         let chains: Vec<LinkChain> = files.iter().map(|read| LinkChain::to(&read.path)).collect();
         self.files = files.iter().map(|read| read.path.clone()).collect();
         self.paths = chains.iter().flat_map(|way| way.paths.iter().cloned()).collect();

@@ -1,4 +1,4 @@
-//! Making and gathering diagnostics.
+//! Makes and collects diagnostics.
 
 use super::{Diagnostic, Diagnostics, Severity, Span};
 
@@ -21,21 +21,21 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, span, message) }
     }
 
-    /// The same, saying what to write instead.
+    /// The same, with help: what to write instead.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// The same, pointing also at `span`.
+    /// The same, also pointing at `span`.
     #[must_use]
     pub fn with_related(mut self, span: Span, note: impl Into<String>) -> Self {
         self.related.push((span, note.into()));
         self
     }
 
-    /// The same, pointing `offset` characters into the value of the string at its span.
+    /// The same, pointing at the character `offset` of the string at its span.
     #[must_use]
     pub fn with_offset(mut self, offset: usize) -> Self {
         self.offset = Some(offset);
@@ -44,12 +44,12 @@ impl Diagnostic {
 }
 
 impl Diagnostics {
-    /// Whether any is an error.
+    /// Whether one of them is an error.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,7 +64,7 @@ impl Diagnostics {
         self.0.append(&mut other.0);
     }
 
-    /// The same in order of place.
+    /// The same, in the order of their places.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.0.sort_by_key(|d| (d.span, d.offset, d.severity));

@@ -1,8 +1,8 @@
-//! JSON → tree.
+//! Reads JSON into a tree.
 //!
-//! Two kept parsers, each for what it is good at: `serde_json` decides whether the text is JSON (RFC
-//! 8259, surrogate pairs and all) and unescapes strings; the scanner of `jsonc-parser`, which is laxer, then
-//! says where each token of the accepted text stands. Neither makes a tree of its own beside ours.
+//! Two libraries share the work. `serde_json` decides whether the text is JSON (RFC 8259, with surrogate
+//! pairs) and unescapes strings. The scanner of `jsonc-parser` is laxer; it says where each token of the
+//! accepted text is. Neither makes a tree of its own.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use jsonc_parser::ScannerOptions;
 use jsonc_parser::tokens::Token;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::texts::Texts;
+use super::interner::Interner;
 use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Span};
 
 pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
@@ -24,7 +24,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
         shift: bom,
         text: body,
         tokens: Scanner::new(body, &strict()),
-        texts: Texts::default(),
+        strings: Interner::default(),
         found: Diagnostics::default(),
     };
     if body.trim().is_empty() {
@@ -52,7 +52,7 @@ fn strict() -> ScannerOptions {
     }
 }
 
-/// Any JSON, read whole and forgotten.
+/// Any JSON value, read and not kept. Unlike `IgnoredAny`, it makes the parser check each string and number.
 struct Any;
 
 impl<'de> Deserialize<'de> for Any {
@@ -105,11 +105,11 @@ impl<'de> Visitor<'de> for Any {
 
 struct Reader<'a> {
     source: SourceId,
-    /// How many bytes stand before `text`: a byte order mark's.
+    /// The number of bytes before `text`: those of a byte order mark.
     shift: usize,
     text: &'a str,
     tokens: Scanner<'a>,
-    texts: Texts,
+    strings: Interner,
     found: Diagnostics,
 }
 
@@ -119,12 +119,12 @@ impl<'a> Reader<'a> {
         Span { source: self.source, start: at(start), end: at(end) }
     }
 
-    /// Where the last token stands.
+    /// The place of the last token.
     fn here(&self) -> Span {
         self.span(self.tokens.token_start(), self.tokens.token_end())
     }
 
-    /// The last token as it is written.
+    /// The last token, as it is written.
     fn written(&self) -> &'a str {
         self.text.get(self.tokens.token_start()..self.tokens.token_end()).unwrap_or_default()
     }
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         self.tokens.scan().ok().flatten()
     }
 
-    /// The value that begins with `token`. `None` only where the scanner refuses what was accepted.
+    /// The value that begins with `token`. `None` only if the scanner refuses what `serde_json` accepted.
     fn node(&mut self, token: Token<'a>, depth: usize) -> Option<Node> {
         let start = self.here();
         let kind = match token {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over the rest of a collection.
+    /// Skips the rest of a collection.
     fn skip(&mut self) -> Option<()> {
         let mut open = 1_usize;
         while open > 0 {
@@ -209,20 +209,20 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// The last token's text. `lax`: what the scanner makes of it.
+    /// The text of the last token, a string. `lax` is what the scanner makes of it.
     fn string(&mut self, lax: &str) -> Arc<str> {
         let written = self.written();
-        // What it took as it stands has no escape in it.
+        // If the length is the same without the quotes, there is no escape in it.
         if written.len() == lax.len() + 2 {
-            return self.texts.keep(lax);
+            return self.strings.intern(lax);
         }
         match serde_json::from_str::<String>(written) {
-            Ok(text) => self.texts.keep(&text),
-            Err(_) => self.texts.keep(lax),
+            Ok(text) => self.strings.intern(&text),
+            Err(_) => self.strings.intern(lax),
         }
     }
 
-    /// What `serde_json` has against the text, in place.
+    /// The error of `serde_json` as a diagnostic.
     fn refuse(&self, error: &serde_json::Error) -> Diagnostic {
         let before: usize = self
             .text

@@ -1,19 +1,18 @@
-//! Text with places: files → trees whose every value knows where it was written, and the diagnostics
-//! that point there. Used by the language (definitions) and by the configuration; knows neither.
+//! Reads files into trees in which each value knows where it was written, and renders the diagnostics that
+//! point there. The language (definitions) and the configuration use this; it knows neither.
 //!
-//! Both formats end in one tree, [`Node`], so nothing behind this door knows which one was written.
-//! Reading is strict, because a policy that is read differently from how its author meant it is worse
-//! than one that is refused: a repeated key, text after the end, a second document, a tag, a merge key,
-//! a key that is no string and a number that no double holds are errors with places. What comes from
-//! outside is bounded here: size, depth and what aliases expand to.
+//! Both formats become the same tree, [`Node`], so that no user of it knows which one was written. Reading is
+//! strict, because to misunderstand a policy is worse than to refuse it. A repeated key, text after the end,
+//! a second document, a tag, a merge key, a key that is not a string and a number that no double can hold are
+//! errors with places. Input from outside is bounded here: its size, its depth and what aliases expand to.
 
 mod diagnostic;
+mod interner;
 mod json;
 mod node;
 mod place;
 mod render;
 mod suggest;
-mod texts;
 mod yaml;
 
 #[cfg(test)]
@@ -21,12 +20,13 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use self::node::with_article;
 pub use self::suggest::{did_you_mean, nearest};
 
 /// How many bytes a file may have.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How deep arrays and objects may be nested.
+/// How deep arrays and objects may nest.
 pub const MAX_DEPTH: usize = 100;
 
 /// Which file of a [`Sources`].
@@ -44,7 +44,7 @@ pub struct Span {
     pub end: u32,
 }
 
-/// The files that were read, kept for showing places in them.
+/// The files that were read. They are kept so that places in them can be shown.
 #[derive(Debug, Default)]
 pub struct Sources {
     files: Vec<File>,
@@ -54,7 +54,7 @@ pub struct Sources {
 struct File {
     name: Arc<str>,
     text: Arc<str>,
-    /// `None`: the text is no document.
+    /// `None` if the text is not a document.
     format: Option<Format>,
     /// The byte at which each line starts.
     lines: Vec<usize>,
@@ -65,16 +65,16 @@ struct File {
 pub enum Format {
     /// RFC 8259, strictly.
     Json,
-    /// YAML 1.2 with the core schema, of which only what JSON can say is accepted.
+    /// YAML 1.2 with the core schema. Only what JSON can express is accepted.
     Yaml,
 }
 
-/// A value and where it stands. A clone shares what the original holds: a configuration's routes are put
-/// together from parts of its one tree.
+/// A value and its place. A clone shares its content with the original, because a configuration's routes are
+/// built from parts of its one tree.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The whole value: quotes and brackets included. What an alias stands for keeps the place at which
-    /// it was written.
+    /// The place of the whole value, including quotes and brackets. The value of an alias keeps the place of
+    /// its anchor.
     pub span: Span,
     /// What it is.
     pub kind: Kind,
@@ -93,7 +93,7 @@ pub enum Kind {
     String(Arc<str>),
     /// An array.
     Array(Arc<[Node]>),
-    /// An object in the order of writing; no key occurs twice.
+    /// An object, in the order in which it was written. No key occurs twice.
     Object(Arc<[Member]>),
 }
 
@@ -102,22 +102,22 @@ pub enum Kind {
 pub struct Member {
     /// The key, unescaped.
     pub key: Arc<str>,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_span: Span,
     /// The value.
     pub value: Node,
 }
 
-/// How bad it is.
+/// How bad a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The document is refused.
     Error,
-    /// The document is accepted, and may not do what its author meant.
+    /// The document is accepted, but may not do what its author meant.
     Warning,
 }
 
-/// One thing to say about one place.
+/// A message about a place.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     /// How bad it is.
@@ -126,23 +126,23 @@ pub struct Diagnostic {
     pub code: &'static str,
     /// What was seen and what was wanted.
     pub message: String,
-    /// Where.
+    /// The place.
     pub span: Span,
-    /// Where inside the string that stands at `span`: characters from the start of its value. Resolved
-    /// to a place in the file when shown, because only the file knows how the string was escaped.
+    /// The place inside the string at `span`: characters from the start of its value. It is turned into a
+    /// place in the file when it is shown, because only the file knows how the string was escaped.
     pub offset: Option<usize>,
     /// What to write instead.
     pub help: Option<String>,
-    /// Other places that belong to it.
+    /// Other places that belong to it, each with a note.
     pub related: Vec<(Span, String)>,
 }
 
-/// All that was found, in order of place.
+/// Everything that was found.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Format {
-    /// The format that a file of this name has: JSON for `.json`, else YAML.
+    /// The format of a file of this name: JSON for `.json`, else YAML.
     pub fn of_name(name: &str) -> Self {
         let json = name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
         if json { Self::Json } else { Self::Yaml }
@@ -153,17 +153,17 @@ impl Sources {
     /// Parses `text` and keeps it under `name`.
     ///
     /// # Errors
-    /// Everything that makes the text no document: syntax, a repeated key (with both places), text or
-    /// documents after the end, an empty file, a number out of range, nesting beyond [`MAX_DEPTH`], and
-    /// in YAML what JSON cannot say.
+    /// Everything because of which the text is not a document: a syntax error, a repeated key (with both
+    /// places), text or documents after the end, an empty file, a number out of range, nesting beyond
+    /// [`MAX_DEPTH`], and in YAML what JSON cannot express.
     pub fn parse(&mut self, name: &str, text: &str, format: Format) -> Result<Node, Diagnostics> {
         self.parse_shared(name, &text.into(), format)
     }
 
-    /// The same, keeping no copy of `text`.
+    /// The same, without copying `text`.
     ///
     /// # Errors
-    /// As [`Sources::parse`].
+    /// Like [`Sources::parse`].
     pub fn parse_shared(
         &mut self,
         name: &str,
@@ -184,8 +184,8 @@ impl Sources {
         read(source, text, format)
     }
 
-    /// Keeps a `text` that is no document (an expression on a command line) under `name`, so that places
-    /// in it can be shown. Gives the span of all of it; an offset there counts its characters.
+    /// Keeps a `text` that is not a document (an expression on a command line) under `name`, so that places
+    /// in it can be shown. Returns the span of all of it; an offset in it counts characters.
     pub fn keep(&mut self, name: &str, text: &str) -> Span {
         Span {
             source: self.add(File::new(name, text.into(), None)),
@@ -200,7 +200,7 @@ impl Sources {
         source
     }
 
-    /// The name under which `source` was parsed.
+    /// The name under which `source` is kept.
     pub fn name(&self, source: SourceId) -> &str {
         self.file(source).map_or("", |file| &file.name)
     }

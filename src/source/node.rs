@@ -1,4 +1,4 @@
-//! Looking into a tree, and printing it.
+//! Access to a tree, and printing it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Node {
         matches!(self.kind, Kind::Null)
     }
 
-    /// The name of the JSON type, for messages.
+    /// The name of the JSON type, for messages (see [`with_article`]).
     pub fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::Null => "null",
@@ -116,8 +116,17 @@ impl Node {
     }
 }
 
-/// As it was written but for white space: member order and every `comment` are kept ("The `comment`
-/// field").
+/// The name of a JSON type with its article, for messages.
+pub fn with_article(name: &str) -> String {
+    match name {
+        "null" => name.to_owned(),
+        "array" | "object" => format!("an {name}"),
+        other => format!("a {other}"),
+    }
+}
+
+/// As it was written, except for white space: the order of members and every `comment` are kept ("The
+/// `comment` field").
 impl Serialize for Node {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.kind {
@@ -146,7 +155,7 @@ impl Serialize for Node {
     }
 }
 
-/// The integer that `number` is, where doubles hold integers exactly.
+/// `number` as an integer, if it is one and within the range where doubles are exact.
 fn whole(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0
         && number.abs() <= 9_007_199_254_740_992.0
@@ -162,7 +171,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// Equal in value: places do not matter, members compare in order.
+/// Equality of values: places do not matter, the order of members does.
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {

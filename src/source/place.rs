@@ -1,5 +1,5 @@
-//! From bytes to what a person counts: lines, columns, and characters inside a string however it was
-//! escaped.
+//! Turns bytes into what a person counts: lines, columns, and the characters inside a string, whatever
+//! escapes it has.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ impl File {
         Self { name: name.into(), text, format, lines }
     }
 
-    /// The index of the line that holds `byte`, and the characters before it there.
+    /// The index of the line with `byte`, and the number of characters before it there.
     pub(super) fn locate(&self, byte: u32) -> (usize, usize) {
         let byte = usize::try_from(byte).unwrap_or(usize::MAX).min(self.text.len());
         let byte = self.text.floor_char_boundary(byte);
@@ -22,7 +22,7 @@ impl File {
         (line, before.trim_start_matches('\u{feff}').chars().count())
     }
 
-    /// The text of a line, without its end.
+    /// The text of a line, without its line end.
     pub(super) fn line(&self, line: usize) -> &str {
         let start = self.lines.get(line).copied().unwrap_or(self.text.len());
         let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
@@ -30,7 +30,7 @@ impl File {
         text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}')
     }
 
-    /// Where `span` is the text of a YAML literal block (`|`): its indentation, and the blank lines
+    /// If `span` is the text of a YAML literal block (`|`): its indentation, and the number of blank lines
     /// between the header and the text.
     fn literal_header(&self, span: Span) -> Option<(usize, usize)> {
         if self.format != Some(Format::Yaml) {
@@ -63,8 +63,8 @@ impl Sources {
         self.position(Span { start: span.end, ..span })
     }
 
-    /// The place of the character `offset` of the string value that stands at `span`: exact where the
-    /// string stands on one line or in a literal block, else the whole string.
+    /// The place of the character `offset` of the string value at `span`. It is exact if the string is on one
+    /// line or in a literal block; else it is the whole string.
     pub fn inside(&self, span: Span, offset: usize) -> Span {
         let Some(file) = self.file(span.source) else {
             return span;
@@ -82,7 +82,7 @@ impl Sources {
         Span { start, end, ..span }
     }
 
-    /// Where `diagnostic` points, its offset resolved.
+    /// The place of `diagnostic`, with its offset resolved.
     pub fn place(&self, diagnostic: &Diagnostic) -> Span {
         match diagnostic.offset {
             Some(offset) => self.inside(diagnostic.span, offset),
@@ -91,15 +91,15 @@ impl Sources {
     }
 }
 
-/// The byte at which character `offset` of a text that is no document stands, and how many bytes that
-/// character has; the text's end, where it has fewer characters.
+/// The byte and the length in bytes of the character `offset` of a text that is not a document. The end of
+/// the text if it has fewer characters.
 fn plain(text: &str, offset: usize) -> (usize, usize) {
     let found = text.char_indices().nth(offset);
     found.map_or((text.len(), 0), |(at, char)| (at, char.len_utf8()))
 }
 
-/// The byte of the written string `raw` at which character `offset` of its value stands, and how many
-/// bytes that character takes there.
+/// Where the character `offset` of a string's value is in the written string `raw`: the byte, and the number
+/// of bytes that the character takes there.
 fn byte_of(raw: &str, offset: usize) -> Option<(usize, usize)> {
     match raw.chars().next()? {
         '"' => quoted(raw, offset, escape),
@@ -112,7 +112,7 @@ fn quoted(raw: &str, offset: usize, unit: impl Fn(&str) -> usize) -> Option<(usi
     walk(raw.get(..raw.len().checked_sub(1)?)?, 1, offset, unit)
 }
 
-/// Steps over `offset` characters of `raw` from byte `at`; `unit` is the length of an escape there.
+/// Steps over `offset` characters of `raw`, starting at byte `at`. `unit` gives the length of an escape.
 fn walk(
     raw: &str,
     mut at: usize,
@@ -139,7 +139,7 @@ fn walk(
     }
 }
 
-/// How long the escape at the start of `rest` is. Two `\u` escapes may make one character.
+/// The length of the escape at the start of `rest`. Two `\u` escapes may make one character.
 fn escape(rest: &str) -> usize {
     if !rest.starts_with('\\') {
         return 0;
@@ -159,7 +159,8 @@ fn escape(rest: &str) -> usize {
     }
 }
 
-/// A literal block from its first text on: its lines, each without `indent` spaces.
+/// The same as [`byte_of`], for a literal block from its first text on. Each line is indented by `indent`
+/// spaces.
 fn literal(raw: &str, indent: usize, offset: Option<usize>) -> Option<(usize, usize)> {
     let (mut left, mut at) = (offset?, 0);
     for (index, line) in raw.split_inclusive('\n').enumerate() {
@@ -193,7 +194,7 @@ mod tests {
         (span, text.to_string())
     }
 
-    /// Every character of the value is found where it was written.
+    /// Asserts that each character of the value is found where it was written.
     fn each_is_found(text: &str, format: Format, written: impl Fn(char) -> String) {
         let mut sources = Sources::default();
         let (span, value) = string(&mut sources, text, format);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_of_a_json_string_is_found_behind_escapes() {
+    fn a_character_of_a_json_string_is_found_after_escapes() {
         let text = r#"{"a": "x\"é\u00e4\ud83d\ude00\\y"}"#;
         each_is_found(text, Format::Json, |char| match char {
             '"' => r#"\""#.into(),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_document_is_counted_in_characters_over_its_lines() {
+    fn a_text_that_is_not_a_document_is_counted_in_characters_across_lines() {
         let mut sources = Sources::default();
         let text = "\"é\"\n+ b";
         let span = sources.keep("t", text);

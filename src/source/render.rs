@@ -1,4 +1,4 @@
-//! Diagnostics for people and for machines.
+//! Renders diagnostics, for people and for machines.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::{Diagnostic, Diagnostics, Node, Severity, SourceId, Sources, Span, read};
 
-/// How many characters of a source line are shown: a minified document is one line of thousands.
+/// How many characters of a source line are shown. A minified document is one line of thousands.
 const SHOWN: usize = 120;
 
 impl Severity {
-    /// The word that a diagnostic starts with.
+    /// The word with which a diagnostic begins.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -21,7 +21,7 @@ impl Severity {
 }
 
 impl Sources {
-    /// For people: `error[code]: message`, `--> file:line:col`, the source line with a caret, help.
+    /// For people: `error[code]: message`, `--> file:line:column`, the source line with carets, help.
     pub fn render(&self, diagnostics: &Diagnostics) -> String {
         let all: Vec<String> = diagnostics.0.iter().map(|d| self.render_one(d)).collect();
         all.join("\n")
@@ -105,7 +105,7 @@ impl Sources {
         members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// The tree again, which nobody kept; `None` where the text is none.
+    /// Parses `source` again, because its tree was not kept. `None` if it is not a document.
     fn reread(&self, source: SourceId) -> Option<Node> {
         let file = self.file(source)?;
         read(source, &file.text, file.format?).ok()
@@ -126,7 +126,7 @@ fn window(line: &str, column: usize) -> (String, usize) {
     (line.chars().skip(skip).take(SHOWN).map(visible).collect(), skip)
 }
 
-/// Text from a document without what would move a terminal's cursor.
+/// Text from a document, without anything that would move a terminal's cursor.
 fn clean(text: &str) -> String {
     let safe = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(safe).collect()

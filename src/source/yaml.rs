@@ -1,20 +1,22 @@
-//! YAML 1.2 → tree.
+//! Reads YAML 1.2 into a tree.
 //!
-//! The events come from `granit-parser`, which carries places; the core schema (YAML 1.2.2, §10.3)
-//! decides what a plain scalar is, so `no` and `1:30` are strings and `010` is ten. Anchors and aliases
-//! work. What would make two readers see two documents is refused: tags, merge keys, keys that are no
-//! strings, more than one document.
+//! The events come from `granit-parser`, with places. The core schema (YAML 1.2.2, §10.3) decides what a
+//! plain scalar is, so `no` and `1:30` are strings, and `010` is ten. Anchors and aliases work. What
+//! different YAML readers understand differently is refused: tags, merge keys, keys that are not strings,
+//! more than one document.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 
+use super::interner::Interner;
 use super::json::{duplicate, out_of_range, too_deep};
-use super::texts::Texts;
+use super::node::with_article;
 use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Span};
 
-/// How many values the aliases of one file may stand for in all.
+/// How many values all aliases of a file together may stand for.
 const MAX_ALIASED: usize = 100_000;
 
 pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
@@ -44,8 +46,8 @@ pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
 struct Builder<'a> {
     source: SourceId,
     text: &'a str,
-    texts: Texts,
-    open: Vec<Open>,
+    strings: Interner,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, Anchored>,
     aliased: usize,
     root: Option<Node>,
@@ -53,34 +55,32 @@ struct Builder<'a> {
     found: Diagnostics,
 }
 
-/// A collection whose end has not come yet.
-struct Open {
+/// A collection that is not closed yet.
+struct OpenCollection {
     start: Span,
     flow: bool,
     anchor: usize,
-    holds: Holds,
+    content: Content,
 }
 
-enum Holds {
+enum Content {
     Items(Vec<Node>),
     Members { members: Vec<Member>, seen: HashMap<Arc<str>, Span>, key: Option<(Arc<str>, Span)> },
 }
 
-/// What an anchor names.
+/// The value of an anchor.
 struct Anchored {
     node: Node,
     size: usize,
     height: usize,
 }
 
-type Flow = std::ops::ControlFlow<()>;
-
 impl<'a> Builder<'a> {
     fn new(source: SourceId, text: &'a str) -> Self {
         Self {
             source,
             text,
-            texts: Texts::default(),
+            strings: Interner::default(),
             open: Vec::new(),
             anchors: HashMap::new(),
             aliased: 0,
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
         self.text.get(at(span.start)..at(span.end)).unwrap_or_default()
     }
 
-    fn event(&mut self, event: Event<'_>, span: Span) -> Flow {
+    fn event(&mut self, event: Event<'_>, span: Span) -> ControlFlow<()> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -115,7 +115,7 @@ impl<'a> Builder<'a> {
                         Diagnostic::error("multiple-documents", span, message)
                             .with_help("put it into a file of its own"),
                     );
-                    return Flow::Break(());
+                    return ControlFlow::Break(());
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -127,17 +127,18 @@ impl<'a> Builder<'a> {
                 self.complete(Node { span, kind }, anchor, merge);
             }
             Event::SequenceStart(style, anchor, tag) => {
-                return self.begin(span, style, anchor, tag.is_some(), Holds::Items(Vec::new()));
+                return self.begin(span, style, anchor, tag.is_some(), Content::Items(Vec::new()));
             }
             Event::MappingStart(style, anchor, tag) => {
-                let holds = Holds::Members { members: Vec::new(), seen: HashMap::new(), key: None };
-                return self.begin(span, style, anchor, tag.is_some(), holds);
+                let content =
+                    Content::Members { members: Vec::new(), seen: HashMap::new(), key: None };
+                return self.begin(span, style, anchor, tag.is_some(), content);
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
             Event::Alias(anchor) => return self.alias(anchor, span),
             _ => {}
         }
-        Flow::Continue(())
+        ControlFlow::Continue(())
     }
 
     fn begin(
@@ -146,60 +147,65 @@ impl<'a> Builder<'a> {
         style: StructureStyle,
         anchor: usize,
         tagged: bool,
-        holds: Holds,
-    ) -> Flow {
+        content: Content,
+    ) -> ControlFlow<()> {
         if tagged {
             self.tag(span);
         }
         if self.open.len() >= MAX_DEPTH {
             self.found.push(too_deep(span));
-            return Flow::Break(());
+            return ControlFlow::Break(());
         }
-        self.open.push(Open { start: span, flow: style == StructureStyle::Flow, anchor, holds });
-        Flow::Continue(())
+        self.open.push(OpenCollection {
+            start: span,
+            flow: style == StructureStyle::Flow,
+            anchor,
+            content,
+        });
+        ControlFlow::Continue(())
     }
 
     fn end(&mut self, span: Span) {
         let Some(open) = self.open.pop() else { return };
-        let (kind, last) = match open.holds {
-            Holds::Items(items) => {
+        let (kind, last) = match open.content {
+            Content::Items(items) => {
                 let last = items.last().map(|item| item.span.end);
                 (Kind::Array(items.into()), last)
             }
-            Holds::Members { members, .. } => {
+            Content::Members { members, .. } => {
                 let last = members.last().map(|member| member.value.span.end);
                 (Kind::Object(members.into()), last)
             }
         };
-        // A block collection has no closing mark: its end event stands at whatever follows.
+        // A block collection has no closing mark: the place of its end event is that of what follows.
         let end = if open.flow { Some(span.end) } else { last };
         let span = Span { end: end.unwrap_or(open.start.end).max(open.start.end), ..open.start };
         self.complete(Node { span, kind }, open.anchor, false);
     }
 
-    fn alias(&mut self, anchor: usize, span: Span) -> Flow {
+    fn alias(&mut self, anchor: usize, span: Span) -> ControlFlow<()> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let message = "this alias stands inside the value that it names";
             self.found.push(Diagnostic::error("yaml-alias-loop", span, message));
-            return Flow::Break(());
+            return ControlFlow::Break(());
         };
         self.aliased += anchored.size;
         if self.aliased > MAX_ALIASED {
             let message =
                 format!("the aliases of this file stand for more than {MAX_ALIASED} values");
             self.found.push(Diagnostic::error("yaml-alias-bomb", span, message));
-            return Flow::Break(());
+            return ControlFlow::Break(());
         }
         if self.open.len() + anchored.height > MAX_DEPTH {
             self.found.push(too_deep(span));
-            return Flow::Break(());
+            return ControlFlow::Break(());
         }
         let node = anchored.node.clone();
         self.complete(node, 0, false);
-        Flow::Continue(())
+        ControlFlow::Continue(())
     }
 
-    /// Puts a finished value where it belongs: as an element, a key, a member's value or the root.
+    /// Puts a complete value where it belongs: it is an element, a key, a member's value or the root.
     fn complete(&mut self, node: Node, anchor: usize, merge: bool) {
         if anchor != 0 {
             let (size, height) = measure(&node);
@@ -210,12 +216,12 @@ impl<'a> Builder<'a> {
             self.root = Some(node);
             return;
         };
-        let problem = match &mut open.holds {
-            Holds::Items(items) => {
+        let problem = match &mut open.content {
+            Content::Items(items) => {
                 items.push(node);
                 None
             }
-            Holds::Members { members, seen, key } => match key.take() {
+            Content::Members { members, seen, key } => match key.take() {
                 None => {
                     let (name, problem) = key_of(&node, merge, self.text);
                     *key = Some((name, node.span));
@@ -247,7 +253,7 @@ impl<'a> Builder<'a> {
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, span: Span) -> Kind {
         if style != ScalarStyle::Plain {
-            return Kind::String(self.texts.keep(text));
+            return Kind::String(self.strings.intern(text));
         }
         match text {
             "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
@@ -256,7 +262,7 @@ impl<'a> Builder<'a> {
             _ => {}
         }
         let Some(number) = core_number(text) else {
-            return Kind::String(self.texts.keep(text));
+            return Kind::String(self.strings.intern(text));
         };
         if !number.is_finite() {
             self.found.push(out_of_range(span, self.slice(span)));
@@ -305,8 +311,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The name that a key is, and what is wrong with it. A key that is refused takes its value with it, under
-/// a name that no other has.
+/// The name of a key, and what is wrong with it. A key that is refused gets a name that no other has, so that
+/// its value is still consumed.
 fn key_of(node: &Node, merge: bool, text: &str) -> (Arc<str>, Option<Diagnostic>) {
     if let Some(name) = node.as_str().filter(|_| !merge) {
         return (Arc::clone(name), None);
@@ -333,15 +339,7 @@ fn refused_key(node: &Node, merge: bool, text: &str) -> Diagnostic {
     Diagnostic::error("yaml-key-not-string", node.span, message).with_help(help)
 }
 
-fn with_article(name: &str) -> String {
-    match name {
-        "null" => "null".to_owned(),
-        "array" | "object" => format!("an {name}"),
-        other => format!("a {other}"),
-    }
-}
-
-/// How many values, and how many levels of collections, `node` has. Its depth is bounded.
+/// How many values and how many levels of collections `node` has. Its depth is bounded.
 fn measure(node: &Node) -> (usize, usize) {
     let inner: Vec<(usize, usize)> = match &node.kind {
         Kind::Array(items) => items.iter().map(measure).collect(),
@@ -353,8 +351,8 @@ fn measure(node: &Node) -> (usize, usize) {
     (size, height)
 }
 
-/// The number that a plain scalar is under the core schema (YAML 1.2.2, §10.3.2); infinite where the
-/// model has none.
+/// A plain scalar as a number, if it is one under the core schema (YAML 1.2.2, §10.3.2). Infinite if the data
+/// model has no such number.
 fn core_number(text: &str) -> Option<f64> {
     let radix = |prefix: &str, radix: u32| {
         let digits = text.strip_prefix(prefix)?;

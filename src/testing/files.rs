@@ -1,61 +1,61 @@
-//! Where the cases are.
+//! Finds cases in directories.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Case, Malformed};
+use super::{Case, MalformedCases};
 
-/// The file that makes a directory a case.
+/// The file that every case has.
 const CASE: &str = "case.json";
 
-/// How deep folders of cases are looked into.
+/// How deep folders of cases may nest.
 const DEPTH: usize = 16;
 
-/// Reads the cases at `dir`, in order: the case that it is, or those in it and in its folders. Folders
-/// whose name begins with a dot are passed over, and links to folders are not followed.
+/// Reads the cases at `dir`, in order: `dir` itself if it is a case, else those in its folders. Folders whose
+/// name begins with a dot are skipped, and links to folders are not followed.
 ///
 /// # Errors
-/// Everything that makes a file no part of a case; a directory that cannot be read; no case at all.
-pub fn find(dir: &Path) -> Result<Vec<Case>, Malformed> {
-    let mut found = Found::default();
-    found.look(dir, DEPTH);
-    let Found { cases, problems } = found;
+/// Everything that is wrong with the files of the cases; a directory that cannot be read; no case at all.
+pub fn find(dir: &Path) -> Result<Vec<Case>, MalformedCases> {
+    let mut search = Search::default();
+    search.visit(dir, DEPTH);
+    let Search { cases, problems } = search;
     if !problems.is_empty() {
-        return Err(Malformed(problems));
+        return Err(MalformedCases(problems));
     }
     if cases.is_empty() {
         let problem = format!(
             "{} holds no case: a case is a directory with {CASE}, definition.json and scenarios/NAME/",
             dir.display()
         );
-        return Err(Malformed(vec![problem]));
+        return Err(MalformedCases(vec![problem]));
     }
     Ok(cases)
 }
 
 #[derive(Default)]
-struct Found {
+struct Search {
     cases: Vec<Case>,
     problems: Vec<String>,
 }
 
-impl Found {
-    fn look(&mut self, dir: &Path, depth: usize) {
-        // A case that lacks its `case.json` is a slip, not a folder of cases.
+impl Search {
+    fn visit(&mut self, dir: &Path, depth: usize) {
+        // A case without its `case.json` is a mistake, not a folder of cases.
         let is_case = [CASE, "definition.json"].iter().any(|name| dir.join(name).exists());
         if is_case {
             match super::read::case(dir) {
                 Ok(case) => self.cases.push(case),
-                Err(Malformed(problems)) => self.problems.extend(problems),
+                Err(MalformedCases(problems)) => self.problems.extend(problems),
             }
             return;
         }
         match folders(dir) {
             Ok(names) if depth > 0 => {
                 for path in names.iter().map(|name| dir.join(name)) {
-                    self.look(&path, depth - 1);
+                    self.visit(&path, depth - 1);
                 }
             }
             Ok(_) => {}

@@ -1,8 +1,8 @@
-//! Whether a Result is the one that was expected.
+//! Compares a Result with the expected one.
 //!
-//! The corpus's rule: a success is equal in value, whole; of a failure every member that is expected is
-//! there and equal, an expected `null` also where there is none; `previous`, and the Results that a
-//! `Gather`'s failure brings as evidence, by this same rule.
+//! The rule of the corpus: the value of a success must be equal as a whole. Of a failure, each expected
+//! member must be present and equal; an expected `null` also matches an absent member. The same rule holds
+//! for `previous`, and for the Results in the `details` of a `Gather`'s failure.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use serde_json::{Map, Value as Json};
 
 use crate::language::code::system::GATHER_COMPLETION_UNMET;
 
-/// One place where something else came than was expected.
+/// A place where the Result is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The place, as a JSON pointer (RFC 6901).
     pub pointer: String,
-    /// What had to be there.
+    /// What was expected there.
     pub expected: String,
     /// What is there.
     pub got: String,
@@ -26,7 +26,7 @@ struct Judge {
     found: Vec<Difference>,
 }
 
-/// Where the Result `got` is not as `expected`; nothing where it is.
+/// The places where the Result `got` is not as `expected`.
 pub fn differences(expected: &Json, got: &Json) -> Vec<Difference> {
     let mut judge = Judge { pointer: String::new(), found: Vec::new() };
     judge.result(expected, got);
@@ -78,7 +78,7 @@ impl Judge {
         }
     }
 
-    /// Each member by `each`; both must have the same.
+    /// Compares each member with `each`. Both sides must have the same members.
     fn members(
         &mut self,
         expected: &Json,
@@ -99,7 +99,7 @@ impl Judge {
         }
     }
 
-    /// Each element by `each`; both must have as many.
+    /// Compares each element with `each`. Both sides must have equally many.
     fn items(&mut self, expected: &Json, got: &Json, each: impl Fn(&mut Self, &Json, &Json)) {
         let (Json::Array(wanted), Json::Array(there)) = (expected, got) else {
             return self.value(expected, got);
@@ -113,7 +113,7 @@ impl Judge {
         }
     }
 
-    /// Judges `within` the member or element of this name.
+    /// Calls `within` for the member or element of this name.
     fn at(&mut self, name: &str, within: impl FnOnce(&mut Self)) {
         let length = self.pointer.len();
         self.pointer.push('/');
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Where they differ, sorted: members come in no order of meaning.
+    /// Where they differ, sorted: the order of members has no meaning.
     fn pointers(expected: &Json, got: &Json) -> Vec<String> {
         let found = differences(expected, got).into_iter();
         let mut pointers: Vec<_> = found.map(|difference| difference.pointer).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_failure_what_is_expected_must_be_there() {
+    fn a_failure_must_have_what_is_expected() {
         let got = json!({
             "type": "error", "code": "A", "message": "m", "details": { "x": 1 },
             "previous": { "type": "error", "code": "B", "message": "n" },
@@ -230,7 +230,7 @@ mod tests {
                 "/details/failures/1"
             ]
         );
-        // Elsewhere `failures` is a member like any other.
+        // In other failures, `failures` is a member like any other.
         let other = |result: Json| json!({ "code": "A", "details": { "failures": [{ "result": result }] } });
         assert_eq!(
             pointers(&other(json!({})), &other(json!({ "message": "m" }))),

@@ -1,15 +1,15 @@
-//! Cases: definitions in files, with the Results that must come of them.
+//! Cases: definitions in files, with the Results that are expected of them.
 //!
-//! The layout is that of the specification's conformance corpus, so that one runner judges the corpus, this
-//! project's own cases and a user's. Everything is read and held to its shape before anything runs: a slip
-//! in a file must not look like a Flow that misbehaves. Runs are in virtual time, so that an hour of backoff
-//! is free and its length can be asserted.
+//! The layout is that of the specification's conformance corpus, so that one runner runs the corpus, this
+//! project's own cases and a user's. All files are read and checked before anything runs: a mistake in a file
+//! must not look like a Flow that misbehaves. Runs are in virtual time, so an hour of backoff costs nothing
+//! and its length can be asserted.
 //!
 //! ```text
 //! CASE/case.json                  description, profiles, marks, scenarios; also `section`
 //! CASE/definition.json
 //! CASE/scenarios/NAME/input.json
-//! CASE/scenarios/NAME/arguments.json         where the Flow has parameters
+//! CASE/scenarios/NAME/arguments.json         if the Flow has parameters
 //! CASE/scenarios/NAME/expected-result.json   the Result, or
 //! CASE/scenarios/NAME/expected-error.json    `codes`: why the definition is refused
 //! CASE/scenarios/NAME/expected.json          `took`: how long the run takes, within 20 ms
@@ -17,11 +17,11 @@
 //!
 //! `section`, `expected-error.json` and `expected.json` are additions to the corpus's layout.
 
+mod check;
 mod files;
 mod judge;
 mod read;
 mod run;
-mod shape;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,7 +33,7 @@ use serde_json::Value as Json;
 pub use self::files::find;
 pub use self::judge::{Difference, differences};
 
-/// How far from `took` a run may end: timers round up to whole milliseconds, each on its own.
+/// By how much a run may differ from `took`: each timer rounds up to whole milliseconds.
 pub const ROUNDING: Duration = Duration::from_millis(20);
 
 /// A definition and its runs.
@@ -43,13 +43,13 @@ pub struct Case {
     pub path: PathBuf,
     /// What it shows.
     pub description: String,
-    /// Where the rule is written that it shows, if it says so.
+    /// The section of the specification whose rule it shows, if it names one.
     pub section: Option<String>,
-    /// The conformance profiles that it asks for: all of them claimed.
+    /// The conformance profiles that it needs. We claim all of them.
     pub profiles: BTreeSet<String>,
     /// Whether its outcome depends on time that passes.
     pub temporal: bool,
-    /// The definition's text. Whether it is well-formed is for its scenarios to say.
+    /// The text of the definition. Its scenarios say whether it must be well-formed.
     pub definition: String,
     /// In the order of their names.
     pub scenarios: Vec<Scenario>,
@@ -64,45 +64,45 @@ pub struct Scenario {
     pub input: Json,
     /// The arguments for the Flow's parameters: an object.
     pub arguments: Json,
-    /// What must come of it.
+    /// The expected outcome.
     pub expected: Expected,
 }
 
-/// What must come of a scenario.
+/// The expected outcome of a scenario.
 #[derive(Clone, Debug)]
 pub enum Expected {
     /// The definition runs to a Result.
     Result {
-        /// The Result, as far as it matters.
+        /// The expected members of the Result.
         result: Json,
-        /// How long the run takes, where that matters.
+        /// How long the run takes, if that matters.
         took: Option<Duration>,
     },
-    /// The definition is refused, with diagnostics of these codes and no others.
+    /// The definition is refused, with diagnostics of exactly these codes.
     Refused(BTreeSet<String>),
 }
 
-/// Files that are no cases: what is wrong with each, and what is wanted.
+/// What is wrong with the files of some cases, and what is wanted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub struct Malformed(pub Vec<String>);
+pub struct MalformedCases(pub Vec<String>);
 
-/// A scenario that came to something else than it had to.
+/// A scenario whose outcome was not the expected one.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct FailedScenario {
     /// Its directory.
     pub scenario: PathBuf,
-    /// Where and how; at least one.
+    /// At least one.
     pub differences: Vec<Difference>,
 }
 
-/// What some cases came to.
+/// The outcome of running some cases.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How many scenarios came to what they had to.
+    /// How many scenarios passed.
     pub passed: usize,
     /// The others.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedScenario>,
 }
 
 impl Report {
@@ -114,13 +114,13 @@ impl Report {
                 report.passed += 1;
                 continue;
             }
-            report.failed.push(Failed { scenario: scenario.path.clone(), differences });
+            report.failed.push(FailedScenario { scenario: scenario.path.clone(), differences });
         }
         report
     }
 }
 
-/// For people: each scenario that failed with its differences, then a line that counts.
+/// For people: each failed scenario with its differences, then a line with the numbers.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for failed in &self.failed {
@@ -130,7 +130,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for FailedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.scenario.display())?;
         self.differences.iter().try_for_each(|difference| writeln!(f, "{difference}"))

@@ -1,4 +1,4 @@
-//! Reading a case's files.
+//! Reads the files of a case.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::shape::{Meta, Shapes};
-use super::{Case, Expected, Malformed, Scenario, files};
+use super::check::{Checker, Meta};
+use super::{Case, Expected, MalformedCases, Scenario, files};
 use crate::source::{Format, Node, Sources};
 
 /// Reads the case in `dir`.
 ///
 /// # Errors
-/// Everything that is wrong with its files, at once.
-pub(super) fn case(dir: &Path) -> Result<Case, Malformed> {
+/// Everything that is wrong with its files.
+pub(super) fn case(dir: &Path) -> Result<Case, MalformedCases> {
     let mut reader = Reader::default();
     let case = reader.case(dir);
     match case {
         Some(case) if reader.problems.is_empty() => Ok(case),
-        _ => Err(Malformed(reader.problems)),
+        _ => Err(MalformedCases(reader.problems)),
     }
 }
 
@@ -31,7 +31,7 @@ struct Reader {
 impl Reader {
     fn case(&mut self, dir: &Path) -> Option<Case> {
         let wanted = "the case's `description`, `profiles`, `marks` and `scenarios`";
-        let meta = self.shaped(&dir.join("case.json"), wanted, Shapes::meta);
+        let meta = self.checked(&dir.join("case.json"), wanted, Checker::meta);
         let definition = self.text(&dir.join("definition.json"), "the MWL definition");
         let meta = meta?;
         let scenarios = self.scenarios(dir, &meta.scenarios);
@@ -47,7 +47,7 @@ impl Reader {
         })
     }
 
-    /// The scenarios that `case.json` lists, which must be those that there are.
+    /// The scenarios that `case.json` lists. They must be the same as the folders.
     fn scenarios(&mut self, dir: &Path, listed: &BTreeSet<String>) -> Vec<Scenario> {
         let dir = dir.join("scenarios");
         let there = match files::folders(&dir) {
@@ -77,12 +77,12 @@ impl Reader {
 
     fn scenario(&mut self, path: PathBuf) -> Option<Scenario> {
         let input = path.join("input.json");
-        let input = self.shaped(&input, "the execution input", |_, node| node.to_json());
+        let input = self.checked(&input, "the execution input", |_, node| node.to_json());
         let arguments = path.join("arguments.json");
         let arguments = if arguments.exists() {
             let wanted = "the Flow's arguments";
-            self.shaped(&arguments, wanted, |shapes, node| {
-                shapes.arguments(node);
+            self.checked(&arguments, wanted, |checker, node| {
+                checker.arguments(node);
                 node.to_json()
             })
         } else {
@@ -104,32 +104,32 @@ impl Reader {
                 );
             }
             let wanted = "the `codes` with which the definition is refused";
-            return self.shaped(&refused, wanted, Shapes::refused).map(Expected::Refused);
+            return self.checked(&refused, wanted, Checker::refused).map(Expected::Refused);
         }
         let took = if timed.exists() {
-            self.shaped(&timed, "`took`, a duration", Shapes::took)?
+            self.checked(&timed, "`took`, a duration", Checker::took)?
         } else {
             None
         };
-        let result = self.shaped(&result, "the Result that must come", |shapes, node| {
-            shapes.result(node);
+        let result = self.checked(&result, "the Result that must come", |checker, node| {
+            checker.result(node);
             node.to_json()
         })?;
         Some(Expected::Result { result, took })
     }
 
-    /// The file at `path`, as `read` makes it, which says what is wrong with it.
-    fn shaped<T>(
+    /// The file at `path`, read and checked by `read`.
+    fn checked<T>(
         &mut self,
         path: &Path,
         wanted: &str,
-        read: impl FnOnce(&mut Shapes, &Node) -> T,
+        read: impl FnOnce(&mut Checker, &Node) -> T,
     ) -> Option<T> {
         let mut sources = Sources::default();
         let node = self.parse(&mut sources, path, wanted)?;
-        let mut shapes = Shapes::default();
-        let value = read(&mut shapes, &node);
-        let found = shapes.found();
+        let mut checker = Checker::default();
+        let value = read(&mut checker, &node);
+        let found = checker.found();
         if found.has_errors() {
             self.problems.push(sources.render(&found));
             return None;

@@ -1,4 +1,4 @@
-//! Running a case.
+//! Runs a case.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,15 +17,15 @@ use crate::language::plan::Plan;
 use crate::language::provider::Catalog;
 use crate::source::{Diagnostics, Format, Severity, Sources};
 
-/// Why there is nothing to run.
-struct Refusal {
+/// Why the definition does not compile.
+struct CompileErrors {
     codes: BTreeSet<String>,
     /// The diagnostics, for people.
     text: String,
 }
 
 impl Case {
-    /// Runs every scenario, each with what came out otherwise than expected: nothing where it passed.
+    /// Runs every scenario. Each comes with its differences from what was expected; without any, it passed.
     pub fn run(&self) -> impl Iterator<Item = (&Scenario, Vec<Difference>)> {
         let plan = plan(&self.definition);
         let judged = move |scenario| (scenario, judge(&plan, scenario));
@@ -33,15 +33,15 @@ impl Case {
     }
 }
 
-/// Compiles `text` as an engine would that is handed a definition: a literal that fails its schema is a
-/// failure of the run.
-fn plan(text: &str) -> Result<Arc<Plan>, Refusal> {
+/// Compiles `text` as an engine must: a literal that fails its schema is a failure of the run, not an error
+/// here.
+fn plan(text: &str) -> Result<Arc<Plan>, CompileErrors> {
     let mut sources = Sources::default();
     let parsed = sources.parse("definition.json", text, Format::Json);
     parsed
         .and_then(|node| compile(&node, &Catalog::spec_defined(None), Strictness::Runtime))
         .map(|(plan, _)| plan)
-        .map_err(|found| Refusal { codes: errors(&found), text: sources.render(&found) })
+        .map_err(|found| CompileErrors { codes: errors(&found), text: sources.render(&found) })
 }
 
 fn errors(Diagnostics(all): &Diagnostics) -> BTreeSet<String> {
@@ -49,18 +49,18 @@ fn errors(Diagnostics(all): &Diagnostics) -> BTreeSet<String> {
     errors.map(|found| found.code.to_owned()).collect()
 }
 
-fn judge(plan: &Result<Arc<Plan>, Refusal>, scenario: &Scenario) -> Vec<Difference> {
+fn judge(plan: &Result<Arc<Plan>, CompileErrors>, scenario: &Scenario) -> Vec<Difference> {
     match (&scenario.expected, plan) {
-        (Expected::Refused(codes), Err(refusal)) if *codes == refusal.codes => Vec::new(),
-        (Expected::Refused(codes), Err(refusal)) => {
-            differ("/codes", &json!(codes), json!(refusal.codes).to_string())
+        (Expected::Refused(codes), Err(errors)) if *codes == errors.codes => Vec::new(),
+        (Expected::Refused(codes), Err(errors)) => {
+            differ("/codes", &json!(codes), json!(errors.codes).to_string())
         }
         (Expected::Refused(codes), Ok(_)) => {
             differ("/codes", &json!(codes), "a definition that compiles".into())
         }
-        (Expected::Result { result, .. }, Err(refusal)) => {
-            let refused = refusal.text.trim_end();
-            differ("", result, format!("a definition that is refused:\n{refused}"))
+        (Expected::Result { result, .. }, Err(errors)) => {
+            let text = errors.text.trim_end();
+            differ("", result, format!("a definition that is refused:\n{text}"))
         }
         (Expected::Result { result, took }, Ok(plan)) => match execute(plan, scenario) {
             Ok((None, _)) => {
@@ -76,7 +76,7 @@ fn judge(plan: &Result<Arc<Plan>, Refusal>, scenario: &Scenario) -> Vec<Differen
     }
 }
 
-/// Runs a scenario with the clock stopped between its timers. No Result where it never comes to one.
+/// Runs a scenario in virtual time. No Result if it never ends.
 fn execute(plan: &Plan, scenario: &Scenario) -> io::Result<(Option<Json>, Duration)> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;

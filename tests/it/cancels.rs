@@ -1,5 +1,5 @@
 //! A cancellation from outside, in each place where an execution can be: what it interrupts, what still runs,
-//! what the Result says, and when. The random laws hold the same in general; these are the cases by name.
+//! what the Result says, and when it comes. The random laws test the same in general; these are named cases.
 
 use mwl_proxy::language::outcome::Outcome;
 use serde_json::{Value as Json, json};
@@ -9,10 +9,10 @@ use crate::support::law::{
 };
 use crate::support::script::Scripted;
 
-/// When it is cancelled, in milliseconds.
+/// The instant of the cancellation, in milliseconds.
 const AT: u64 = 50;
 
-/// A call of the scripted provider that takes so long, and then fails if so.
+/// A call of the scripted provider that takes this long and then fails with `code`, if there is one.
 fn call(tag: &str, after: u64, code: Option<&str>) -> Json {
     let mut with = json!({ "tag": tag, "after": after });
     if let Some(code) = code {
@@ -43,7 +43,7 @@ fn retry(attempts: u32, wait: u64) -> Json {
     })
 }
 
-/// A Flow whose one Step is `step`, with a Step after it, and every failure caught.
+/// A Flow with `step` and a Step after it, which also handles every failure.
 fn flow(mut step: Json, stack: &[Json]) -> Json {
     step["next"] = json!("after");
     if step["action"] != "Sleep" {
@@ -60,8 +60,8 @@ fn flow(mut step: Json, stack: &[Json]) -> Json {
     })
 }
 
-/// The codes down the chain of a run that is cancelled at [`AT`] (`success` where it is none), the tags of
-/// what was dispatched, and when it ended.
+/// A run that is cancelled at [`AT`]: the codes of the failure's chain (or `success`), the tags of the
+/// dispatches, and when it ended.
 fn cancelled(definition: Json) -> (Vec<String>, Vec<String>, u64) {
     in_virtual_time(async {
         let scripted = Scripted::new(Vec::new());
@@ -150,7 +150,7 @@ fn in_a_gather_before_all_have_begun() {
 fn in_a_cleanup_which_may_finish() {
     let step = json!({ "action": "Call", "call": call("work", 40, None) });
     let step = flow(step, &[finally(&call("cleanup", 30, None))]);
-    // The rest of the Flow is over by then: only the cleanup of the Flow's own stack is left.
+    // By then the rest of the Flow is done: only the cleanup of the Flow's own stack is left.
     check(step, &[CANCELLED], &["work", "after", "cleanup"], 70);
 }
 
@@ -170,18 +170,18 @@ fn in_a_cleanup_beyond_its_limit() {
 }
 
 #[test]
-fn where_a_bound_unwinds_already() {
+fn while_a_bound_unwinds() {
     let step = json!({
         "action": "Call",
         "call": call("work", 100, None),
         "middleware": [timeout(40), finally(&call("cleanup", 20, None))],
     });
-    // The bound fires at 40, the cleanup runs until 60: whoever is outside comes first.
+    // The bound fires at 40 and the cleanup runs until 60. The cancellation from outside takes precedence.
     check(flow(step, &[]), &[CANCELLED], &["work", "cleanup"], 60);
 }
 
 #[test]
-fn where_a_bounded_cleanup_unwinds() {
+fn while_a_bounded_cleanup_runs() {
     let cleanup = json!({
         "provider": middleware("finally"),
         "onAlways": { "with": {

@@ -1,6 +1,6 @@
-//! The language in files: every case under `tests/cases` states one rule of the specification, with a
-//! definition, inputs, and the Result that must come of them. `mwl-proxy flow test` runs the same files with
-//! the same judge (`mwl_proxy::testing`, where the layout is written).
+//! Runs the cases under `tests/cases`. Each shows one rule of the specification, with a definition, inputs,
+//! and the expected Result. `mwl-proxy flow test` runs the same files with the same code
+//! (`mwl_proxy::testing`, which describes the layout).
 
 #![expect(clippy::print_stdout, reason = "a suite says how much of it ran")]
 
@@ -20,7 +20,7 @@ macro_rules! folders {
         $(
             #[test]
             fn $test() {
-                judge(&Path::new(OURS).join($folder), true);
+                run(&Path::new(OURS).join($folder), true);
             }
         )*
     };
@@ -55,20 +55,20 @@ fn every_folder_is_run() {
     assert_eq!(listed, there);
 }
 
-/// Runs the corpus where the environment names it; it is not ours to carry.
+/// Runs the specification's corpus if the environment names it: it is not part of this repository.
 #[test]
 fn corpus() {
     match std::env::var_os(CORPUS) {
-        Some(dir) => judge(Path::new(&dir), false),
+        Some(dir) => run(Path::new(&dir), false),
         None => println!("0 scenarios ran: {CORPUS} names no directory"),
     }
 }
 
-/// Runs every case below `dir` and reports all that failed at once.
-fn judge(dir: &Path, ours: bool) {
+/// Runs every case below `dir`, and reports all that failed.
+fn run(dir: &Path, ours: bool) {
     let cases = find(dir).unwrap_or_else(|malformed| panic!("{malformed}"));
     if ours {
-        cases.iter().for_each(promises);
+        cases.iter().for_each(check_ours);
     }
     let report = Report::of(&cases);
     println!("{}: {} cases, {report}", dir.display(), cases.len());
@@ -76,8 +76,8 @@ fn judge(dir: &Path, ours: bool) {
     assert!(report.failed.is_empty(), "{report}");
 }
 
-/// What our own cases promise beside the layout.
-fn promises(case: &Case) {
+/// Checks what our own cases must have beside the layout.
+fn check_ours(case: &Case) {
     let at = case.path.display();
     assert!(case.section.is_some(), "{at}: case.json has no section");
     assert_eq!(

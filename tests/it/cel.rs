@@ -1,14 +1,14 @@
-//! The CEL suite (google/cel-spec, `tests/simple`) against the environment of this crate's expressions.
+//! Runs the CEL suite (google/cel-spec, `tests/simple`) in the environment of this crate's expressions.
 //!
 //! The suite is not part of this repository: `CEL_SPEC_TESTS` names a file with its tests as JSON, an array
-//! of `{file, section, name, expr, group, feature?, skip?, container?, bindings?, expect}`. Without it a
+//! of `{file, section, name, expr, group, feature?, skip?, container?, bindings?, expect}`. Without it, a
 //! small table of our own runs, and says so.
 
-use mwl_proxy::language::expr::testing::{Same, Typed, evaluate};
+use mwl_proxy::language::expr::testing::{NanEqual, Typed, evaluate};
 use serde_json::Value as Json;
 
-/// How many tests of the language definition can run: all but those that need protobuf messages or only
-/// check types.
+/// How many tests of the core language can run: all except those that need protobuf messages or only check
+/// types.
 const CORE: usize = 1_100;
 
 /// How many tests of the `strings`, `math` and `encoders` extensions can run.
@@ -35,7 +35,7 @@ fn the_cel_suite_passes() {
     assert_eq!((core, extensions), (CORE, EXTENSIONS));
 }
 
-/// How many of the chosen tests ran, and what failed.
+/// How many of the chosen tests ran, and the messages of those that failed.
 fn run(tests: &[Json], chosen: impl Fn(&Json) -> bool) -> (usize, Vec<String>) {
     let chosen: Vec<&Json> =
         tests.iter().filter(|test| chosen(test) && test.get("skip").is_none()).collect();
@@ -73,7 +73,7 @@ fn failure(test: &Json) -> Option<String> {
     })
 }
 
-/// Equality without the order of maps.
+/// Equality in which the order of maps does not matter.
 fn same(a: &Typed, b: &Typed) -> bool {
     match (a, b) {
         (Typed::List(a), Typed::List(b)) => {
@@ -98,7 +98,7 @@ fn typed(value: &Json) -> Typed {
         "bool" => Typed::Bool(v.as_bool().unwrap()),
         "int" => Typed::Int(text().parse().unwrap()),
         "uint" => Typed::Uint(text().parse().unwrap()),
-        "double" => Typed::Double(Same(text().parse().unwrap())),
+        "double" => Typed::Double(NanEqual(text().parse().unwrap())),
         "string" => Typed::String(text().to_owned()),
         "bytes" => Typed::Bytes(base64(text())),
         "list" => Typed::List(v.as_array().unwrap().iter().map(typed).collect()),
@@ -138,7 +138,7 @@ fn base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What the suite checks, in small.
+/// A small selection of what the suite checks.
 fn own_table() {
     let int = |int| Ok(Typed::Int(int));
     let text = |text: &str| Ok(Typed::String(text.to_owned()));
@@ -154,7 +154,7 @@ fn own_table() {
         ("'tacocat'.indexOf('cat')", int(4)),
         ("'tacocat'.lastIndexOf('c', 3)", int(2)),
         ("'%d of %s'.format([1, 'two'])", text("1 of two")),
-        ("math.greatest(1, 2.5, 2)", Ok(Typed::Double(Same(2.5)))),
+        ("math.greatest(1, 2.5, 2)", Ok(Typed::Double(NanEqual(2.5)))),
         ("base64.encode(b'hello')", text("aGVsbG8=")),
         ("duration('90s500ms').getMilliseconds()", int(500)),
         ("duration('1h 1s')", Err(())),

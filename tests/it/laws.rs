@@ -1,6 +1,6 @@
-//! Random stacks of the four middlewares, and of one that acts at its entry, over a scripted target, against a small recursive model of the
-//! specification: the same Result, the same runs, the same cleanups in the same order, at the same
-//! virtual instants; every established entry's `onAlways` exactly once.
+//! Random stacks of the four middlewares, and of one that acts at its entry, around a scripted target, compared with
+//! a small recursive model of the specification. Both must have the same Result, the same runs, the same cleanups in
+//! the same order, and the same virtual instants. The `onAlways` of every established entry runs exactly once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::script::{Scripted, Turn};
 
 #[derive(Clone, Debug)]
 enum Layer {
-    /// Retries `code` (all where `None`), so often, after so many milliseconds.
+    /// Retries `code` (`None`: any), with this many attempts and this delay in milliseconds.
     Retry {
         code: Option<&'static str>,
         attempts: u64,
@@ -28,7 +28,7 @@ enum Layer {
     Loop {
         times: u64,
     },
-    /// A cleanup that takes so long and then fails with the code, if any.
+    /// A cleanup that takes this long and then fails with the code, if there is one.
     Finally {
         after: u64,
         code: Option<&'static str>,
@@ -49,8 +49,8 @@ struct Case {
     cancel: Option<u64>,
 }
 
-/// What a run came to: the codes down the chain (empty for a success), the runs of the target, the
-/// cleanups by layer, and when it ended.
+/// The outcome of a run: the codes of the failure's chain (empty for a success), the number of runs of the
+/// target, the cleanups by layer, and when it ended.
 #[derive(Debug, PartialEq)]
 struct Observed {
     chain: Vec<String>,
@@ -63,14 +63,14 @@ struct Observed {
 
 type Chain = Vec<&'static str>;
 
-/// What rises: a Result (empty chain: a success), or an unwind towards its owner.
+/// What rises: a Result (with an empty chain if it is a success), or an unwind towards its owner.
 enum Rise {
     Settled(Chain),
     Unwind { owner: usize, chain: Chain, superseded: bool },
 }
 
 impl Rise {
-    /// An unwind that begins with failed cleanups at its head.
+    /// The same unwind, with failed cleanups at the head of its chain.
     fn after(self, failed: &[&'static str]) -> Self {
         match self {
             Self::Unwind { owner, chain, superseded } => Self::Unwind {
@@ -88,14 +88,14 @@ const OUTSIDE: usize = usize::MAX;
 struct Model<'a> {
     case: &'a Case,
     now: u64,
-    /// Established bounds, by layer and deadline, outermost first.
+    /// The established bounds, with layer and deadline, outermost first.
     bounds: Vec<(usize, u64)>,
     runs: usize,
     cleanups: Vec<usize>,
 }
 
 impl Model<'_> {
-    /// The interruption that comes first, and when.
+    /// The first interruption: its instant and its owner.
     fn interruption(&self) -> Option<(u64, usize)> {
         let outside = self.case.cancel.map(|at| (at, OUTSIDE));
         let bound = self.bounds.iter().map(|(layer, at)| (*at, *layer)).min_by_key(|(at, _)| *at);
@@ -106,7 +106,8 @@ impl Model<'_> {
         }
     }
 
-    /// The owner of the interruption that is due after shielded work: whoever is outside, first.
+    /// The owner of the interruption that is due after shielded work. A cancellation from outside takes
+    /// precedence.
     fn due(&self) -> Option<usize> {
         if self.case.cancel.is_some_and(|at| at <= self.now) {
             return Some(OUTSIDE);
@@ -119,7 +120,7 @@ impl Model<'_> {
         Rise::Unwind { owner, chain, superseded: false }
     }
 
-    /// Work that waits: it is accepted if it is there when the interruption is.
+    /// Work that waits. It is accepted if it is done at the instant of the interruption.
     fn wait(&mut self, millis: u64, always_pending: bool) -> Result<(), Rise> {
         let done = self.now + millis;
         match self.interruption() {
@@ -193,7 +194,7 @@ impl Model<'_> {
                 self.bounds.pop();
                 match rise {
                     Rise::Unwind { owner, chain, superseded } if owner == at => {
-                        // Cleanups took time: an outer interruption may have fallen due.
+                        // Cleanups took time, so an outer interruption may be due.
                         if self.cleanups.len() > cleanups
                             && let Some(owner) = self.due()
                         {
@@ -269,8 +270,8 @@ fn expected(case: &Case) -> Observed {
 
 // --- the engine ----------------------------------------------------------------------------------
 
-/// The same work, written so that the engine takes another way through it: one call and nothing else, and
-/// with a clause, an arm or a stack that no run can see.
+/// Different ways to write the same work, so that the engine takes different paths through it: one call and
+/// nothing else; or with a clause, an arm or a stack that never does anything.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Bare,
@@ -393,8 +394,8 @@ fn code() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("Script.A"), Just("Script.B")]
 }
 
-/// All waits are even and the cancellation's instant is odd: the two never fall together, for which of
-/// them a task sees first is the test's own scheduling, not the engine's.
+/// All waits are even and the instant of the cancellation is odd, so that they never coincide: which of them
+/// a task sees first would depend on the test's scheduling, not on the engine.
 fn even(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (1..=most).prop_map(|half| 2 * half)]
 }

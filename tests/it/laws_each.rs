@@ -1,41 +1,36 @@
-//! Laws of the middlewares, each as a property of its own: what holds for every script, whatever happens.
+//! Laws of the middlewares: properties that hold for every script, whatever happens.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mwl_proxy::language::definition::{Strictness, compile};
-use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::outcome::Outcome;
 use mwl_proxy::language::value::Value;
-use mwl_proxy::source::{Format, Sources};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use crate::support::law::{SCRIPT, cases, ended, in_virtual_time};
 use crate::support::script::{Scripted, Seen, Turn};
 
-const SCRIPT: &str = "mwl:provider.call/test/script/v1";
 const RETRY: &str = "mwl:provider.middleware/mwl/retry/v1";
 const TIMEOUT: &str = "mwl:provider.middleware/mwl/timeout/v1";
 const LOOP: &str = "mwl:provider.middleware/mwl/loop/v1";
 const FINALLY: &str = "mwl:provider.middleware/mwl/finally/v1";
 
-/// What one run of the scripted target does: so many milliseconds, then success or the code.
+/// The runs of the scripted target: how long each takes, in milliseconds, and the code with which it fails,
+/// if any.
 type Script = Vec<(u64, Option<&'static str>)>;
 
-/// What a run came to.
+/// The outcome of a run, what the target saw, and how many milliseconds it took.
 #[derive(Debug)]
 struct Ran {
     outcome: Outcome,
     seen: Vec<Seen>,
-    took: Duration,
+    took: u64,
 }
 
 /// Runs a Flow of one Call Step, `call`, within `stack`.
 fn run_call(call: &Json, stack: &[Json], script: &Script, cancel: Option<u64>) -> Ran {
     let definition = json!({
-        "$schema": "https://mwl.dev/v0.1/flow/schema.json",
         "parameters": { "type": "object", "properties": {
             "a": { "default": 10 }, "b": { "default": 20 }, "c": { "default": 30 },
         } },
@@ -45,38 +40,12 @@ fn run_call(call: &Json, stack: &[Json], script: &Script, cancel: Option<u64>) -
             "done": { "action": "Return" },
         },
     });
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    in_virtual_time(async {
         let turns = script
             .iter()
             .map(|(after, code)| Turn { after: Duration::from_millis(*after), code: *code });
         let scripted = Scripted::new(turns.collect());
-        let mut sources = Sources::default();
-        let node = sources.parse("case.json", &definition.to_string(), Format::Json).unwrap();
-        let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
-            Ok((plan, _advice)) => plan,
-            Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
-        };
-        let began = Instant::now();
-        let token = CancellationToken::new();
-        if let Some(at) = cancel {
-            let token = token.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(at)).await;
-                token.cancel();
-            });
-        }
-        let start = Start {
-            cancel: Some(token),
-            cleanup_limit: Duration::from_millis(40),
-            ..Start::new("law")
-        };
-        let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
-        let took = began.elapsed();
+        let (outcome, took) = ended(&scripted, definition, cancel).await;
         let seen = std::mem::take(&mut *scripted.seen.lock().unwrap());
         Ran { outcome, seen, took }
     })
@@ -90,7 +59,7 @@ fn script(most: usize) -> impl Strategy<Value = Script> {
 
 // --- retries restore -----------------------------------------------------------------------------
 
-/// An `assign`: to each name a number, or another's value and one.
+/// An `assign`. It binds each name to a number, or to the value of another name plus one.
 type Assign = BTreeMap<&'static str, Result<u32, &'static str>>;
 
 fn assign() -> impl Strategy<Value = Assign> {
@@ -111,17 +80,17 @@ fn written(assign: &Assign) -> Json {
         .into()
 }
 
-/// What `assign` binds where the variables are these.
+/// The bindings that `assign` makes if these are the variables.
 fn bound(assign: &Assign, vars: &BTreeMap<&'static str, u32>) -> BTreeMap<&'static str, u32> {
     let value = |made: &Result<u32, &str>| made.unwrap_or_else(|other| vars[other] + 1);
     assign.iter().map(|(name, made)| (*name, value(made))).collect()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
 
-    /// Each attempt begins with the variables at the entry, and what the gap before it carried; the
-    /// carry is computed against what the failed attempt left.
+    /// Each attempt begins with the variables at the entry, and with what the gap before it carried. The
+    /// carried values are computed from what the failed attempt left.
     #[test]
     fn an_attempt_sees_the_entry_and_the_carry(
         entry in assign(), inside in assign(), arm in assign(), always in assign(), carry in assign(),
@@ -167,9 +136,9 @@ proptest! {
     }
 }
 
-// --- what shapes nothing changes nothing ---------------------------------------------------------
+// --- idle entries change nothing -----------------------------------------------------------------
 
-/// Entries that are armed and never act, and entries that are gated off.
+/// Entries that never act, and entries that are gated off.
 fn idle() -> impl Strategy<Value = Json> {
     let never = "{{ false }}";
     let policies = json!([{ "match": { "codes": ["Never.Raised"] }, "attempts": 3 }]);
@@ -193,7 +162,7 @@ fn idle() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn a_stack_that_does_nothing_is_not_there(
@@ -216,7 +185,7 @@ proptest! {
 enum Layer {
     Retry(u32),
     Timeout(u64),
-    /// A cleanup that takes so long, and may fail.
+    /// A cleanup that takes this long, and whether it fails.
     Finally(u64, bool),
 }
 
@@ -252,11 +221,11 @@ fn entry((position, layer): (usize, &Layer)) -> Json {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(1000))]
 
-    /// A descent establishes all entries below the one that begins it, and none of these waits. So the
-    /// entries between two retries are established together, as often as the retry above them runs: once
-    /// where there is none, as often as the target where there is none below.
+    /// A descent establishes all entries below the one that begins it, and none of them waits. So the entries
+    /// between two retries are established together, each time the retry above them runs. Without a retry
+    /// above that is once; without a retry below it is as often as the target runs.
     #[test]
     fn every_established_entry_cleans_up_once(
         layers in proptest::collection::vec(layer(), 1..7),
@@ -289,7 +258,8 @@ proptest! {
         }
     }
 
-    /// A policy counts the failures that it handled, the first run among them: after its last it gives up.
+    /// A policy counts the failures that it handles, including that of the first run. After the last one it
+    /// gives up.
     #[test]
     fn a_policy_handles_no_more_than_its_attempts(
         budgets in proptest::collection::vec((prop_oneof![

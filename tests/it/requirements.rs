@@ -1,4 +1,4 @@
-//! `docs/requirements.md` against the project: what the table names exists, and no row is lost.
+//! Checks `docs/requirements.md`: what the tables name exists, and no row is missing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,14 +9,14 @@ use mwl_proxy::language::code::system;
 use crate::layering::{code, sources};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// The rows of the specification's index.
+/// The number of rows of the specification's index.
 const INDEX: usize = 93;
-/// The rules of "Observable behavior".
+/// The number of rules of "Observable behavior".
 const OBSERVABLE: usize = 6;
-/// How a row begins that no test holds.
+/// How the last cell of a row without a test begins.
 const UNTESTED: &str = "No test: ";
 
-/// A row of a table, under its heading.
+/// A row of a table, with the heading above it.
 struct Row {
     heading: String,
     cells: Vec<String>,
@@ -103,7 +103,7 @@ fn exists(test: &str) -> bool {
         .is_some_and(|text| is_test(&text, function))
 }
 
-/// The file that holds a module: the longest way into it that is a file, the rest being inline.
+/// The file of a module: that of the longest part of its path that has one. The rest is inline.
 fn file_of(module: &str) -> Option<PathBuf> {
     let root = if module.starts_with("it::") { "tests" } else { "src" };
     let segments: Vec<&str> = module.split("::").collect();
@@ -114,19 +114,19 @@ fn file_of(module: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whether `text` has a function of that name under an attribute that makes a test of it.
+/// Whether `text` has a function of that name with an attribute that makes it a test.
 fn is_test(text: &str, function: &str) -> bool {
     let head = format!("fn {function}(");
     let Some((before, _)) = text.split_once(&head) else {
         return false;
     };
-    // The last line is what stands before `fn`, such as `async`.
+    // The last line is what is before `fn`, such as `async`.
     let above = before.rsplit('\n').skip(1);
     let mut attributes = above.map(str::trim).take_while(|line| line.starts_with(['#', '/']));
     attributes.any(|line| line.starts_with("#[") && line.contains("test"))
 }
 
-/// The checker refuses what it should: a table that names nothing real would not pass.
+/// A table that names something that does not exist would not pass.
 #[test]
 fn what_does_not_exist_is_not_found() {
     assert!(exists("it::requirements::what_does_not_exist_is_not_found"));
@@ -143,7 +143,7 @@ fn what_does_not_exist_is_not_found() {
     }
 }
 
-/// Under `System.` the program writes the codes of the specification and no others.
+/// The program writes the `System.` codes of the specification, and no others.
 #[test]
 fn no_other_system_code_is_written() {
     let mut written = BTreeSet::new();
@@ -158,7 +158,7 @@ fn no_other_system_code_is_written() {
             written.extend(codes.map(str::to_owned));
         }
     }
-    // The bare prefix is what a check for foreign codes looks for.
+    // A check for the codes of others uses the bare prefix.
     written.remove("System.");
     let listed: BTreeSet<String> = system::ALL.iter().map(ToString::to_string).collect();
     assert_eq!(written, listed);

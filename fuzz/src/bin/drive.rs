@@ -1,8 +1,8 @@
 //! Runs a target on mutated seeds, on a stable toolchain: `drive TARGET SECONDS [SEED]`.
 //!
-//! The seeds are the project's own cases and configurations; the mutations are a fuzzer's: bytes changed,
-//! dropped, doubled, numbers made extreme, pieces of other seeds spliced in. One seed number gives one
-//! sequence. The text that made a target panic is printed, and the exit code says so.
+//! The seeds are the project's own cases and configurations. The mutations are those of a fuzzer: bytes
+//! changed, dropped or doubled, numbers made extreme, pieces of other seeds inserted. The same seed number
+//! gives the same sequence. A text that makes a target panic is printed, and the exit code reports it.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,10 +14,10 @@ use mwl_proxy_fuzz::{TARGETS, Target};
 use rand::prelude::*;
 use rand::rngs::SmallRng;
 
-/// An input that takes longer is printed as a whole.
+/// An input that takes longer than this is printed whole.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// What texts of the small grammars are made of.
+/// The words from which texts of the small grammars are built.
 const WORDS: &[&str] = &[
     "P",
     "T",
@@ -133,7 +133,7 @@ const REQUESTS: &[&str] = &[
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ];
 
-/// Answers, whole and broken.
+/// Responses, whole and broken.
 const ANSWERS: &[&str] = &[
     "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: x\r\n\r\nhello",
     "HTTP/1.1 418 Teapot\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n5\r\nhello\r\n0\r\nX: 1\r\n\r\n",
@@ -194,7 +194,7 @@ fn drive((name, target): &Target, seconds: u64, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The project's files that are of the target's kind; for the small grammars, its words.
+/// The project's files of the target's kind; for the small grammars, its words.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();

@@ -1,6 +1,6 @@
 //! `classify` rules.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn statuses() {
@@ -10,7 +10,7 @@ fn statuses() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 classify: [{ status: [99, 6xx, 402.5, \"402\"], code: A }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[wrong-type]: `status` is the number 99; wanted: a status from 100 to 599, or a class such as `5xx`
      --> c.yaml:6:25
       |
@@ -45,7 +45,7 @@ fn no_verdict_two_verdicts() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 classify: [{ status: [402] }, { status: [402], code: A, success: true }, { code: A }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[missing-key]: the rule does not say what the response is: give `code` or `success: true`
      --> c.yaml:6:14
       |
@@ -78,7 +78,7 @@ fn codes() {
          \x20 - { status: [402], code: System.Own }\n\
          \x20 - { status: [404], success: true, retryable: true }\n\
          \x20 - { status: [404], code: A, retryable: yes }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-code]: `code`: `A.*` is not a code; write dotted words, such as `Provider.Call.Payments.CardDeclined`
      --> c.yaml:7:28
       |
@@ -117,7 +117,7 @@ fn expressions() {
          \x20 - { when: \"response.status == 402\", code: A }\n\
          \x20 - { when: \"{{ response.status === 402 }}\", code: A }\n\
          \x20 - { when: \"{{ request.status }}\", code: A }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[not-an-expression]: `when` is the string `response.status == 402`, which is no expression
      --> c.yaml:7:13
       |

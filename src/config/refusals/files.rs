@@ -1,11 +1,11 @@
-//! Files that are no configuration.
+//! Files that are not valid configurations.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn an_empty_file() {
     let text = "";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[empty-document]: the file is empty; a YAML value was wanted
      --> c.yaml:1:1
       |
@@ -17,7 +17,7 @@ fn an_empty_file() {
 #[test]
 fn only_a_comment() {
     let text = "# nothing\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[empty-document]: the file is empty; a YAML value was wanted
      --> c.yaml:1:1
       |
@@ -29,7 +29,7 @@ fn only_a_comment() {
 #[test]
 fn a_list() {
     let text = "[]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: the file holds one value of type array; wanted: an object with `listeners`, `upstreams` and `routes`
      --> c.yaml:1:1
       |
@@ -45,7 +45,7 @@ fn half_a_file() {
          routes:\n\
          - name: r\n\
          \x20 upstream: \"bil";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[invalid-yaml]: not YAML: unclosed quote
      --> c.yaml:5:13
       |
@@ -58,7 +58,7 @@ fn half_a_file() {
 fn unknown_and_missing_keys() {
     let text = "listners: []\n\
          routes: []\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unknown-key]: `listners` is not a key of the configuration
      --> c.yaml:1:1
       |
@@ -86,7 +86,7 @@ fn a_duplicate_key() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          routes: []\n\
          routes: []\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[duplicate-key]: the key `routes` is written twice in one object
      --> c.yaml:4:1
       |
@@ -106,7 +106,7 @@ fn yaml_1_1_on() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          routes: [{ name: r, upstream: billing }]\n\
          on: 1\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unknown-key]: `on` is not a key of the configuration
      --> c.yaml:4:1
       |
@@ -120,7 +120,7 @@ fn yaml_1_1_on() {
 fn null_for_a_list() {
     let text = "listeners:\n\
          routes: 1\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `listeners` is null; wanted: a list
      --> c.yaml:1:10
       |

@@ -1,6 +1,6 @@
 //! What a route matches.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn methods() {
@@ -10,7 +10,7 @@ fn methods() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 match: { methods: [post, \"GE T\"] }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-method]: `post` is never a request's method: methods are case-sensitive
      --> c.yaml:6:22
       |
@@ -34,7 +34,7 @@ fn methods_as_a_string() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 match: { methods: POST }\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `methods` is the string `POST`; wanted: a list
      --> c.yaml:6:21
       |
@@ -51,7 +51,7 @@ fn paths() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 match: { path: a, pathPrefix: \"/a?b\" }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-path]: `path`: `a` does not start with `/`
      --> c.yaml:6:18
       |
@@ -74,7 +74,7 @@ fn hosts() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 match: { hosts: [\"http://a\", \"a:80\", \"*\"] }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-host]: `hosts`: `http://a` is not a host; write a name without scheme and port, such as `api.example.com` or `*.example.com`
      --> c.yaml:6:20
       |
@@ -103,7 +103,7 @@ fn headers_and_query() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 match: { headers: { \"a b\": x, c: 1 }, query: { d: true } }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-header]: `a b` is not the name of a header field
      --> c.yaml:6:23
       |

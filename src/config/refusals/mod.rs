@@ -1,4 +1,4 @@
-//! What bad files are told: the whole rendered text, as its author reads it.
+//! What the author of a bad file reads: the whole rendered text.
 
 mod classification;
 mod files;
@@ -11,11 +11,11 @@ mod tls;
 mod upstreams;
 mod variables;
 
-use super::tests::World;
+use super::tests::TestOrigin;
 
 /// The rendered diagnostics of `text` as `c.yaml`.
-fn told(text: &str) -> String {
-    let mut world = World::default();
+fn rendered(text: &str) -> String {
+    let mut world = TestOrigin::default();
     world.files.insert("c.yaml", text);
     world.files.insert("bad.json", "{ \"entrypoint\": }");
     world.variables.insert("EXPRESSION", "{{ vars.secret }}");

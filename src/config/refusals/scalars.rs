@@ -1,12 +1,12 @@
 //! Addresses, URLs, durations, sizes, numbers, booleans.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn addresses() {
     let text = "listeners: [{ address: \"localhost:80\" }, { address: 8080 }, {}]\n\
          routes: [{ name: r, call: {} }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-address]: `address`: `localhost:80` is not an address with a port; write `127.0.0.1:80`
      --> c.yaml:1:24
       |
@@ -31,7 +31,7 @@ fn addresses() {
 fn one_address_twice() {
     let text = "listeners: [{ address: 127.0.0.1:1 }, { address: 127.0.0.1:1 }]\n\
          routes: [{ name: r, call: {} }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[duplicate-address]: two listeners have the address 127.0.0.1:1
      --> c.yaml:1:39
       |
@@ -52,7 +52,7 @@ fn urls() {
          \x20 b: { endpoints: [] }\n\
          \x20 c: {}\n\
          routes: [{ name: r, upstream: a }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-url]: `endpoints`: `ftp://a` has the scheme `ftp`; write for example `http://127.0.0.1:3000`
      --> c.yaml:3:20
       |
@@ -91,7 +91,7 @@ fn durations() {
          upstreams:\n\
          \x20 a: { endpoints: [http://a], connectTimeout: 5, idleTimeout: 30s, keepAlive: -PT1S, retryAfterMax: P999D }\n\
          routes: [{ name: r, upstream: a }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `connectTimeout` is the number 5; wanted: an ISO 8601 duration with its unit, such as `PT1.5S`
      --> c.yaml:3:47
       |
@@ -123,7 +123,7 @@ fn a_bound_of_no_time() {
     let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
          upstreams: { a: { endpoints: [http://a], connectTimeout: PT0S } }\n\
          routes: [{ name: r, upstream: a }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[bad-duration]: `connectTimeout`: `PT0S` is out of range; wanted: from `PT0.001S` to `P365D`
      --> c.yaml:2:58
       |
@@ -140,7 +140,7 @@ fn sizes() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 buffer: { request: 64, response: 64KB, replay: 2GiB }\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `request` is the number 64; wanted: a size with its unit, such as `64KiB` or `64B`
      --> c.yaml:6:22
       |
@@ -167,7 +167,7 @@ fn counts() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          routes: [{ name: r, upstream: billing }]\n\
          limits: { headers: 0, connections: 1.5, workers: many }\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[out-of-range]: `headers` is 0; wanted: a whole number from 1 to 1000
      --> c.yaml:4:20
       |
@@ -196,7 +196,7 @@ fn a_boolean_of_yaml_1_1() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 exposeFailures: no\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `exposeFailures` is the string `no`, not a boolean
      --> c.yaml:6:19
       |
@@ -212,7 +212,7 @@ fn an_environment_that_is_no_string() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          environment: 7\n\
          routes: [{ name: r, upstream: billing }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `environment` is the number 7; wanted: a string
      --> c.yaml:3:14
       |

@@ -1,8 +1,8 @@
-//! What a route changes of messages.
+//! What a route changes in messages.
 
-use super::told;
+use super::rendered;
 
-/// A file with one route that has these further lines, and with these lines at its top.
+/// A file with one route that has the lines `route`, and with the lines `top` before it.
 fn file(top: &str, route: &str) -> String {
     format!(
         "listeners: [{{ address: 127.0.0.1:0 }}]\nupstreams: {{ a: {{ endpoints: [http://a] }} }}\n{top}routes:\n- name: r\n  upstream: a\n{route}"
@@ -12,7 +12,7 @@ fn file(top: &str, route: &str) -> String {
 #[test]
 fn fields_that_are_not_the_author_s() {
     let route = "  requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }\n  responseHeaders: { append: { trailer: x, x-y: \"{{ 1 }}\", x-z: \"a\\nb\" } }\n";
-    insta::assert_snapshot!(told(&file("", route)), @r#"
+    insta::assert_snapshot!(rendered(&file("", route)), @r#"
     error[reserved-header]: `Connection` cannot be changed by configuration
      --> c.yaml:6:28
       |
@@ -71,7 +71,7 @@ fn fields_that_are_not_the_author_s() {
 #[test]
 fn a_rewrite_without_a_prefix_or_to_no_path() {
     let route = "  rewrite: { pathPrefix: /a, host: 'a b' }\n";
-    insta::assert_snapshot!(told(&file("", route)), @r#"
+    insta::assert_snapshot!(rendered(&file("", route)), @r#"
     error[missing-key]: `rewrite.pathPrefix` replaces the prefix that the route matches, and it matches none
      --> c.yaml:6:14
       |
@@ -86,7 +86,7 @@ fn a_rewrite_without_a_prefix_or_to_no_path() {
       |                                    ^^^^^
     "#);
     let route = "  match: { pathPrefix: /a }\n  rewrite: { pathPrefix: /a/../b }\n";
-    insta::assert_snapshot!(told(&file("", route)), @r#"
+    insta::assert_snapshot!(rendered(&file("", route)), @r#"
     error[bad-path]: `pathPrefix`: `/a/../b` is the path of no request: the path holds a dot segment; send the path that it stands for
      --> c.yaml:7:26
       |
@@ -98,7 +98,7 @@ fn a_rewrite_without_a_prefix_or_to_no_path() {
 #[test]
 fn ranges_that_are_none() {
     let top = "forwarded: { trusted: [10.0.0.1/8, localhost, 10.0.0.0/40], via: yes }\n";
-    insta::assert_snapshot!(told(&file(top, "")), @r#"
+    insta::assert_snapshot!(rendered(&file(top, "")), @r#"
     error[bad-range]: `trusted`: `10.0.0.1/8` has bits beyond its length; write `10.0.0.0/8`
      --> c.yaml:3:24
       |

@@ -1,6 +1,6 @@
 //! Named stacks.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn unknown() {
@@ -9,7 +9,7 @@ fn unknown() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          middleware: [{ stack: patent }]\n\
          routes: [{ name: r, upstream: billing, middleware: [{ stack: patient }, { stack: 1 }] }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unknown-stack]: no stack is called `patent`
      --> c.yaml:4:23
       |
@@ -34,7 +34,7 @@ fn in_a_circle() {
          \x20 b: [{ stack: a }]\n\
          \x20 c: [{ stack: c }]\n\
          routes: [{ name: r, upstream: billing, middleware: [{ stack: a }, { stack: c }] }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[stack-cycle]: the stack `a` holds itself: `a` → `b` → `a`
      --> c.yaml:5:16
       |
@@ -56,7 +56,7 @@ fn that_grow_without_bound() {
     let text = format!(
         "listeners: [{{ address: 127.0.0.1:0 }}]\nstacks:\n{lists}  s24: [{{ provider: p }}]\nroutes: [{{ name: r, call: {{}}, middleware: [{{ stack: s0 }}] }}]\n"
     );
-    insta::assert_snapshot!(told(&text), @r"
+    insta::assert_snapshot!(rendered(&text), @r"
     error[stacks-too-large]: all that stacks stand for holds more than 100000 values
       --> c.yaml:17:34
        |
@@ -72,7 +72,7 @@ fn with_more_beside_it() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          stacks: { a: [], b: {} }\n\
          routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     warning[unused-stack]: no list names the stack `b`
      --> c.yaml:3:18
       |
@@ -99,7 +99,7 @@ fn outside_of_a_list() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          stacks: { a: [] }\n\
          routes: [{ name: r, upstream: billing, middleware: { stack: a } }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     warning[unused-stack]: no list names the stack `a`
      --> c.yaml:3:11
       |

@@ -1,6 +1,6 @@
 //! Names, targets and arguments of routes.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn none() {
@@ -9,7 +9,7 @@ fn none() {
          routes:\n\
          - name: r\n\
          \x20 match: {}\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[route-target]: the route has no target
      --> c.yaml:4:9
       |
@@ -27,7 +27,7 @@ fn two() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 call: { provider: x }\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[route-target]: the route has more than one target
      --> c.yaml:4:9
       |
@@ -52,7 +52,7 @@ fn an_unknown_upstream() {
          routes:\n\
          - name: r\n\
          \x20 upstream: biling\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unknown-upstream]: no upstream is called `biling`
      --> c.yaml:5:13
       |
@@ -69,7 +69,7 @@ fn an_unknown_upstream_like_no_other() {
          routes:\n\
          - name: r\n\
          \x20 upstream: zzz\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unknown-upstream]: no upstream is called `zzz`
      --> c.yaml:5:13
       |
@@ -87,7 +87,7 @@ fn a_flow_with_the_step_keys() {
          - name: r\n\
          \x20 flow: { entrypoint: a, steps: {} }\n\
          \x20 catch: []\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[conflicting-keys]: `catch` beside `flow`: the Flow itself says it
      --> c.yaml:6:3
       |
@@ -107,7 +107,7 @@ fn a_flow_file_that_is_not_there() {
          routes:\n\
          - name: r\n\
          \x20 flow: flows/none.json\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unreadable]: the Flow flows/none.json cannot be read: no such file
      --> c.yaml:5:9
       |
@@ -124,7 +124,7 @@ fn a_flow_file_that_is_ill_formed() {
          routes:\n\
          - name: r\n\
          \x20 flow: bad.json\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[invalid-json]: not JSON: expected value
      --> bad.json:1:17
       |
@@ -140,7 +140,7 @@ fn a_flow_that_is_a_number() {
          routes:\n\
          - name: r\n\
          \x20 flow: 1\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[wrong-type]: `flow` is the number 1; wanted: a file beside this one, or a Flow object
      --> c.yaml:5:9
       |
@@ -157,7 +157,7 @@ fn a_step_with_the_route_name() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 steps: { r: { action: Return } }\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[duplicate-name]: the Step `r` has the route's name, which is that of its own Call Step
      --> c.yaml:6:12
       |
@@ -172,7 +172,7 @@ fn no_name() {
     let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
          upstreams: { billing: { endpoints: [http://a] } }\n\
          routes: [{ upstream: billing }, { name: \"a b\", upstream: billing }, { name: \"\", upstream: billing }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[missing-key]: a route needs `name`: Its name: the label of its metrics, and of its Call Step.
      --> c.yaml:3:10
       |
@@ -209,7 +209,7 @@ fn one_name_twice() {
     let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
          upstreams: { billing: { endpoints: [http://a] } }\n\
          routes: [{ name: r, match: { path: /a }, upstream: billing }, { name: r, upstream: billing }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[duplicate-name]: two routes are called `r`; names are unique
      --> c.yaml:3:71
       |
@@ -228,7 +228,7 @@ fn a_route_that_is_never_reached() {
          upstreams: { billing: { endpoints: [http://a] } }\n\
          routes: [{ name: a, upstream: billing }, { name: b, match: { path: /b }, upstream: billing }]\n\
          x: 1\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     warning[unreachable-route]: the route `b` is never reached: `a` takes its requests before it
      --> c.yaml:3:50
       |
@@ -257,7 +257,7 @@ fn arguments_that_no_parameter_takes() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 with: { n: 1 }\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[bad-arguments]: the arguments do not fit the Flow's parameters: unexpected member `n`: no arguments are taken here
      --> c.yaml:6:9
       |
@@ -276,7 +276,7 @@ fn arguments_of_the_wrong_type() {
          \x20 upstream: billing\n\
          \x20 parameters: { type: object, properties: { n: { type: number } } }\n\
          \x20 with: { n: \"1\" }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-arguments]: the arguments do not fit the Flow's parameters: at /n: "1" is not of type "number"
      --> c.yaml:7:9
       |
@@ -298,7 +298,7 @@ fn arguments_that_are_expressions() {
          \x20 upstream: billing\n\
          \x20 parameters: { type: object, properties: { n: {} } }\n\
          \x20 with: { n: \"{{ 1 }}\" }\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[not-a-literal]: `{{ 1 }}` is an expression; a route's arguments are literals
      --> c.yaml:7:14
       |

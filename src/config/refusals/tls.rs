@@ -1,12 +1,12 @@
-//! Certificates and keys that are of no use.
+//! Certificates and keys that cannot be used.
 
-use crate::config::tests::World;
+use crate::config::tests::TestOrigin;
 use crate::proxy::tls::testing::{Authority, days};
 
-/// What is said of a listener with this `tls`, and of an upstream of this kind. The files: `a.pem`, `a.key` and
-/// `ca.pem` belong together, `b.key` is another key, `old.pem` has expired, `early.pem` is not valid yet, `none.pem`
-/// holds nothing.
-fn told_with(listener: &str, upstream: &str, trusts_nobody: bool) -> String {
+/// The diagnostics for a listener with this `tls` and an upstream of this kind. The files: `a.pem`,
+/// `a.key` and `ca.pem` belong together, `b.key` is another key, `old.pem` has expired, `early.pem` is
+/// not valid yet, `none.pem` is empty.
+fn rendered_with(listener: &str, upstream: &str, trusts_nobody: bool) -> String {
     let authority = Authority::new();
     let [a, b] = [authority.issue(&["a.test"]), authority.issue(&["b.test"])];
     let old = authority.issue_for(&["a.test"], days(0), days(365));
@@ -27,7 +27,7 @@ fn told_with(listener: &str, upstream: &str, trusts_nobody: bool) -> String {
         ("etc/none.pem", "nothing\n".to_owned()),
     ];
     let files = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    let world = World { files, trusts_nobody, ..World::default() };
+    let world = TestOrigin { files, trusts_nobody, ..TestOrigin::default() };
     match world.load("etc/c.yaml") {
         Ok(loaded) => loaded.sources.render(&loaded.warnings),
         Err(refused) => refused.to_string(),
@@ -35,11 +35,11 @@ fn told_with(listener: &str, upstream: &str, trusts_nobody: bool) -> String {
 }
 
 fn listener(tls: &str) -> String {
-    told_with(&format!(", tls: {tls}"), "endpoints: [http://a]", false)
+    rendered_with(&format!(", tls: {tls}"), "endpoints: [http://a]", false)
 }
 
 fn upstream(keys: &str) -> String {
-    told_with("", keys, false)
+    rendered_with("", keys, false)
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn a_listener_s_pair() {
 
 #[test]
 fn a_key_that_is_written_out_is_not_shown() {
-    let told = listener(r#"{ certificate: a.pem, key: "-----BEGIN PRIVATE KEY-----" }"#);
-    insta::assert_snapshot!(told, @r#"
+    let rendered = listener(r#"{ certificate: a.pem, key: "-----BEGIN PRIVATE KEY-----" }"#);
+    insta::assert_snapshot!(rendered, @r#"
     error[bad-key]: `key` holds PEM itself; wanted: the path of a file of it
      --> etc/c.yaml:1:69
       |
@@ -192,8 +192,8 @@ fn an_upstream_s_scheme() {
 
 #[test]
 fn an_upstream_that_nobody_could_vouch_for() {
-    let told = told_with("", "endpoints: [https://a, https://b]", true);
-    insta::assert_snapshot!(told, @r"
+    let rendered = rendered_with("", "endpoints: [https://a, https://b]", true);
+    insta::assert_snapshot!(rendered, @r"
     error[no-roots]: the system trusts no certificate authority, so no upstream could be believed
      --> etc/c.yaml:2:31
       |
@@ -206,7 +206,7 @@ fn an_upstream_that_nobody_could_vouch_for() {
 #[test]
 fn two_listeners_that_differ_in_tls_alone() {
     let two = ", tls: { certificate: a.pem, key: a.key } }, { address: 127.0.0.1:0";
-    insta::assert_snapshot!(told_with(two, "endpoints: [http://a]", false), @r"
+    insta::assert_snapshot!(rendered_with(two, "endpoints: [http://a]", false), @r"
     error[duplicate-address]: two listeners have the address 127.0.0.1:0
      --> etc/c.yaml:1:80
       |

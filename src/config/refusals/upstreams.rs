@@ -1,13 +1,13 @@
-//! What is spoken to upstreams.
+//! The protocols of upstreams.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn protocols() {
     let text = "listeners: [{ address: 127.0.0.1:1 }]\n\
          upstreams: { u: { endpoints: [http://a], protocol: htp2, pingInterval: -PT1S } }\n\
          routes: [{ name: r, upstream: u }]\n";
-    insta::assert_snapshot!(told(text), @r"
+    insta::assert_snapshot!(rendered(text), @r"
     error[unknown-word]: `protocol` is `htp2`; wanted: http1, http2
      --> c.yaml:2:52
       |

@@ -1,12 +1,12 @@
-//! Variables of the environment.
+//! Environment variables.
 
-use super::told;
+use super::rendered;
 
 #[test]
 fn unset() {
     let text = "listeners: [{ address: \"${LISTEN}\" }]\n\
          routes: [{ name: r, call: {} }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[unset-variable]: the environment variable `LISTEN` is not set
      --> c.yaml:1:25
       |
@@ -20,7 +20,7 @@ fn unset() {
 fn not_closed() {
     let text = "listeners: [{ address: \"127.0.0.1:${PORT\" }]\n\
          routes: [{ name: r, call: {} }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-variable]: `${` without its `}`
      --> c.yaml:1:35
       |
@@ -34,7 +34,7 @@ fn not_closed() {
 fn no_name() {
     let text = "listeners: [{ address: \"127.0.0.1:${a-b:-1}\" }]\n\
          routes: [{ name: r, call: {} }]\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[bad-variable]: `a-b` is not the name of a variable
      --> c.yaml:1:35
       |
@@ -52,7 +52,7 @@ fn one_that_makes_an_expression() {
          - name: r\n\
          \x20 upstream: billing\n\
          \x20 output: \"${EXPRESSION}\"\n";
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(rendered(text), @r#"
     error[variable-makes-expression]: the variables in `${EXPRESSION}` make an expression of it
      --> c.yaml:6:11
       |

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::fields::Fields;
-use super::flow::{At, Resolved};
+use super::flow::{Position, Resolved};
 use super::site::Site;
 use super::template::is_expression;
 use super::with::unchecked;
-use super::{Compiler, article, suggestion};
+use super::{Compiler, suggestion};
 use crate::language::expr::Root;
 use crate::language::plan::{Assign, CallPlan, FlowId, Target, Template, With};
 use crate::language::provider::CallProvider;
 use crate::language::uri::{ProviderKind, ProviderUri};
-use crate::source::{Diagnostic, Node};
+use crate::source::{Diagnostic, Node, with_article};
 
 const FIELDS: [&str; 7] =
     ["provider", "flow", "input", "with", "onSuccess", "onFailure", "comment"];
@@ -22,7 +22,7 @@ impl Compiler<'_> {
     pub(super) fn call(
         &mut self,
         node: &Node,
-        at: At<'_>,
+        at: Position<'_>,
         base: Site<'_>,
         gathered: bool,
     ) -> Option<CallPlan> {
@@ -43,28 +43,27 @@ impl Compiler<'_> {
         })
     }
 
-    /// The target, the arguments held to what it takes, and the window that its arms see.
+    /// The target, its arguments checked against its parameters, and the root by which its arms see it.
     fn target(
         &mut self,
         fields: &Fields<'_>,
-        at: At<'_>,
+        at: Position<'_>,
         site: Site<'_>,
     ) -> (Option<Target>, Option<With>, Root) {
-        let written = self.written(fields.get("with"), site, "with");
+        let raw = self.raw_with(fields.get("with"), site);
         match (fields.get("provider"), fields.get("flow")) {
             (Some(provider), None) => {
                 let place = fields.get("with").unwrap_or(provider);
                 let provider = self.call_provider(provider);
                 let with = provider.as_ref().and_then(|provider| {
-                    written
-                        .map(|with| self.call_with(with, fields.get("with"), place.span, provider))
+                    raw.map(|with| self.call_with(with, fields.get("with"), place.span, provider))
                 });
                 (provider.map(Target::Provider), with, Root::Provider)
             }
             (None, Some(flow)) => {
                 let target = self.flow_target(flow, at);
                 let place = fields.get("with").unwrap_or(flow).span;
-                let with = written.map(|with| match target {
+                let with = raw.map(|with| match target {
                     Some(to) => self.flow_with(with, fields.get("with"), place, to),
                     None => unchecked(with),
                 });
@@ -138,7 +137,7 @@ impl Compiler<'_> {
         None
     }
 
-    /// A URI that the catalog does not have.
+    /// Reports a URI that the catalog does not have.
     pub(super) fn unknown_provider(&mut self, node: &Node, uri: &ProviderUri) {
         let alike: Vec<&str> = self.catalog.namesakes(uri).map(ProviderUri::as_str).collect();
         let known = self.catalog.contracts().filter(|known| known.uri.kind() == uri.kind());
@@ -160,12 +159,12 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::error(code, node.span, message).with_help(help));
     }
 
-    fn flow_target(&mut self, node: &Node, at: At<'_>) -> Option<FlowId> {
+    fn flow_target(&mut self, node: &Node, at: Position<'_>) -> Option<FlowId> {
         let to = if node.as_object().is_some() {
             self.inline_flow(node, at)
         } else {
             let Some(name) = node.as_str() else {
-                let seen = article(node.type_name());
+                let seen = with_article(node.type_name());
                 let message =
                     format!("`flow` must be a Flow's name or a Flow object; this is {seen}");
                 self.error("wrong-type", node.span, message);

@@ -1,12 +1,13 @@
-//! Reading the fields of a construct: which there are, which must be, and what a structural one may hold.
+//! Reads the fields of a construct: which are known, which are required, and what a structural one may hold.
 
 use std::sync::Arc;
 
-use super::{Compiler, article, list};
+use super::template::is_expression;
+use super::{Compiler, list};
 use crate::language::expr::Program;
-use crate::source::{Diagnostic, Member, Node, did_you_mean};
+use crate::source::{Diagnostic, Member, Node, Span, did_you_mean, with_article};
 
-/// The fields of one construct, all of them known.
+/// The fields of one construct.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'n> {
     pub(super) node: &'n Node,
@@ -26,8 +27,8 @@ impl<'n> Fields<'n> {
 }
 
 impl Compiler<'_> {
-    /// The fields of the object `node`, an error for each that is not in `known`. A `comment` is checked
-    /// here, once for all constructs.
+    /// The fields of the object `node`. Reports each that is not in `known`. A `comment` is checked here,
+    /// once for all constructs.
     pub(super) fn fields<'n>(
         &mut self,
         node: &'n Node,
@@ -46,10 +47,10 @@ impl Compiler<'_> {
         Some(fields)
     }
 
-    /// The fields of an object whose table is not known yet.
+    /// The fields of an object, before it is known which ones it may have.
     pub(super) fn open<'n>(&mut self, node: &'n Node, what: &'n str) -> Option<Fields<'n>> {
         let Some(members) = node.as_object() else {
-            let seen = article(node.type_name());
+            let seen = with_article(node.type_name());
             self.error(
                 "wrong-type",
                 node.span,
@@ -72,13 +73,13 @@ impl Compiler<'_> {
 
     fn comment(&mut self, fields: &Fields<'_>) {
         if let Some(comment) = fields.get("comment").filter(|comment| comment.as_str().is_none()) {
-            let seen = article(comment.type_name());
+            let seen = with_article(comment.type_name());
             let message = format!("`comment` must be a string; this is {seen}");
             self.error("wrong-type", comment.span, message);
         }
     }
 
-    /// A field that must be there.
+    /// A field that must be present.
     pub(super) fn required<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<&'n Node> {
         let found = fields.get(name);
         if found.is_none() {
@@ -88,30 +89,31 @@ impl Compiler<'_> {
         found
     }
 
-    /// A structural string: resolved from the definition alone, so it cannot be an expression
-    /// ("Where expressions may appear").
+    /// A structural string. The definition alone must resolve it, so it cannot be an expression ("Where
+    /// expressions may appear").
     pub(super) fn name<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Arc<str>> {
         let Some(text) = node.as_str() else {
-            let seen = article(node.type_name());
+            let seen = with_article(node.type_name());
             self.error("wrong-type", node.span, format!("{what} must be a string; this is {seen}"));
             return None;
         };
-        if Program::body(text).is_some() {
-            let message =
-                format!("{what} cannot be an expression: it is read before anything runs");
-            self.error("expression-in-structure", node.span, message);
-            return None;
-        }
-        Some(text)
+        (!self.refuse_expression(text, node.span, what)).then_some(text)
     }
 
     /// The key of a map whose keys are names of the definition.
     pub(super) fn key(&mut self, member: &Member, what: &str) {
-        if Program::body(&member.key).is_some() {
+        self.refuse_expression(&member.key, member.key_span, what);
+    }
+
+    /// Whether `text` is an expression, which is reported.
+    fn refuse_expression(&mut self, text: &str, span: Span, what: &str) -> bool {
+        let expression = is_expression_text(text);
+        if expression {
             let message =
                 format!("{what} cannot be an expression: it is read before anything runs");
-            self.error("expression-in-structure", member.key_span, message);
+            self.error("expression-in-structure", span, message);
         }
+        expression
     }
 
     /// A literal boolean.
@@ -119,8 +121,11 @@ impl Compiler<'_> {
         if let Some(bool) = node.as_bool() {
             return Some(bool);
         }
-        let expression = node.as_str().is_some_and(|text| Program::body(text).is_some());
-        let seen = if expression { "an expression".to_owned() } else { article(node.type_name()) };
+        let seen = if is_expression(node) {
+            "an expression".to_owned()
+        } else {
+            with_article(node.type_name())
+        };
         let message = format!("{what} must be `true` or `false`; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
         diagnostic.help = boolean_word(node);
@@ -131,14 +136,14 @@ impl Compiler<'_> {
     /// The elements of an array of definitions.
     pub(super) fn items<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         node.as_array().unwrap_or_else(|| {
-            let seen = article(node.type_name());
+            let seen = with_article(node.type_name());
             self.error("wrong-type", node.span, format!("{what} must be an array; this is {seen}"));
             &[]
         })
     }
 }
 
-/// For who writes the booleans of YAML 1.1.
+/// Help for authors who write the booleans of YAML 1.1.
 pub(super) fn boolean_word(node: &Node) -> Option<String> {
     let word = node.as_str()?;
     let meant = match word.to_ascii_lowercase().as_str() {
@@ -149,7 +154,7 @@ pub(super) fn boolean_word(node: &Node) -> Option<String> {
     Some(format!("`{word}` is a string here; write `{meant}`"))
 }
 
-/// Where a field that is none of this construct's belongs.
+/// Where a field belongs that `what` does not have.
 fn elsewhere(key: &str, what: &str) -> Option<String> {
     let step = what.ends_with(" Step");
     Some(match key {

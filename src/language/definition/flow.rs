@@ -1,5 +1,5 @@
-//! The Flow object (MWL, "The Flow object"): its fields, the names of its subflows and Steps, and what
-//! the document's Flows are to each other.
+//! The Flow object (MWL, "The Flow object"): its fields, the names of its subflows and Steps, and how the
+//! Flows of the document call each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
 use crate::source::{Diagnostic, Kind, Node, Span};
 
-/// How many Flows may be within each other through calls. Each is a frame on the engine's stack.
+/// How deep Flows may call each other. Each is a frame on the engine's stack.
 const MAX_FLOW_DEPTH: usize = 32;
 
 const FIELDS: [&str; 6] = ["comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
@@ -21,30 +21,30 @@ const ROOT_FIELDS: [&str; 7] =
     ["$schema", "comment", "entrypoint", "flows", "middleware", "parameters", "steps"];
 
 /// The Steps of a graph by name.
-pub(super) type Names<'n> = BTreeMap<&'n str, StepId>;
+pub(super) type StepNames<'n> = BTreeMap<&'n str, StepId>;
 
-/// Where in the document a call or a stack stands.
+/// Where in the document a call or a stack is written.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
+pub(super) struct Position<'a> {
     pub(super) flow: FlowId,
-    pub(super) scope: &'a Scope<'a>,
-    /// The Step, or the Flow for its own stack: what an inline Flow is named after.
+    pub(super) scope: &'a FlowScope<'a>,
+    /// The name of the Step, or of the Flow for its own stack. An inline Flow gets this name.
     pub(super) name: &'a str,
 }
 
 /// The Flow names that a call can see ("Flow-name scoping").
-pub(super) struct Scope<'a> {
+pub(super) struct FlowScope<'a> {
     outer: Option<&'a Self>,
     names: BTreeMap<Arc<str>, (FlowId, Span)>,
 }
 
 pub(super) enum Resolved {
     Found(FlowId),
-    /// With the names that are in scope.
+    /// Carries the names that are in scope.
     Unknown(Vec<Arc<str>>),
 }
 
-impl Scope<'_> {
+impl FlowScope<'_> {
     fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |scope| scope.outer)
     }
@@ -86,8 +86,8 @@ impl Compiler<'_> {
         self.flow(id, &fields, &"".into(), None, false);
     }
 
-    /// A Flow that stands where it is called. It is named after its Step.
-    pub(super) fn inline_flow(&mut self, node: &Node, at: At<'_>) -> FlowId {
+    /// A Flow that is written where it is called. It is named after its Step.
+    pub(super) fn inline_flow(&mut self, node: &Node, at: Position<'_>) -> FlowId {
         let id = self.reserve();
         if let Some(fields) = self.fields(node, "an inline Flow", &FIELDS) {
             self.flow(id, &fields, &at.name.into(), Some(at.scope), true);
@@ -106,12 +106,12 @@ impl Compiler<'_> {
         id: FlowId,
         fields: &Fields<'_>,
         name: &Arc<str>,
-        outer: Option<&Scope<'_>>,
+        outer: Option<&FlowScope<'_>>,
         inline: bool,
     ) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
-        let at = At { flow: id, scope: &scope, name };
+        let at = Position { flow: id, scope: &scope, name };
         let stack = self.stack(fields.get("middleware"), at, Level::Flow, Site::flow());
         let graph = self.graph(fields, at);
         let plan = (|| {
@@ -131,9 +131,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// Declares the named subflows, then compiles them: each sees all of them.
-    fn subflows<'s>(&mut self, fields: &Fields<'_>, outer: Option<&'s Scope<'s>>) -> Scope<'s> {
-        let mut scope = Scope { outer, names: BTreeMap::new() };
+    /// Declares the named subflows, then compiles them. So each of them sees all of them.
+    fn subflows<'s>(
+        &mut self,
+        fields: &Fields<'_>,
+        outer: Option<&'s FlowScope<'s>>,
+    ) -> FlowScope<'s> {
+        let mut scope = FlowScope { outer, names: BTreeMap::new() };
         let Some(flows) = fields.get("flows").and_then(|flows| self.open(flows, "`flows`")) else {
             return scope;
         };
@@ -141,7 +145,7 @@ impl Compiler<'_> {
             self.key(member, "a Flow's name");
             let shadowed = outer
                 .into_iter()
-                .flat_map(Scope::chain)
+                .flat_map(FlowScope::chain)
                 .find_map(|scope| scope.names.get(&member.key));
             if let Some((_, first)) = shadowed {
                 let message = format!("the Flow `{}` hides an outer Flow of that name", member.key);
@@ -183,7 +187,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A schema is structural throughout. Whether an expression was found in it.
+    /// Whether `node`, a part of a schema, holds an expression, which is reported.
     fn expressions_within(&mut self, node: &Node) -> bool {
         match &node.kind {
             Kind::String(text) if Program::body(text).is_some() => {
@@ -206,19 +210,19 @@ impl Compiler<'_> {
         }
     }
 
-    fn graph(&mut self, fields: &Fields<'_>, at: At<'_>) -> Option<(Vec<StepPlan>, StepId)> {
+    fn graph(&mut self, fields: &Fields<'_>, at: Position<'_>) -> Option<(Vec<StepPlan>, StepId)> {
         let steps = self.required(fields, "steps");
         let entrypoint = self.required(fields, "entrypoint");
         let steps = self.open(steps?, "`steps`")?;
         let members = steps.node.as_object().unwrap_or_default();
         let numbered = members.iter().enumerate();
-        let names: Names<'_> =
+        let names: StepNames<'_> =
             numbered.map(|(at, member)| (member.key.as_ref(), StepId(at))).collect();
         let plans: Vec<_> = members
             .iter()
             .map(|member| {
                 self.key(member, "a Step's name");
-                self.step(member, At { name: &member.key, ..at }, &names)
+                self.step(member, Position { name: &member.key, ..at }, &names)
             })
             .collect();
         let entrypoint = self.reference(entrypoint?, "`entrypoint`", &names)?;
@@ -233,7 +237,7 @@ impl Compiler<'_> {
         &mut self,
         node: &Node,
         what: &str,
-        names: &Names<'_>,
+        names: &StepNames<'_>,
     ) -> Option<StepId> {
         let name = self.name(node, what)?;
         if let Some(step) = names.get(name.as_ref()) {
@@ -253,8 +257,7 @@ impl Compiler<'_> {
         self.edges.push(Edge { from, to, span });
     }
 
-    /// No Flow may reach itself through calls ("Flow-name scoping"): each call that closes a cycle is an
-    /// error.
+    /// Reports each call that closes a cycle: no Flow may reach itself through calls ("Flow-name scoping").
     pub(super) fn check_cycles(&mut self) {
         let mut calls: Vec<Vec<&Edge>> = vec![Vec::new(); self.flows.len()];
         for edge in &self.edges {
@@ -274,18 +277,18 @@ impl Compiler<'_> {
     }
 }
 
-/// Walks the calls between Flows, depth first without recursion.
+/// Walks the calls between Flows, depth first and without recursion.
 struct CallWalk<'a> {
-    /// By the Flow that makes them.
+    /// The calls, by the Flow that makes them.
     calls: &'a [Vec<&'a Edge>],
-    /// How many Flows deep a Flow's calls go, itself included; `None` before it was walked.
+    /// For each Flow how many Flows deep its calls go, itself included; `None` before it was walked.
     heights: Vec<Option<usize>>,
     found: &'a mut Vec<Diagnostic>,
 }
 
 impl CallWalk<'_> {
     fn from(&mut self, start: FlowId) {
-        // The Flows on the way, each with the calls that are left to follow and the call that led to it.
+        // The Flows on the way, each with its remaining calls and the call that led to it.
         let mut way: Vec<(FlowId, std::slice::Iter<'_, &Edge>, Option<Span>)> = Vec::new();
         let mut next = Some((start, None));
         loop {
@@ -318,12 +321,12 @@ impl CallWalk<'_> {
         self.heights.get(flow.0).copied().flatten()
     }
 
-    /// All that `flow` calls has been walked.
+    /// Finishes `flow`: everything that it calls has been walked.
     fn leave(&mut self, flow: FlowId) {
         let calls = self.calls.get(flow.0).map_or(&[][..], Vec::as_slice);
         let deepest = calls.iter().max_by_key(|edge| self.height(edge.to));
         let below = deepest.and_then(|edge| self.height(edge.to)).unwrap_or_default();
-        // Said once, of the call that is one too many.
+        // Reported once, at the call that is one level too deep.
         if let Some(edge) = deepest.filter(|_| below == MAX_FLOW_DEPTH) {
             let message =
                 format!("Flows call Flows {} deep; at most {MAX_FLOW_DEPTH} are run", below + 1);

@@ -1,17 +1,17 @@
 //! The failure matcher (MWL, "Failure matching").
 
 use super::fields::is_expression_text;
-use super::{Compiler, Named, article};
+use super::{Compiler, Named};
 use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::FailureType;
-use crate::source::{Diagnostic, Node, Span, did_you_mean};
+use crate::source::{Diagnostic, Node, Span, did_you_mean, with_article};
 
 /// The types that the specification defines, `success` aside.
 const TYPES: [&str; 4] = ["error", "cancellation", "timeout", "skipped"];
 
 impl Compiler<'_> {
-    /// A matcher: structural, at least one member, no empty list.
+    /// A matcher. It is structural, and has at least one member and no empty list.
     pub(super) fn matcher(&mut self, node: &Node) -> Option<Matcher> {
         let fields = self.fields(node, "a failure matcher", &["codes", "types", "retryable"])?;
         if node.as_object().is_some_and(<[_]>::is_empty) {
@@ -74,7 +74,7 @@ impl Compiler<'_> {
         Some(ty)
     }
 
-    /// Lower case is the specification's own space of types ("Result types").
+    /// Warns of a type in lower case, which the specification reserves for its own ("Result types").
     pub(super) fn advise_type(&mut self, text: &str, span: Span) {
         let lower = text.starts_with(|c: char| c.is_ascii_lowercase());
         if !lower || TYPES.contains(&text) {
@@ -87,9 +87,9 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
-    /// The patterns that a middleware's `with` selects by: what advice on codes looks at. The middleware
-    /// itself reads them when it prepares the `with`; said here, a mistake has its exact place. Whether one
-    /// was found.
+    /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether one was
+    /// wrong, which is reported. The middleware also reads them when it prepares the `with`; but a mistake that is
+    /// reported here has its exact place.
     pub(super) fn selected(&mut self, codes: &[&Node]) -> bool {
         let mut wrong = false;
         for code in codes {
@@ -119,7 +119,7 @@ impl Compiler<'_> {
             }
             Some(text) => self.advise_type(text, node.span),
             None => {
-                let seen = article(node.type_name());
+                let seen = with_article(node.type_name());
                 let message = format!("`type` must be a string; this is {seen}");
                 self.load_error(Diagnostic::error("wrong-type", node.span, message));
             }
@@ -152,7 +152,7 @@ fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
     }
 }
 
-/// `None` where a member was written and is wrong.
+/// `None` if the member was written and is wrong.
 fn transposed<T>(member: Option<Option<T>>) -> Option<Option<T>> {
     match member {
         None => Some(None),

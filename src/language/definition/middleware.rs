@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Compiler;
 use super::fields::Fields;
-use super::flow::At;
+use super::flow::Position;
 use super::site::Site;
 use crate::language::plan::{EntryPlan, StackPlan};
 use crate::language::provider::Kind;
@@ -21,13 +21,13 @@ pub(super) enum Level {
     Flow,
 }
 
-/// One entry while it is compiled.
+/// An entry that is being compiled.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'e> {
     pub(super) fields: &'e Fields<'e>,
     pub(super) middleware: Option<&'e Arc<dyn Middleware>>,
-    pub(super) at: At<'e>,
-    /// The site of the stack: what a cleanup's own stack stands at, too.
+    pub(super) at: Position<'e>,
+    /// The site of the stack, and of a cleanup's own stack.
     pub(super) base: Site<'e>,
 }
 
@@ -36,7 +36,7 @@ impl<'e> Entry<'e> {
         self.middleware.map(|middleware| middleware.contract())
     }
 
-    /// Where what is not written belongs.
+    /// The place for errors about what is missing in the entry.
     pub(super) fn place(&self) -> Span {
         self.fields.get("provider").map_or(self.fields.node.span, |provider| provider.span)
     }
@@ -47,7 +47,7 @@ impl Compiler<'_> {
     pub(super) fn stack(
         &mut self,
         node: Option<&Node>,
-        at: At<'_>,
+        at: Position<'_>,
         level: Level,
         base: Site<'_>,
     ) -> Option<StackPlan> {
@@ -63,7 +63,7 @@ impl Compiler<'_> {
     fn entry(
         &mut self,
         node: &Node,
-        at: At<'_>,
+        at: Position<'_>,
         level: Level,
         base: Site<'_>,
     ) -> Option<EntryPlan> {

@@ -1,14 +1,14 @@
-//! Text → plan: every static check, all at once (MWL, "Static checks").
+//! From text to plan: all static checks, in one pass (MWL, "Static checks").
 //!
-//! One pass turns a tree with places into a [`Plan`]; there is no second tree between them that could
-//! disagree with either. A construct that is wrong is reported where it stands and left out, and the pass
-//! goes on, so that one run tells everything; a plan comes out only where nothing was left out. Each
-//! expression is compiled with the bindings that its site has and no others (`site`), so a name that could
-//! never hold anything is an error of the definition, not of a request.
+//! The pass turns a tree with places into a [`Plan`]. There is no second tree between them that could
+//! disagree with either. A construct that is wrong is reported at its place and left out, and the pass goes
+//! on: so one run reports everything, and a plan comes out only if nothing was left out. Each expression is
+//! compiled with exactly the bindings of its site (`site`). So a name that could never hold anything is an
+//! error of the definition, not of a request.
 //!
-//! To add a field: its name in the table of its construct, its place in the plan, and a case in `tests`.
+//! To add a field: add its name to the table of its construct, its place to the plan, and a case to `tests`.
 
-#![expect(clippy::option_option, reason = "`None`: wrong, and reported; `Some(None)`: not written")]
+#![expect(clippy::option_option, reason = "`None`: wrong and reported; `Some(None)`: not written")]
 
 mod advice;
 mod call;
@@ -29,7 +29,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use self::prepared::Known;
+pub use self::prepared::PreparedCache;
 use super::code::CodePattern;
 use super::plan::{FlowId, FlowPlan, Plan};
 use super::provider::Catalog;
@@ -39,11 +39,11 @@ use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span, did_you_mean};
 /// The `$schema` of a root definition ("Schema documents").
 pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/flow/schema.json";
 
-/// How strict.
+/// How strict the checks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// A literal that fails its schema or its field's type is left to run time, as is a read of a
-    /// binding's member that cannot be there: the specification gives both a failure of their own.
+    /// A literal that fails its schema or its field's type is left to run time. So is reading a member that a
+    /// binding cannot have there. The specification gives both a failure of their own.
     Runtime,
     /// Both are errors here.
     Load,
@@ -52,28 +52,28 @@ pub enum Strictness {
 /// Compiles a definition. `Ok` carries the warnings.
 ///
 /// # Errors
-/// Everything that was found, in order of place; at least one of them an error.
+/// Everything that was found, in the order of place. At least one of them is an error.
 pub fn compile(
     document: &Node,
     catalog: &Catalog,
     strictness: Strictness,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
-    compile_beside(document, catalog, strictness, &mut Known::default())
+    compile_with_cache(document, catalog, strictness, &mut PreparedCache::default())
 }
 
-/// The same for one of many definitions: what others were prepared with is `known`, and is shared.
+/// Like [`compile`], for one of many definitions: they share what they prepare, in `cache`.
 ///
 /// # Errors
-/// As [`compile`].
-pub fn compile_beside(
+/// Like [`compile`].
+pub fn compile_with_cache(
     document: &Node,
     catalog: &Catalog,
     strictness: Strictness,
-    known: &mut Known,
+    cache: &mut PreparedCache,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
     let mut compiler = Compiler {
         catalog,
-        known,
+        cache,
         strictness,
         found: Diagnostics::default(),
         flows: Vec::new(),
@@ -99,13 +99,13 @@ pub fn compile_beside(
     Ok((Arc::new(plan), compiler.found.sorted()))
 }
 
-/// The state of the one pass.
+/// The state of the pass.
 struct Compiler<'a> {
     catalog: &'a Catalog,
-    known: &'a mut Known,
+    cache: &'a mut PreparedCache,
     strictness: Strictness,
     found: Diagnostics,
-    /// By [`FlowId`]; `None` while, or because, it is not compiled.
+    /// By [`FlowId`]; `None` for a Flow that is not compiled yet, or is wrong.
     flows: Vec<Option<FlowPlan>>,
     /// The parameter schemas as written, by [`FlowId`].
     parameters: Vec<Option<serde_json::Value>>,
@@ -121,10 +121,10 @@ struct Edge {
     span: Span,
 }
 
-/// The `with` of a call to a Flow, to be held to the Flow's parameters once they are all known.
+/// The `with` of a call to a Flow. It is checked once the parameters of all Flows are known.
 struct Arguments {
     to: FlowId,
-    /// `None` where an expression stands in it: then only its names can be checked.
+    /// `None` if it holds an expression: then only its names can be checked.
     value: Option<Value>,
     node: Option<Node>,
     span: Span,
@@ -134,7 +134,7 @@ struct Arguments {
 enum Named {
     /// A matcher selects it.
     Selected(CodePattern, Span),
-    /// A `Raise` or an `onFailure` makes it; `None` where an expression says which.
+    /// A `Raise` or an `onFailure` makes it; `None` if an expression computes it.
     Minted(Option<Arc<str>>),
 }
 
@@ -143,7 +143,7 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::error(code, span, message));
     }
 
-    /// An error at load, and nothing where run time says it with a failure.
+    /// Reports an error at load. At run time it is a failure instead.
     fn load_error(&mut self, diagnostic: Diagnostic) {
         if self.strictness == Strictness::Load {
             self.found.push(diagnostic);
@@ -151,7 +151,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The value that a tree writes, expressions taken as the strings that they are.
+/// The value that a tree writes. Expressions stay the strings that they are.
 fn literal(node: &Node) -> Value {
     match &node.kind {
         Kind::Null => Value::Null,
@@ -167,7 +167,7 @@ fn literal(node: &Node) -> Value {
     }
 }
 
-/// The part of `node` at a JSON Pointer, or the innermost on the way to it that there is.
+/// The part of `node` at a JSON Pointer, or the last one on the way to it that exists.
 fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
     let mut at = node;
     for token in pointer.split('/').skip(1) {
@@ -184,12 +184,12 @@ fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
     at
 }
 
-/// "did you mean `x`?", or else what there is.
+/// "did you mean `x`?", or a list of what there is.
 fn suggestion<'k>(seen: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
     did_you_mean(seen, known.clone()).unwrap_or_else(|| format!("there is {}", list(known)))
 }
 
-/// Names for a message: quoted, joined, cut where there are many.
+/// Names for a message: quoted and joined; of many, only the first are listed.
 fn list<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
     const SHOWN: usize = 12;
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
@@ -200,14 +200,5 @@ fn list<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
             format!("{shown} and {} more", count - SHOWN)
         }
         _ => names.join(", "),
-    }
-}
-
-/// A type's name with its article, for messages.
-fn article(name: &str) -> String {
-    match name {
-        "null" => name.to_owned(),
-        "array" | "object" | "integer" => format!("an {name}"),
-        other => format!("a {other}"),
     }
 }

@@ -1,8 +1,8 @@
-//! The literal parts of a `with` that holds expressions too.
+//! Checks the literal parts of a `with` that also holds expressions.
 //!
-//! Nothing can be said of the whole before its expressions have values. But a schema's `properties`,
-//! `additionalProperties` and `items` hold for each part by itself, so a part without expressions is held to
-//! its own schema here, where a slip in it can be shown. Other keywords are left to run time.
+//! The whole cannot be checked before its expressions have values. But a schema's `properties`,
+//! `additionalProperties` and `items` apply to each part by itself. So a part without expressions is checked
+//! here against its own schema, and a slip is reported at its place. Other keywords are left to run time.
 
 use serde_json::Value as Json;
 
@@ -13,8 +13,8 @@ use crate::language::schema::Schema;
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 impl Compiler<'_> {
-    /// Holds the literal parts of `with`, but for its `structural` members, to `schema`. Its own names are
-    /// checked elsewhere.
+    /// Checks the literal parts of `with` against `schema`, except its `structural` members. The names at its
+    /// top level are checked by `check_members`.
     pub(super) fn check_parts(
         &mut self,
         with: &Node,
@@ -73,7 +73,7 @@ impl Compiler<'_> {
     }
 }
 
-/// What a `$ref` within `root` leads to; the schema itself where it is none.
+/// The target of a `$ref` within `root`, or the schema itself if it is not one.
 fn resolved<'s>(schema: &'s Json, root: &'s Json) -> Option<&'s Json> {
     match schema.get("$ref") {
         None => Some(schema),

@@ -6,8 +6,8 @@ use super::fields::Fields;
 use super::middleware::{Entry, Level};
 use super::site::Site;
 use super::template::is_expression;
-use super::with::{Place, Written};
-use super::{Compiler, Known, Named, Strictness};
+use super::with::{RawWith, WithNode};
+use super::{Compiler, Named, PreparedCache, Strictness};
 use crate::language::outcome::Failure;
 use crate::language::plan::{Cleanup, Envelope, PhasePlan, Shape, When, With};
 use crate::language::provider::PhaseContract;
@@ -16,11 +16,11 @@ use crate::language::schema::Schema;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Node};
 
-/// Whether a literal is one of a field's type.
+/// Whether a literal fits a field's type.
 type Fits = fn(&Node) -> bool;
 
 impl Compiler<'_> {
-    /// The block of `phase`, written or not.
+    /// The plan for `phase`, whether its block is written or not.
     pub(super) fn phase(&mut self, entry: Entry<'_>, phase: Phase) -> Option<PhasePlan> {
         let contract = entry.contract();
         let acts = contract.is_some_and(|contract| contract.phase(phase).is_some());
@@ -49,7 +49,7 @@ impl Compiler<'_> {
         Some(PhasePlan { acts, when: when?, with, cleanup, shape: shape?, assign: assign? })
     }
 
-    /// What a phase that never acts is given is never looked at.
+    /// Reads a `with`. That of a phase that is switched `off` is never used, so its literals are not checked.
     fn unless<T>(&mut self, off: bool, read: impl FnOnce(&mut Self) -> T) -> T {
         let strictness = self.strictness;
         if off {
@@ -84,7 +84,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// The authorable fields of a failure ("The failure envelope").
+    /// The fields of a failure that an author may write ("The failure envelope").
     pub(super) fn envelope(&mut self, fields: &Fields<'_>, site: Site<'_>) -> Option<Envelope> {
         if let Some(ty) = fields.get("type") {
             self.constructed_type(ty);
@@ -118,7 +118,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// A phase's `with`, its structural parameters taken out and compiled.
+    /// A phase's `with`, and the plan of its structural parameters.
     fn phase_with(
         &mut self,
         entry: Entry<'_>,
@@ -127,10 +127,10 @@ impl Compiler<'_> {
         site: Site<'_>,
     ) -> Option<(With, Option<Box<Cleanup>>)> {
         let Some(middleware) = entry.middleware else {
-            self.written(node, site, "with");
+            self.raw_with(node, site);
             return None;
         };
-        let told = node.is_some_and(|with| self.selected(&middleware.patterns(phase, with)));
+        let reported = node.is_some_and(|with| self.selected(&middleware.patterns(phase, with)));
         let declared = middleware.contract().phase(phase);
         let structural = declared.map_or(&[][..], |declared| &declared.structural);
         let holding = node.filter(|_| !structural.is_empty());
@@ -146,40 +146,40 @@ impl Compiler<'_> {
             Some(node) => self.cleanup(entry, node, structural, site),
             None => Some(None),
         };
-        let written = self.rest(node, structural, site)?;
+        let raw = self.rest(node, structural, site)?;
         let span = node.map_or_else(|| entry.place(), |node| node.span);
-        let with = self.held(middleware, phase, written, Place { node, span, told });
+        let with = self.checked(middleware, phase, raw, WithNode { node, span, reported });
         Some((with, cleanup?))
     }
 
-    /// Holds a `with` to what the middleware takes at `phase`.
-    fn held(
+    /// Checks a `with` against the parameters of the middleware at `phase`.
+    fn checked(
         &mut self,
         middleware: &Arc<dyn Middleware>,
         phase: Phase,
-        written: Written,
-        place: Place<'_>,
+        raw: RawWith,
+        place: WithNode<'_>,
     ) -> With {
         let contract = middleware.contract();
         let declared = contract.phase(phase);
         let pointer = format!("/phases/{}/parameters", phase.key());
-        let told = place.told
+        let reported = place.reported
             | self.check_members(place.node, place.span, contract.document.pointer(&pointer));
         let missing = declared.and_then(|declared| missing(declared, place.node));
-        let value = match (written, &missing) {
-            (Written::Literal(value), _) => value,
-            (Written::Dynamic(template), None) => {
+        let value = match (raw, &missing) {
+            (RawWith::Literal(value), _) => value,
+            (RawWith::Dynamic(template), None) => {
                 if let (Some(node), Some(declared)) = (place.node, declared) {
                     let schema = contract.document.pointer(&pointer);
                     self.check_parts(node, schema, &declared.structural);
                 }
                 return With::Dynamic(template);
             }
-            // What is missing cannot come from an expression.
-            (Written::Dynamic(_), Some(_)) => Value::empty_object(),
+            // No expression can supply a structural parameter that is missing.
+            (RawWith::Dynamic(_), Some(_)) => Value::empty_object(),
         };
-        let key = missing.is_none().then(|| Known::key(middleware.as_ref(), phase, &value));
-        if let Some((value, prepared)) = key.as_ref().and_then(|key| self.known.get(key)) {
+        let key = missing.is_none().then(|| PreparedCache::key(middleware.as_ref(), phase, &value));
+        if let Some((value, prepared)) = key.as_ref().and_then(|key| self.cache.get(key)) {
             return With::Literal { value, prepared: Ok(prepared) };
         }
         let nothing = Schema::nothing();
@@ -189,33 +189,33 @@ impl Compiler<'_> {
             (None, Some(_)) => middleware.prepare(phase, &value),
             (None, None) => Ok(Arc::new(()) as _),
         };
-        let prepared = self.prepared(&value, schema, prepare, Place { told, ..place });
+        let prepared = self.prepared(&value, schema, prepare, WithNode { reported, ..place });
         if let (Some(key), Ok(prepared)) = (key, &prepared) {
-            self.known.keep(key, &value, prepared);
+            self.cache.insert(key, &value, prepared);
         }
         With::Literal { value, prepared }
     }
 
-    /// What of a `with` is not structural.
+    /// The part of a `with` that is not structural.
     fn rest(
         &mut self,
         node: Option<&Node>,
         structural: &[String],
         site: Site<'_>,
-    ) -> Option<Written> {
+    ) -> Option<RawWith> {
         match node.and_then(Node::as_object) {
             Some(members) if !structural.is_empty() => {
                 let rest = members
                     .iter()
                     .filter(|member| !structural.iter().any(|name| **name == *member.key));
-                self.object(rest, site).map(Written::of)
+                self.object(rest, site).map(RawWith::of)
             }
-            _ => self.written(node, site, "with"),
+            _ => self.raw_with(node, site),
         }
     }
 
-    /// The structural `call` and `middleware`. The call's fields see the phase's bindings; the stack around
-    /// it is one of its own, at a Step's level.
+    /// The structural `call` and `middleware`. The call's fields see the phase's bindings. The stack around
+    /// the call is its own, and is compiled like a Step's.
     fn cleanup(
         &mut self,
         entry: Entry<'_>,
@@ -235,7 +235,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A structural parameter that is required and not written.
+/// The failure for a structural parameter that is required and not written.
 fn missing(declared: &PhaseContract, with: Option<&Node>) -> Option<Failure> {
     let written = |name: &&String| with.is_some_and(|with| with.get(name).is_some());
     let name = declared.structural_required.iter().find(|name| !written(name))?;

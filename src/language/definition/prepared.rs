@@ -1,34 +1,34 @@
-//! What literal `with`s were made into, each once.
+//! Literal `with`s, each prepared only once.
 //!
-//! A middleware makes of a literal `with` what depends on the phase and the value alone, so one that was made
-//! serves every entry that writes the same. Ten thousand routes with one policy then hold one.
+//! What a middleware prepares from a literal `with` depends on the phase and the value alone. So entries that
+//! write the same can share it: ten thousand routes with one policy then hold it once.
 
 use std::collections::HashMap;
 
 use crate::language::provider::{Middleware, Phase, Prepared};
 use crate::language::value::Value;
 
-/// What the definitions of one configuration were prepared with so far.
+/// What has been prepared so far for the definitions of one configuration.
 #[derive(Debug, Default)]
-pub struct Known(HashMap<Key, (Value, Prepared)>);
+pub struct PreparedCache(HashMap<Key, (Value, Prepared)>);
 
 /// The middleware's URI, the phase, and the value as compact JSON.
 type Key = (Box<str>, Phase, Box<str>);
 
-impl Known {
-    /// Under what a `with` of `middleware` is known.
+impl PreparedCache {
+    /// The key of a `with` of `middleware`.
     pub(super) fn key(middleware: &dyn Middleware, phase: Phase, value: &Value) -> Key {
         let uri = middleware.contract().uri.as_str();
         (uri.into(), phase, value.to_string().into())
     }
 
-    /// The value and what was made of it.
+    /// The value, and what was prepared from it.
     pub(super) fn get(&self, key: &Key) -> Option<(Value, Prepared)> {
         self.0.get(key).cloned()
     }
 
-    /// Keeps them for those that come after.
-    pub(super) fn keep(&mut self, key: Key, value: &Value, prepared: &Prepared) {
+    /// Keeps them for later entries.
+    pub(super) fn insert(&mut self, key: Key, value: &Value, prepared: &Prepared) {
         self.0.insert(key, (value.clone(), Prepared::clone(prepared)));
     }
 }
@@ -37,13 +37,13 @@ impl Known {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{Strictness, compile_beside};
+    use super::super::{Strictness, compile_with_cache};
     use super::*;
     use crate::language::plan::{Action, Plan, With};
     use crate::language::provider::Catalog;
     use crate::source::{Format, Sources};
 
-    fn timeout(duration: &str, known: &mut Known) -> Arc<Plan> {
+    fn timeout(duration: &str, cache: &mut PreparedCache) -> Arc<Plan> {
         let text = format!(
             r#"{{ "$schema": "https://mwl.dev/v0.1/flow/schema.json", "entrypoint": "a", "steps": {{
                 "a": {{ "action": "Call", "call": {{ "flow": "f" }}, "next": "b", "middleware": [
@@ -54,7 +54,7 @@ mod tests {
         );
         let node = Sources::default().parse("f.json", &text, Format::Json).unwrap();
         let catalog = Catalog::spec_defined(None);
-        compile_beside(&node, &catalog, Strictness::Load, known).unwrap().0
+        compile_with_cache(&node, &catalog, Strictness::Load, cache).unwrap().0
     }
 
     fn prepared(plan: &Plan) -> Prepared {
@@ -68,12 +68,12 @@ mod tests {
 
     #[test]
     fn equal_entries_of_two_definitions_share_what_was_prepared() {
-        let mut known = Known::default();
+        let mut cache = PreparedCache::default();
         let [one, same, other] =
-            ["PT1S", "PT1S", "PT2S"].map(|duration| prepared(&timeout(duration, &mut known)));
+            ["PT1S", "PT1S", "PT2S"].map(|duration| prepared(&timeout(duration, &mut cache)));
         assert!(Arc::ptr_eq(&one, &same));
         assert!(!Arc::ptr_eq(&one, &other));
-        let alone = prepared(&timeout("PT1S", &mut Known::default()));
+        let alone = prepared(&timeout("PT1S", &mut PreparedCache::default()));
         assert!(!Arc::ptr_eq(&one, &alone));
     }
 }

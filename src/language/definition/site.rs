@@ -1,35 +1,38 @@
-//! What an expression may read, by where it stands (MWL, "Execution context").
+//! What an expression may read, depending on its place (MWL, "Execution context").
 //!
-//! A site is the set of roots in scope there, and which of their members can be there yet.
+//! A site knows which roots are in scope, and which of their members can exist at that time.
 
 use crate::language::expr::{Path, Root, Roots};
 
-/// Where an expression stands.
+/// The place of an expression.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {
     pub(super) roots: Roots,
-    /// What of the Step's action has come out.
-    settled: Settled,
-    /// Whether the call is one that a `Gather` dispatches.
+    /// Whether the Step's action is done, and what it left.
+    action: ActionState,
+    /// Whether a `Gather` dispatches the call.
     gathered: bool,
-    /// Whether the call's target has settled: in its arms.
-    armed: bool,
-    /// Whether a Result rises past the phase.
-    rising: bool,
-    /// What the entry's middleware contributes to `middleware.metadata`; `None` where that is not known.
+    /// Whether it is in an arm of the call, whose target has settled by then.
+    in_arm: bool,
+    /// Whether it is in an ascent phase, past which a Result rises.
+    ascending: bool,
+    /// What the entry's middleware contributes to `middleware.metadata`; `None` if that is not known.
     contributed: Option<&'a [String]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Settled {
-    Nothing,
-    Call,
-    Gather,
-    /// The tail of a Step without a Result.
-    Other,
+enum ActionState {
+    /// It is not done yet.
+    Pending,
+    /// It has left a call's Result.
+    CallDone,
+    /// It has left the Results of a `Gather`.
+    GatherDone,
+    /// It is done and leaves no Result.
+    Done,
 }
 
-/// `vars`, `execution` and `frame`, and the failure context, which is in scope frame-wide.
+/// `vars`, `execution`, `frame` and the failure context: in scope everywhere in a frame.
 const AMBIENT: Roots = Roots::of(&[Root::Vars, Root::Execution, Root::Frame, Root::Failure]);
 
 impl<'a> Site<'a> {
@@ -37,32 +40,32 @@ impl<'a> Site<'a> {
     pub(super) const fn flow() -> Self {
         Self {
             roots: AMBIENT,
-            settled: Settled::Nothing,
+            action: ActionState::Pending,
             gathered: false,
-            armed: false,
-            rising: false,
+            in_arm: false,
+            ascending: false,
             contributed: None,
         }
     }
 
-    /// In a Step, before its action's product is there.
+    /// In a Step, before its action is done.
     pub(super) const fn step() -> Self {
         Self::flow().with(Roots::of(&[Root::Step]))
     }
 
     /// In the tail of a `Call` Step: `output`, `assign`, `catch`.
     pub(super) const fn after_call() -> Self {
-        Self { settled: Settled::Call, ..Self::step() }
+        Self { action: ActionState::CallDone, ..Self::step() }
     }
 
     /// In the tail of a `Gather` Step.
     pub(super) const fn after_gather() -> Self {
-        Self { settled: Settled::Gather, ..Self::step() }
+        Self { action: ActionState::GatherDone, ..Self::step() }
     }
 
-    /// In the tail of a Step that consumes no Result.
+    /// In the tail of a Step whose action leaves no Result.
     pub(super) const fn tail() -> Self {
-        Self { settled: Settled::Other, ..Self::step() }
+        Self { action: ActionState::Done, ..Self::step() }
     }
 
     /// In a clause of a `Match`.
@@ -71,8 +74,8 @@ impl<'a> Site<'a> {
     }
 
     /// In a phase block of an entry on a stack at this site.
-    pub(super) const fn phase(self, rising: bool, contributed: Option<&'a [String]>) -> Self {
-        Self { rising, contributed, ..self.with(Roots::of(&[Root::Middleware])) }
+    pub(super) const fn phase(self, ascending: bool, contributed: Option<&'a [String]>) -> Self {
+        Self { ascending, contributed, ..self.with(Roots::of(&[Root::Middleware])) }
     }
 
     /// In the `input` and `with` of a call at this site.
@@ -80,28 +83,28 @@ impl<'a> Site<'a> {
         Self { gathered, ..self.with(Roots::of(&[Root::Call])) }
     }
 
-    /// In the arms of the call at this site; `window` is the target's.
+    /// In the arms of the call at this site, which see the target by the root `window`.
     pub(super) const fn arm(self, window: Root) -> Self {
-        Self { armed: true, ..self.with(Roots::of(&[window])) }
+        Self { in_arm: true, ..self.with(Roots::of(&[window])) }
     }
 
     const fn with(self, more: Roots) -> Self {
         Self { roots: self.roots.union(more), ..self }
     }
 
-    /// Why what `path` reads can never be there, if so.
+    /// Why `path` can never hold anything here, if that is so.
     pub(super) fn absence(&self, path: &Path) -> Option<String> {
         let mut members = path.members.iter().map(AsRef::as_ref);
         let first = members.next()?;
         let second = members.next();
         let reason = match (path.root, first, second) {
-            (Root::Step, "result", _) if self.settled != Settled::Call => {
+            (Root::Step, "result", _) if self.action != ActionState::CallDone => {
                 "it is there in a `Call` Step's `output`, `assign` and `catch`"
             }
-            (Root::Step, "results", _) if self.settled != Settled::Gather => {
+            (Root::Step, "results", _) if self.action != ActionState::GatherDone => {
                 "it is there in a `Gather` Step's `output`, `assign` and `catch`"
             }
-            (Root::Step, "metadata", Some("exitedAt")) if self.settled == Settled::Nothing => {
+            (Root::Step, "metadata", Some("exitedAt")) if self.action == ActionState::Pending => {
                 "a Step's exit is there in its `output`, `assign` and `catch`"
             }
             (Root::Call, "index", _) if !self.gathered => {
@@ -109,11 +112,11 @@ impl<'a> Site<'a> {
             }
             (Root::Call, "result", _)
             | (Root::Call, "metadata", Some("exitedAt" | "dispatchedAt" | "acceptedAt"))
-                if !self.armed =>
+                if !self.in_arm =>
             {
                 "it is there in the call's arms, `onSuccess` and `onFailure`"
             }
-            (Root::Middleware, "result", _) if !self.rising => {
+            (Root::Middleware, "result", _) if !self.ascending => {
                 "nothing has run yet in `onEntry`; the ascent phases have a result"
             }
             (Root::Middleware | Root::Execution | Root::Frame, "metadata", Some("exitedAt")) => {
@@ -155,7 +158,7 @@ fn unknown_member(root: Root, name: &str) -> Option<String> {
     Some(super::suggestion(name, known.iter().copied()))
 }
 
-/// "Metadata records": the universal pair, and what a Step's or a Call's action adds.
+/// "Metadata records": the two members that every record has, and what a Step's or a Call's action adds.
 fn unknown_record_member(root: Root, name: &str) -> Option<String> {
     let known: &[&str] = match root {
         Root::Execution | Root::Frame | Root::Flow | Root::Match => &["enteredAt", "exitedAt"],
@@ -166,31 +169,14 @@ fn unknown_record_member(root: Root, name: &str) -> Option<String> {
     (!known.contains(&name)).then(|| super::suggestion(name, known.iter().copied()))
 }
 
-/// The part of `path` that decides whether it can be read, as it is written.
+/// The part of `path` that decides whether it can be read, as an author writes it.
 pub(super) fn name(path: &Path) -> String {
     let metadata = path.members.first().is_some_and(|first| first.as_ref() == "metadata");
     let members = path.members.iter().take(if metadata { 2 } else { 1 });
-    let mut name = root_name(path.root).to_owned();
+    let mut name = path.root.name().to_owned();
     for member in members {
         name.push('.');
         name.push_str(member);
     }
     name
-}
-
-/// The name by which an expression reads `root`.
-const fn root_name(root: Root) -> &'static str {
-    match root {
-        Root::Vars => "vars",
-        Root::Execution => "execution",
-        Root::Frame => "frame",
-        Root::Step => "step",
-        Root::Call => "call",
-        Root::Flow => "flow",
-        Root::Provider => "provider",
-        Root::Match => "match",
-        Root::Middleware => "middleware",
-        Root::Failure => "failure",
-        Root::Response => "response",
-    }
 }

@@ -1,18 +1,18 @@
 //! Steps: the seven actions and what they share (MWL, "Step actions").
 
 use super::fields::Fields;
-use super::flow::{At, Names};
+use super::flow::{Position, StepNames};
 use super::matcher::covers;
 use super::middleware::Level;
 use super::site::Site;
 use super::template::is_expression;
-use super::{Compiler, article, suggestion};
+use super::{Compiler, suggestion};
 use crate::language::plan::{
     Action, CallPlan, CallStep, CatchClause, GatherStep, MatchStep, Pause, SleepStep, StepId,
     StepPlan, Tail, Template, When,
 };
 use crate::language::temporal;
-use crate::source::{Diagnostic, Member, Node};
+use crate::source::{Diagnostic, Member, Node, with_article};
 
 /// Each action, its name in a message, and its fields.
 const ACTIONS: [(&str, &str, &[&str]); 7] = [
@@ -45,11 +45,11 @@ const ACTIONS: [(&str, &str, &[&str]); 7] = [
     ("Raise", "a `Raise` Step", &["action", "result", "comment"]),
 ];
 
-/// A Step's graph: where it stands and what its references resolve against.
+/// The graph of a Step: its position, and the names that references resolve against.
 #[derive(Clone, Copy)]
 struct Graph<'a> {
-    at: At<'a>,
-    names: &'a Names<'a>,
+    at: Position<'a>,
+    names: &'a StepNames<'a>,
 }
 
 impl Compiler<'_> {
@@ -57,8 +57,8 @@ impl Compiler<'_> {
     pub(super) fn step(
         &mut self,
         member: &Member,
-        at: At<'_>,
-        names: &Names<'_>,
+        at: Position<'_>,
+        names: &StepNames<'_>,
     ) -> Option<StepPlan> {
         let opened = self.open(&member.value, "a Step")?;
         let action = self.required(&opened, "action")?;
@@ -143,7 +143,7 @@ impl Compiler<'_> {
         Some(CatchClause { matcher: matcher?, output, assign, next })
     }
 
-    /// A clause that an earlier one leaves nothing ("`catch` clauses").
+    /// Warns of a clause that an earlier one always precedes ("`catch` clauses").
     fn advise_unreachable(&mut self, nodes: &[Node], clauses: &[Option<CatchClause>]) {
         let written: Vec<_> = nodes
             .iter()
@@ -185,8 +185,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// The calls of exactly one of the two forms.
-    fn dispatches(&mut self, fields: &Fields<'_>, at: At<'_>) -> Option<Vec<CallPlan>> {
+    /// The calls, which are written in exactly one of two forms.
+    fn dispatches(&mut self, fields: &Fields<'_>, at: Position<'_>) -> Option<Vec<CallPlan>> {
         let (over, call, calls) = (fields.get("over"), fields.get("call"), fields.get("calls"));
         let mut compiled = Vec::new();
         if let Some(call) = call {
@@ -310,7 +310,7 @@ impl Compiler<'_> {
         }
         let seen = match node.as_str() {
             Some(text) => format!("`{text}`"),
-            None => article(node.type_name()),
+            None => with_article(node.type_name()),
         };
         let message = format!("`{name}` must be {wanted}; this is {seen}");
         self.load_error(Diagnostic::error("invalid-time", node.span, message));

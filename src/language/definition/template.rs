@@ -1,14 +1,15 @@
-//! Values with expressions in them: templates, predicates, captures, and literals held to a field's type.
+//! Values that hold expressions: templates, predicates and captures. And checks of literals against a field's
+//! type.
 
 use std::sync::Arc;
 
+use super::Compiler;
 use super::fields::boolean_word;
 use super::site::{self, Site};
-use super::{Compiler, article};
 use crate::language::expr::{PathEnd, Program};
 use crate::language::plan::{Assign, Template, When};
 use crate::language::value::{Map, Value};
-use crate::source::{Diagnostic, Kind, Member, Node};
+use crate::source::{Diagnostic, Kind, Member, Node, with_article};
 
 impl Compiler<'_> {
     /// A field's value: a literal, an expression, or a tree of them.
@@ -66,7 +67,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The expression of this body, with the number of characters before it in its string.
+    /// Compiles the expression `body`, before which its string has `shift` characters.
     fn expression(
         &mut self,
         node: &Node,
@@ -88,7 +89,7 @@ impl Compiler<'_> {
         Some(program)
     }
 
-    /// What an expression reads must be able to be there. Asking whether it is there is always right.
+    /// Reports what the expression reads and can never exist here. Asking whether it exists is always right.
     fn check_reads(&mut self, node: &Node, shift: usize, program: &Program, site: Site<'_>) {
         let read = program.reads().iter().filter(|path| path.end != PathEnd::Presence);
         for path in read {
@@ -110,7 +111,7 @@ impl Compiler<'_> {
         {
             return self.expression(node, body, site).map(When::Expression);
         }
-        let seen = article(node.type_name());
+        let seen = with_article(node.type_name());
         let message = format!("`when` must be `true`, `false` or an expression; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);
         diagnostic.help = boolean_word(node);
@@ -127,7 +128,7 @@ impl Compiler<'_> {
             return Some(Assign::default());
         };
         let Some(members) = node.as_object() else {
-            let seen = article(node.type_name());
+            let seen = with_article(node.type_name());
             let message = format!("`assign` must be an object of names and values; this is {seen}");
             self.error("wrong-type", node.span, message);
             return None;
@@ -143,14 +144,14 @@ impl Compiler<'_> {
         parts.into_iter().collect()
     }
 
-    /// Holds a literal to the type that its field has. An expression is held to it when it has a value.
+    /// Checks a literal against the type of its field. An expression is checked when it has a value.
     pub(super) fn typed(&mut self, node: &Node, name: &str, wanted: &str, fits: fn(&Node) -> bool) {
         if is_expression(node) || fits(node) {
             return;
         }
         let seen = match node.as_number() {
             Some(_) => node.to_string(),
-            None => article(node.type_name()),
+            None => with_article(node.type_name()),
         };
         let message = format!("`{name}` must be {wanted}; this is {seen}");
         let mut diagnostic = Diagnostic::error("wrong-type", node.span, message);

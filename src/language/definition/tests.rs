@@ -1,4 +1,4 @@
-//! Bad definitions and what is said of them, good ones, and laws.
+//! Bad definitions and their messages, good definitions, and laws.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ mod laws;
 mod plans;
 mod warned;
 
-/// Middlewares and a call provider of a platform's own.
+/// A call provider and a middleware that a platform might add.
 mod support {
     use std::pin::Pin;
     use std::sync::Arc;
@@ -86,12 +86,12 @@ mod support {
     }
 }
 
-/// A root Flow whose entry is the Step `a`.
+/// A root Flow whose entrypoint is the Step `a`.
 fn root(rest: &str) -> String {
     format!("$schema: {SCHEMA_URI}\nentrypoint: a\n{rest}")
 }
 
-/// The plan, or everything that was found as people see it.
+/// The plan with its warnings, or the errors, both as users see them.
 fn compiled(text: &str, strictness: Strictness) -> Result<(Arc<Plan>, String), String> {
     let mut sources = Sources::default();
     let format = if text.starts_with('{') { Format::Json } else { Format::Yaml };
@@ -105,7 +105,7 @@ fn compiled(text: &str, strictness: Strictness) -> Result<(Arc<Plan>, String), S
     }
 }
 
-/// What is said of a definition that is refused at load.
+/// The messages for a definition that is refused at load.
 fn refused(text: &str) -> String {
     match compiled(text, Strictness::Load) {
         Ok((_, warnings)) => panic!("it compiles: {text}\n{warnings}"),
@@ -113,7 +113,7 @@ fn refused(text: &str) -> String {
     }
 }
 
-/// What is said of a definition that compiles.
+/// The warnings for a definition that compiles.
 fn warned(text: &str) -> String {
     match compiled(text, Strictness::Load) {
         Ok((_, warnings)) => warnings,

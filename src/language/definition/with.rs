@@ -1,7 +1,7 @@
-//! `with`: what a target or a phase is given, held to what it takes before anything runs.
+//! `with`, the arguments of a target or a phase: checked against its parameters before anything runs.
 //!
-//! A `with` without expressions is validated and prepared here, once; of one with expressions the names
-//! are held to the schema, which is all that can be said before there are values.
+//! A `with` without expressions is validated and prepared here, once. Of one with expressions, the names and
+//! the literal parts are checked against the schema: before there are values, no more is possible.
 
 use std::sync::Arc;
 
@@ -16,76 +16,71 @@ use crate::language::schema::{Schema, Violation};
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Member, Node, Span};
 
-/// Where a `with` stands, or, where there is none, what it would belong to.
+/// A `with` in the document. If it is not written, `span` is what it would belong to.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'n> {
+pub(super) struct WithNode<'n> {
     pub(super) node: Option<&'n Node>,
     pub(super) span: Span,
-    /// Whether its names were complained of already.
-    pub(super) told: bool,
+    /// Whether an error about it was reported already.
+    pub(super) reported: bool,
 }
 
-/// A `with` as written.
-pub(super) enum Written {
+/// A `with` that is not checked yet.
+pub(super) enum RawWith {
     Literal(Value),
     Dynamic(Template),
 }
 
 impl Compiler<'_> {
     /// A `with`: an object with or without expressions, or one expression.
-    pub(super) fn written(
-        &mut self,
-        node: Option<&Node>,
-        site: Site<'_>,
-        name: &str,
-    ) -> Option<Written> {
+    pub(super) fn raw_with(&mut self, node: Option<&Node>, site: Site<'_>) -> Option<RawWith> {
         let Some(node) = node else {
-            return Some(Written::Literal(Value::empty_object()));
+            return Some(RawWith::Literal(Value::empty_object()));
         };
-        self.typed(node, name, "an object or an expression", |node| node.as_object().is_some());
-        self.template(node, site).map(Written::of)
+        self.typed(node, "with", "an object or an expression", |node| node.as_object().is_some());
+        self.template(node, site).map(RawWith::of)
     }
 
     /// The `with` of a call to a provider.
     pub(super) fn call_with(
         &mut self,
-        with: Written,
+        with: RawWith,
         node: Option<&Node>,
         span: Span,
         provider: &Arc<dyn CallProvider>,
     ) -> With {
         let contract = provider.contract();
         let parameters = contract.document.get("parameters");
-        let told = self.check_members(node, span, parameters);
+        let reported = self.check_members(node, span, parameters);
         let value = match with {
-            Written::Dynamic(template) => {
+            RawWith::Dynamic(template) => {
                 if let Some(node) = node {
                     self.check_parts(node, parameters, &[]);
                 }
                 return With::Dynamic(template);
             }
-            Written::Literal(value) => value,
+            RawWith::Literal(value) => value,
         };
-        let place = Place { node, span, told };
+        let place = WithNode { node, span, reported };
         let schema = contract.parameters();
         let prepared = self.prepared(&value, schema, || provider.prepare(&value), place);
         With::Literal { value, prepared }
     }
 
-    /// Validates and prepares a literal `with`; at load, a failure is an error in its place.
+    /// Validates and prepares a literal `with`. At load, a failure is reported as an error.
     pub(super) fn prepared(
         &mut self,
         value: &Value,
         schema: &Schema,
         prepare: impl FnOnce() -> Result<Prepared, Failure>,
-        place: Place<'_>,
+        place: WithNode<'_>,
     ) -> Result<Prepared, Arc<Failure>> {
         if let Err(violation) = schema.validate(value) {
             self.violation(&violation, place);
             return Err(Arc::new(violation.into()));
         }
         prepare().map_err(|failure| {
-            if !place.told {
+            if !place.reported {
                 let message = failure.message.as_deref().unwrap_or("the provider refuses it");
                 self.load_error(Diagnostic::error("invalid-with", place.span, message));
             }
@@ -93,16 +88,16 @@ impl Compiler<'_> {
         })
     }
 
-    fn violation(&mut self, violation: &Violation, place: Place<'_>) {
-        let Place { node, span, told } = place;
+    fn violation(&mut self, violation: &Violation, place: WithNode<'_>) {
+        let WithNode { node, span, reported } = place;
         let span = node.map_or(span, |node| part(node, &violation.instance_path).span);
-        if !told {
+        if !reported {
             self.load_error(Diagnostic::error("invalid-with", span, &*violation.message));
         }
     }
 
-    /// Holds the names of a `with` to the schema that declares them: what a schema can say of them before
-    /// any expression has a value. Whether something was said.
+    /// Checks the names of a `with` against the schema that declares them, which is possible before any
+    /// expression has a value. Whether an error was reported.
     pub(super) fn check_members(
         &mut self,
         node: Option<&Node>,
@@ -111,12 +106,13 @@ impl Compiler<'_> {
     ) -> bool {
         match node.map_or(Some(&[][..]), Node::as_object) {
             Some(members) => self.check_names(members, place, &Declared::of(schema)),
-            // An expression, or a literal of the wrong type, which was said where it was read.
+            // An expression, or a literal of the wrong type, which was reported when it was read.
             None => true,
         }
     }
 
-    /// Holds the names of an object at `place` to those that are declared. Whether something was said.
+    /// Checks the names of an object at `place` against those that are declared. Whether an error was
+    /// reported.
     pub(super) fn check_names(
         &mut self,
         members: &[Member],
@@ -144,23 +140,23 @@ impl Compiler<'_> {
         self.found.0.len() > before
     }
 
-    /// The `with` of a call to a Flow: checked when every Flow is known.
+    /// The `with` of a call to a Flow. It is checked later, when every Flow is known.
     pub(super) fn flow_with(
         &mut self,
-        with: Written,
+        with: RawWith,
         node: Option<&Node>,
         span: Span,
         to: FlowId,
     ) -> With {
         let value = match &with {
-            Written::Literal(value) => Some(value.clone()),
-            Written::Dynamic(_) => None,
+            RawWith::Literal(value) => Some(value.clone()),
+            RawWith::Dynamic(_) => None,
         };
         self.arguments.push(Arguments { to, value, node: node.cloned(), span });
         unchecked(with)
     }
 
-    /// Holds what calls of Flows pass to what the Flows take.
+    /// Checks the arguments of calls to Flows against the parameters of the Flows.
     pub(super) fn check_arguments(&mut self) {
         for Arguments { to, value, node, span } in std::mem::take(&mut self.arguments) {
             let flow = self.flows.get(to.0).and_then(Option::as_ref);
@@ -170,18 +166,18 @@ impl Compiler<'_> {
                 continue;
             };
             let schema = self.parameters.get(to.0).cloned().flatten();
-            let told = self.check_members(node.as_ref(), span, schema.as_ref());
+            let reported = self.check_members(node.as_ref(), span, schema.as_ref());
             if let (None, Some(node)) = (&checked, &node) {
                 self.check_parts(node, schema.as_ref(), &[]);
             }
             if let Some(Err(violation)) = checked {
-                self.violation(&violation, Place { node: node.as_ref(), span, told });
+                self.violation(&violation, WithNode { node: node.as_ref(), span, reported });
             }
         }
     }
 }
 
-impl Written {
+impl RawWith {
     pub(super) fn of(template: Template) -> Self {
         match template {
             Template::Constant(value) => Self::Literal(value),
@@ -190,11 +186,11 @@ impl Written {
     }
 }
 
-/// The frame validates what a Flow is given.
-pub(super) fn unchecked(with: Written) -> With {
+/// The `with` of a call to a Flow, as it is planned: the Flow's frame validates it.
+pub(super) fn unchecked(with: RawWith) -> With {
     match with {
-        Written::Literal(value) => With::Literal { value, prepared: Ok(Arc::new(())) },
-        Written::Dynamic(template) => With::Dynamic(template),
+        RawWith::Literal(value) => With::Literal { value, prepared: Ok(Arc::new(())) },
+        RawWith::Dynamic(template) => With::Dynamic(template),
     }
 }
 
@@ -206,13 +202,13 @@ pub(super) struct Declared<'s> {
 }
 
 impl<'s> Declared<'s> {
-    /// Of a parameter schema, which is closed where it doesn't say otherwise.
+    /// Of a parameter schema. It allows no other names unless it says so.
     fn of(schema: Option<&'s Json>) -> Self {
         let open = schema.and_then(|schema| schema.get("additionalProperties"));
         Self::with(schema, open.is_some_and(|open| *open != Json::Bool(false)))
     }
 
-    /// Of a schema within one, which is open where it doesn't say otherwise.
+    /// Of a schema within one. It allows other names unless it says otherwise.
     pub(super) fn nested(schema: &'s Json) -> Self {
         Self::with(Some(schema), schema.get("additionalProperties") != Some(&Json::Bool(false)))
     }

@@ -1,10 +1,10 @@
-//! One timer for the bounds of an execution, and of those that come after it.
+//! One timer for the bounds of an execution, and for those of later executions on the same task.
 //!
-//! A bound hardly ever fires, and to set a timer for each and take it back costs more than all else that a
-//! policy does. So a timer that is set stays set, whatever becomes of its bound. Where the next bound falls
-//! due later there is nothing to do: the timer wakes the task too early, which looks again and sets it to
-//! the instant that it waits for by then. Bounds fire when they would with timers of their own; a task is
-//! woken once for nothing for each that it set and did not need, instead of setting one for each wait.
+//! A bound hardly ever fires, and to set and cancel a timer for each costs more than everything else that a
+//! policy does. So a timer that is set stays set, whatever happens to its bound. If the next bound is due
+//! later, there is nothing to do: the timer wakes the task too early, and the task then sets it to the bound
+//! that it waits for by then. Bounds still fire at their own instants. The price is one useless wake-up for
+//! each timer that was set and not needed.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -20,12 +20,12 @@ pub struct Alarm(Option<Set>);
 #[derive(Debug)]
 struct Set {
     sleep: Pin<Box<Sleep>>,
-    /// Whom it wakes.
+    /// The task that it wakes.
     waker: Waker,
 }
 
 impl Alarm {
-    /// Ready once `due` has come; the task that polls is woken then, or before.
+    /// Ready once `due` has come. The task that polls is woken then, or earlier.
     pub(super) fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         match &self.0 {
             Some(set) if set.wakes(due, cx) => Poll::Pending,
@@ -42,13 +42,13 @@ impl Alarm {
             }
             None => self.0.insert(Set { sleep: Box::pin(sleep_until(due)), waker }),
         };
-        // Out of the task's budget: a poll that is put off has not told the timer whom to wake.
+        // Outside the task's budget: a timer whose poll is postponed would not know which task to wake.
         pin!(unconstrained(set.sleep.as_mut())).poll(cx)
     }
 }
 
 impl Set {
-    /// Whether it will wake the task of `cx` at `due` or before.
+    /// Whether it will wake the task of `cx` at `due` or earlier.
     fn wakes(&self, due: Instant, cx: &Context<'_>) -> bool {
         self.sleep.deadline() <= due && !self.sleep.is_elapsed() && self.waker.will_wake(cx.waker())
     }
@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    /// When `alarm` is ready, in milliseconds after `from`, for a bound of `after` from now; and how often
-    /// the task looked.
+    /// When `alarm` is ready for a bound that is due `after` milliseconds from now: in milliseconds since
+    /// `from`. And how often the task was polled.
     async fn rings(alarm: &mut Alarm, from: Instant, after: u64) -> (u128, u32) {
         let due = Instant::now() + Duration::from_millis(after);
         let mut looked = 0;
@@ -76,7 +76,7 @@ mod tests {
         (from.elapsed().as_millis(), looked)
     }
 
-    /// A bound of `after` that is polled once and not needed.
+    /// Polls once for a bound that is due after `after` milliseconds and is then not needed.
     async fn unneeded(alarm: &mut Alarm, after: u64) {
         let due = Instant::now() + Duration::from_millis(after);
         let pending = poll_fn(|cx| Poll::Ready(alarm.poll(due, cx).is_pending())).await;
@@ -84,23 +84,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_when_the_bound_is_due_whatever_it_was_set_to() {
+    async fn it_fires_when_the_bound_is_due_whatever_it_was_set_to() {
         let (from, mut alarm) = (Instant::now(), Alarm::default());
         assert_eq!(rings(&mut alarm, from, 30).await, (30, 2));
-        // Set for an earlier bound, which was not needed: one look more.
+        // It was set for an earlier bound, which was not needed: one more poll.
         unneeded(&mut alarm, 10).await;
         assert_eq!(rings(&mut alarm, from, 40).await, (70, 3));
-        // For a later one.
+        // It was set for a later bound.
         unneeded(&mut alarm, 1_000).await;
         assert_eq!(rings(&mut alarm, from, 5).await, (75, 2));
-        // For the same instant.
+        // It was set for the same instant.
         unneeded(&mut alarm, 25).await;
         assert_eq!(rings(&mut alarm, from, 25).await, (100, 2));
-        // It rang while nobody waited.
+        // It fired while nobody waited.
         unneeded(&mut alarm, 10).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(rings(&mut alarm, from, 7).await, (127, 2));
-        // At once.
+        // The bound is due at once.
         assert_eq!(rings(&mut alarm, from, 0).await.0, 127);
     }
 

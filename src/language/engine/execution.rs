@@ -12,7 +12,7 @@ use crate::language::plan::Plan;
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
-/// What is the same in every frame ("execution").
+/// What all frames have in common ("execution").
 pub(super) struct Execution<'e> {
     pub(super) plan: &'e Plan,
     pub(super) id: &'e str,
@@ -27,12 +27,12 @@ pub(super) struct Execution<'e> {
 }
 
 impl Execution<'_> {
-    /// An entry or exit instant. Where no expression of the plan could read it, the clock is left alone.
+    /// The instant of an entry or exit. The clock is read only if some expression of the plan may read it.
     pub(super) fn stamp(&self) -> Timestamp {
         if self.plan.needs().instants { self.clock.now() } else { self.entered }
     }
 
-    /// The id of a Step execution that begins now.
+    /// The id for a Step execution that begins now.
     pub(super) fn next_step(&self) -> StepNumber {
         StepNumber::new(self.steps.fetch_add(1, Ordering::Relaxed))
     }

@@ -16,26 +16,26 @@ use crate::language::plan::{FlowId, FlowPlan};
 use crate::language::temporal::Timestamp;
 use crate::language::value::{Map, Value};
 
-/// A frame that executes. Everything in it changes only on the one future that runs it.
+/// A frame that runs. Only the one future that runs it changes it.
 #[derive(Debug)]
 pub(super) struct Frame<'e, 's> {
     pub(super) execution: &'e Execution<'e>,
     pub(super) flow: &'e FlowPlan,
     pub(super) state: FrameState,
-    /// What may interrupt it; the parent's, lent.
+    /// What may interrupt it. The parent lends it.
     pub(super) scope: &'s mut Scope,
 }
 
 /// The operation that a Flow-level stack wraps.
-struct Graph;
+struct GraphOperation;
 
-impl Operation for Graph {
+impl Operation for GraphOperation {
     async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Flowed {
         frame.graph(input).await
     }
 }
 
-/// Runs a Flow in a frame within a frame: where the recursion is boxed.
+/// Runs a Flow in a frame within a frame. The recursion is boxed here.
 pub(super) fn run_nested<'a, 'e: 'a>(
     execution: &'e Execution<'e>,
     flow: FlowId,
@@ -52,7 +52,7 @@ pub(super) fn run_nested<'a, 'e: 'a>(
     })
 }
 
-/// The frame's first variables: the schema's defaults, overlaid by the validated arguments.
+/// The frame's first variables: the validated arguments, and the schema's defaults for those not given.
 fn variables(flow: &FlowPlan, with: Value) -> Result<Vars, Failure> {
     if let Value::Object(arguments) = &with
         && arguments.is_empty()
@@ -75,7 +75,7 @@ fn variables(flow: &FlowPlan, with: Value) -> Result<Vars, Failure> {
 }
 
 impl<'e, 's> Frame<'e, 's> {
-    /// A frame that begins now, with nothing bound.
+    /// A frame that begins now, without variables.
     pub(super) fn new(
         execution: &'e Execution<'e>,
         flow: FlowId,
@@ -88,18 +88,19 @@ impl<'e, 's> Frame<'e, 's> {
         Self { execution, flow: execution.plan.flow(flow), state, scope }
     }
 
-    /// From the arguments to the Result.
+    /// Runs the frame, from the arguments to the Result.
     pub(super) async fn run(&mut self, with: Value, input: Value) -> Flowed {
         match variables(self.flow, with) {
             Ok(vars) => self.state.vars = vars,
-            // No entry is established and the graph does not run.
+            // No entry is established, and the graph does not run.
             Err(failure) => return Ok(failure.into()),
         }
         let Some((plan, call)) = self.flow.only_call() else {
-            // Boxed: most Flows are one call, and need not carry it.
-            return Box::pin(self.stack(Site::FLOW, &self.flow.stack, input, &Graph)).await;
+            // Boxed, so that Flows of one call, which are the most, do not carry its size.
+            return Box::pin(self.stack(Site::FLOW, &self.flow.stack, input, &GraphOperation))
+                .await;
         };
-        // What the graph would do with this Flow, without the transitions, which nothing in it can see.
+        // The same as the graph would do, without the transitions, which nothing in this Flow can see.
         let step = self.begin_step(plan, input.clone());
         let site = Site { step: Some(&step), phase: None };
         let operation = CallOperation { site, call: &call.call };
@@ -109,7 +110,7 @@ impl<'e, 's> Frame<'e, 's> {
         self.stack(site, &call.stack, input, &operation).await
     }
 
-    /// The bindings of a construct that was entered at `pin`.
+    /// The bindings for a construct that was entered at `pin`.
     pub(super) fn view<'a>(
         &'a self,
         pin: Timestamp,

@@ -1,7 +1,7 @@
 //! `Gather`: fan out, collect, determine (MWL, "`Gather`").
 //!
-//! Dispatches run concurrently on the frame's own future, each in a scope of its own, and only read the
-//! frame. What writes, the arms, waits until every dispatch has resolved and then runs in dispatch order.
+//! Dispatches run concurrently on the frame's own future, each in its own scope, and only read the frame. The
+//! arms write to it: so they wait until every dispatch has resolved, and then run in dispatch order.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::plan::{CallPlan, GatherStep};
 use crate::language::value::Value;
 
-/// How many dispatches one fan-out may enumerate. A `Gather` over more fails, before it starts any, with
-/// [`FAN_OUT_LIMIT`].
+/// How many dispatches one fan-out may have. A `Gather` over more fails with [`FAN_OUT_LIMIT`], before it
+/// starts any.
 pub const MAX_DISPATCHES: usize = 10_000;
 
-/// The failure of a fan-out over [`MAX_DISPATCHES`]: a platform's limit, so no `System.` code.
+/// The code of a fan-out over [`MAX_DISPATCHES`]. It is a limit of the platform, so it is no `System.` code.
 pub const FAN_OUT_LIMIT: &str = "Platform.GatherFanOutLimitExceeded";
 
 /// How a dispatch resolved, before its arm.
@@ -35,10 +35,10 @@ enum Slot {
     Imposed(Arc<Failure>),
 }
 
-/// A fan-out, enumerated.
+/// A fan-out whose dispatches are known.
 struct FanOut<'p> {
     calls: &'p [CallPlan],
-    /// What arrives at each dispatch of the iterate form; `None`: all receive the Step's input.
+    /// The input of each dispatch of the iterate form. `None`: all receive the Step's input.
     elements: Option<Arc<Vec<Value>>>,
     count: usize,
     wanted: usize,
@@ -76,7 +76,7 @@ impl<'e> Frame<'e, '_> {
         Ok(self.settle(&plan.tail, &plan.catch, &mut step, failure, |_| projection))
     }
 
-    /// Evaluates `over`, then counts, then evaluates `successes`.
+    /// Evaluates `over`, counts the dispatches, then evaluates `successes`.
     fn enumerate(&self, plan: &'e GatherStep, step: &mut StepState<'_>) -> Evaluated<FanOut<'e>> {
         let elements = match &plan.over {
             None => None,
@@ -116,8 +116,8 @@ impl<'e> Frame<'e, '_> {
         })
     }
 
-    /// Runs the dispatches until each has resolved. An interruption reaches into those in flight, and
-    /// they unwind before it goes on.
+    /// Runs the dispatches until each has resolved. An interruption is passed on to those in flight, and they
+    /// unwind before it rises further.
     async fn fan_out(
         &mut self,
         fan_out: &FanOut<'_>,
@@ -175,7 +175,7 @@ impl<'e> Frame<'e, '_> {
         Ok(slots.into_iter().map(|slot| slot.unwrap_or_else(skipped)).collect())
     }
 
-    /// Runs the arms, in dispatch order, and determines the Step's own outcome from what they made.
+    /// Runs the arms in dispatch order, and determines the Step's own outcome from their results.
     fn collect(
         &mut self,
         calls: &[CallPlan],
@@ -211,7 +211,7 @@ impl FanOut<'_> {
     }
 }
 
-/// The call of a dispatch: the one template of the iterate form, or the scatter form's own.
+/// The call of a dispatch: the only one of the iterate form, or its own of the scatter form.
 fn call_of(calls: &[CallPlan], index: usize) -> Option<&CallPlan> {
     match calls {
         [template] => Some(template),
@@ -219,7 +219,7 @@ fn call_of(calls: &[CallPlan], index: usize) -> Option<&CallPlan> {
     }
 }
 
-/// What has settled, against what was asked for.
+/// How many dispatches have settled, and how many must succeed.
 struct Tally {
     successes: usize,
     failures: usize,
@@ -240,7 +240,7 @@ impl Tally {
         }
     }
 
-    /// Whether `wanted` has been reached, or cannot be any more.
+    /// Whether `wanted` has been reached, or cannot be reached any more.
     fn determined(&self) -> bool {
         self.successes >= self.wanted || self.count.saturating_sub(self.failures) < self.wanted
     }

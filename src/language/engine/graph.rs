@@ -20,13 +20,13 @@ use crate::language::plan::{
 use crate::language::temporal::{Span, Timestamp};
 use crate::language::value::Value;
 
-/// After this many Steps in a row a frame yields, so that a graph which loops without waiting can be
-/// interrupted and shares its thread.
+/// A frame yields after this many Steps in a row. So a graph that loops without waiting can be interrupted,
+/// and shares its thread.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
 
 /// How a Step ended.
 pub(super) enum Transition {
-    /// Control moves on with this value.
+    /// The graph goes on to this Step with this value.
     To(StepId, Value),
     /// The graph is complete.
     Complete(Outcome),
@@ -119,8 +119,8 @@ impl<'e> Frame<'e, '_> {
         }))
     }
 
-    /// The two-armed match on a Step's Result: its tail on a success, `catch` on a failure. A fault in
-    /// the tail is the Step's failure too.
+    /// Goes on from a Step's Result: by its tail on a success, by `catch` on a failure. A fault in the tail
+    /// is a failure of the Step, too.
     pub(super) fn settle(
         &mut self,
         tail: &Tail,
@@ -143,7 +143,7 @@ impl<'e> Frame<'e, '_> {
         self.catch(catch, step, &failure)
     }
 
-    /// Output, then capture, then transition: a successful exit.
+    /// The exit of a successful Step: output, then capture, then transition.
     fn tail(
         &mut self,
         tail: &Tail,
@@ -157,13 +157,13 @@ impl<'e> Frame<'e, '_> {
         Ok(self.success(tail.next, output))
     }
 
-    /// A Step completed well: no failure is being handled any more ("Lifecycle").
+    /// A Step succeeded: no failure is being handled any more ("Lifecycle").
     fn success(&mut self, next: StepId, output: Value) -> Transition {
         self.state.failure = None;
         Transition::To(next, output)
     }
 
-    /// A Step resolved to `failure`: it becomes the failure context, linked to the one that was being
+    /// A Step failed with `failure`. It becomes the failure context, linked to the failure that was being
     /// handled ("A failed recovery").
     fn handling(&mut self, failure: &Arc<Failure>) -> Arc<Failure> {
         let failure = Failure::superseding(failure, self.state.failure.as_ref());
@@ -176,7 +176,7 @@ impl<'e> Frame<'e, '_> {
         Outcome::Failure(self.handling(&Arc::new(fault)))
     }
 
-    /// The first clause that matches routes; an unmatched failure completes the graph.
+    /// Goes on where the first matching clause says. A failure that none matches completes the graph.
     fn catch(
         &mut self,
         clauses: &[CatchClause],
@@ -220,7 +220,7 @@ impl<'e> Frame<'e, '_> {
         Ok(self.success(*next, output))
     }
 
-    /// When the pause ends; `None` where that moment has come.
+    /// When the pause ends; `None` if that moment has passed.
     fn sleep_until(
         &self,
         plan: &SleepStep,
@@ -245,7 +245,7 @@ impl<'e> Frame<'e, '_> {
                 self.execution.clock.instant_of(until)
             }
         };
-        // Beyond what the clock can count: as far as a timer goes.
+        // Too far for the clock: as far as a timer goes.
         let until = until.unwrap_or_else(|| now + FOREVER);
         Ok((until > now).then_some(until))
     }
@@ -256,7 +256,7 @@ impl<'e> Frame<'e, '_> {
         Ok(Transition::Complete(Outcome::Success(value)))
     }
 
-    /// Constructs a failure, or re-emits the one being handled, unchanged.
+    /// Constructs a failure, or raises the one being handled again, unchanged.
     fn raise_step(
         &mut self,
         envelope: Option<&Envelope>,
@@ -274,7 +274,7 @@ impl<'e> Frame<'e, '_> {
                 Arc::new(construct(envelope, None, active.as_ref(), &view)?)
             }
         };
-        // Not `handling`: an envelope that severs its history stays severed.
+        // Not `handling`, which would link it: an envelope may cut off its history on purpose.
         self.state.failure = Some(Arc::clone(&raised));
         Ok(Transition::Complete(Outcome::Failure(raised)))
     }

@@ -1,10 +1,12 @@
 //! Runs plans (MWL, "Execution model").
 //!
-//! One execution is one future. It holds no lock, spawns nothing and boxes only what is rare: a frame in a
-//! frame, a graph of more than one call, a gap, a cleanup; a stack is a loop over positions, not a future per entry, so a phase with nothing to do costs a
-//! branch. The rooms: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries
-//! down and up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
-//! `view` and `part` show all this to expressions.
+//! One execution is one future. It holds no lock and spawns nothing, and it boxes only what is rare: a frame
+//! in a frame, a graph of more than one call, a gap, a cleanup. A stack is a loop over positions, not a
+//! future per entry, so that a phase with nothing to do costs only a branch.
+//!
+//! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries down and
+//! up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts, `view` and
+//! `part` show all this to expressions.
 
 mod alarm;
 mod call;
@@ -48,23 +50,23 @@ pub struct Start<'a> {
     pub id: &'a str,
     /// `execution.platform`.
     pub platform: Value,
-    /// What the execution's instants come from.
+    /// Where the execution's instants come from.
     pub clock: Clock,
-    /// Told what happens.
+    /// It is told what happens.
     pub observer: &'a dyn Observer,
-    /// Handed to providers, never opened by the engine.
+    /// Passed to providers. The engine never looks into it.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
-    /// Cancels the execution from outside. Without one, only dropping the future does, and then no
-    /// cleanup runs: for plans where [`Plan::needs_unwind`] is false.
+    /// Cancels the execution from outside. Without one, only dropping the future ends it early, and then no
+    /// cleanup runs: so only for plans where [`Plan::needs_unwind`] is false.
     pub cancel: Option<CancellationToken>,
-    /// The timer of the task's last execution, kept for its next. Without one, the execution has its own.
+    /// The task's timer, kept from one execution to the next. Without it, the execution makes its own.
     pub alarm: Option<&'a mut Alarm>,
     /// How long one cleanup may take during a teardown.
     pub cleanup_limit: Duration,
 }
 
 impl<'a> Start<'a> {
-    /// A start with nothing around it: no host, no observer, no cancellation.
+    /// A start without a host, an observer or a cancellation.
     pub fn new(id: &'a str) -> Self {
         Self {
             id,
@@ -90,7 +92,7 @@ impl fmt::Debug for Start<'_> {
 /// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
     let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit } = start;
-    // Where no expression could read it, the clock is left alone.
+    // The clock is read only if an expression may read the instant.
     let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
         plan,
@@ -113,7 +115,7 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
     }
     match flowed {
         Ok(outcome) => outcome,
-        // Nobody inside owns it: the chain is the frame's Result ("External cancellation").
+        // No entry owns this interruption: its chain is the frame's Result ("External cancellation").
         Err(interrupted) => Outcome::Failure(interrupted.chain),
     }
 }

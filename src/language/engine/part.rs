@@ -1,7 +1,7 @@
-//! The parts of the bindings, each known by its members' names and not yet a value.
+//! The parts of the bindings. A part knows its members by name, but is not yet a value.
 //!
-//! An expression reads a path, and nothing beside the path is made: [`Part::at`] goes down by name and makes
-//! a value at the end. The whole of a root is made of the same members, so the two cannot differ.
+//! An expression reads a path, and nothing but the path is made: [`Part::at`] follows the names and makes a
+//! value only at the end. A whole root is made from the same members, so the two cannot differ.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::language::outcome::{Failure, Outcome};
 use crate::language::temporal::Timestamp;
 use crate::language::value::{Map, Missing, Value};
 
-/// What stands at one place in the bindings.
+/// What is at one place in the bindings.
 pub(super) enum Part<'a> {
     Null,
     Text(&'a str),
     Instant(Timestamp),
     Count(usize),
     Value(&'a Value),
-    Made(Value),
+    Owned(Value),
     Vars(&'a Vars),
     Outcome(&'a Outcome),
     Failure(&'a Failure),
@@ -28,7 +28,7 @@ pub(super) enum Part<'a> {
     Frame(&'a FrameState),
     Step(&'a StepState<'a>),
     Phase(PhaseView<'a>),
-    /// `middleware.metadata`: the middleware contributes to it.
+    /// `middleware.metadata`, to which the middleware contributes.
     PhaseRecord(PhaseView<'a>),
     Call(CallView<'a>),
     /// `provider`.
@@ -46,7 +46,7 @@ pub(super) enum Part<'a> {
     },
 }
 
-/// A metadata record ("Metadata records"): the universal pair, and what a Step or a call adds.
+/// A metadata record ("Metadata records"): the two members of all records, and what a Step or a call adds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Record {
     pub(super) entered: Option<Timestamp>,
@@ -63,7 +63,7 @@ impl Record {
 }
 
 impl<'a> Part<'a> {
-    /// What `path` leads to from here.
+    /// The value at `path`, from here.
     pub(super) fn at(self, path: &[Arc<str>]) -> Result<Value, Missing> {
         match (&self, path.split_first()) {
             (_, None) => Ok(self.to_value()),
@@ -71,9 +71,10 @@ impl<'a> Part<'a> {
             (Self::Vars(vars), _) => vars.at(path),
             (Self::Outcome(outcome), _) => outcome.at(path),
             (Self::Failure(failure), _) => failure.at(path),
-            (Self::Null | Self::Text(_) | Self::Instant(_) | Self::Count(_) | Self::Made(_), _) => {
-                self.to_value().at(path)
-            }
+            (
+                Self::Null | Self::Text(_) | Self::Instant(_) | Self::Count(_) | Self::Owned(_),
+                _,
+            ) => self.to_value().at(path),
             (_, Some((member, rest))) => match self.member(member) {
                 Some(part) => part.at(rest).map_err(Missing::below),
                 None => Err(Missing::MEMBER),
@@ -81,7 +82,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The whole of it.
+    /// The whole part as a value.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -89,7 +90,7 @@ impl<'a> Part<'a> {
             Self::Instant(instant) => Value::string(instant.to_string()),
             Self::Count(count) => count_value(*count),
             Self::Value(value) => Value::clone(value),
-            Self::Made(value) => value.clone(),
+            Self::Owned(value) => value.clone(),
             Self::Vars(vars) => vars.to_value(),
             Self::Outcome(outcome) => outcome.to_value(),
             Self::Failure(failure) => failure.to_value(),
@@ -104,7 +105,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The names that its members may have, in the order in which they are shown.
+    /// The names that its members may have, in their order in the value.
     fn names(&self) -> Vec<&'a str> {
         match self {
             Self::Execution(_) => vec!["id", "metadata", "platform"],
@@ -125,7 +126,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The member `name`, where it is there.
+    /// The member `name`, if it exists now.
     fn member(&self, name: &str) -> Option<Self> {
         match self {
             Self::Record(record) => record.member(name),
@@ -149,7 +150,7 @@ impl<'a> Part<'a> {
             },
             Self::PhaseRecord(phase) => match name {
                 "enteredAt" => Some(Self::Instant(phase.entered)),
-                _ => phase.middleware.metadata(phase.state, name).map(Self::Made),
+                _ => phase.middleware.metadata(phase.state, name).map(Self::Owned),
             },
             Self::Call(call) => call_member(*call, name),
             Self::Settled { input, result, metadata } => match name {

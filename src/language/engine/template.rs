@@ -1,4 +1,4 @@
-//! Evaluation of what a definition wrote: templates, predicates, `assign` blocks, envelopes.
+//! Evaluates what a definition wrote: templates, predicates, `assign` blocks, envelopes.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::language::outcome::{Failure, FailureType};
 use crate::language::plan::{Assign, Envelope, Template, When};
 use crate::language::value::Value;
 
-/// A fault is an ordinary failure: it rises from the construct whose field it is.
+/// A fault is an ordinary failure. It rises from the construct that has the field.
 pub(super) type Evaluated<T> = Result<T, Failure>;
 
-/// Names with what is to be bound to them: an `assign` block, evaluated.
+/// An evaluated `assign` block: names, with the values to bind to them.
 pub(super) type Captured = Vec<(Arc<str>, Value)>;
 
 /// The value of `template`.
@@ -32,7 +32,7 @@ pub(super) fn evaluate(template: &Template, bindings: &dyn Bindings) -> Evaluate
     }
 }
 
-/// The value of an optional field, or its passthrough default.
+/// The value of an optional field, or its default.
 pub(super) fn evaluate_or(
     template: Option<&Template>,
     bindings: &dyn Bindings,
@@ -41,8 +41,8 @@ pub(super) fn evaluate_or(
     template.map_or_else(|| Ok(default()), |template| evaluate(template, bindings))
 }
 
-/// A predicate: true where absent. A result that is not a boolean is an evaluation error
-/// ("Truthiness").
+/// Whether a predicate holds. One that is not written does. A result that is not a boolean is an evaluation
+/// error ("Truthiness").
 pub(super) fn holds(when: Option<&When>, bindings: &dyn Bindings) -> Evaluated<bool> {
     match when {
         None => Ok(true),
@@ -73,8 +73,8 @@ pub(super) fn bindings_of(assign: &Assign, bindings: &dyn Bindings) -> Evaluated
 
 /// The failure that `envelope` constructs.
 ///
-/// With `superseded`, unwritten fields are that failure's (`onFailure`); without, they are absent
-/// (`Raise`). `linked` is what the engine links where the envelope writes no `previous` itself.
+/// Fields that are not written come from `superseded` (`onFailure`); without it they are absent (`Raise`).
+/// `linked` becomes `previous`, unless the envelope writes that itself.
 pub(super) fn construct(
     envelope: &Envelope,
     superseded: Option<&Failure>,

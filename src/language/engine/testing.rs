@@ -1,4 +1,4 @@
-//! The bindings of a phase, without a run: for the benches, which measure what an expression reads there.
+//! The bindings of a phase, without a run. For the benches, which measure what an expression reads there.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,8 +14,8 @@ use crate::language::plan::Plan;
 use crate::language::provider::EntryState;
 use crate::language::value::{Map, Value};
 
-/// Shows `see` the bindings of an ascent phase of the first middleware entry of `plan`, past `result`, in the
-/// second run of what it wraps. `None` where the plan has no entry.
+/// Calls `see` with the bindings of an ascent phase: of the first middleware entry of `plan`, past which
+/// `result` rises, in the second run of its inner scope. `None` if the plan has no entry.
 pub fn past<R>(
     plan: &Plan,
     (input, platform): (Value, Value),

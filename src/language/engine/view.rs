@@ -1,9 +1,8 @@
-//! What an expression sees: the binding roots, built from borrowed state and only when asked for (MWL,
-//! "Execution context").
+//! What an expression sees: the binding roots. They are built from borrowed state, and only when an
+//! expression asks for them (MWL, "Execution context").
 //!
-//! A [`View`] is a handful of references. Each construct lays what it adds over the view it stands in:
-//! a Step adds `step`, a phase `middleware`, a call `call` and, in its arms, the target's window. What a
-//! root holds, member by member, is in `part`.
+//! A [`View`] is a few references. Each construct adds to the view that is around it: a Step adds `step`, a
+//! phase `middleware`, a call `call`, and in its arms the target's window. What a root holds is in `part`.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::language::provider::{EntryState, Middleware};
 use crate::language::temporal::Timestamp;
 use crate::language::value::{Missing, Value};
 
-/// A frame's state, as far as expressions read it.
+/// The part of a frame's state that expressions can read.
 #[derive(Debug)]
 pub(super) struct FrameState {
     /// `frame.input`.
@@ -29,7 +28,7 @@ pub(super) struct FrameState {
     pub(super) failure: Option<Arc<Failure>>,
 }
 
-/// The Step that executes.
+/// The Step that runs.
 #[derive(Clone, Debug)]
 pub(super) struct StepState<'p> {
     pub(super) name: &'p str,
@@ -38,7 +37,7 @@ pub(super) struct StepState<'p> {
     /// What it received.
     pub(super) input: Value,
     pub(super) entered: Timestamp,
-    /// Set when its work settles.
+    /// Set when its work is done.
     pub(super) exited: Option<Timestamp>,
     /// A `Call`'s Result.
     pub(super) result: Option<Outcome>,
@@ -65,7 +64,7 @@ pub(super) struct PhaseView<'a> {
     pub(super) state: &'a EntryState,
 }
 
-/// A call, and in its arms what its target did.
+/// A call, and in its arms also its target's window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallView<'a> {
     pub(super) input: &'a Value,
@@ -80,11 +79,11 @@ pub(super) struct CallView<'a> {
 pub(super) struct CallRecord {
     pub(super) entered: Timestamp,
     pub(super) dispatched: Option<Timestamp>,
-    /// Acceptance, which is the call's exit too.
+    /// The acceptance, which is also the call's exit.
     pub(super) accepted: Option<Timestamp>,
 }
 
-/// What a settled target left for its call's arms ("The target windows").
+/// What a target that has settled leaves for its call's arms ("The target windows").
 #[derive(Clone, Debug)]
 pub(super) enum Window {
     /// A provider's execution.
@@ -93,7 +92,7 @@ pub(super) enum Window {
     Flow(CompletedFrame),
 }
 
-/// A frame that has produced its one Result.
+/// A frame that has produced its Result.
 #[derive(Clone, Debug)]
 pub(super) struct CompletedFrame {
     pub(super) input: Value,
@@ -108,7 +107,7 @@ pub(super) struct CompletedFrame {
 pub(super) struct View<'a> {
     pub(super) execution: &'a Execution<'a>,
     pub(super) frame: &'a FrameState,
-    /// What `now()` returns: the entry instant of the construct that evaluates.
+    /// What `now()` returns: the instant at which the evaluating construct was entered.
     pub(super) pin: Timestamp,
     pub(super) step: Option<&'a StepState<'a>>,
     pub(super) phase: Option<PhaseView<'a>>,

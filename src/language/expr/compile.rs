@@ -1,9 +1,9 @@
-//! From text to a checked tree that is safe to evaluate.
+//! Turns the text of an expression into a checked tree that is safe to evaluate.
 //!
-//! The parser, the evaluator and even the destructor of a tree recurse, and a stack that overflows aborts
-//! the process. So text is bounded in length, the parser runs on a stack that holds the deepest tree that
-//! such a text can make, the depth is measured without recursion, and a tree that a worker's stack might
-//! not hold never leaves that thread.
+//! The parser, the evaluator and even the destructor of a tree recurse, and a stack overflow aborts the
+//! process. So the length of the text is bounded, and the parser runs on a thread whose stack holds the
+//! deepest tree that such a text can make. The depth of the tree is then measured without recursion, and a
+//! tree that is too deep for a worker's stack never leaves that thread.
 
 use cel::common::ast::{EntryExpr, Expr, SourceInfo};
 use cel::{IdedExpr, ParseError};
@@ -11,21 +11,21 @@ use cel::{IdedExpr, ParseError};
 use super::CompileError;
 use super::environment;
 use super::functions::Pattern;
-use super::references::{Elsewhere, Path};
+use super::references::{DynamicReads, Path};
 use super::rewrite::{Names, Rewriter};
 use crate::language::value::Value;
 
-/// The most bytes of an expression.
+/// The longest expression, in bytes.
 pub(super) const LENGTH: usize = 16 * 1024;
 
 /// The deepest tree that is evaluated.
 pub(super) const DEPTH: usize = 120;
 
-/// The stack of the thread that parses: four times what the worst text of [`LENGTH`] bytes was measured to
-/// need, in a debug build too. It is reserved, not used, until something needs it.
+/// The stack of the thread that parses: four times what the worst text of [`LENGTH`] bytes needed when it was
+/// measured, in a debug build too. The memory is only reserved; it is not used until it is needed.
 const STACK: usize = 64 * 1024 * 1024;
 
-/// What compiling gives.
+/// The result of compiling.
 pub(super) struct Compiled {
     /// The rewritten tree.
     pub(super) expr: IdedExpr,
@@ -33,10 +33,10 @@ pub(super) struct Compiled {
     pub(super) paths: Vec<Path>,
     /// The patterns that it matches against.
     pub(super) patterns: Vec<Pattern>,
-    /// The lists of literals that `in` looks into.
+    /// The lists of literals to the right of `in`.
     pub(super) lists: Vec<Value>,
-    /// What it reads of values that no static path leads to.
-    pub(super) elsewhere: Elsewhere,
+    /// The members that it reads of values that no static path leads to.
+    pub(super) dynamic: DynamicReads,
     /// Whether it calls `now()`.
     pub(super) pinned: bool,
 }
@@ -48,8 +48,8 @@ pub(super) fn compile(body: &str, names: Names) -> Result<Compiled, Vec<CompileE
         .unwrap_or_else(|| Err(error("the parser failed on this expression".to_owned(), 0)))
 }
 
-/// Runs `work` on a thread whose stack holds the deepest tree that a text of [`LENGTH`] can make. `None`
-/// where it panicked.
+/// Runs `work` on a thread whose stack holds the deepest tree that a text of [`LENGTH`] can make. `None` if
+/// `work` panicked.
 pub(super) fn on_a_large_stack<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> std::io::Result<Option<T>> {
@@ -87,7 +87,7 @@ pub(super) fn compile_here(body: &str, names: Names) -> Result<Compiled, Vec<Com
         paths: rewriter.paths,
         patterns: rewriter.patterns,
         lists: rewriter.lists,
-        elsewhere: rewriter.elsewhere,
+        dynamic: rewriter.dynamic,
         pinned: rewriter.pinned,
     })
 }
@@ -108,10 +108,10 @@ fn check_length(body: &str) -> Result<(), Vec<CompileError>> {
     Ok(())
 }
 
-/// The parser's errors, with their place as an offset. Its recovery may report one slip many times.
+/// The parser's errors, with offsets as places. After one slip, its recovery may report many errors.
 fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
     let mut found: Vec<CompileError> = Vec::new();
-    // That it gave up says nothing beside what it found before.
+    // "I gave up" adds nothing to the errors that were found before it.
     let gave_up = |error: &ParseError| error.msg.contains("error recovery attempt limit");
     for syntax in errors.into_iter().filter(|error| !gave_up(error)) {
         let (line, column) = syntax.pos;
@@ -132,7 +132,7 @@ fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
     found
 }
 
-/// The parser's sentence, where it is one.
+/// The parser's message, or a clearer one in its place.
 fn readable(message: &str) -> String {
     if message.contains("Recursion limit") {
         return "the expression nests too many brackets, calls or conditions (95 at most): split it, with \
@@ -145,7 +145,7 @@ fn readable(message: &str) -> String {
     message.to_owned()
 }
 
-/// Where the node of this number stands: characters from the start. The parser counts bytes.
+/// The offset of the node `id`, in characters from the start. The parser counts bytes.
 pub(super) fn offset(source: &SourceInfo, id: u64) -> usize {
     let start = source.offset_for(id).map_or(0, |(start, _)| start);
     let before = usize::try_from(start).ok().and_then(|start| source.source.get(..start));
@@ -172,7 +172,7 @@ fn check_depth(expr: &IdedExpr, source: &SourceInfo) -> Result<(), Vec<CompileEr
     Ok(())
 }
 
-/// Appends the direct parts of `expr`.
+/// Appends the direct children of `expr`.
 pub(super) fn children<'a>(expr: &'a Expr, out: &mut Vec<&'a IdedExpr>) {
     match expr {
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}

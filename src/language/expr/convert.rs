@@ -1,7 +1,7 @@
-//! From a CEL result to a value of the data model ("Result values", "Numbers").
+//! Turns a CEL result into a value of the data model ("Result values", "Numbers").
 //!
-//! Only types with one lossless JSON form pass; for the rest the author chooses a form in the expression,
-//! and the message says how. The crate's own JSON conversion would choose for them.
+//! Only types with exactly one lossless JSON form pass. For the others the author must choose a form in the
+//! expression, and the message says how. The CEL crate's own JSON conversion would choose for them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use cel::common::value::Val;
 use super::values;
 use crate::language::value::{Map, Value};
 
-/// How deep a value may nest. What would be deeper could not be dropped, printed or compared safely on a
-/// worker's stack, and a Flow that wraps a variable in itself would get there.
+/// How deep a value may nest. A deeper one could not be dropped, printed or compared safely on a worker's
+/// stack, and a Flow that wraps a variable in itself again and again would make one.
 pub(super) const DEPTH: usize = 128;
 
-/// The magnitude up to which a double tells every integer from its neighbours.
-const EXACT: u64 = 1 << 53;
+/// Up to this magnitude, a double holds every integer exactly.
+pub(super) const EXACT: u64 = 1 << 53;
 
-/// Why a result is no value.
+/// Why a result is not a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoValue {
     /// It has no form in the data model.
@@ -44,14 +44,14 @@ impl fmt::Display for NoValue {
     }
 }
 
-/// The value of the data model that `val` is.
+/// `val` as a value of the data model.
 pub(super) fn to_value(val: &dyn Val) -> Result<Value, NoValue> {
     convert(val, 0)
 }
 
 fn convert(val: &dyn Val, depth: usize) -> Result<Value, NoValue> {
     if let Some(value) = values::unwrap(val) {
-        // What is passed on whole is as deep as it was; what is put into something gets deeper.
+        // A value that is passed on whole is as deep as before; one that is put into another gets deeper.
         if depth > 0 && !fits(&value, depth) {
             return Err(NoValue::TooDeep);
         }
@@ -137,7 +137,7 @@ fn array(list: &CelList<'_>, depth: usize) -> Result<Value, NoValue> {
     Ok(Value::array(items.collect::<Result<_, _>>()?))
 }
 
-/// The members in the order of their names: the crate keeps none.
+/// The members, sorted by name: the CEL crate keeps no order.
 fn object(map: &CelMap<'_>, depth: usize) -> Result<Value, NoValue> {
     let mut members = Map::with_capacity(map.inner().len());
     for (key, value) in map.inner() {
@@ -165,7 +165,7 @@ fn key_text(key: &CelMapKey<'_>) -> String {
     }
 }
 
-/// The problem, with the step to it put before its place: a JSON Pointer.
+/// `problem`, with `step` put before its place, which is a JSON Pointer.
 fn below(step: impl fmt::Display, problem: NoValue) -> NoValue {
     match problem {
         NoValue::Unrepresentable { place, problem } => NoValue::Unrepresentable {
@@ -176,12 +176,12 @@ fn below(step: impl fmt::Display, problem: NoValue) -> NoValue {
     }
 }
 
-/// Whether `value` may stand `depth` levels below the whole of a result.
+/// Whether `value` may stand `depth` levels below the top of a result.
 pub(super) fn fits(value: &Value, depth: usize) -> bool {
     shallower(value, DEPTH.saturating_sub(depth))
 }
 
-/// Whether `value` nests at most `levels` deep. A host's object is not opened: it counts as one level.
+/// Whether `value` nests at most `levels` deep. A host's object counts as one level: it is not opened.
 fn shallower(value: &Value, levels: usize) -> bool {
     match (value, levels.checked_sub(1)) {
         (Value::Array(_) | Value::Object(_) | Value::Native(_), None) => false,

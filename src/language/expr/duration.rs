@@ -1,10 +1,10 @@
-//! CEL's own duration text (`1h30m`), strictly: the crate's parser stops at the first thing that it does
-//! not know and takes what it has.
+//! Parses CEL's own duration text (`1h30m`) strictly. The CEL crate's parser stops at the first thing that it
+//! does not know, and takes what it has read so far.
 
 use cel::common::types::CelDuration;
 use chrono::TimeDelta;
 
-/// The units, longest name first where one begins another.
+/// The units. Where one name begins with another, the longer comes first.
 const UNITS: [(&str, i128); 7] = [
     ("ns", 1),
     ("us", 1_000),
@@ -15,7 +15,7 @@ const UNITS: [(&str, i128); 7] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Parses what Go's `time.ParseDuration` does: an optional sign, then numbers with units, or `0`.
+/// Parses what Go's `time.ParseDuration` parses: an optional sign, then numbers with units, or `0`.
 pub(super) fn parse(text: &str) -> Result<CelDuration, String> {
     let refuse = |problem: &str| {
         let shown: String = text.chars().take(60).collect();
@@ -44,7 +44,7 @@ fn components(text: &str) -> Option<i128> {
     (!text.is_empty()).then_some(nanos.min(i128::from(i64::MAX) + 2))
 }
 
-/// `number` times `size`, cut to whole nanoseconds.
+/// `number` times `size`, truncated to whole nanoseconds.
 fn scaled(number: &str, size: i128) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -63,7 +63,7 @@ fn scaled(number: &str, size: i128) -> Option<i128> {
     Some(nanos.saturating_add(part / 1_000_000))
 }
 
-/// The CEL duration of so many nanoseconds: a 64-bit count of them, as in cel-go.
+/// The CEL duration of `nanos` nanoseconds, if a 64-bit count holds them, as in cel-go.
 pub(super) fn of_nanos(nanos: i128) -> Option<CelDuration> {
     let nanos = i64::try_from(nanos).ok()?;
     Some(CelDuration::from(TimeDelta::nanoseconds(nanos)))

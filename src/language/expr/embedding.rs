@@ -1,11 +1,11 @@
-//! Where a delimiter pair ends ("The embedding").
+//! Finds where a pair of delimiters ends ("The embedding").
 //!
-//! A string is an expression when one `{{ }}` pair spans all of it. CEL writes maps with braces, and text
-//! with anything, so the `}}` that closes the pair is the first that closes no CEL brace and stands in no
-//! CEL string or comment.
+//! A string is an expression when one `{{ }}` pair spans all of it. CEL writes maps with braces, and a CEL
+//! string may hold any text. So a `}}` closes the pair only if it closes no CEL brace and is not inside a CEL
+//! string or comment.
 
-/// Whether the pair that opens before `body` closes within it, so that the string it was taken from holds
-/// more than one pair or text beside one, and is a literal.
+/// Whether the pair that opens before `body` closes within it. Then the string that it was taken from holds
+/// more than one pair, or text beside one, and is a literal.
 pub(super) fn closes_within(body: &str) -> bool {
     let mut rest = body;
     let mut depth = 0_usize;
@@ -13,7 +13,7 @@ pub(super) fn closes_within(body: &str) -> bool {
         rest = skip_string(rest);
         let mut chars = rest.chars();
         match chars.next() {
-            // The end; or, since a string would have been skipped, a quote that nothing closes.
+            // The end. Or a quote that nothing closes, since a complete string would have been skipped.
             None | Some('"' | '\'') => return false,
             Some('{') => depth += 1,
             Some('}') if depth > 0 => depth -= 1,
@@ -27,7 +27,7 @@ pub(super) fn closes_within(body: &str) -> bool {
     }
 }
 
-/// What follows the string literal that `text` begins with, or all of it. An unclosed one is not skipped.
+/// The text after the string literal that `text` begins with, or all of it. An unclosed one is not skipped.
 fn skip_string(text: &str) -> &str {
     let prefix = text.len() - text.trim_start_matches(['r', 'R', 'b', 'B']).len();
     // Only a letter or two right before a quote is a prefix; a longer run is the end of a name.

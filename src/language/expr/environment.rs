@@ -1,5 +1,5 @@
-//! The one CEL environment: core CEL, the extensions that MWL recommends, and our own functions. Built
-//! once and shared by every program.
+//! The one CEL environment: core CEL, the extensions that MWL recommends, and our own functions. It is built
+//! once, and every program shares it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use cel::{DeclarationError, Env, extensions};
 
 use super::functions;
 
-/// The environment as the crate's contexts take it.
+/// The environment, in the form that the CEL crate's contexts take.
 pub(super) fn shared() -> &'static Arc<Env> {
     static ENV: OnceLock<Arc<Env>> = OnceLock::new();
     ENV.get_or_init(|| {
@@ -21,7 +21,7 @@ pub(super) fn shared() -> &'static Arc<Env> {
     })
 }
 
-/// Declares what stands above core CEL.
+/// Declares everything that core CEL does not have.
 pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_extension(extensions::strings)?;
     env.add_extension(extensions::math)?;

@@ -1,7 +1,8 @@
-//! CEL's equality, across the two kinds of containers: those that an expression makes, which the crate
-//! compares among themselves only, and those that it reads.
+//! CEL's equality, across two kinds of containers: those that an expression builds, which the CEL crate only
+//! compares with each other, and those that come from the data.
 //!
-//! Every comparison pays for itself (see `work`), so that comparing large data in a loop ends.
+//! Every comparison pays for itself (see `work`), so that an expression that compares large data in a loop
+//! still ends soon.
 
 use cel::ExecutionError;
 use cel::common::traits::Indexer;
@@ -12,8 +13,8 @@ use super::values::{self, List, Object};
 use super::work::spend;
 use crate::language::value::Value;
 
-/// Whether `a == b` in CEL: lists pairwise, maps by their keys, numbers by value across their types, and
-/// values of different types unequal.
+/// Whether `a == b` in CEL: lists are compared pairwise, maps by their keys, and numbers by value across
+/// their types; values of different types are unequal.
 pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
     spend(2)?;
     if let (Some(a), Some(b)) = (values::unwrap(a), values::unwrap(b)) {
@@ -40,7 +41,7 @@ pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
     Ok(a.equals(b))
 }
 
-/// [`equal`] of two values of the data model, which need not become CEL values for it.
+/// [`equal`] for two values of the data model, without turning them into CEL values.
 fn data(a: &Value, b: &Value) -> Result<bool, ExecutionError> {
     spend(1)?;
     match (a, b) {
@@ -61,7 +62,7 @@ fn data(a: &Value, b: &Value) -> Result<bool, ExecutionError> {
     }
 }
 
-/// Whether all of them are true, up to the first that is not or fails.
+/// Whether all of them are true. Stops at the first that is false or fails.
 fn all(
     outcomes: impl Iterator<Item = Result<bool, ExecutionError>>,
 ) -> Result<bool, ExecutionError> {
@@ -100,34 +101,34 @@ fn is_container(val: &dyn Val) -> bool {
 /// The elements of a list of either kind.
 #[derive(Clone, Copy)]
 enum Elements<'a, 'v> {
-    Made(&'a [Box<dyn Val + 'v>]),
-    Read(&'a [Value]),
+    Cel(&'a [Box<dyn Val + 'v>]),
+    Data(&'a [Value]),
 }
 
 impl<'a, 'v> Elements<'a, 'v> {
     fn of(val: &'a (dyn Val + 'v)) -> Option<Self> {
         if let Some(list) = val.as_any().and_then(|any| any.downcast_ref::<List>()) {
-            return Some(Self::Read(list.items()));
+            return Some(Self::Data(list.items()));
         }
-        val.downcast_ref::<CelList<'v>>().map(|list| Self::Made(list.inner()))
+        val.downcast_ref::<CelList<'v>>().map(|list| Self::Cel(list.inner()))
     }
 
     fn len(self) -> usize {
         match self {
-            Self::Made(items) => items.len(),
-            Self::Read(items) => items.len(),
+            Self::Cel(items) => items.len(),
+            Self::Data(items) => items.len(),
         }
     }
 
-    /// What `test` says of the element at `index`; `false` where there is none.
+    /// The answer of `test` for the element at `index`; `false` if there is none.
     fn at(
         self,
         index: usize,
         test: impl FnOnce(&dyn Val) -> Result<bool, ExecutionError>,
     ) -> Result<bool, ExecutionError> {
         match self {
-            Self::Made(items) => items.get(index).map_or(Ok(false), |item| test(item.as_ref())),
-            Self::Read(items) => {
+            Self::Cel(items) => items.get(index).map_or(Ok(false), |item| test(item.as_ref())),
+            Self::Data(items) => {
                 items.get(index).map_or(Ok(false), |item| test(values::wrap(item.clone()).as_ref()))
             }
         }
@@ -149,22 +150,22 @@ fn lists(a: Elements<'_, '_>, b: Elements<'_, '_>) -> Result<bool, ExecutionErro
 /// The members of a map of either kind.
 #[derive(Clone, Copy)]
 enum Members<'a, 'v> {
-    Made(&'a CelMap<'v>),
-    Read(&'a Object),
+    Cel(&'a CelMap<'v>),
+    Data(&'a Object),
 }
 
 impl<'a, 'v> Members<'a, 'v> {
     fn of(val: &'a (dyn Val + 'v)) -> Option<Self> {
         if let Some(object) = val.as_any().and_then(|any| any.downcast_ref::<Object>()) {
-            return Some(Self::Read(object));
+            return Some(Self::Data(object));
         }
-        val.downcast_ref::<CelMap<'v>>().map(Self::Made)
+        val.downcast_ref::<CelMap<'v>>().map(Self::Cel)
     }
 }
 
 fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> {
     match (a, b) {
-        (Members::Read(a), Members::Read(b)) => {
+        (Members::Data(a), Members::Data(b)) => {
             let (a, b) = (a.members(), b.members());
             if a.len() != b.len() {
                 return Ok(false);
@@ -182,15 +183,15 @@ fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> 
             }
             Ok(true)
         }
-        (Members::Made(made), Members::Read(read)) | (Members::Read(read), Members::Made(made)) => {
-            mixed(made, read)
+        (Members::Cel(cel), Members::Data(data)) | (Members::Data(data), Members::Cel(cel)) => {
+            mixed(cel, data)
         }
-        (Members::Made(a), Members::Made(b)) => {
+        (Members::Cel(a), Members::Cel(b)) => {
             if a.inner().len() != b.inner().len() {
                 return Ok(false);
             }
             for (key, value) in a.inner() {
-                // The crate's lookup finds the same number of another type: `{1: 'a'} == {1u: 'a'}`.
+                // The CEL crate also finds the same number of another type: `{1: 'a'} == {1u: 'a'}`.
                 let Ok(other) = b.get(key.inner()) else {
                     return Ok(false);
                 };
@@ -203,16 +204,16 @@ fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> 
     }
 }
 
-fn mixed(made: &CelMap<'_>, read: &Object) -> Result<bool, ExecutionError> {
-    let read = read.members();
-    if made.inner().len() != read.len() {
+fn mixed(cel: &CelMap<'_>, data: &Object) -> Result<bool, ExecutionError> {
+    let members = data.members();
+    if cel.inner().len() != members.len() {
         return Ok(false);
     }
-    for (key, value) in made.inner() {
+    for (key, value) in cel.inner() {
         let CelMapKey::String(name) = key else {
             return Ok(false);
         };
-        let Some(other) = read.get(name.inner()) else {
+        let Some(other) = members.get(name.inner()) else {
             return Ok(false);
         };
         if !equal(value.as_ref(), values::wrap(other.clone()).as_ref())? {

@@ -1,26 +1,27 @@
-//! The sentences in which an evaluation's faults are told.
+//! The messages for what goes wrong in an evaluation.
 //!
-//! The crate's errors print the operands, which may be a whole body and may be secret. These name types and
-//! places, and say what to write instead where a fault has a usual cause.
+//! The CEL crate's errors print the operands, which may be a whole body or a secret. These messages name only
+//! types and places. Where a fault has a usual cause, they say what to write instead.
 
 use cel::objects::ValueType;
 use cel::{ExecutionError, OverloadError, Value as CelValue};
 
+use super::evaluation::Evaluation;
 use super::references::Path;
-use super::scope::Scope;
-use crate::language::value::{Missing, Place};
+use crate::language::value::{Missing, MissingFrom};
 
-/// The most characters of a message that came from data.
+/// The longest message, in characters: part of it may come from data.
 const SHOWN: usize = 300;
 
-/// What an evaluation that spent its budget is told.
+/// The message for an evaluation that spent its budget.
 pub(super) const TOO_MUCH_WORK: &str = "the expression asks for more work than one evaluation may do: shorten the lists \
      that it goes through, or nest fewer `map`, `all` and the like";
 
-/// The sentence for `error`.
-pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
+/// The message for `error`.
+pub(super) fn describe(error: &ExecutionError, evaluation: &Evaluation<'_>) -> String {
     let text = match error {
-        ExecutionError::UndeclaredReference(name) => match number(name).map(|n| scope.read(n)) {
+        ExecutionError::UndeclaredReference(name) => match number(name).map(|n| evaluation.read(n))
+        {
             Some(Some((path, Err(gap)))) => missing(path, gap),
             Some(_) => "a binding is missing".to_owned(),
             None => format!("there is no function for `{name}` here"),
@@ -30,7 +31,7 @@ pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
         }
         ExecutionError::NoSuchOverload(error) => overload(error),
         ExecutionError::UnsupportedBinaryOperator(name, left, right) => {
-            operands(&sign(name), &[type_of(left), type_of(right)])
+            operands(&symbol(name), &[type_of(left), type_of(right)])
         }
         ExecutionError::ValuesNotComparable(left, right) => {
             operands("<", &[type_of(left), type_of(right)])
@@ -41,7 +42,7 @@ pub(super) fn describe(error: &ExecutionError, scope: &Scope<'_>) -> String {
             "the remainder of a division by zero was asked for".to_owned()
         }
         ExecutionError::Overflow(name, ..) => {
-            format!("`{}` went beyond the range of its type", sign(name))
+            format!("`{}` went beyond the range of its type", symbol(name))
         }
         ExecutionError::IndexOutOfBounds(index) => match index {
             CelValue::Int(index) => format!("the list has no element {index}"),
@@ -70,7 +71,7 @@ fn number(variable: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// The sentence for a static path that leads nowhere: how far it leads, and what is missing there.
+/// The message for a static path that leads nowhere: how far it leads, and what is missing there.
 pub(super) fn missing(path: &Path, missing: Missing) -> String {
     let mut place = path.root.name().to_owned();
     for member in path.members.iter().take(missing.found) {
@@ -78,20 +79,20 @@ pub(super) fn missing(path: &Path, missing: Missing) -> String {
         place.push_str(member);
     }
     let next = path.members.get(missing.found).map_or("", AsRef::as_ref);
-    match missing.place {
-        Place::Unset => format!("`{place}` holds nothing here"),
-        Place::Object => {
+    match missing.from {
+        MissingFrom::Unset => format!("`{place}` holds nothing here"),
+        MissingFrom::Object => {
             format!("`{place}` has no member `{next}`; test it with `has({place}.{next})` first")
         }
-        Place::Other(name) => format!("`{place}` is {name}, which has no member `{next}`"),
+        MissingFrom::Other(name) => format!("`{place}` is {name}, which has no member `{next}`"),
     }
 }
 
 fn overload(error: &OverloadError) -> String {
-    operands(&sign(error.function()), error.argument_types())
+    operands(&symbol(error.function()), error.argument_types())
 }
 
-/// That `name` takes no such operands, and the usual way out.
+/// The message that `name` takes no such operands, with the usual way out.
 fn operands<S: AsRef<str>>(name: &str, types: &[S]) -> String {
     let types: Vec<&str> = types.iter().map(AsRef::as_ref).collect();
     let mixed =
@@ -106,7 +107,7 @@ fn operands<S: AsRef<str>>(name: &str, types: &[S]) -> String {
 }
 
 /// The operator or function of this name, as an expression writes it.
-fn sign(name: &str) -> String {
+fn symbol(name: &str) -> String {
     match name {
         "add" | "@add" => "+",
         "sub" => "-",

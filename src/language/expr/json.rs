@@ -1,8 +1,8 @@
 //! `toJson` and `fromJson`: RFC 8785, the JSON Canonicalization Scheme.
 //!
-//! Equal values give equal bytes, because authors use the text as a cache key or sign it. So members are
-//! sorted by UTF-16 code units, numbers are written as ECMAScript writes them, and strings escape what
-//! RFC 8785 lists and nothing else.
+//! Authors use the text as a cache key or sign it, so equal values must give equal bytes. That is why members
+//! are sorted by UTF-16 code units, numbers are written as ECMAScript writes them, and strings escape only
+//! what RFC 8785 lists.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ pub(super) fn canonical(value: &Value) -> Result<String, ExecutionError> {
     Ok(text)
 }
 
-/// Writes `value`, which nests at most [`DEPTH`] deep or came from outside, where the parser bounds it.
+/// Writes `value`. Its depth is bounded: by [`DEPTH`], or by the parser if it came from outside.
 fn write(value: &Value, out: &mut String) -> Result<(), ExecutionError> {
     work::spend(1)?;
     match value {
@@ -79,7 +79,7 @@ fn quote(text: &str, out: &mut String) {
             '\u{c}' => out.push_str("\\f"),
             '\r' => out.push_str("\\r"),
             control if control < ' ' => {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 _ = write!(out, "\\u{:04x}", u32::from(control));
             }
             char => out.push(char),
@@ -88,8 +88,8 @@ fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A finite number as ECMAScript's `Number::toString` writes it (RFC 8785, 3.2.2.3): the shortest digits
-/// that read back as the same double, plain from 1e-7 up to 1e21, with an exponent beyond.
+/// A finite number as ECMAScript's `Number::toString` writes it (RFC 8785, 3.2.2.3): the shortest digits that
+/// read back as the same double, without an exponent from 1e-7 up to 1e21, else with one.
 fn ecmascript(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
@@ -97,7 +97,7 @@ fn ecmascript(number: f64) -> String {
     let (mantissa, exponent) = shortest(number.abs());
     let digits = mantissa.replace('.', "");
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
-    // The decimal point stands after so many of the digits.
+    // The number of digits before the decimal point.
     let point = exponent + 1;
     let zeros = |count: i32| "0".repeat(usize::try_from(count).unwrap_or(0));
     let plain = match point {
@@ -112,8 +112,8 @@ fn ecmascript(number: f64) -> String {
     if number < 0.0 { format!("-{plain}") } else { plain }
 }
 
-/// The shortest decimal that reads back as `number`, as its mantissa and its exponent. Of two that are as
-/// short and as near, ECMAScript takes the even one, and Rust may take the other.
+/// The mantissa and exponent of the shortest decimal that reads back as `number`. Of two that are equally
+/// short and near, ECMAScript takes the even one; Rust may take the other.
 fn shortest(number: f64) -> (String, i32) {
     let split = |text: &str| {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
@@ -130,7 +130,7 @@ fn shortest(number: f64) -> (String, i32) {
     if !odd || mantissa.len() == 1 || format!("{even}e{exponent}").parse() != Ok(number) {
         return (mantissa, exponent);
     }
-    // Halfway between the two: the exact decimal goes on with a 5 and ends there.
+    // `number` lies halfway between the two if the exact decimal continues with a single 5.
     let (exact, _) = split(&format!("{number:.800e}"));
     let half = exact.strip_prefix(&even).map(|rest| rest.trim_end_matches('0'));
     if half == Some("5") {
@@ -139,14 +139,14 @@ fn shortest(number: f64) -> (String, i32) {
     (mantissa, exponent)
 }
 
-/// Parses a JSON text of at most [`DEPTH`] levels; the last of repeated members wins.
+/// Parses a JSON text of at most [`DEPTH`] levels. If a member is repeated, the last one wins.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     serde_json::from_str::<serde_json::Value>(text)
         .map(Value::from)
         .map_err(|error| format!("not JSON: {error}"))
 }
 
-// serde_json's own limit is the one that this module states.
+// serde_json's own limit must be the same as ours.
 const _: () = assert!(DEPTH == 128);
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Expressions: the `{{ }}` embedding and the CEL profile (MWL, "Expressions").
 //!
-//! This folder is a wall: nothing outside it names the CEL crate, so that the crate can be replaced, and so
-//! that its evaluator is never met unprepared. What comes in is text, and the roots that a site may read;
-//! what goes out is a [`Program`], checked as far as it can be without data. An evaluation takes shared
-//! values and gives one, and whatever an expression does, it ends soon, on the stack that it began on:
-//! `compile` bounds the tree, `work` the time.
+//! This folder is a wall: nothing outside it names the CEL crate. So the crate can be replaced, and its
+//! evaluator never runs without the bounds that stand here. What comes in is text, and the roots that a site
+//! may read. What goes out is a [`Program`], checked as far as is possible without data. An evaluation takes
+//! shared values and gives one. Whatever the expression does, it ends soon and does not overflow the stack:
+//! `compile` bounds the tree, `work` bounds the time.
 //!
 //! - `roots`: the names that a site may read;
 //! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
+//! - `simple`: expressions that need no evaluator;
 //! - `environment`, `functions`, `json`, `duration`: what can be called;
-//! - `scope`, `values`, `equality`: the bindings as CEL values;
+//! - `evaluation`, `values`, `equality`: the bindings as CEL values;
 //! - `convert`: the result as a value of the data model;
 //! - `work`: the bound on one evaluation.
 
@@ -18,10 +19,10 @@ use std::sync::Arc;
 use cel::IdedExpr;
 
 use self::compile::Compiled;
+use self::evaluation::Evaluation;
 use self::functions::Pattern;
-use self::made::Made;
 use self::rewrite::Names;
-use self::scope::Scope;
+use self::simple::Simple;
 use super::code::system;
 use super::value::{Missing, Value};
 
@@ -30,34 +31,35 @@ mod convert;
 mod duration;
 mod environment;
 mod equality;
+mod evaluation;
 mod fault;
 mod functions;
 mod json;
-mod made;
 mod references;
 mod rewrite;
 mod roots;
-mod scope;
+
 mod signatures;
+mod simple;
 #[doc(hidden)]
 pub mod testing;
 mod values;
 mod work;
 
-use self::references::Elsewhere;
+use self::references::DynamicReads;
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
 
-/// What an expression is evaluated against. Asked only for what the evaluation comes to read.
+/// What an expression is evaluated against. It is asked only for what the evaluation really reads.
 pub trait Bindings: Sync {
-    /// The value of `root`; `None` where it holds nothing here (reading it is an evaluation error).
+    /// The value of `root`. `None` if it holds nothing here: then reading it is an evaluation error.
     fn root(&self, root: Root) -> Option<Value>;
 
-    /// What `path` leads to from `root`. Bindings that build their roots override this, so that nothing
-    /// beside the path is built.
+    /// The value at `path` below `root`. Bindings that build their roots override this, so that they build
+    /// nothing but the path.
     ///
     /// # Errors
-    /// Where the path ends before its end.
+    /// If a member of the path is missing.
     fn at(&self, root: Root, path: &[Arc<str>]) -> Result<Value, Missing> {
         self.root(root).ok_or(Missing::UNSET)?.at(path)
     }
@@ -82,10 +84,10 @@ struct Inner {
     paths: Vec<Path>,
     /// The literal patterns of `matches`.
     patterns: Vec<Pattern>,
-    /// The lists of literals that `in` looks into.
+    /// The lists of literals to the right of `in`.
     lists: Vec<Value>,
-    /// What is read of values that no static path leads to.
-    elsewhere: Elsewhere,
+    /// The members that are read of values that no static path leads to.
+    dynamic: DynamicReads,
     /// Whether it calls `now()`.
     pinned: bool,
     body: Body,
@@ -94,8 +96,8 @@ struct Inner {
 #[derive(Debug)]
 enum Body {
     /// Nothing is called: no evaluator is needed.
-    Made(Made),
-    /// For the crate's evaluator.
+    Simple(Simple),
+    /// For the CEL crate's evaluator.
     Tree(IdedExpr),
 }
 
@@ -133,8 +135,8 @@ impl EvalError {
 impl Program {
     /// The body between the delimiters, if `text` is an expression ("The embedding"): it begins with `{{`,
     /// ends with `}}`, and that one pair spans the whole. So `{{ a }} and {{ b }}` is a literal, since its
-    /// first pair closes before the end, while `{{ {'a': {'b': 1}} }}` is an expression: a `}}` that closes
-    /// CEL braces, or stands in a CEL string, closes no pair.
+    /// first pair closes before the end. But `{{ {'a': {'b': 1}} }}` is an expression: a `}}` that closes CEL
+    /// braces, or is inside a CEL string, does not close the pair.
     pub fn body(text: &str) -> Option<&str> {
         Self::placed_body(text).map(|(_, body)| body)
     }
@@ -151,26 +153,26 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it: syntax, a root that is unknown or not in scope here, a function
-    /// that does not exist or takes other arguments, a pattern that is no regular expression, an expression
-    /// that is too long or nests too deep.
+    /// Everything that is wrong with it: a syntax error, a root that is unknown or not in scope here, a
+    /// function that does not exist or takes other arguments, a pattern that is not a regular expression, an
+    /// expression that is too long or nests too deep.
     pub fn compile(body: &str, roots: Roots) -> Result<Self, Vec<CompileError>> {
         compile::compile(body, Names::Roots(roots)).map(|compiled| Self::of(body, compiled))
     }
 
     fn of(body: &str, compiled: Compiled) -> Self {
-        let named: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
-        let evaluated = match Made::of(&compiled.expr) {
-            Some(made) => Body::Made(made),
-            None => Body::Tree(rewrite::giving(compiled.expr)),
+        let roots: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
+        let evaluated = match Simple::of(&compiled.expr) {
+            Some(simple) => Body::Simple(simple),
+            None => Body::Tree(rewrite::capture(compiled.expr)),
         };
         Self(Arc::new(Inner {
             source: body.into(),
-            roots: Roots::of(&named),
+            roots: Roots::of(&roots),
             paths: compiled.paths,
             patterns: compiled.patterns,
             lists: compiled.lists,
-            elsewhere: compiled.elsewhere,
+            dynamic: compiled.dynamic,
             pinned: compiled.pinned,
             body: evaluated,
         }))
@@ -180,16 +182,16 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`EvalError::Fault`] where it cannot be evaluated, or asks for more work than an evaluation may do;
-    /// [`EvalError::Unrepresentable`] where its result is no value of the data model.
+    /// [`EvalError::Fault`] if it cannot be evaluated, or asks for more work than an evaluation may do;
+    /// [`EvalError::Unrepresentable`] if its result is not a value of the data model.
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
         match &self.0.body {
-            Body::Made(made) => made.evaluate(&self.0.paths, bindings, 0),
-            Body::Tree(expr) => Scope::of(&self.0, bindings).evaluate(expr),
+            Body::Simple(simple) => simple.evaluate(&self.0.paths, bindings, 0),
+            Body::Tree(expr) => Evaluation::of(&self.0, bindings).evaluate(expr),
         }
     }
 
-    /// What was written: the body.
+    /// The body, as it was written.
     pub fn source(&self) -> &str {
         &self.0.source
     }
@@ -199,7 +201,7 @@ impl Program {
         self.0.roots
     }
 
-    /// The static paths that the expression reads: all of what an evaluation may reach in the bindings.
+    /// The static paths that the expression reads. An evaluation reaches nothing else in the bindings.
     pub fn reads(&self) -> &[Path] {
         &self.0.paths
     }
@@ -209,11 +211,11 @@ impl Program {
         self.0.pinned
     }
 
-    /// Whether evaluation may read a member `name` of a value that no static path leads to: of an element,
-    /// of what a function gives, or by a key that is not known before. What it is a member of then lies
-    /// below some path of [`reads`](Self::reads) that ends in a value.
+    /// Whether an evaluation may read a member `name` of a value that no static path leads to: of an element,
+    /// of a function's result, or by a computed key. Such a value lies below some path of
+    /// [`reads`](Self::reads) that ends in a value.
     pub fn may_select(&self, name: &str) -> bool {
-        self.0.elsewhere.may_be(name)
+        self.0.dynamic.may_include(name)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Which parts of the bindings an expression reads, found at compile time.
 //!
-//! The host decides with this what it need not build or buffer: a body that no expression of a route can
-//! reach streams through. So the answer errs on one side only. Where a member's name is not known (a
-//! computed key), it may be any; and what is read of values that no static path leads to (an element, an
-//! argument) is noted by its name alone.
+//! From this the host decides what it need not build or buffer: a body that no expression of a route can
+//! reach streams through. So the answer may err on one side only. A computed key may name any member; and a
+//! member of a value that no static path leads to (an element, an argument) is noted by its name alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,28 +37,28 @@ pub enum PathEnd {
     Presence,
 }
 
-/// What an expression reads of values that no static path leads to.
+/// The members that an expression reads of values that no static path leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(super) struct DynamicReads {
     /// The members that it names.
     members: Vec<Arc<str>>,
     /// Whether it computes the name of one.
     computed: bool,
 }
 
-impl Elsewhere {
+impl DynamicReads {
     /// The member `name` is read.
-    pub(super) fn name(&mut self, name: &str) {
+    pub(super) fn add(&mut self, name: &str) {
         self.members.push(Arc::from(name));
     }
 
     /// Any member may be read.
-    pub(super) const fn compute(&mut self) {
+    pub(super) const fn add_any(&mut self) {
         self.computed = true;
     }
 
     /// Whether the member `name` may be read.
-    pub(super) fn may_be(&self, name: &str) -> bool {
+    pub(super) fn may_include(&self, name: &str) -> bool {
         self.computed || self.members.iter().any(|member| &**member == name)
     }
 }
@@ -72,8 +71,8 @@ impl fmt::Display for Path {
     }
 }
 
-/// The static path that `expr` is, if it is one: a root that no local variable hides, then fields and
-/// literal string indices.
+/// `expr` as a static path, if it is one: a root that no local variable hides, then fields and literal string
+/// indices.
 pub(super) fn static_path(
     expr: &IdedExpr,
     is_root: &impl Fn(&str) -> Option<Root>,
@@ -110,7 +109,7 @@ pub(super) fn literal_index(call: &CallExpr) -> Option<(&IdedExpr, &str)> {
     }
 }
 
-/// Where the path that `expr` is begins.
+/// The node with which the path `expr` begins.
 pub(super) fn first(mut expr: &IdedExpr) -> &IdedExpr {
     loop {
         expr = match &expr.expr {

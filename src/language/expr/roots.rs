@@ -25,7 +25,7 @@ pub enum Root {
     Middleware,
     /// The failure that is being handled.
     Failure,
-    /// The upstream's response: of a route's `classify` rule, and no root of MWL.
+    /// The upstream's response, in a route's `classify` rule. Not a root of MWL.
     Response,
 }
 
@@ -76,7 +76,7 @@ impl Roots {
     /// No root at all.
     pub const NONE: Self = Self(0);
 
-    /// The set of these.
+    /// The set of these roots.
     #[expect(clippy::indexing_slicing, reason = "`i` is below the length")]
     pub const fn of(roots: &[Root]) -> Self {
         let mut bits = 0;
@@ -93,7 +93,7 @@ impl Roots {
         self.0 & (1 << root as u16) != 0
     }
 
-    /// Those of either set.
+    /// The roots of either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -105,7 +105,7 @@ impl Roots {
     }
 }
 
-/// The names, as a message lists them: `vars`, `execution` and `step`.
+/// Lists the names as a message does: `vars`, `execution` and `step`.
 impl fmt::Display for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.iter().map(|root| format!("`{}`", root.name())).collect();

@@ -1,5 +1,5 @@
-//! The functions that an expression may call, and how: the crate finds a missing function only when it is
-//! called, and a typing slip should be found at load.
+//! The functions that an expression may call, and how. The CEL crate notices a missing function only when it
+//! is called, but a typing slip should be found at load.
 
 use crate::source::nearest;
 
@@ -19,8 +19,8 @@ const fn member(name: &'static str, least: usize, most: usize) -> Signature {
     Signature { name, receiver: true, least, most }
 }
 
-/// Everything that can be called: core CEL, the MWL functions, the extensions. The macros stand here too,
-/// because a call that is left of one after parsing has the wrong number of arguments.
+/// Everything that can be called: core CEL, the MWL functions, the extensions. Macros are listed too: the
+/// parser expands them, so one that is still a call has the wrong number of arguments.
 pub(super) const SIGNATURES: &[Signature] = &[
     // Core CEL.
     global("bool", 1),
@@ -125,7 +125,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     member("upperAscii", 0, 0),
 ];
 
-/// Whether functions stand under `space`, as under `math`.
+/// Whether `space` is a namespace of functions, such as `math`.
 pub(super) fn is_namespace(space: &str) -> bool {
     let under = |name: &str| name.split_once('.').is_some_and(|(head, _)| head == space);
     SIGNATURES.iter().any(|signature| under(signature.name))
@@ -136,9 +136,9 @@ pub(super) fn is_namespaced(name: &str) -> bool {
     name.contains('.') && SIGNATURES.iter().any(|signature| signature.name == name)
 }
 
-/// Why a call of `name` cannot be right, or `None` where it can.
+/// What is wrong with a call of `name`, or `None`.
 pub(super) fn problem(name: &str, receiver: bool, arguments: usize) -> Option<String> {
-    // Names with `@` cannot be written: they are what macros expand to.
+    // Nobody can write a name with `@`: macros expand to such names.
     if name.contains('@') {
         return None;
     }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(problem("@charge", false, 7), None);
     }
 
-    /// Expanded by the parser: there is no function behind them.
+    /// The parser expands these: there is no function behind them.
     const MACROS: [&str; 13] = [
         "all",
         "exists",

@@ -1,8 +1,8 @@
-//! The wall's CEL environment as the CEL suite sees it: for this crate's tests, and for nothing else.
+//! Our CEL environment, opened for the CEL suite's tests. Nothing else uses it.
 //!
-//! The suite's tests bind CEL-typed variables and expect CEL-typed results, neither of which MWL has. This
-//! takes them as JSON of the suite's own notation and runs the expression through the very parser, rewriting
-//! and functions that a [`super::Program`] uses; only the roots are replaced by the test's variables.
+//! The suite's tests bind CEL-typed variables and expect CEL-typed results. MWL has neither. This module
+//! takes them as [`Typed`] and runs the expression through the same parser, rewriting and functions that a
+//! [`super::Program`] uses; only the roots are replaced by the test's variables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum Typed {
     /// `uint`.
     Uint(u64),
     /// `double`; NaN is equal to NaN here.
-    Double(Same),
+    Double(NanEqual),
     /// `string`.
     String(String),
     /// `bytes`.
@@ -54,11 +54,11 @@ pub enum Typed {
     Other(String),
 }
 
-/// A double that is the same as itself.
+/// A double that is always equal to itself, NaN too.
 #[derive(Clone, Copy, Debug)]
-pub struct Same(pub f64);
+pub struct NanEqual(pub f64);
 
-impl PartialEq for Same {
+impl PartialEq for NanEqual {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0 || (self.0.is_nan() && other.0.is_nan())
     }
@@ -68,7 +68,7 @@ impl PartialEq for Same {
 ///
 /// # Errors
 ///
-/// What did not compile or evaluate.
+/// The message, if it does not compile or evaluate.
 pub fn evaluate(
     source: &str,
     variables: &[(String, Typed)],
@@ -153,7 +153,7 @@ fn from_val(val: &dyn Val) -> Typed {
         return Typed::Uint(*uint.inner());
     }
     if let Some(double) = val.downcast_ref::<CelDouble>() {
-        return Typed::Double(Same(*double.inner()));
+        return Typed::Double(NanEqual(*double.inner()));
     }
     if let Some(text) = super::values::text_of(val) {
         return Typed::String(text.to_owned());

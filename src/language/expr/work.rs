@@ -1,11 +1,10 @@
-//! The bound on what one evaluation may do.
+//! The bound on the work of one evaluation.
 //!
-//! The crate evaluates to the end, however long that takes, and has no hook that would stop it. What
-//! multiplies work in CEL is small in number, though: a comprehension's turns, and values that are copied,
-//! compared or joined. The rewritten expression (see `rewrite`) pays for each of these here before it
-//! happens, and once the account is empty every further payment fails, so that the evaluation ends soon
-//! after, whatever it tries. The account belongs to the thread because the crate's functions are plain
-//! `fn`s and an evaluation never leaves its thread.
+//! The CEL crate evaluates to the end, however long that takes, and has no hook to stop it. But only a few
+//! things multiply work in CEL: the turns of a comprehension, and values that are copied, compared or joined.
+//! The rewritten expression (see `rewrite`) pays for each of these here, before it happens. Once the account
+//! is empty, every further payment fails, so that the evaluation ends soon. The account is thread-local
+//! because the crate's functions are plain `fn`s, and an evaluation never leaves its thread.
 
 use std::cell::Cell;
 
@@ -15,19 +14,19 @@ use cel::common::value::Val;
 
 use super::values::{List, Object, Text};
 
-/// What an evaluation may spend. A unit is about the evaluation of one operator, 50 to 100 ns, so that
-/// all of it is spent in about 50 ms, and in less than 100 ms without optimisation.
+/// What one evaluation may spend. A unit is about the cost of one operator, 50 to 100 ns: all of it is spent
+/// in about 50 ms, and in less than 100 ms without optimisation.
 pub(super) const BUDGET: u64 = 400_000;
 
-/// The most bytes of text that copying one unit pays for.
+/// How many bytes of text one unit pays for.
 const BYTES_PER_UNIT: u64 = 64;
 
 thread_local! {
-    /// What is left to spend in the evaluation that runs on this thread; everything, outside of one.
+    /// What the evaluation on this thread has left to spend; the whole budget if none runs.
     static LEFT: Cell<u64> = const { Cell::new(BUDGET) };
 }
 
-/// An evaluation's account, open until it is dropped.
+/// The account of one evaluation. It is open until it is dropped.
 pub(super) struct Account(());
 
 impl Account {
@@ -50,7 +49,7 @@ impl Drop for Account {
     }
 }
 
-/// Pays `units`, or fails for this and every later payment of the evaluation.
+/// Pays `units`. If the account is empty, this payment and every later one fails.
 pub(super) fn spend(units: u64) -> Result<(), ExecutionError> {
     let left = LEFT.get().saturating_sub(units);
     LEFT.set(left);
@@ -65,12 +64,12 @@ pub(super) fn spend_bytes(bytes: usize) -> Result<(), ExecutionError> {
     spend(1 + count(bytes) / BYTES_PER_UNIT)
 }
 
-/// Pays for going through so many elements of shared data.
+/// Pays for going through `elements` elements of shared data.
 pub(super) fn spend_elements(elements: usize) -> Result<(), ExecutionError> {
     spend(1 + count(elements))
 }
 
-/// Pays for one copy, or one reading, of `value`.
+/// Pays for copying or reading `value` once.
 pub(super) fn spend_copy(value: &dyn Val) -> Result<(), ExecutionError> {
     if let Some(text) = value.downcast_ref::<Text>() {
         return spend_bytes(text.as_str().len());

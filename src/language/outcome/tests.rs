@@ -1,4 +1,4 @@
-//! Chains, paths and round trips of Results.
+//! Chains of failures, paths into Results, and round trips.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn a_path_reads_what_the_whole_value_holds() {
 }
 
 #[test]
-fn a_success_is_no_envelope() {
+fn a_success_is_not_a_failure() {
     let success = Outcome::Success(Value::Null).to_value();
     assert_eq!(Failure::from_value(&success), None);
 }

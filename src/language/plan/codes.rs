@@ -1,4 +1,5 @@
-//! The failure codes that a definition names: a set that it fixes, so fit for the labels of metrics.
+//! The failure codes that a definition names. The definition fixes this set, so it is fit for metrics'
+//! labels.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use crate::language::code::CodePattern;
 use crate::language::value::Value;
 
 impl Plan {
-    /// Every exact code that a literal of the definition names: in matchers, in constructed failures, in
-    /// the arguments of providers and middlewares. A set that the definition fixes, so fit for labels.
+    /// Every exact code that a literal of the definition names: in matchers, in constructed failures, in the
+    /// arguments of providers and middlewares.
     pub fn codes(&self) -> BTreeSet<Arc<str>> {
         let mut codes = BTreeSet::new();
         for flow in self.flows() {
@@ -90,7 +91,7 @@ fn value_codes(value: &Value, codes: &mut BTreeSet<Arc<str>>) {
     }
 }
 
-/// The codes of a `codes` list or a `code`, which is how matchers and failures are written everywhere.
+/// The codes in a `codes` list or a `code`: matchers and failures always write them under these names.
 fn member_codes(key: &str, value: &Value, codes: &mut BTreeSet<Arc<str>>) {
     let texts = match (key, value) {
         ("codes", Value::Array(items)) => items.as_slice(),

@@ -1,7 +1,7 @@
-//! What runs: a checked definition with its names turned into indices, its expressions compiled, its
-//! providers resolved and its literal `with`s prepared. Immutable, shared by all executions.
+//! What the engine runs: a checked definition. Its names are turned into indices, its expressions compiled,
+//! its providers resolved and its literal `with`s prepared. It is immutable, and all executions share it.
 //!
-//! An absent field is `None` everywhere: the engine realises each passthrough default natively.
+//! An absent field is `None` everywhere: the engine itself knows what its default is.
 
 mod codes;
 mod inspect;
@@ -32,92 +32,6 @@ pub struct Plan {
     needs: Needs,
 }
 
-impl Plan {
-    /// A plan of these Flows, the root first.
-    pub fn new(flows: Vec<FlowPlan>) -> Self {
-        let mut plan = Self { flows: flows.into(), needs: Needs::default() };
-        plan.needs = Needs::of(&plan);
-        plan
-    }
-
-    /// All Flow objects of the document; the root is the first.
-    pub fn flows(&self) -> &[FlowPlan] {
-        &self.flows
-    }
-
-    /// The Flow at `id`.
-    ///
-    /// # Panics
-    ///
-    /// Never for an id of this plan: ids are made where the Flows are.
-    #[expect(clippy::indexing_slicing, reason = "ids are positions in the same plan")]
-    pub fn flow(&self, id: FlowId) -> &FlowPlan {
-        &self.flows[id.0]
-    }
-
-    /// What its expressions may read.
-    pub const fn needs(&self) -> Needs {
-        self.needs
-    }
-}
-
-impl FlowId {
-    /// The root Flow.
-    pub const ROOT: Self = Self(0);
-}
-
-impl FlowPlan {
-    /// The Step at `id`.
-    ///
-    /// # Panics
-    ///
-    /// Never for an id of this Flow: ids are made where the Steps are.
-    #[expect(clippy::indexing_slicing, reason = "ids are positions in the same Flow")]
-    pub fn step(&self, id: StepId) -> &StepPlan {
-        &self.steps[id.0]
-    }
-}
-
-impl FlowPlan {
-    /// The Call Step that is all of this Flow: no stack around the graph, and a Step whose success is
-    /// returned as it is and whose failure nothing catches.
-    pub fn only_call(&self) -> Option<(&StepPlan, &CallStep)> {
-        let step = self.step(self.entrypoint);
-        let Action::Call(call) = &step.action else {
-            return None;
-        };
-        let CallStep { input: None, stack: _, call: _, tail, catch } = call.as_ref() else {
-            return None;
-        };
-        let Tail { output: None, assign, next } = tail else {
-            return None;
-        };
-        let returns = matches!(self.step(*next).action, Action::Return(None));
-        let only = returns && self.stack.is_empty() && assign.is_empty() && catch.is_empty();
-        only.then_some((step, call))
-    }
-}
-
-impl CallPlan {
-    /// Whether something is evaluated once the target has settled.
-    pub fn has_arms(&self) -> bool {
-        self.value.is_some() || !self.on_success.is_empty() || !self.on_failure.is_empty()
-    }
-
-    /// The provider and its arguments, of a call that has nothing else: its target receives what arrives
-    /// at it, and its Result is the target's.
-    pub fn bare(&self) -> Option<(&dyn CallProvider, &Prepared)> {
-        match (&self.target, &self.with) {
-            (Target::Provider(provider), With::Literal { prepared: Ok(prepared), .. })
-                if self.input.is_none() && !self.has_arms() =>
-            {
-                Some((provider.as_ref(), prepared))
-            }
-            _ => None,
-        }
-    }
-}
-
 /// A Flow's position in [`Plan::flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub usize);
@@ -129,7 +43,7 @@ pub struct StepId(pub usize);
 /// One Flow object.
 #[derive(Debug)]
 pub struct FlowPlan {
-    /// The name under `flows`; for an inline Flow the Step that calls it; empty for the root.
+    /// The name under `flows`. An inline Flow has the name of the Step that calls it; the root's is empty.
     pub name: Arc<str>,
     /// Whether it stands where it is called, and nobody else can name it.
     pub inline: bool,
@@ -139,16 +53,16 @@ pub struct FlowPlan {
     pub stack: StackPlan,
     /// The Steps.
     pub steps: Box<[StepPlan]>,
-    /// Where execution enters.
+    /// The Step with which an execution begins.
     pub entrypoint: StepId,
 }
 
 /// One Step.
 #[derive(Debug)]
 pub struct StepPlan {
-    /// Its key.
+    /// Its key under `steps`.
     pub name: Arc<str>,
-    /// Where it stands.
+    /// The place of its key.
     pub span: Span,
     /// What it does.
     pub action: Action,
@@ -169,23 +83,8 @@ pub enum Action {
     Sleep(SleepStep),
     /// Complete the frame with a success: the `value`.
     Return(Option<Template>),
-    /// Complete the frame with a failure; bare where `None`.
+    /// Complete the frame with a failure. `None`: with the one that is being handled.
     Raise(Option<Envelope>),
-}
-
-impl Action {
-    /// The discriminator.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Call(_) => "Call",
-            Self::Gather(_) => "Gather",
-            Self::Match(_) => "Match",
-            Self::Pass(_) => "Pass",
-            Self::Sleep(_) => "Sleep",
-            Self::Return(_) => "Return",
-            Self::Raise(_) => "Raise",
-        }
-    }
 }
 
 /// Output, capture and transition of a success.
@@ -219,13 +118,13 @@ pub struct CallStep {
 pub struct GatherStep {
     /// The collection of the iterate form; `None` for the scatter form.
     pub over: Option<Template>,
-    /// The call template, alone, of the iterate form, or the calls of the scatter form.
+    /// The only call of the iterate form, or the calls of the scatter form.
     pub calls: Box<[CallPlan]>,
     /// How many may be active at once.
     pub concurrency: Option<usize>,
-    /// How many must succeed; `None`: all.
+    /// How many must succeed. `None`: all.
     pub successes: Option<Template>,
-    /// Whether pending dispatches run on once the outcome is determined.
+    /// Whether pending dispatches still run when the outcome is determined.
     pub wait: bool,
     /// On success.
     pub tail: Tail,
@@ -238,9 +137,9 @@ pub struct GatherStep {
 pub struct MatchStep {
     /// The value that the predicates test.
     pub input: Option<Template>,
-    /// The predicates, in order, with what each selects.
+    /// The predicates in order, each with what it selects.
     pub cases: Box<[(When, Tail)]>,
-    /// What is selected where none holds.
+    /// What is selected if no predicate holds.
     pub default: Tail,
 }
 
@@ -304,13 +203,12 @@ pub enum Target {
 /// Arguments: a call's or a phase's `with`.
 #[derive(Debug)]
 pub enum With {
-    /// No expression in it: validated and prepared once. A failure here is the site's failure each
-    /// time it runs; `check` reports it where it stands.
+    /// It holds no expression, so it is validated and prepared once. If that fails, the construct fails with
+    /// this failure each time it runs; `check` reports it at its place.
     Literal {
-        /// As written; `{}` where absent.
+        /// As written; `{}` if absent.
         value: Value,
-        /// What the provider made of it. For a flow target the prepared value goes unread: the frame
-        /// validates `value` itself.
+        /// What the provider made of it. Not used for a call to a Flow, whose frame validates `value` itself.
         prepared: Result<Prepared, Arc<Failure>>,
     },
     /// Evaluated, validated and prepared on each run.
@@ -320,7 +218,7 @@ pub enum With {
 /// One middleware entry.
 #[derive(Debug)]
 pub struct EntryPlan {
-    /// Where it stands.
+    /// The place of its provider's name.
     pub span: Span,
     /// The middleware.
     pub middleware: Arc<dyn Middleware>,
@@ -328,29 +226,16 @@ pub struct EntryPlan {
     pub phases: [PhasePlan; 4],
 }
 
-impl EntryPlan {
-    /// The block of `phase`.
-    pub fn phase(&self, phase: Phase) -> &PhasePlan {
-        let [entry, success, failure, always] = &self.phases;
-        match phase {
-            Phase::Entry => entry,
-            Phase::Success => success,
-            Phase::Failure => failure,
-            Phase::Always => always,
-        }
-    }
-}
-
 /// One phase block, and whether the middleware acts there.
 #[derive(Debug)]
 pub struct PhasePlan {
     /// Whether the contract declares an action at this phase.
     pub acts: bool,
-    /// The gate. Evaluated even where nothing acts: a fault is a fault.
+    /// The gate. It is evaluated even if the middleware does not act here, because it may fail.
     pub when: Option<When>,
     /// The action's configuration.
     pub with: With,
-    /// The definitions that `with` holds, where the contract declares structural parameters.
+    /// The definitions in `with`, if the contract declares structural parameters.
     pub cleanup: Option<Box<Cleanup>>,
     /// What the phase emits.
     pub shape: Shape,
@@ -370,7 +255,7 @@ pub struct Cleanup {
 /// A phase's shaping key.
 #[derive(Debug)]
 pub enum Shape {
-    /// Nothing is written: what is in flight passes through.
+    /// Nothing is written: the value or failure passes through unchanged.
     Through,
     /// `output` of `onEntry` or `value` of `onSuccess`.
     Value(Template),
@@ -378,7 +263,7 @@ pub enum Shape {
     Envelope(Box<Envelope>),
 }
 
-/// The authorable fields of the failure envelope, as written.
+/// The fields of a failure that an author may write.
 #[derive(Debug, Default)]
 pub struct Envelope {
     /// `type`.
@@ -391,7 +276,7 @@ pub struct Envelope {
     pub details: Option<Template>,
     /// `retryable`.
     pub retryable: Option<Template>,
-    /// `previous`; writing it overrides the engine's link.
+    /// `previous`. If it is written, it replaces the engine's link.
     pub previous: Option<Template>,
 }
 
@@ -404,7 +289,7 @@ pub enum When {
     Expression(Program),
 }
 
-/// Names and what is bound to each. All are evaluated against the state before the block.
+/// Names with the values to bind to them. All are evaluated against the state before the block.
 pub type Assign = Box<[(Arc<str>, Template)]>;
 
 /// A value, an expression, or a tree of them ("Expressions in object and array fields").
@@ -412,10 +297,122 @@ pub type Assign = Box<[(Arc<str>, Template)]>;
 pub enum Template {
     /// A value without expressions.
     Constant(Value),
-    /// A whole-value expression.
+    /// An expression that is the whole value.
     Expression(Program),
     /// An array with an expression somewhere in it.
     Array(Box<[Self]>),
     /// An object with an expression somewhere in it.
     Object(Box<[(Arc<str>, Self)]>),
+}
+
+impl Plan {
+    /// A plan of these Flows, the root first.
+    pub fn new(flows: Vec<FlowPlan>) -> Self {
+        let mut plan = Self { flows: flows.into(), needs: Needs::default() };
+        plan.needs = Needs::of(&plan);
+        plan
+    }
+
+    /// All Flow objects of the document; the root is the first.
+    pub fn flows(&self) -> &[FlowPlan] {
+        &self.flows
+    }
+
+    /// The Flow at `id`.
+    ///
+    /// # Panics
+    ///
+    /// Never for an id of this plan: an id is the position of one of its Flows.
+    #[expect(clippy::indexing_slicing, reason = "ids are positions in the same plan")]
+    pub fn flow(&self, id: FlowId) -> &FlowPlan {
+        &self.flows[id.0]
+    }
+
+    /// What its expressions may read.
+    pub const fn needs(&self) -> Needs {
+        self.needs
+    }
+}
+
+impl FlowId {
+    /// The root Flow.
+    pub const ROOT: Self = Self(0);
+}
+
+impl FlowPlan {
+    /// The Step at `id`.
+    ///
+    /// # Panics
+    ///
+    /// Never for an id of this Flow: an id is the position of one of its Steps.
+    #[expect(clippy::indexing_slicing, reason = "ids are positions in the same Flow")]
+    pub fn step(&self, id: StepId) -> &StepPlan {
+        &self.steps[id.0]
+    }
+
+    /// The Call Step, if this Flow is nothing more: it has no stack around the graph, the Step's success is
+    /// returned unchanged, and nothing catches its failure.
+    pub fn only_call(&self) -> Option<(&StepPlan, &CallStep)> {
+        let step = self.step(self.entrypoint);
+        let Action::Call(call) = &step.action else {
+            return None;
+        };
+        let CallStep { input: None, stack: _, call: _, tail, catch } = call.as_ref() else {
+            return None;
+        };
+        let Tail { output: None, assign, next } = tail else {
+            return None;
+        };
+        let returns = matches!(self.step(*next).action, Action::Return(None));
+        let only = returns && self.stack.is_empty() && assign.is_empty() && catch.is_empty();
+        only.then_some((step, call))
+    }
+}
+
+impl Action {
+    /// The name, as `action` writes it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Call(_) => "Call",
+            Self::Gather(_) => "Gather",
+            Self::Match(_) => "Match",
+            Self::Pass(_) => "Pass",
+            Self::Sleep(_) => "Sleep",
+            Self::Return(_) => "Return",
+            Self::Raise(_) => "Raise",
+        }
+    }
+}
+
+impl CallPlan {
+    /// Whether something is evaluated after the target has settled.
+    pub fn has_arms(&self) -> bool {
+        self.value.is_some() || !self.on_success.is_empty() || !self.on_failure.is_empty()
+    }
+
+    /// The provider and its arguments, if the call has nothing else: the target receives the call's input
+    /// unchanged, and the target's Result is the call's.
+    pub fn bare(&self) -> Option<(&dyn CallProvider, &Prepared)> {
+        match (&self.target, &self.with) {
+            (Target::Provider(provider), With::Literal { prepared: Ok(prepared), .. })
+                if self.input.is_none() && !self.has_arms() =>
+            {
+                Some((provider.as_ref(), prepared))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl EntryPlan {
+    /// The block of `phase`.
+    pub fn phase(&self, phase: Phase) -> &PhasePlan {
+        let [entry, success, failure, always] = &self.phases;
+        match phase {
+            Phase::Entry => entry,
+            Phase::Success => success,
+            Phase::Failure => failure,
+            Phase::Always => always,
+        }
+    }
 }

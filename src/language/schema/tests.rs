@@ -1,4 +1,4 @@
-//! Schemas: what is refused at load, what validates, what is said.
+//! Schemas: what is refused at load, what validates, and the messages.
 
 use super::*;
 

@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use super::{DAY, HOUR, MINUTE, SECOND};
 
-/// A span of time as the temporal profile writes it: may be zero or negative. Nanoseconds.
+/// A span of time in nanoseconds, as the temporal profile writes it. It may be zero or negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(i128);
 
-/// One designator: its letter, and the nanoseconds of one of it.
+/// A designator: its letter, and its length in nanoseconds.
 type Unit = (u8, i128);
 
-/// The designators before `T`, in the order in which they must stand.
+/// The designators before `T`, in the order in which they must be written.
 const DATE_UNITS: [Unit; 3] = [(b'Y', 365 * DAY), (b'M', 30 * DAY), (b'D', DAY)];
 
 /// The designators after `T`.
 const TIME_UNITS: [Unit; 3] = [(b'H', HOUR), (b'M', MINUTE), (b'S', SECOND)];
 
-/// Weeks stand alone (ISO 8601-1, 5.5.2; RFC 3339, appendix A).
+/// Weeks cannot be combined with others (ISO 8601-1, 5.5.2; RFC 3339, appendix A).
 const WEEK_UNITS: [Unit; 1] = [(b'W', 7 * DAY)];
 
 impl Span {
     /// No time at all.
     pub const ZERO: Self = Self(0);
 
-    /// A span of so many nanoseconds.
+    /// A span of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: i128) -> Self {
         Self(nanos)
     }
@@ -55,11 +55,11 @@ impl Span {
             None => (text, None),
         };
         let nanos = match time {
-            // `P1DT` and `PT` promise a time and give none.
+            // After `T` there must be a time: `P1DT` and `PT` have none.
             Some("") => return None,
             Some(time) => {
                 let date = components(date, &DATE_UNITS)?;
-                // A fraction belongs to the last component, which now stands after `T`.
+                // Only the last component may have a fraction, and that is after `T` here.
                 if date.fraction {
                     return None;
                 }
@@ -81,19 +81,19 @@ impl Span {
         u64::try_from(whole).map_or(Duration::MAX, |seconds| Duration::new(seconds, rest))
     }
 
-    /// The span that a duration is.
+    /// The span of a duration.
     pub fn from_duration(duration: Duration) -> Self {
         Self(i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX))
     }
 }
 
-/// What a run of components adds up to.
+/// The sum of some components.
 struct Components {
     nanos: i128,
     fraction: bool,
 }
 
-/// Reads `text` as components of `units`, in their order, each at most once; nothing may remain.
+/// Reads all of `text` as components of `units`: in their order, each at most once.
 fn components(text: &str, units: &[Unit]) -> Option<Components> {
     let mut rest = text.as_bytes();
     let mut sum = Components { nanos: 0, fraction: false };
@@ -102,7 +102,7 @@ fn components(text: &str, units: &[Unit]) -> Option<Components> {
         if after.first() != Some(&designator) {
             continue;
         }
-        // No digits before the designator, or something after a fraction.
+        // There is no number, or a fraction was not on the last component.
         if number.is_empty() || sum.fraction {
             return None;
         }
@@ -122,8 +122,8 @@ fn number(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(end)
 }
 
-/// `number` times `unit`, in nanoseconds. `None` where `number` has no digit on both sides of its sign,
-/// or a second sign.
+/// `number` times `unit`, in nanoseconds. `None` unless `number` has at most one decimal sign, with digits on
+/// both sides of it.
 fn scaled(number: &[u8], unit: i128) -> Option<i128> {
     let mut parts = number.split(|byte| matches!(byte, b'.' | b','));
     let whole = digits(parts.next()?)?.saturating_mul(unit);
@@ -136,7 +136,7 @@ fn scaled(number: &[u8], unit: i128) -> Option<i128> {
     digits(fraction)?;
     let (mut nanos, mut place) = (0, unit);
     for digit in fraction {
-        // `place` loses nothing until it is below a nanosecond: the units divide by ten at least nine times.
+        // `place` is exact until it is below a nanosecond: each unit can be divided by ten nine times.
         let value = i128::from(digit - b'0');
         nanos += value * place / 10;
         place /= 10;
@@ -144,7 +144,7 @@ fn scaled(number: &[u8], unit: i128) -> Option<i128> {
     Some(whole.saturating_add(nanos))
 }
 
-/// The number that these digits write, saturating; `None` where there is none.
+/// The number that these digits write, saturating; `None` if there are no digits.
 pub(super) fn digits(digits: &[u8]) -> Option<i128> {
     (!digits.is_empty()).then(|| {
         digits.iter().fold(0_i128, |number, digit| {
@@ -153,8 +153,8 @@ pub(super) fn digits(digits: &[u8]) -> Option<i128> {
     })
 }
 
-/// The canonical form of MWL's `durationToIso8601`: hours the largest unit, zero components left out, the
-/// fraction on the seconds. `PT1H30M`, `PT0.5S`, `-PT30S`, `PT0S`.
+/// The canonical form of MWL's `durationToIso8601`: hours are the largest unit, zero components are left out,
+/// and only seconds have a fraction. `PT1H30M`, `PT0.5S`, `-PT30S`, `PT0S`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.unsigned_abs();

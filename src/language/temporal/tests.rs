@@ -1,4 +1,4 @@
-//! What the temporal profile reads and writes.
+//! The texts that the temporal profile reads and writes.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn every_form_of_a_duration_is_read() {
 }
 
 #[test]
-fn what_is_no_duration_is_refused() {
+fn what_is_not_a_duration_is_refused() {
     for text in [
         "",
         "P",
@@ -106,7 +106,7 @@ fn the_canonical_form_is_that_of_duration_to_iso8601() {
 }
 
 #[test]
-fn a_negative_span_is_no_time_to_wait() {
+fn a_negative_span_means_no_wait() {
     assert_eq!(Span::from_nanos(-1).to_duration(), Duration::ZERO);
     assert_eq!(Span::from_nanos(1_500_000_000).to_duration(), Duration::from_millis(1500));
     assert_eq!(Span::from_duration(Duration::from_millis(2)).as_nanos(), 2_000_000);
@@ -134,7 +134,7 @@ fn timestamps_are_read_with_offsets_and_fractions() {
 }
 
 #[test]
-fn what_is_no_timestamp_is_refused() {
+fn what_is_not_a_timestamp_is_refused() {
     for text in [
         "",
         "2024-01-15",

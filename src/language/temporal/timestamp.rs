@@ -13,7 +13,7 @@ use super::{DAY, HOUR, MINUTE, SECOND};
 pub struct Timestamp(i128);
 
 impl Timestamp {
-    /// The instant so many nanoseconds after the Unix epoch.
+    /// The instant `nanos` nanoseconds after the Unix epoch.
     pub const fn from_nanos(nanos: i128) -> Self {
         Self(nanos)
     }
@@ -23,9 +23,9 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads an RFC 3339 timestamp, with `T` and `Z` in either case and any numeric offset. A leap second
-    /// (`23:59:60` in UTC, and nowhere else) is the second after it: this clock counts as POSIX does.
-    /// Digits beyond the nanosecond are cut off. `None` for any other text.
+    /// Reads an RFC 3339 timestamp, with `T` and `Z` in either case and any numeric offset. A leap second is
+    /// allowed only at `23:59:60` UTC, and counts as the second after it, as in POSIX. Digits beyond the
+    /// nanosecond are cut off. `None` for any other text.
     ///
     /// ```
     /// use mwl_proxy::language::temporal::Timestamp;
@@ -57,8 +57,8 @@ impl Timestamp {
     }
 }
 
-/// RFC 3339 in UTC, `2024-01-15T09:30:00.123Z`, with as many fraction digits as it needs. What lies beyond
-/// the years that RFC 3339 can write is shown as the nearest that it can.
+/// RFC 3339 in UTC, `2024-01-15T09:30:00.123Z`, with as many fraction digits as needed. An instant outside
+/// the years that RFC 3339 can write is shown as the nearest one within.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// 0000-01-01T00:00:00Z.
@@ -66,7 +66,7 @@ impl fmt::Display for Timestamp {
         /// 9999-12-31T23:59:59.999999999Z.
         const LAST: i128 = 253_402_300_800 * SECOND - 1;
         let nanos = self.0.clamp(FIRST, LAST);
-        // The last hours of 9999 are beyond jiff's range of timestamps, but not of its civil times.
+        // The last hours of 9999 are outside jiff's range of timestamps, but within that of its civil times.
         let days = i64::try_from(nanos.div_euclid(DAY)).map_err(|_| fmt::Error)?;
         let date = civil::date(1970, 1, 1)
             .checked_add(jiff::SignedDuration::from_hours(days * 24))
@@ -90,7 +90,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The unread rest of a timestamp.
+/// The rest of a timestamp that is not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -24,11 +24,11 @@ fn a_path_says_how_far_it_leads() {
         let path: Vec<Arc<str>> = path.iter().map(|name| (*name).into()).collect();
         value.at(&path).map(|value| value.to_string())
     };
-    let missing = |found, place| Err(Missing { found, place });
+    let missing = |found, from| Err(Missing { found, from });
     assert_eq!(at(&["a", "b"]).as_deref(), Ok("[1]"));
-    assert_eq!(at(&["x", "b"]), missing(0, Place::Object));
-    assert_eq!(at(&["a", "x"]), missing(1, Place::Object));
-    assert_eq!(at(&["a", "b", "0"]), missing(2, Place::Other("array")));
+    assert_eq!(at(&["x", "b"]), missing(0, MissingFrom::Object));
+    assert_eq!(at(&["a", "x"]), missing(1, MissingFrom::Object));
+    assert_eq!(at(&["a", "b", "0"]), missing(2, MissingFrom::Other("array")));
 }
 
 #[test]

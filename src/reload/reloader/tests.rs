@@ -18,9 +18,9 @@ impl Reload for FakeApp {
     type Loaded = String;
     type Applied = Option<String>;
 
-    fn load(&self) -> (Vec<Read>, String) {
+    fn load(&self) -> (Vec<FileContents>, String) {
         let text = fs::read_to_string(&self.file).ok();
-        let read = Read { path: self.file.clone(), text: text.as_deref().map(Into::into) };
+        let read = FileContents { path: self.file.clone(), text: text.as_deref().map(Into::into) };
         (vec![read], text.unwrap_or_default())
     }
 

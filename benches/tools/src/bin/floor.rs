@@ -1,6 +1,6 @@
-//! The floor: what the HTTP library alone costs. `floor PORT ORIGIN [THREADS]` forwards every request to one
-//! origin over kept connections, a thread with a runtime, a socket and a pool of its own for each worker; it
-//! checks, counts, times and logs nothing, and keeps fields that must not be forwarded.
+//! The floor: what the HTTP library alone costs. `floor PORT ORIGIN [THREADS]` forwards every request to
+//! one origin over kept connections. Each worker is a thread with its own runtime, socket and pool.
+//! Nothing is checked, counted, timed or logged, and fields that must not be forwarded are.
 
 use std::cell::RefCell;
 use std::io;
@@ -27,7 +27,7 @@ type Sender = SendRequest<Incoming>;
 #[derive(Clone, Default)]
 struct Pool(Rc<RefCell<Vec<Sender>>>);
 
-/// A body that gives its connection back once it was read.
+/// A body that returns its connection to the pool once it was read.
 struct Answer {
     body: Incoming,
     sender: Option<Sender>,
@@ -49,7 +49,7 @@ impl Pool {
         stream.set_nodelay(true)?;
         let (sender, driver) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         tokio::task::spawn_local(async move {
-            // The request that it carries fails with it.
+            // The connection's request fails with it.
             driver.await.ok();
         });
         Ok(sender)
@@ -113,7 +113,7 @@ fn worker(address: SocketAddr, origin: SocketAddr) -> io::Result<()> {
             let pool = pool.clone();
             tokio::task::spawn_local(async move {
                 let service = service_fn(move |request| forward(request, pool.clone(), origin));
-                // A client that goes away is not an error of the floor.
+                // A client that leaves is not an error of the floor.
                 http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();
             });
         }

@@ -1,8 +1,9 @@
-//! What the proxies proxy for: `origin PORT…` answers on every port, on one thread, reading no more of HTTP
-//! than it must, so that it is never what a measurement measures.
+//! The origin behind the proxies. `origin PORT…` answers on every port, on one thread, and parses as
+//! little HTTP as it can, so that it never limits a measurement.
 //!
-//! `/64k`, `/1m` and what ends in `/1k` answer so many bytes; `/post` reads a body and answers two; `/flaky` is `/1k`, but
-//! every tenth is a 503; `/seen` says how many requests and connections there were.
+//! `/64k`, `/1m` and paths that end in `/1k` answer with that many bytes. `/post` reads a body and
+//! answers with two bytes. `/flaky` is like `/1k`, but every tenth answer is a 503. `/seen` reports how
+//! many requests and connections there were.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +49,7 @@ async fn accept(listener: Arc<TcpListener>) {
     while let Ok((stream, _)) = listener.accept().await {
         CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            // A proxy that closes its connection is not this side's concern.
+            // A proxy that closes its connection is no error here.
             serve(stream).await.ok();
         });
     }
@@ -96,7 +97,7 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Reads past a body: of a known length, or chunked and ending without trailers.
+/// Skips a body: one of a known length, or a chunked one without trailers.
 async fn skip_body(stream: &mut TcpStream, read: &mut Vec<u8>, head: &str) -> io::Result<()> {
     let field = |name: &str| {
         let line = head.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! One case for each thing that is refused.
+//! A case for each error.
 
 use super::*;
 
@@ -8,7 +8,7 @@ mod graph;
 mod middleware;
 mod values;
 
-/// What is refused at load, and at run time fails with a failure of its own instead.
+/// The messages for a definition that is refused at load. At run time it is a failure instead.
 fn load_only(text: &str) -> String {
     assert!(compiled(text, Strictness::Runtime).is_ok(), "left to run time: {text}");
     refused(text)

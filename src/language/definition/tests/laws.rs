@@ -1,10 +1,10 @@
-//! Whatever is written, compilation ends with a plan or with errors.
+//! Compilation ends with a plan or with errors, whatever is written.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Definitions that the laws start from, and that must compile.
+/// Definitions that the laws start from. They must compile.
 const GOOD: [&str; 2] = [
     r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"a","flows":{"F":{"entrypoint":"x","steps":{"x":{"action":"Return"}}}},"middleware":[{"provider":"mwl:provider.middleware/mwl/retry/v1","onEntry":{"with":{"policies":[{"match":{"codes":["A.*"]},"attempts":2}]}},"onFailure":{"code":"B.C","assign":{"n":"{{ middleware.metadata.attempt }}"}}}],"parameters":{"type":"object","properties":{"p":{"type":"string"}}},"steps":{"a":{"action":"Call","call":{"flow":"F","with":{},"onSuccess":{"assign":{"x":"{{ flow.result }}"}}},"catch":[{"match":{"types":["error"]},"next":"b"}],"next":"b"},"b":{"action":"Match","cases":[{"when":"{{ match.input == 1 }}","next":"c"}],"default":{"next":"c"}},"c":{"action":"Gather","over":[1,2],"call":{"provider":"mwl:provider.call/mwl/mock/v1","with":{"value":"{{ call.index }}"}},"completion":{"successes":1},"next":"d"},"d":{"action":"Sleep","for":"PT1S","next":"e"},"e":{"action":"Raise","result":{"code":"X.Y"}}}}"#,
     r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"a","steps":{"a":{"action":"Call","middleware":[{"provider":"mwl:provider.middleware/mwl/finally/v1","onAlways":{"with":{"call":{"provider":"mwl:provider.call/mwl/mock/v1","input":"{{ middleware.result }}"},"middleware":[{"provider":"mwl:provider.middleware/mwl/timeout/v1","onEntry":{"with":{"duration":"PT1S"}}}]}}},{"provider":"mwl:provider.middleware/mwl/loop/v1","onSuccess":{"when":"{{ middleware.metadata.iteration < 2 }}"}}],"call":{"flow":{"entrypoint":"i","steps":{"i":{"action":"Pass","output":{"a":"{{ step.input }}"},"next":"j"},"j":{"action":"Return"}}}},"next":"b"},"b":{"action":"Return","value":"{{ vars.x }}"}}}"#,
@@ -28,7 +28,7 @@ fn definitions(directory: std::path::PathBuf) -> Vec<(String, String)> {
     found
 }
 
-/// The project's own cases, and those of a corpus where `MWL_CONFORMANCE_DIR` names one.
+/// The project's own cases, and those of a corpus if `MWL_CONFORMANCE_DIR` names one.
 fn cases() -> Vec<(String, String)> {
     let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut all = definitions(own);
@@ -65,7 +65,7 @@ fn every_ill_formed_definition_is_refused() {
     }
 }
 
-/// One change to a tree: the `at`-th value is replaced, removed or renamed.
+/// Makes one change to a tree: replaces, removes or renames the value with the number `at`.
 fn mutate(node: &mut serde_json::Value, at: &mut usize, change: &Change) {
     if *at == 0 {
         *at = usize::MAX;
@@ -186,7 +186,7 @@ proptest! {
                 found
             }
         };
-        // Every place is one in the document, and both reports can be made.
+        // Every place is inside the document, and both kinds of report can be made.
         for diagnostic in &found.0 {
             let span = sources.place(diagnostic);
             prop_assert!(text.get(span.start as usize..span.end as usize).is_some());

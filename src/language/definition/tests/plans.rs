@@ -1,4 +1,4 @@
-//! Good definitions: what the plan holds, and what it says of itself.
+//! Good definitions: what the plan holds, and what it knows about itself.
 
 use super::*;
 use crate::language::expr::Root;

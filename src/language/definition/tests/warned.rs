@@ -1,4 +1,4 @@
-//! One case for each thing that is advised against.
+//! A case for each warning.
 
 use super::*;
 
@@ -121,7 +121,7 @@ steps:
        |                            ^^^^^^^^^^^^
       = help: did you mean `Mine.Known`?
     ");
-    // A provider that may emit anything bounds nothing.
+    // A provider that may emit any code makes every pattern possible.
     assert_eq!(
         warned(&root(
             r"

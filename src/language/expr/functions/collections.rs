@@ -1,11 +1,11 @@
-//! The sets extension, and what the crate's lists lack or do without a bound.
+//! The sets extension, and list functions that the CEL crate lacks or does not bound.
 
 use cel::common::types::{CelList, CelOptional, LIST_TYPE};
 use cel::common::value::{CowVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
 
 use super::super::equality;
-use super::{Args, Outcome, Overload, owned_bool, take, unexpected};
+use super::{Args, CelResult, Overload, owned_bool, take, unexpected};
 
 pub(super) const OVERLOADS: &[Overload] = &[
     ("sets.contains", "sets_contains", &[LIST_TYPE, LIST_TYPE], sets_contains),
@@ -14,20 +14,20 @@ pub(super) const OVERLOADS: &[Overload] = &[
     ("@distinct", "list", &[LIST_TYPE], distinct),
 ];
 
-/// Declares what is called on a list.
+/// Declares the functions that are called on a list.
 pub(super) fn declare_members(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("first", "list_first", LIST_TYPE, vec![], list_first)?;
     env.add_member_overload("last", "list_last", LIST_TYPE, vec![], list_last)
 }
 
 /// Whether every element of the second list is in the first.
-fn sets_contains<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn sets_contains<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [set, subset] = take(args)?;
     every(subset.as_ref(), &mut |element| equality::contains(set.as_ref(), element)).map(owned_bool)
 }
 
 /// Whether each list contains the other.
-fn sets_equivalent<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn sets_equivalent<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [a, b] = take(args)?;
     let within = |a: &CowVal<'_, '_>, b: &CowVal<'_, '_>| {
         every(a.as_ref(), &mut |element| equality::contains(b.as_ref(), element))
@@ -36,7 +36,7 @@ fn sets_equivalent<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 }
 
 /// Whether the lists share an element.
-fn sets_intersects<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn sets_intersects<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [a, b] = take(args)?;
     let disjoint = every(a.as_ref(), &mut |element| Ok(!equality::contains(b.as_ref(), element)?))?;
     Ok(owned_bool(!disjoint))
@@ -57,8 +57,8 @@ fn every(
     Ok(true)
 }
 
-/// The elements without repetitions, by CEL's equality, in their order.
-fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// The elements in their order, without repetitions by CEL's equality.
+fn distinct<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [list] = take(args)?;
     let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     let mut items = iterable.iter();
@@ -81,7 +81,7 @@ fn distinct<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 }
 
 /// The first element as an optional value, `optional.none()` for an empty list.
-fn list_first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn list_first<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [list] = take(args)?;
     let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     Ok(CowVal::owned(match iterable.iter().next() {
@@ -91,7 +91,7 @@ fn list_first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 }
 
 /// The last element as an optional value, `optional.none()` for an empty list.
-fn list_last<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn list_last<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [list] = take(args)?;
     let iterable = list.as_iterable().ok_or_else(|| unexpected(list.as_ref(), "list"))?;
     let mut items = iterable.iter();

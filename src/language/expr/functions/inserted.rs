@@ -1,4 +1,4 @@
-//! What the rewriting puts into a tree.
+//! The functions that the rewriting puts into a tree.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ use cel::common::value::CowVal;
 
 use super::super::convert::{self, NoValue};
 use super::super::{equality, work};
-use super::{Args, Outcome, Overload, owned_bool, take};
+use super::{Args, CelResult, Overload, owned_bool, take};
 use crate::language::value::Value;
 
 pub(super) const OVERLOADS: &[Overload] = &[
@@ -18,22 +18,22 @@ pub(super) const OVERLOADS: &[Overload] = &[
     ("@charge", "any", &[DYN_TYPE], charge),
     ("@tick", "any", &[INT_TYPE, DYN_TYPE], tick),
     ("@prepay", "int", &[INT_TYPE], prepay),
-    ("@give", "any", &[DYN_TYPE], give),
+    ("@capture", "any", &[DYN_TYPE], capture),
 ];
 
-fn equals<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn equals<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [a, b] = take(args)?;
     equality::equal(a.as_ref(), b.as_ref()).map(owned_bool)
 }
 
 /// `value in container`.
-fn contains<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn contains<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [value, container] = take(args)?;
     equality::contains(container.as_ref(), value.as_ref()).map(owned_bool)
 }
 
-/// `a + b`, where the sum may be long.
-fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// `a + b`, paid for: the sum may be long.
+fn add<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [a, b] = take(args)?;
     work::spend_copy(a.as_ref())?;
     work::spend_copy(b.as_ref())?;
@@ -44,23 +44,23 @@ fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(CowVal::Owned(adder.add(b.as_ref())?.into_owned()))
 }
 
-/// The argument, which is about to be copied.
-fn charge<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// The argument, paid for because it is about to be copied.
+fn charge<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [value] = take(args)?;
     work::spend_copy(value.as_ref())?;
     Ok(value)
 }
 
-/// The second argument, for as many units as the first says.
-fn tick<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// The second argument, paid for with as many units as the first says.
+fn tick<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [units, value] = take(args)?;
     let units = units.downcast_ref::<CelInt>().map_or(1, |units| *units.inner());
     work::spend(u64::try_from(units).unwrap_or(1))?;
     Ok(value)
 }
 
-/// The argument, a number of elements that are about to be made.
-fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// The argument, a number of elements that are about to be made and are paid for here.
+fn prepay<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [count] = take(args)?;
     let elements = count.downcast_ref::<CelInt>().map_or(0, |count| *count.inner());
     work::spend(1 + u64::try_from(elements).unwrap_or(0))?;
@@ -69,18 +69,18 @@ fn prepay<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 
 thread_local! {
     /// The result of the evaluation that runs on this thread, once it has one.
-    static GIVEN: Cell<Option<Result<Value, NoValue>>> = const { Cell::new(None) };
+    static CAPTURED: Cell<Option<Result<Value, NoValue>>> = const { Cell::new(None) };
 }
 
-/// The result of the evaluation that just ran on this thread; `None` where it came to none.
-pub(in super::super) fn given() -> Option<Result<Value, NoValue>> {
-    GIVEN.take()
+/// The result of the evaluation that just ran on this thread; `None` if it came to none.
+pub(in super::super) fn take_captured() -> Option<Result<Value, NoValue>> {
+    CAPTURED.take()
 }
 
-/// The whole expression's value, converted, and laid aside: it never passes the crate's own result type,
-/// into which it would be copied.
-fn give<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// Converts the value of the whole expression and keeps it for [`take_captured`]. So it never passes through
+/// the CEL crate's own result type, which would copy it.
+fn capture<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [value] = take(args)?;
-    GIVEN.set(Some(convert::to_value(value.as_ref())));
+    CAPTURED.set(Some(convert::to_value(value.as_ref())));
     Ok(owned_bool(true))
 }

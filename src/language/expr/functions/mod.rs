@@ -1,11 +1,12 @@
-//! Our own functions: MWL's, the sets extension, and those of the crate's that are wrong or unbounded.
+//! Our own functions: MWL's, the sets extension, and replacements for functions of the CEL crate that are
+//! wrong or unbounded.
 //!
-//! The crate's functions are plain `fn`s over CEL values; what `now()` and `wallTime()` read comes from the
-//! scope as a variable, see `rewrite`. A name with `@` cannot be written in an expression: it is what the
-//! rewriting puts in place of a call.
+//! The crate's functions are plain `fn`s over CEL values, so `now()` and `wallTime()` read the clock from a
+//! variable of the evaluation (see `rewrite`). A name with `@` cannot be written in an expression: the
+//! rewriting puts it in place of a call.
 //!
-//! To add a function: write it beside its like, list it in that file's `OVERLOADS`, and list how it is
-//! called in `signatures`. A test calls everything that is listed there.
+//! To add a function: write it beside similar ones, list it in that file's `OVERLOADS`, and list in
+//! `signatures` how it is called. A test calls everything that is listed there.
 
 use cel::common::functions::Function;
 use cel::common::types::{CelBool, Type};
@@ -19,11 +20,11 @@ mod inserted;
 mod mwl;
 mod text;
 
-pub(super) use self::inserted::given;
+pub(super) use self::inserted::take_captured;
 pub(super) use self::text::{Pattern, pattern};
 
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
-type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// One overload: the function's name, an id among its overloads, the types of its arguments.
 type Overload = (&'static str, &'static str, &'static [Type], Function);
@@ -38,13 +39,13 @@ pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
     collections::declare_members(env)
 }
 
-/// The arguments, whose number the overload has fixed.
+/// The arguments. The overload fixes their number.
 fn take<'b, 'v, const N: usize>(args: Args<'b, 'v>) -> Result<[CowVal<'b, 'v>; N], ExecutionError> {
     args.try_into()
         .map_err(|args: Args<'_, '_>| ExecutionError::invalid_argument_count(N, args.len()))
 }
 
-/// The text of an argument that the overload has fixed to be a string.
+/// The text of an argument. The overload says that it is a string.
 fn text<'a>(val: &'a CowVal<'_, '_>) -> Result<&'a str, ExecutionError> {
     values::text_of(val.as_ref()).ok_or_else(|| unexpected(val.as_ref(), "string"))
 }

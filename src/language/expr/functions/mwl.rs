@@ -1,4 +1,4 @@
-//! The MWL functions ("MWL functions"), and CEL's own on durations where the crate's are wrong.
+//! The MWL functions ("MWL functions"), and CEL's functions on durations that the CEL crate gets wrong.
 
 use cel::ExecutionError;
 use cel::common::types::{
@@ -8,7 +8,7 @@ use cel::common::types::{
 use cel::common::value::CowVal;
 
 use super::super::{convert, duration, json, values, work};
-use super::{Args, Outcome, Overload, take, text, unexpected};
+use super::{Args, CelResult, Overload, take, text, unexpected};
 use crate::language::temporal::Span;
 
 pub(super) const OVERLOADS: &[Overload] = &[
@@ -22,24 +22,24 @@ pub(super) const OVERLOADS: &[Overload] = &[
     ("@getMilliseconds", "of_timestamp", &[TIMESTAMP_TYPE], milliseconds),
 ];
 
-fn to_json<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn to_json<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [value] = take(args)?;
     let value = convert::to_value(value.as_ref())
         .map_err(|problem| ExecutionError::function_error("toJson", problem))?;
     Ok(CowVal::owned(CelString::from(json::canonical(&value)?)))
 }
 
-fn from_json<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn from_json<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [argument] = take(args)?;
     let source = text(&argument)?;
-    // A text of ten thousand brackets makes ten thousand values: pay for the bytes one by one.
+    // Ten thousand brackets make ten thousand values, so every few bytes are paid for.
     work::spend(1 + u64::try_from(source.len() / 4).unwrap_or(u64::MAX))?;
     let value = json::parse(source)
         .map_err(|problem| ExecutionError::function_error("fromJson", problem))?;
     Ok(CowVal::Owned(values::wrap(value)))
 }
 
-fn to_iso8601<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn to_iso8601<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [argument] = take(args)?;
     let duration = argument
         .downcast_ref::<CelDuration>()
@@ -48,7 +48,7 @@ fn to_iso8601<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(CowVal::owned(CelString::from(span.to_string())))
 }
 
-fn from_iso8601<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn from_iso8601<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [argument] = take(args)?;
     let written = text(&argument)?;
     let refuse = |problem: &str| {
@@ -62,15 +62,15 @@ fn from_iso8601<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         .ok_or_else(|| refuse("is beyond the range of a CEL duration, about 292 years"))
 }
 
-fn duration_of_text<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn duration_of_text<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [argument] = take(args)?;
     duration::parse(text(&argument)?)
         .map(CowVal::owned)
         .map_err(|problem| ExecutionError::function_error("duration", problem))
 }
 
-/// The milliseconds within the second, of a duration or a timestamp in UTC.
-fn milliseconds<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// The milliseconds within the second, for a duration or for a timestamp in UTC.
+fn milliseconds<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [argument] = take(args)?;
     if let Some(duration) = argument.downcast_ref::<CelDuration>() {
         let nanos = duration::nanos(*duration.inner()) % 1_000_000_000;
@@ -84,8 +84,8 @@ fn milliseconds<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(millis)))
 }
 
-/// A duration is its own duration.
-fn first<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// `duration(d)` for a `d` that is a duration already.
+fn first<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [value] = take(args)?;
     Ok(value)
 }

@@ -1,5 +1,5 @@
-//! Functions on text that the crate has too: theirs compile a pattern at each call, search in quadratic time
-//! or make text without a bound.
+//! Functions on text that replace the CEL crate's, which compile a pattern at each call, search in quadratic
+//! time or make text without a bound.
 
 use std::any::Any;
 
@@ -9,9 +9,9 @@ use cel::common::value::{CowVal, StaticVal, Val};
 use regex::{Regex, RegexBuilder};
 
 use super::super::work;
-use super::{Args, Outcome, Overload, owned_bool, take, text, unexpected};
+use super::{Args, CelResult, Overload, owned_bool, take, text, unexpected};
 
-/// The memory that a compiled pattern may take. It bounds the time to compile one at run time, too.
+/// The memory that a compiled pattern may take. This also bounds the time to compile one at run time.
 const PATTERN_SIZE: usize = 1 << 20;
 
 pub(super) const OVERLOADS: &[Overload] = &[
@@ -58,7 +58,7 @@ impl Val for Pattern {
     }
 }
 
-/// The regular expression that `pattern` writes, in RE2's syntax, or why it is none.
+/// `pattern` as a regular expression in RE2's syntax, or why it is not one.
 pub(in super::super) fn pattern(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "the pattern is too large".to_owned(),
@@ -70,7 +70,7 @@ pub(in super::super) fn pattern(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, pattern] = take(args)?;
     let pattern =
         pattern.downcast_ref::<Pattern>().ok_or_else(|| unexpected(pattern.as_ref(), "pattern"))?;
@@ -79,8 +79,8 @@ fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(owned_bool(pattern.0.is_match(subject)))
 }
 
-/// A pattern that is not known before: it is compiled at each call, and paid for.
-fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+/// A pattern that is not known before the evaluation: it is compiled at each call, and paid for.
+fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, written] = take(args)?;
     let written = text(&written)?;
     work::spend(500 + 20 * u64::try_from(written.len()).unwrap_or(u64::MAX / 20))?;
@@ -105,9 +105,9 @@ fn offset(
     })
 }
 
-/// The code point at which the first occurrence of the second text begins, at or after an offset, or -1.
+/// The index, in code points, of the first occurrence at or after an offset, or -1.
 #[expect(clippy::needless_pass_by_value, reason = "the crate's signature")]
-fn index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn index_of<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, wanted] = needles(&args)?;
     let length = subject.chars().count();
     if wanted.is_empty() {
@@ -119,23 +119,23 @@ fn index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     Ok(int(found.map(|byte| code_points(subject, start + byte))))
 }
 
-/// The code point at which the last occurrence begins, at or before an offset, or -1.
+/// The index, in code points, of the last occurrence at or before an offset, or -1.
 #[expect(clippy::needless_pass_by_value, reason = "the crate's signature")]
-fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, wanted] = needles(&args)?;
     let length = subject.chars().count();
     if wanted.is_empty() {
         return empty_needle(&args, length, length, "lastIndexOf");
     }
     let end = match offset(&args, length, "lastIndexOf")? {
-        // An occurrence that begins at the offset ends so many bytes after it.
+        // An occurrence that begins at the offset ends `wanted.len()` bytes after it.
         Some(at) => subject
             .char_indices()
             .nth(at)
             .map_or(subject.len(), |(byte, _)| (byte + wanted.len()).min(subject.len())),
         None => subject.len(),
     };
-    // The cut may fall into a code point of a text that no occurrence can end in.
+    // If the cut falls inside a code point, no occurrence ends there: move it back to a boundary.
     let end = (0..=end).rev().find(|byte| subject.is_char_boundary(*byte)).unwrap_or(0);
     let found = subject.get(..end).and_then(|head| head.rfind(wanted));
     Ok(int(found.map(|byte| code_points(subject, byte))))
@@ -148,13 +148,13 @@ fn needles<'a>(args: &'a [CowVal<'_, '_>]) -> Result<[&'a str; 2], ExecutionErro
     }
 }
 
-/// cel-go: the empty text is found at the offset, or at `otherwise`, within the text.
+/// As in cel-go: the empty text is found at the offset if there is one, else at `otherwise`.
 fn empty_needle<'b, 'v>(
     args: &[CowVal<'b, 'v>],
     length: usize,
     otherwise: usize,
     function: &str,
-) -> Outcome<'b, 'v> {
+) -> CelResult<'b, 'v> {
     let Some(offset) = args.get(2).and_then(|offset| offset.downcast_ref::<CelInt>()) else {
         return Ok(int(Some(otherwise)));
     };
@@ -173,19 +173,19 @@ fn int<'b, 'v>(index: Option<usize>) -> CowVal<'b, 'v> {
     CowVal::owned(CelInt::from(index.unwrap_or(-1)))
 }
 
-/// More matches than any evaluation can pay for, so that no more are counted.
+/// More matches than any evaluation can pay for: no more are counted.
 const MOST_MATCHES: usize = 1_000_000;
 
-/// Replaces the occurrences of the second text, or the first so many, by the third; what that makes is paid
+/// Replaces the occurrences of the second text, or the first few of them, by the third. The result is paid
 /// for before it is made.
 #[expect(clippy::needless_pass_by_value, reason = "the crate's signature")]
-fn replace<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
+fn replace<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, from] = needles(&args)?;
     let to = args.get(2).map_or(Ok(""), text)?;
     let limit = args.get(3).and_then(|limit| limit.downcast_ref::<CelInt>());
     let limit =
         limit.map_or(usize::MAX, |limit| usize::try_from(*limit.inner()).unwrap_or(usize::MAX));
-    // Each match is paid for by itself, for a short one is found and replaced in no time by its bytes.
+    // Each match is paid for too: many short ones cost more than their bytes say.
     work::spend_bytes(subject.len())?;
     let count = subject.matches(from).take(limit.min(MOST_MATCHES)).count();
     work::spend(u64::try_from(count).unwrap_or(u64::MAX))?;

@@ -1,4 +1,4 @@
-//! Calls: operators and functions, ours in place of the crate's, and payment before work.
+//! Calls of operators and functions: ours replace the CEL crate's, and work is paid for before it is done.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::nodes::{call, ident, is_operator, is_scalar, literal_list, qualified}
 use super::{Names, Rewriter};
 
 impl Rewriter<'_> {
-    /// Rewrites a call: of an operator, a function of a namespace, or any other.
+    /// Rewrites a call of an operator, of a namespace's function, or of any other function.
     pub(super) fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
         if let Some(space) =
             parsed.target.as_deref().and_then(|target| self.namespace(target, &parsed))
@@ -25,8 +25,8 @@ impl Rewriter<'_> {
         self.function(id, parsed)
     }
 
-    /// The namespace that the target of a call spells: `math` in `math.abs(x)`. As in cel-go, the name of an
-    /// existing function decides; for one that does not exist, whether the target could be anything else.
+    /// The namespace that the target of a call names: `math` in `math.abs(x)`. As in cel-go, it is one if the
+    /// function exists. If none does, it is one if the target cannot be anything else.
     fn namespace(&self, target: &IdedExpr, parsed: &CallExpr) -> Option<String> {
         let space = qualified(target)?;
         let exists = signatures::is_namespaced(&format!("{space}.{}", parsed.func_name));
@@ -54,11 +54,11 @@ impl Rewriter<'_> {
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
             args.push(match key {
-                Some(end) if index == 0 => self.navigated(arg, end),
+                Some(end) if index == 0 => self.indexed(arg, end),
                 _ => self.expr(arg),
             });
         }
-        // Beside a literal scalar the crate's own comparison is right, and as cheap as that scalar.
+        // With a literal scalar on one side, the CEL crate's own comparison is right and cheap.
         match parsed.func_name.as_str() {
             operators::EQUALS if !scalar => call(id, "@equals", args),
             operators::NOT_EQUALS if !scalar => {
@@ -70,22 +70,22 @@ impl Rewriter<'_> {
         }
     }
 
-    /// What `operand[key]` does with the operand: it takes an element by a literal position, or a member that
-    /// only the evaluation knows.
+    /// How `operand[key]` ends the path `operand`: with an element at a literal position, or with a member
+    /// that only the evaluation knows.
     fn key(&mut self, parsed: &CallExpr) -> PathEnd {
         let key = parsed.args.get(1).map(|key| &key.expr);
         let is_path =
             parsed.args.first().is_some_and(|operand| self.static_path(operand).is_some());
         match key {
             Some(Expr::Literal(LiteralValue::String(member))) => {
-                self.elsewhere.name(member.inner());
+                self.dynamic.add(member.inner());
                 PathEnd::Value
             }
             Some(Expr::Literal(_)) => PathEnd::Value,
-            // Of a path, that is noted with the path.
+            // For a path, this is noted with the path itself.
             _ if is_path => PathEnd::Unknown,
             _ => {
-                self.elsewhere.compute();
+                self.dynamic.add_any();
                 PathEnd::Unknown
             }
         }
@@ -99,7 +99,7 @@ impl Rewriter<'_> {
         if let Expr::Literal(LiteralValue::String(member)) = &value.expr {
             let presence = self.presence(container, member.inner(), "in");
             if presence.is_none() {
-                self.elsewhere.name(member.inner());
+                self.dynamic.add(member.inner());
             }
             return presence.map(|expr| IdedExpr { id, expr });
         }
@@ -112,7 +112,7 @@ impl Rewriter<'_> {
         Some(call(id, "@contains", vec![value, list]))
     }
 
-    /// `root.a.?b` or `root.a[?'b']`: the value `root.a` is asked for its `b`, and nothing else.
+    /// `root.a.?b` or `root.a[?'b']`: reads only the member `b` of the value `root.a`.
     fn optional_read(&mut self, id: u64, parsed: &CallExpr) -> Option<IdedExpr> {
         let name = parsed.func_name.as_str();
         if !matches!(name, operators::OPT_INDEX | operators::OPT_SELECT) {
@@ -147,7 +147,7 @@ impl Rewriter<'_> {
         }
         let walks = !is_constant(&name);
         let target = target.map(|target| self.argument(*target, walks));
-        // Sorting goes through a list more often than once.
+        // Sorting goes through a list more than once.
         let target = match name.as_str() {
             "sort" | "@sortByAssociatedKeys" => {
                 target.map(|target| call(target.id, "@charge", vec![target]))
@@ -179,16 +179,16 @@ impl Rewriter<'_> {
                         args,
                     }),
                 };
-                // What it gives may be much larger than what it takes.
+                // The result may be much larger than the argument.
                 return if split { call(id, "@charge", vec![made]) } else { made };
             }
         };
         call(id, ours, target.into_iter().chain(args).collect())
     }
 
-    /// An argument, paid for where the function goes through it; not where it is a mere scalar.
+    /// Rewrites an argument. It is paid for if the function goes through it (`walks`).
     fn argument(&mut self, expr: IdedExpr, walks: bool) -> IdedExpr {
-        let expr = self.kept(expr);
+        let expr = self.copied(expr);
         let shared = matches!(&expr.expr, Expr::Ident(name) if name.starts_with("@p"));
         if shared && walks {
             return call(expr.id, "@charge", vec![expr]);
@@ -210,11 +210,11 @@ impl Rewriter<'_> {
         if let Some(pattern) = pattern {
             operands.truncate(1);
             let mut operands: Vec<IdedExpr> =
-                operands.into_iter().map(|operand| self.kept(operand)).collect();
+                operands.into_iter().map(|operand| self.copied(operand)).collect();
             operands.push(pattern);
             return call(id, "@matches", operands);
         }
-        let operands = operands.into_iter().map(|operand| self.kept(operand)).collect();
+        let operands = operands.into_iter().map(|operand| self.copied(operand)).collect();
         call(id, "@matches", operands)
     }
 
@@ -224,7 +224,7 @@ impl Rewriter<'_> {
                 self.patterns.push(functions::Pattern::new(regex));
                 Some(ident(id, format!("@re{}", self.patterns.len() - 1)))
             }
-            // In the open, a pattern that is never reached is no error.
+            // For the CEL suite, a wrong pattern that is never reached is not an error.
             Err(problem) => {
                 if matches!(self.names, Names::Roots(_)) {
                     self.refuse(id, problem);
@@ -235,7 +235,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Whether the function of this name takes the same time whatever its arguments hold, or pays for itself.
+/// Whether this function takes the same time whatever its arguments hold, or pays for itself.
 fn is_constant(name: &str) -> bool {
     matches!(
         name,

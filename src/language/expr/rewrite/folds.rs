@@ -1,4 +1,4 @@
-//! Comprehensions: each turn is paid for, without disturbing the shapes that the crate looks for.
+//! Comprehensions: each turn is paid for, without changing the shapes that the CEL crate recognises.
 
 use cel::IdedExpr;
 use cel::common::ast::{ComprehensionExpr, Expr, LiteralValue, operators};
@@ -7,15 +7,15 @@ use super::super::compile;
 use super::Rewriter;
 use super::nodes::{call, tick};
 
-/// How many evaluations of an operator one turn of a comprehension costs beside its body.
+/// What one turn of a comprehension costs beside its body, in units of work.
 const TURN: usize = 6;
 
 impl Rewriter<'_> {
     pub(super) fn comprehension(&mut self, fold: ComprehensionExpr) -> ComprehensionExpr {
         let binds = matches!(&fold.loop_cond.expr, Expr::Literal(literal) if is_false(literal));
         let appends = !binds && is_append(&fold);
-        let accu_init = self.kept(fold.accu_init);
-        let iter_range = self.kept(fold.iter_range);
+        let accu_init = self.copied(fold.accu_init);
+        let iter_range = self.copied(fold.iter_range);
         let outer = self.locals.len();
         self.locals.push(fold.iter_var.clone());
         self.locals.extend(fold.iter_var2.clone());
@@ -44,8 +44,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The step of `all`, `exists` and `exists_one`, whose shape the crate looks at: only the operands of
-    /// its outermost operator are rewritten.
+    /// The step of `all`, `exists` and `exists_one`. The CEL crate recognises its shape, so only the operands
+    /// of its outermost operator are rewritten.
     fn step(&mut self, step: IdedExpr) -> IdedExpr {
         let Expr::Call(parsed) = step.expr else {
             return self.expr(step);
@@ -54,8 +54,9 @@ impl Rewriter<'_> {
         call(step.id, &parsed.func_name, args)
     }
 
-    /// The step of `map` and `filter`, `[guard ?] @result + [item] [: @result]`, whose shape lets the crate
-    /// append in place. The turn is paid for in the guard, or else in the item.
+    /// The step of `map` and `filter`, `[guard ?] @result + [item] [: @result]`. The CEL crate recognises
+    /// this shape and appends in place. The turn is paid for in the guard, or in the item if there is no
+    /// guard.
     fn append(&mut self, step: IdedExpr, turn: usize) -> IdedExpr {
         let id = step.id;
         let Expr::Call(mut parsed) = step.expr else {
@@ -82,12 +83,12 @@ impl Rewriter<'_> {
     }
 
     fn turned(&mut self, item: IdedExpr, turn: usize) -> IdedExpr {
-        let item = self.kept(item);
+        let item = self.copied(item);
         if turn == 0 { item } else { tick(item.id, turn, item) }
     }
 }
 
-/// Whether the crate runs `fold` by appending to a list in place.
+/// Whether the CEL crate runs `fold` by appending to a list in place.
 fn is_append(fold: &ComprehensionExpr) -> bool {
     let accumulates =
         |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if *name == fold.accu_var);

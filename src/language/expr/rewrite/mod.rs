@@ -1,18 +1,18 @@
-//! From the parsed expression to the one that is evaluated.
+//! Turns the parsed expression into the one that is evaluated.
 //!
-//! One walk does what has to be known of every node: names are resolved against the site's roots, calls
-//! against the functions that exist, and the paths that are read are noted. On the way it changes the tree
-//! where the crate alone would not do:
+//! One walk visits every node. It resolves names against the site's roots and calls against the functions
+//! that exist, and it notes the paths that are read. Where the CEL crate alone would not do, it changes the
+//! tree:
 //!
-//! - a static path becomes one variable, which the scope looks up in the shared data in one go, and so does
-//!   the question whether there is one, `has(…)` or `'…' in …`;
-//! - a list of literals that `in` looks into is made once, here;
+//! - a static path becomes one variable, which the evaluation looks up in the shared data in one go; the
+//!   question whether it exists, `has(…)` or `'…' in …`, becomes one too;
+//! - a list of literals to the right of `in` is made once, here;
 //! - what multiplies work pays for it first (`@charge`, `@tick`; see `work`);
-//! - a few calls go to our own functions, where the crate's are wrong or unbounded (see `functions`).
+//! - a few calls go to our own functions, because the CEL crate's are wrong or unbounded (see `functions`).
 //!
-//! Names with `@` cannot be written in CEL, so no expression can meet or forge one. The walk recurses, and
-//! so does the crate's evaluation of its result: `compile` bounds the depth of the tree before, and runs
-//! both parser and walk on a stack of their own.
+//! Names with `@` cannot be written in CEL, so no expression can clash with one or forge one. The walk
+//! recurses, and so does the evaluation of its result. `compile` bounds the depth of the tree before, and
+//! runs both parser and walk on a large stack.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use cel::{Env, IdedExpr};
 
 use self::nodes::{call, ident, is_small, qualified};
 use super::functions::Pattern;
-use super::references::{Elsewhere, Path, PathEnd, first, static_path};
+use super::references::{DynamicReads, Path, PathEnd, first, static_path};
 use super::roots::{Root, Roots};
 use super::{CompileError, compile};
 use crate::language::value::Value;
@@ -31,12 +31,12 @@ mod calls;
 mod folds;
 mod nodes;
 
-pub(super) use self::nodes::{giving, literal};
+pub(super) use self::nodes::{capture, literal};
 
 /// What identifiers may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Names {
-    /// These roots, and nothing else that is not local.
+    /// These roots and local variables, nothing else.
     Roots(Roots),
     /// Anything: the caller binds the variables. For the CEL suite.
     Open,
@@ -53,10 +53,10 @@ pub(super) struct Rewriter<'a> {
     pub(super) paths: Vec<Path>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
-    /// The lists of literals that `in` looks into; `@list0` is the first.
+    /// The lists of literals to the right of `in`; `@list0` is the first.
     pub(super) lists: Vec<Value>,
-    /// What is read of values that no static path leads to.
-    pub(super) elsewhere: Elsewhere,
+    /// The members that are read of values that no static path leads to.
+    pub(super) dynamic: DynamicReads,
     /// Whether `now()` is called.
     pub(super) pinned: bool,
     /// What is wrong, in the order of the walk.
@@ -73,7 +73,7 @@ impl<'a> Rewriter<'a> {
             paths: Vec::new(),
             patterns: Vec::new(),
             lists: Vec::new(),
-            elsewhere: Elsewhere::default(),
+            dynamic: DynamicReads::default(),
             pinned: false,
             errors: Vec::new(),
         }
@@ -90,7 +90,7 @@ impl<'a> Rewriter<'a> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => return self.call(id, call),
             Expr::List(list) => Expr::List(ListExpr {
-                elements: list.elements.into_iter().map(|item| self.kept(item)).collect(),
+                elements: list.elements.into_iter().map(|item| self.copied(item)).collect(),
                 optional_indices: list.optional_indices,
             }),
             Expr::Map(map) => Expr::Map(self.map(map)),
@@ -107,14 +107,14 @@ impl<'a> Rewriter<'a> {
         IdedExpr { id, expr: rewritten }
     }
 
-    /// The variable for the static path that `expr` is, if it is one.
+    /// The variable for `expr`, if it is a static path.
     fn path(&mut self, expr: &IdedExpr, end: PathEnd) -> Option<IdedExpr> {
         let (root, members) = self.static_path(expr)?;
         let variable = self.note(expr, root, members, end);
         Some(ident(expr.id, format!("@p{variable}")))
     }
 
-    /// The static path that `expr` is: from a root that may be read here and that no local variable hides.
+    /// `expr` as a static path, if it is one: its root may be read here, and no local variable hides it.
     fn static_path(&self, expr: &IdedExpr) -> Option<(Root, Vec<Arc<str>>)> {
         let Names::Roots(allowed) = self.names else {
             return None;
@@ -127,7 +127,7 @@ impl<'a> Rewriter<'a> {
         })
     }
 
-    /// The number of this path, which `expr` or what is before it begins, and which is noted once.
+    /// The number of this path, which is noted once. It is written where `expr`, or a part of it, begins.
     fn note(&mut self, expr: &IdedExpr, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
         let same =
             |known: &Path| known.root == root && known.members == members && known.end == end;
@@ -138,16 +138,16 @@ impl<'a> Rewriter<'a> {
         })
     }
 
-    /// Rewrites `expr`, of which an element or a member is read by an index.
-    fn navigated(&mut self, expr: IdedExpr, end: PathEnd) -> IdedExpr {
+    /// Rewrites `expr`, of which an index reads an element or a member.
+    fn indexed(&mut self, expr: IdedExpr, end: PathEnd) -> IdedExpr {
         match self.path(&expr, end) {
             Some(variable) => variable,
             None => self.expr(expr),
         }
     }
 
-    /// Rewrites `expr`, whose value is copied into what is made: that is paid for.
-    fn kept(&mut self, expr: IdedExpr) -> IdedExpr {
+    /// Rewrites `expr`, whose value is copied into a new one: the copy is paid for.
+    fn copied(&mut self, expr: IdedExpr) -> IdedExpr {
         let expr = self.expr(expr);
         if is_small(&expr) {
             return expr;
@@ -163,7 +163,7 @@ impl<'a> Rewriter<'a> {
         Expr::Ident(name)
     }
 
-    /// An identifier that is no local variable, no type and no root that may be read here.
+    /// Reports an identifier that is not a local variable, a type or a root that may be read here.
     fn unknown(&mut self, id: u64, name: &str) {
         let Names::Roots(allowed) = self.names else {
             return;
@@ -191,7 +191,7 @@ impl<'a> Rewriter<'a> {
         self.errors.push(CompileError { message, offset });
     }
 
-    /// Refuses a call, whose place is its bracket, at the name before that.
+    /// Refuses a call at its name: the parser's place for it is the bracket after that.
     fn refuse_call(&mut self, id: u64, name: &str, message: String) {
         let bracket = compile::offset(self.source, id);
         let before: Vec<char> = self.source.source.chars().take(bracket).collect();
@@ -204,7 +204,7 @@ impl<'a> Rewriter<'a> {
         self.errors.push(CompileError { message, offset });
     }
 
-    /// A selection that is no static path: a type's qualified name, `has(…)`, or a member of a made value.
+    /// A selection that is not a static path: a type's qualified name, `has(…)`, or a member of a new value.
     fn select(&mut self, mut select: SelectExpr) -> Expr {
         if !select.test && self.is_type(&select) {
             return Expr::Select(select);
@@ -215,12 +215,12 @@ impl<'a> Rewriter<'a> {
         {
             return presence;
         }
-        self.elsewhere.name(&select.field);
+        self.dynamic.add(&select.field);
         select.operand = Box::new(self.expr(*select.operand));
         Expr::Select(select)
     }
 
-    /// The variable that asks the static path `operand` for its `member`.
+    /// The variable that asks whether the static path `operand` has this `member`.
     fn presence(&mut self, operand: &IdedExpr, member: &str, kind: &str) -> Option<Expr> {
         let (root, mut members) = self.static_path(operand)?;
         members.push(Arc::from(member));
@@ -228,7 +228,7 @@ impl<'a> Rewriter<'a> {
         Some(Expr::Ident(format!("@{kind}{variable}")))
     }
 
-    /// Whether `select` spells a type's qualified name, such as `google.protobuf.Duration`.
+    /// Whether `select` is a type's qualified name, such as `google.protobuf.Duration`.
     fn is_type(&self, select: &SelectExpr) -> bool {
         let name = qualified(&select.operand).map(|space| format!("{space}.{}", select.field));
         name.is_some_and(|name| {
@@ -241,8 +241,8 @@ impl<'a> Rewriter<'a> {
         let mut entries = map.entries;
         for entry in &mut entries {
             if let EntryExpr::MapEntry(member) = &mut entry.expr {
-                member.key = self.kept(std::mem::take(&mut member.key));
-                member.value = self.kept(std::mem::take(&mut member.value));
+                member.key = self.copied(std::mem::take(&mut member.key));
+                member.value = self.copied(std::mem::take(&mut member.value));
             }
         }
         MapExpr { entries }

@@ -1,8 +1,9 @@
-//! Nodes: what they are, and making new ones.
+//! Tells what kind a node is, and makes new nodes.
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
+use super::super::convert::EXACT;
 use crate::language::value::Value;
 
 pub(super) fn is_operator(call: &CallExpr) -> bool {
@@ -33,13 +34,13 @@ pub(super) fn is_operator(call: &CallExpr) -> bool {
         )
 }
 
-/// A literal that is no container and no bytes.
+/// Whether `expr` is a literal, but not bytes.
 pub(super) fn is_scalar(expr: &IdedExpr) -> bool {
     matches!(&expr.expr, Expr::Literal(literal) if !matches!(literal, LiteralValue::Bytes(_)))
 }
 
-/// The list that `expr` writes, where each element is a literal with one form in the data model, so that a
-/// comparison with it comes out the same.
+/// The list that `expr` writes, if each element is a literal with one form in the data model: then a
+/// comparison with it has the same result.
 pub(super) fn literal_list(expr: &IdedExpr) -> Option<Value> {
     let Expr::List(list) = &expr.expr else {
         return None;
@@ -48,9 +49,8 @@ pub(super) fn literal_list(expr: &IdedExpr) -> Option<Value> {
     items.filter(|_| list.optional_indices.is_empty()).map(Value::array)
 }
 
-/// The value of the data model that the literal `expr` is, where it has one form there.
+/// The literal `expr` as a value of the data model, if it has exactly one form there.
 pub(in super::super) fn literal(expr: &IdedExpr) -> Option<Value> {
-    const EXACT: u64 = 1 << 53;
     match &expr.expr {
         Expr::Literal(LiteralValue::String(text)) => Some(Value::from(text.inner())),
         Expr::Literal(LiteralValue::Boolean(bool)) => Some(Value::Bool(*bool.inner())),
@@ -65,7 +65,7 @@ pub(in super::super) fn literal(expr: &IdedExpr) -> Option<Value> {
     }
 }
 
-/// Whether the value of the rewritten `expr` costs nothing to copy: a literal, a shared value, a boolean.
+/// Whether copying the value of the rewritten `expr` costs nothing: a literal, a shared value, a boolean.
 pub(super) fn is_small(expr: &IdedExpr) -> bool {
     match &expr.expr {
         Expr::Literal(_) => true,
@@ -96,7 +96,7 @@ pub(super) fn is_small(expr: &IdedExpr) -> bool {
     }
 }
 
-/// The qualified name that `expr` spells: `a`, `a.b`.
+/// The qualified name that `expr` writes: `a`, `a.b`.
 pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
     match &expr.expr {
         Expr::Ident(name) => Some(name.clone()),
@@ -107,9 +107,9 @@ pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
     }
 }
 
-/// `@give(expr)`: the whole expression, whose result leaves the evaluator.
-pub(in super::super) fn giving(expr: IdedExpr) -> IdedExpr {
-    call(expr.id, "@give", vec![expr])
+/// `@capture(expr)`, where `expr` is the whole expression.
+pub(in super::super) fn capture(expr: IdedExpr) -> IdedExpr {
+    call(expr.id, "@capture", vec![expr])
 }
 
 pub(super) fn ident(id: u64, name: String) -> IdedExpr {

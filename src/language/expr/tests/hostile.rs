@@ -1,4 +1,4 @@
-//! Expressions written to hold a worker or to fill its memory: each is refused, or fails, soon.
+//! Expressions written to block a worker or to fill its memory: each is refused or fails soon.
 //!
 //! `cargo test hostile -- --nocapture` prints how long each takes.
 
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use super::hostile_table::{End, hostile, vars};
 use super::*;
 
-/// What each may take of a processor, in a debug build too.
+/// The processor time that each may take, in a debug build too.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// How long this thread has been on a processor, where the system says so: a shared machine's other work
-/// does not count.
-fn busy() -> Option<Duration> {
+/// The processor time of this thread, if the system tells it: the other work of a shared machine does not
+/// count.
+fn processor_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = stat.split(' ').next()?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
@@ -39,14 +39,14 @@ fn ends(body: &str, vars: &Value) -> End {
     }
 }
 
-/// How `body` ends and the processor's time that it takes: the least of three runs, since what else runs on
-/// the machine makes each of them slower.
+/// How `body` ends, and the processor time that it takes: the least of three runs, since other work on the
+/// machine slows each of them down.
 fn measured(body: &str, vars: &Value) -> (End, Duration) {
     let runs = (0..3).map(|_| {
-        let (began, before) = (Instant::now(), busy());
+        let (began, before) = (Instant::now(), processor_time());
         let end = ends(body, vars);
         let wall = began.elapsed();
-        (end, busy().zip(before).map_or(wall, |(now, then)| now.saturating_sub(then)))
+        (end, processor_time().zip(before).map_or(wall, |(now, then)| now.saturating_sub(then)))
     });
     runs.min_by_key(|(_, took)| *took).unwrap()
 }

@@ -1,5 +1,5 @@
-//! Expressions written to hold a worker or to fill its memory, for the unit tests and for those of the
-//! places in which an expression can stand.
+//! Expressions written to block a worker or to fill its memory. The unit tests use them, and so do the tests
+//! of the places where an expression can stand.
 
 /// What becomes of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(super) enum End {
     Refused,
     /// It compiles and its evaluation fails.
     Failed,
-    /// It has a value: hostile to others, not here.
+    /// It has a value: it harms other evaluators, but not ours.
     Value,
 }
 

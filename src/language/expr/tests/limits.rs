@@ -1,8 +1,8 @@
-//! No expression aborts, holds a worker or panics.
+//! No expression aborts the process, blocks a worker or panics.
 
 use super::*;
 
-/// Expressions of `n` parts whose trees are as deep as `n`, in every way in which one can be.
+/// Expressions of `n` parts whose trees are about `n` deep, one for each way to make one.
 fn deep(n: usize) -> Vec<String> {
     vec![
         vec!["vars.one"; n].join(" + "),
@@ -29,7 +29,7 @@ fn deep(n: usize) -> Vec<String> {
     ]
 }
 
-/// Runs `test` on a thread with a stack of so many KiB, in which an overflow would abort this process.
+/// Runs `test` on a thread with a stack of `kib` KiB. An overflow would abort this process.
 fn on_a_stack_of(kib: usize, test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(kib * 1024).spawn(test);
     thread.unwrap().join().unwrap();
@@ -37,7 +37,7 @@ fn on_a_stack_of(kib: usize, test: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn no_expression_overflows_a_stack() {
-    // A worker has 2 MiB, of which an evaluation may find some used.
+    // A worker has 2 MiB, and some of it may be in use when an evaluation begins.
     on_a_stack_of(768, || {
         let mut evaluated = 0;
         for n in [4, 40, 90, 119, 130, 1000, 5000] {
@@ -175,7 +175,7 @@ proptest::proptest! {
     }
 }
 
-/// A host's object whose reading fails.
+/// A host's object that panics when it is read.
 #[derive(Debug)]
 struct Broken;
 

@@ -1,4 +1,4 @@
-//! The rows of the spec's tables, the MWL functions, names in and out of scope, offsets, limits.
+//! The rows of the spec's tables, the MWL functions, names in and out of scope, offsets and limits.
 
 use self::table::DATA;
 use super::*;
@@ -7,13 +7,13 @@ mod functions;
 mod hostile;
 mod hostile_table;
 mod limits;
-mod made;
 mod names;
 mod reads;
 mod results;
+mod simple;
 mod table;
 
-/// Bindings from a JSON object, with two clocks that stand still.
+/// Bindings from a JSON object, with two clocks that do not move.
 struct Fixture(Value);
 
 impl Bindings for Fixture {
@@ -32,7 +32,7 @@ impl Bindings for Fixture {
 
 const EVERY: Roots = Roots::of(&Root::ALL);
 
-/// What [`table::TYPICAL`] reads.
+/// The bindings that [`table::TYPICAL`] reads.
 const LIVE: &str = r#"{
     "vars": {"n": 2},
     "execution": {"platform": {"environment": "production"}},
@@ -99,7 +99,7 @@ fn typical_predicates_hold() {
 }
 
 #[test]
-fn no_expression_of_the_table_stands_twice() {
+fn no_expression_is_twice_in_the_table() {
     let mut seen = std::collections::BTreeSet::new();
     for (group, rows) in table::ALL {
         assert!(!rows.is_empty(), "{group}");

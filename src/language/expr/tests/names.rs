@@ -1,4 +1,4 @@
-//! What compiling refuses, and where it says so.
+//! What compiling refuses, and the place that it names.
 
 use super::*;
 

@@ -31,7 +31,7 @@ fn the_paths_of_an_expression_are_known() {
 }
 
 #[test]
-fn what_no_path_leads_to_is_known_by_its_name() {
+fn a_member_that_no_path_leads_to_is_known_by_its_name() {
     for (body, selects) in [
         ("step.input.body", false),
         ("step.input[vars.key]", false),
@@ -57,7 +57,7 @@ fn a_path_knows_where_it_stands() {
     assert_eq!(offsets.collect::<Vec<_>>(), ["step.x 11", "vars.é 20"]);
 }
 
-/// A host's object that notes what is asked of it.
+/// A host's object that notes which members it is asked for.
 #[derive(Debug, Default)]
 struct Host(Mutex<Vec<String>>);
 
@@ -110,7 +110,7 @@ fn a_host_object_is_asked_only_for_what_is_named() {
     assert!(asked("{'h': vars.host}").0.get("h").unwrap().as_native::<Host>().is_some());
 }
 
-/// Bindings that note which roots are asked for.
+/// Bindings that note which roots they are asked for.
 struct Asked(Mutex<Vec<Root>>);
 
 impl Bindings for Asked {
@@ -137,7 +137,7 @@ fn only_roots_that_are_named_are_asked_for() {
 }
 
 #[test]
-fn what_is_passed_on_is_the_same_value() {
+fn a_value_that_is_passed_on_is_not_copied() {
     let items = |value: &Value| match value.get("vars").and_then(|vars| vars.get("items")) {
         Some(Value::Array(items)) => items,
         other => panic!("{other:?}"),

@@ -1,9 +1,10 @@
-//! Expressions with their values, as JSON: what the unit tests hold and what `benches/expression.rs` measures.
+//! Expressions and their values, as JSON. The unit tests check them, and `benches/expression.rs` measures
+//! them.
 
 /// Expressions, each with its value.
 pub(super) type Rows = &'static [(&'static str, &'static str)];
 
-/// What the expressions of [`ALL`] read.
+/// The bindings that the expressions of [`ALL`] read.
 pub(super) const DATA: &str = r#"{
     "vars": {
         "count": 5, "ratio": 2.5, "big": 1e300, "name": "modis", "none": null, "yes": true, "one": 1,
@@ -31,8 +32,8 @@ pub(super) const ALL: &[(&str, Rows)] = &[
     ("text is searched by code points", TEXT_IS_SEARCHED_BY_CODE_POINTS),
 ];
 
-/// What a policy asks of a live request and of a failed attempt, in an ascent phase of a Retry. The unit tests
-/// read a fixture, the bench what the proxy and the engine carry.
+/// What a policy asks about a live request and a failed attempt, in an ascent phase of a Retry. The unit
+/// tests read a fixture; the bench reads what the proxy and the engine carry.
 pub(super) const TYPICAL: Rows = &[
     ("has(middleware.result.details.retryAfter)", "true"),
     (

@@ -9,20 +9,20 @@ use cel::common::types::{CelDouble, CelInt, CelList, CelUInt, LIST_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
 
 use super::super::equality;
-use super::{Lent, size, wrap};
+use super::{Iter, size, wrap};
 use crate::language::value::Value;
 
 /// An array of the data model.
 #[derive(Debug)]
 pub(in super::super) struct List {
     items: Arc<Vec<Value>>,
-    /// The elements as CEL values: made when something iterates, because an iterator lends them out.
-    lent: OnceLock<Vec<Box<dyn Val>>>,
+    /// The elements as CEL values. Made when something iterates, because an iterator borrows them.
+    wrapped: OnceLock<Vec<Box<dyn Val>>>,
 }
 
 impl List {
     pub(super) const fn of(items: Arc<Vec<Value>>) -> Self {
-        Self { items, lent: OnceLock::new() }
+        Self { items, wrapped: OnceLock::new() }
     }
 
     pub(super) const fn shared(&self) -> &Arc<Vec<Value>> {
@@ -33,8 +33,8 @@ impl List {
         &self.items
     }
 
-    fn lent(&self) -> &[Box<dyn Val>] {
-        self.lent.get_or_init(|| self.items.iter().cloned().map(wrap).collect())
+    fn wrapped(&self) -> &[Box<dyn Val>] {
+        self.wrapped.get_or_init(|| self.items.iter().cloned().map(wrap).collect())
     }
 }
 
@@ -80,7 +80,7 @@ impl Adder for List {
 
 impl Container for List {
     fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
-        for item in self.lent() {
+        for item in self.wrapped() {
             if equality::equal(item.as_ref(), value)? {
                 return Ok(true);
             }
@@ -109,8 +109,7 @@ impl Indexer for List {
     }
 }
 
-/// The element that `index` names: a whole number of any of the three types. `None` where no list is as
-/// long.
+/// The position that `index` names: a whole number of any of the three types. `None` if no list is that long.
 fn position(index: &dyn Val) -> Result<Option<usize>, ExecutionError> {
     if let Some(int) = index.downcast_ref::<CelInt>() {
         return Ok(usize::try_from(*int.inner()).ok());
@@ -145,7 +144,7 @@ impl Iterable for List {
     where
         Self: 'v,
     {
-        Box::new(Lent(self.lent().iter().map(AsRef::as_ref)))
+        Box::new(Iter(self.wrapped().iter().map(AsRef::as_ref)))
     }
 }
 

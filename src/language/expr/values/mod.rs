@@ -1,9 +1,9 @@
-//! The data model's values as CEL values, without a copy of what is not read.
+//! The data model's values as CEL values. What is not read is not copied.
 //!
-//! CEL asks a value for one capability at a time (a member, an element, a size), and these types answer
-//! from the shared [`Value`] behind them. So a path costs the lookups along it, a host's object is asked
-//! only for the members that the expression names, and what an expression passes on unread (a body, a whole
-//! result) comes out as the reference that went in. Every number is a `double` ("Numbers").
+//! CEL asks a value for one capability at a time (a member, an element, a size). These types answer from the
+//! shared [`Value`] behind them. So a path costs only the lookups along it, and a host's object is asked only
+//! for the members that the expression names. What an expression passes on unread (a body, a whole result)
+//! comes out as the reference that went in. Every number is a `double` ("Numbers").
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use cel::common::value::Val;
 
 use crate::language::value::Value;
 
-/// What the two containers can both be asked for.
+/// The capabilities that both containers have.
 macro_rules! container_capabilities {
     ($type:expr) => {
         fn get_type(&self) -> &Type {
@@ -80,7 +80,7 @@ pub(super) fn wrap(value: Value) -> Box<dyn Val> {
     }
 }
 
-/// The data model's value that `val` is, where it came from there whole.
+/// The value behind `val`, if it came from the data model.
 pub(super) fn unwrap(val: &dyn Val) -> Option<Value> {
     let any = val.as_any()?;
     if let Some(text) = any.downcast_ref::<Text>() {
@@ -96,10 +96,10 @@ fn size(len: usize) -> CelInt {
     i64::try_from(len).unwrap_or(i64::MAX).into()
 }
 
-/// Lends out the elements of a slice that the container keeps.
-struct Lent<I>(I);
+/// Iterates over elements that the container keeps.
+struct Iter<I>(I);
 
-impl<'b, 'v, I: Iterator<Item = &'b (dyn Val + 'static)>> traits::Iterator<'b, 'v> for Lent<I> {
+impl<'b, 'v, I: Iterator<Item = &'b (dyn Val + 'static)>> traits::Iterator<'b, 'v> for Iter<I> {
     fn next(&mut self) -> Option<&'b (dyn Val + 'v)> {
         self.0.next().map(|item| item as &'b (dyn Val + 'v))
     }

@@ -9,17 +9,17 @@ use cel::common::types::{CelBool, CelDouble, CelInt, CelString, CelUInt, MAP_TYP
 use cel::common::value::{CowVal, StaticVal, Val};
 
 use super::super::equality;
-use super::{Lent, size, text_of, wrap};
+use super::{Iter, size, text_of, wrap};
 use crate::language::value::{Map, Value};
 
 /// An object of the data model, plain or the host's.
 #[derive(Debug)]
 pub(in super::super) struct Object {
     value: Value,
-    /// All members: taken when something asks for more than one, because a host makes them anew each time.
+    /// All members. Kept once something asks for more than one, because a host makes them anew each time.
     members: OnceLock<Arc<Map>>,
-    /// The member names as CEL values: made when something iterates.
-    lent: OnceLock<Vec<CelString<'static>>>,
+    /// The member names as CEL values. Made when something iterates.
+    wrapped: OnceLock<Vec<CelString<'static>>>,
 }
 
 impl Object {
@@ -28,7 +28,7 @@ impl Object {
     }
 
     pub(super) const fn of(value: Value) -> Self {
-        Self { value, members: OnceLock::new(), lent: OnceLock::new() }
+        Self { value, members: OnceLock::new(), wrapped: OnceLock::new() }
     }
 
     /// The member `name`.
@@ -36,7 +36,7 @@ impl Object {
         self.value.get(name)
     }
 
-    /// All members. A host's object is taken whole.
+    /// All members. A host makes all of its own for this.
     pub(in super::super) fn members(&self) -> &Map {
         match &self.value {
             Value::Object(members) => members,
@@ -44,8 +44,8 @@ impl Object {
         }
     }
 
-    fn lent(&self) -> &[CelString<'static>] {
-        self.lent.get_or_init(|| {
+    fn wrapped(&self) -> &[CelString<'static>] {
+        self.wrapped.get_or_init(|| {
             self.members().keys().map(|name| CelString::from(name.as_ref().to_owned())).collect()
         })
     }
@@ -62,7 +62,7 @@ impl Val for Object {
 }
 
 impl Container for Object {
-    /// Whether `key` names a member. The other types of key are legal in CEL, and never in an object.
+    /// Whether `key` names a member. CEL allows other types of key, but no object has them.
     fn contains(&self, key: &dyn Val) -> Result<bool, ExecutionError> {
         match text_of(key) {
             Some(name) => Ok(self.member(name).is_some()),
@@ -97,7 +97,7 @@ impl Indexer for Object {
     }
 }
 
-/// A key that is no string, for a message.
+/// A key that is not a string, for a message.
 fn written(key: &dyn Val) -> String {
     if let Some(int) = key.downcast_ref::<CelInt>() {
         return int.inner().to_string();
@@ -131,7 +131,7 @@ impl Iterable for Object {
     where
         Self: 'v,
     {
-        Box::new(Lent(self.lent().iter().map(|name| name as &dyn Val)))
+        Box::new(Iter(self.wrapped().iter().map(|name| name as &dyn Val)))
     }
 }
 

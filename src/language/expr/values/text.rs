@@ -9,8 +9,8 @@ use cel::common::traits::{Adder, Comparer, Zeroer};
 use cel::common::types::{CelString, STRING_TYPE, Type};
 use cel::common::value::{Builtin, BuiltinRef, StaticVal, Val};
 
-/// A string of the data model. The crate's functions want their own string type: the copy that they need
-/// is made when one of them first asks.
+/// A string of the data model. The CEL crate's functions want its own string type; that copy is made when one
+/// of them first asks.
 #[derive(Debug)]
 pub(in super::super) struct Text {
     shared: Arc<str>,

@@ -1,4 +1,4 @@
-//! Literal arguments: held to what they are given to, before anything runs.
+//! Literal arguments, checked against parameters before anything runs.
 
 use super::super::*;
 use super::load_only;
@@ -42,7 +42,7 @@ steps:
     10 | /retry/v1, onEntry: { with: { policies: [{ match: { codes: [A.*.B] }, attempts: 2, backoff: { initial: PT1S } }] } } }
        |                                                             ^^^^^
     "#);
-    // What is never looked at is not.
+    // A `with` that is never used is not checked.
     assert_eq!(
         warned(&root(
             r"
@@ -173,7 +173,7 @@ steps:
 }
 
 #[test]
-fn a_computed_argument_is_left_to_its_value() {
+fn a_computed_argument_is_not_checked_before_it_has_a_value() {
     warned(&root(
         r#"
 middleware:

@@ -1,4 +1,4 @@
-//! Calls, what they name, and what selects their failures.
+//! Calls, their targets, and the matchers of their failures.
 
 use super::super::*;
 use super::load_only;

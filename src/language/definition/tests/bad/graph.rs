@@ -154,7 +154,7 @@ fn references_to_steps() {
       |                                   ^^^^^^^
       = help: did you mean `delivered`?
     ");
-    // A Step of another graph is out of reach.
+    // A Step of another graph cannot be named.
     insta::assert_snapshot!(refused(&root("\
 flows: { F: { entrypoint: x, steps: { x: { action: Pass, next: a } } } }
 steps: { a: { action: Call, call: { flow: F }, next: x } }
@@ -269,7 +269,7 @@ steps: { a: { action: Call, call: { flow: Chagre }, next: b }, b: { action: Retu
       |                                           ^^^^^^
       = help: did you mean `Charge`?
     ");
-    // A name is seen from within, never from outside.
+    // A name is visible inside its Flow, not outside.
     insta::assert_snapshot!(refused(&root("\
 flows:
   Outer:
@@ -324,7 +324,7 @@ steps: { a: { action: Return } }
       |                                                                     ^
       = help: repeat by routing `next` back within one Flow, or with the Loop middleware
     ");
-    // Through an inline Flow that stands within the named one.
+    // By way of an inline Flow within the named one.
     insta::assert_snapshot!(refused(&root("\
 flows:
   A:

@@ -294,7 +294,7 @@ steps:
     5 |   a: { action: Return, value: { b: ["{{ 1 + }}", "{{ nothing }}"] } }
       |                                                      ^
     "#);
-    // The column is exact behind escapes.
+    // The column is exact after escapes, too.
     let json = r#"{"$schema": "https://mwl.dev/v0.1/flow/schema.json", "entrypoint": "a",
   "steps": {"a": {"action": "Return", "value": "{{ \"é\" + nothing }}"}}}"#;
     insta::assert_snapshot!(refused(json), @r#"
@@ -318,7 +318,7 @@ steps:
     5 |   a: { action: Return, value: "{{ 'step.result' == step.result ? 1 : 2 }}" }
       |                                                    ^
     "#);
-    // The body itself may stand in the braces before it.
+    // Either brace will do: the body is `{` itself.
     let found = refused(&root("steps:\n  a: { action: Return, value: \"{{   {   }}\" }"));
     assert!(found.contains(" --> f:4:37\n") || found.contains(" --> f:4:38\n"), "{found}");
 }

@@ -1,4 +1,4 @@
-//! One evaluation: the bindings that the program names, and the crate's evaluator over them.
+//! One evaluation: the bindings that the program names, and the CEL crate's evaluator over them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use cel::{Context, IdedExpr};
 use chrono::DateTime;
 
 use super::convert::NoValue;
-use super::functions::{given, owned_bool};
+use super::functions::{owned_bool, take_captured};
 use super::references::Path;
 use super::work::{self, Account};
 use super::{Bindings, EvalError, Inner, environment, fault, values};
-use crate::language::value::{Missing, Place, Value};
+use crate::language::value::{Missing, MissingFrom, Value};
 
-/// What an evaluation reads: the bindings, asked for each path when the evaluation comes to it.
-pub(super) struct Scope<'a> {
+/// An evaluation. The bindings are asked for each path when the evaluation comes to it.
+pub(super) struct Evaluation<'a> {
     program: &'a Inner,
     bindings: &'a dyn Bindings,
 }
 
-impl<'a> Scope<'a> {
-    /// The scope of an evaluation of `program`.
+impl<'a> Evaluation<'a> {
+    /// An evaluation of `program`.
     pub(super) const fn of(program: &'a Inner, bindings: &'a dyn Bindings) -> Self {
         Self { program, bindings }
     }
 
-    /// The path of this number, which a variable like `@p3` stands for, and what it leads to.
+    /// The path of this number, which a variable such as `@p3` stands for, and its value.
     pub(super) fn read(&self, number: usize) -> Option<(&'a Path, Result<Value, Missing>)> {
         let path = self.program.paths.get(number)?;
         Some((path, self.bindings.at(path.root, &path.members)))
@@ -43,7 +43,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// `'b' in root.a`: the same of an object; of an array, whether it holds the text.
+    /// `'b' in root.a`: for an object the same as `has`; for an array, whether the text is an element.
     fn is_in(&self, number: usize) -> Option<bool> {
         let (path, read) = self.read(number)?;
         let (member, before) = path.members.split_last()?;
@@ -60,28 +60,28 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Evaluates `expr`, which ends in a call of `@give`, to a value of the data model.
+    /// Evaluates `expr`, whose outermost node is `@capture`, to a value of the data model.
     pub(super) fn evaluate(&self, expr: &IdedExpr) -> Result<Value, EvalError> {
         let account = Account::open();
         let mut context = Context::with_env(Arc::clone(environment::shared()));
         context.set_variable_resolver(self);
-        // A panic in the crate or in a host's object is this expression's fault, not the worker's.
-        // The crate's own entry: inlined into a debug build of this crate, its evaluator would recurse with
-        // frames of 50 KiB.
+        // A panic in the CEL crate or in a host's object is this expression's fault, not the worker's. This
+        // calls the crate's own entry: inlined into a debug build of our crate, its evaluator would recurse
+        // with frames of 50 KiB.
         let evaluation = AssertUnwindSafe(|| cel::Value::resolve(expr, &context));
         let result = catch_unwind(evaluation);
-        let given = given();
+        let captured = take_captured();
         let Ok(result) = result else {
             return Err(EvalError::Fault("the evaluator failed on this expression".to_owned()));
         };
-        // An expression may swallow the fault that stopped its work: `slow || true`.
+        // An expression can hide the error that stopped its work: `slow || true`.
         if account.overdrawn() {
             return Err(EvalError::Fault(fault::TOO_MUCH_WORK.to_owned()));
         }
         if let Err(error) = result {
             return Err(EvalError::Fault(fault::describe(&error, self)));
         }
-        match given {
+        match captured {
             Some(Ok(value)) => Ok(value),
             Some(Err(problem @ NoValue::Unrepresentable { .. })) => {
                 Err(EvalError::Unrepresentable(problem.to_string()))
@@ -92,21 +92,21 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Whether all of `path` is there but its last member, of an object.
+/// Whether only the last member of `path` is missing, from an object.
 fn lacks(missing: Missing, path: &Path) -> bool {
-    missing.place == Place::Object && missing.found + 1 == path.members.len()
+    missing.from == MissingFrom::Object && missing.found + 1 == path.members.len()
 }
 
-/// The CEL timestamp at `nanos`; where that is beyond the calendar, at the epoch's far end of it.
+/// The CEL timestamp at `nanos`, or the nearest one that the calendar has.
 fn timestamp(nanos: i128) -> CelTimestamp {
     let nanos = i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX });
     CelTimestamp::from(DateTime::from_timestamp_nanos(nanos).fixed_offset())
 }
 
-/// The variables that the rewriting made.
-impl VariableResolver for Scope<'_> {
+/// Resolves the variables that the rewriting made.
+impl VariableResolver for Evaluation<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        // Every other name is asked for too: a comprehension's variable, a type.
+        // All other names are asked for too: a comprehension's variable, a type.
         let name = variable.strip_prefix('@')?;
         match name {
             "now" => return Some(CowVal::owned(timestamp(self.bindings.now()))),

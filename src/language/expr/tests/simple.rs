@@ -1,16 +1,16 @@
-//! What is put together without the evaluator is what the evaluator would make.
+//! An expression that is evaluated without the CEL crate's evaluator has the same value as with it.
 
 use super::*;
 use crate::language::expr::convert::DEPTH;
 
 /// Whether `body` needs no evaluator.
-fn is_made(body: &str) -> bool {
-    matches!(compile(body).0.body, Body::Made(_))
+fn is_simple(body: &str) -> bool {
+    matches!(compile(body).0.body, Body::Simple(_))
 }
 
 #[test]
 fn literals_and_paths_in_objects_need_no_evaluator() {
-    for (body, made) in [
+    for (body, simple) in [
         ("vars.name", true),
         ("'x'", true),
         ("{}", true),
@@ -26,12 +26,12 @@ fn literals_and_paths_in_objects_need_no_evaluator() {
         ("{'a': 1, 'a': 2}", false),
         ("{?'a': optional.of(1)}", false),
     ] {
-        assert_eq!(is_made(body), made, "{body}");
+        assert_eq!(is_simple(body), simple, "{body}");
     }
 }
 
 #[test]
-fn the_evaluator_would_make_the_same() {
+fn the_evaluator_gives_the_same() {
     for body in [
         "{}",
         "{'b': vars.name, 'a': vars.count, 'c': 'x'}",
@@ -40,19 +40,19 @@ fn the_evaluator_would_make_the_same() {
         "{'b': vars.absent, 'a': match.value}",
         "{'a': vars.name.length}",
     ] {
-        assert!(is_made(body), "{body}");
+        assert!(is_simple(body), "{body}");
         let evaluator = format!("true ? {body} : null");
-        assert!(!is_made(&evaluator), "{evaluator}");
-        let (made, evaluated) = (evaluate(body), evaluate(&evaluator));
-        assert_eq!(made, evaluated, "{body}");
-        // The order of members too.
+        assert!(!is_simple(&evaluator), "{evaluator}");
+        let (simple, evaluated) = (evaluate(body), evaluate(&evaluator));
+        assert_eq!(simple, evaluated, "{body}");
+        // The members are in the same order, too.
         let text = |value: Result<Value, _>| value.map(|value| value.to_string());
-        assert_eq!(text(made), text(evaluated), "{body}");
+        assert_eq!(text(simple), text(evaluated), "{body}");
     }
 }
 
 #[test]
-fn what_is_put_into_something_gets_deeper() {
+fn a_value_inside_another_counts_as_deeper() {
     let deep = |levels| (0..levels).fold(Value::Null, |inner, _| Value::array(vec![inner]));
     let vars = |levels| Fixture(Value::object([("vars", Value::object([("deep", deep(levels))]))]));
     for body in ["{'a': {'b': vars.deep}}", "true ? {'a': {'b': vars.deep}} : null"] {

@@ -1,7 +1,7 @@
-//! Objects that an expression only puts together: `{'id': execution.id, 'kind': 'charge'}`.
+//! Expressions that only build an object: `{'id': execution.id, 'kind': 'charge'}`.
 //!
-//! It is what a body for an audit looks like, and every member of it is known to be a literal or a path:
-//! the evaluator would add nothing but its price, which is many times that of the members.
+//! The body of an audit looks like this. Every member is a literal or a path, so the CEL crate's evaluator
+//! would add nothing but cost: many times that of the members.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use super::{Bindings, EvalError, fault};
 use crate::language::expr::Path;
 use crate::language::value::{Map, Value};
 
-/// A rewritten expression without a call in it.
+/// A rewritten expression that calls nothing.
 #[derive(Debug)]
-pub(super) enum Made {
-    /// What the path of this number leads to.
+pub(super) enum Simple {
+    /// The value at the path of this number.
     Path(usize),
     /// A literal.
     Literal(Value),
-    /// An object of such.
+    /// An object of these.
     Object {
-        /// Its names, in the order in which they are shown: a copy of it is filled, and no name looked up.
+        /// Its names, in the order of the result. The map is copied and filled, so that no name is looked up.
         names: Map,
-        /// Its members, in the order in which they are evaluated: as written. With the place of each.
+        /// Its members in the order of evaluation, which is as written, each with its position in `names`.
         members: Box<[(usize, Self)]>,
     },
 }
 
-impl Made {
-    /// `expr`, where it is one.
+impl Simple {
+    /// `expr`, if it is simple.
     pub(super) fn of(expr: &IdedExpr) -> Option<Self> {
         match &expr.expr {
             Expr::Ident(name) => Some(Self::Path(name.strip_prefix("@p")?.parse().ok()?)),
             Expr::Map(map) => Self::object(map),
             Expr::Literal(_) => literal(expr).map(Self::Literal),
-            // What is paid for is a copy, and there is none.
+            // The charge is for a copy, and here nothing is copied.
             Expr::Call(call) if call.func_name == "@charge" => Self::of(call.args.first()?),
             _ => None,
         }
@@ -53,7 +53,7 @@ impl Made {
                 return None;
             };
             let name: Arc<str> = name.inner().into();
-            // A name that is written twice is the evaluator's to refuse.
+            // The evaluator reports a name that is written twice.
             if entry.optional || written.iter().any(|(known, _)| *known == name) {
                 return None;
             }
@@ -62,12 +62,12 @@ impl Made {
         let mut names: Map =
             written.iter().map(|(name, _)| (Arc::clone(name), Value::Null)).collect();
         names.sort_unstable_keys();
-        let placed = |(name, made): (Arc<str>, Self)| Some((names.get_index_of(&name)?, made));
+        let placed = |(name, value): (Arc<str>, Self)| Some((names.get_index_of(&name)?, value));
         let members: Option<Box<[_]>> = written.into_iter().map(placed).collect();
         Some(Self::Object { members: members?, names })
     }
 
-    /// What it comes to at `depth` below the whole of the expression, whose paths are `paths`.
+    /// Its value, at `depth` levels below the whole expression, whose paths are `paths`.
     pub(super) fn evaluate(
         &self,
         paths: &[Path],
@@ -90,9 +90,9 @@ impl Made {
             }
             Self::Object { names, members } => {
                 let mut map = names.clone();
-                for (place, made) in members {
-                    let value = made.evaluate(paths, bindings, depth + 1)?;
-                    if let Some((_, member)) = map.get_index_mut(*place) {
+                for (position, member) in members {
+                    let value = member.evaluate(paths, bindings, depth + 1)?;
+                    if let Some((_, member)) = map.get_index_mut(*position) {
                         *member = value;
                     }
                 }

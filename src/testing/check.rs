@@ -1,4 +1,4 @@
-//! What a case's files must hold. Every check says what is wanted.
+//! Checks what a case's files hold. Each message says what is wanted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::source::{Diagnostic, Diagnostics, Kind, Node};
 /// The members of a failure's Result.
 const FAILURE: &[&str] = &["type", "code", "message", "details", "retryable", "previous"];
 
-/// What `case.json` says.
+/// The content of `case.json`.
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) description: String,
@@ -21,12 +21,12 @@ pub(super) struct Meta {
     pub(super) scenarios: BTreeSet<String>,
 }
 
-/// Gathers what is wrong with one file.
+/// Checks one file, and collects what is wrong with it.
 #[derive(Debug, Default)]
-pub(super) struct Shapes(Diagnostics);
+pub(super) struct Checker(Diagnostics);
 
-impl Shapes {
-    /// All that was wrong.
+impl Checker {
+    /// Everything that is wrong.
     pub(super) fn found(self) -> Diagnostics {
         self.0
     }
@@ -92,7 +92,7 @@ impl Shapes {
         }
     }
 
-    /// `expected-result.json`, and what is `previous` in it.
+    /// `expected-result.json`, or a `previous` in it.
     pub(super) fn result(&mut self, node: &Node) {
         let success = node.get("type").and_then(Node::as_str);
         if success.is_some_and(|ty| &**ty == "success") {
@@ -111,7 +111,7 @@ impl Shapes {
         }
     }
 
-    /// Holds an object to the members that it may have.
+    /// Reports the members that an object may not have.
     fn members(&mut self, node: &Node, known: &[&str]) {
         let Some(members) = node.as_object() else {
             return self.wanted(node, &format!("an object with {}", list(known)));
@@ -183,12 +183,12 @@ mod tests {
     use super::*;
     use crate::source::{Format, Sources};
 
-    /// What is wrong with `text`, a line each.
-    fn wrong<T>(text: &str, read: impl FnOnce(&mut Shapes, &Node) -> T) -> String {
+    /// What is wrong with `text`, one line each.
+    fn wrong<T>(text: &str, read: impl FnOnce(&mut Checker, &Node) -> T) -> String {
         let node = Sources::default().parse("f", text, Format::Json).unwrap();
-        let mut shapes = Shapes::default();
-        read(&mut shapes, &node);
-        let found = shapes.found().0.into_iter();
+        let mut checker = Checker::default();
+        read(&mut checker, &node);
+        let found = checker.found().0.into_iter();
         let lines: Vec<_> = found.map(|one| format!("{}: {}", one.code, one.message)).collect();
         lines.join("\n")
     }
@@ -201,25 +201,25 @@ mod tests {
             "scenarios": { "base": {}, "other": { "description": "d" } }
         }"#;
         let mut read = None;
-        assert_eq!(wrong(sound, |shapes, node| read = Some(shapes.meta(node))), "");
+        assert_eq!(wrong(sound, |checker, node| read = Some(checker.meta(node))), "");
         let meta = read.unwrap();
         assert_eq!((meta.description.as_str(), meta.section.as_deref()), ("d", Some("s")));
         assert!(meta.temporal && meta.profiles.len() == 1);
         assert_eq!(Vec::from_iter(meta.scenarios), ["base", "other"]);
 
-        insta::assert_snapshot!(wrong("{}", Shapes::meta), @r##"
+        insta::assert_snapshot!(wrong("{}", Checker::meta), @r##"
         missing-member: `description` is missing
         missing-member: `profiles` is missing
         missing-member: `marks` is missing
         missing-member: `scenarios` is missing
         "##);
-        insta::assert_snapshot!(wrong("[]", Shapes::meta), @r##"wrong-type: this is an array; wanted: an object with `description`, `section`, `profiles`, `marks`, `scenarios`"##);
+        insta::assert_snapshot!(wrong("[]", Checker::meta), @r##"wrong-type: this is an array; wanted: an object with `description`, `section`, `profiles`, `marks`, `scenarios`"##);
         let bad = r#"{
             "description": 1, "sections": "s", "marks": "temporal",
             "profiles": ["https://mwl.dev/v0.1/conformance/core/"],
             "scenarios": { "base": { "input": 1 } }
         }"#;
-        insta::assert_snapshot!(wrong(bad, Shapes::meta), @r##"
+        insta::assert_snapshot!(wrong(bad, Checker::meta), @r##"
         unknown-member: `sections` is unknown; wanted: `description`, `section`, `profiles`, `marks`, `scenarios`
         wrong-type: this is 1; wanted: a string that is not empty
         unknown-value: "https://mwl.dev/v0.1/conformance/core/" is not a conformance profile that is claimed; wanted: `https://mwl.dev/v0.1/conformance/core`, `https://mwl.dev/v0.1/conformance/expressions/cel`, `https://mwl.dev/v0.1/conformance/expressions/cel/strings`, `https://mwl.dev/v0.1/conformance/expressions/cel/lists`, `https://mwl.dev/v0.1/conformance/expressions/cel/sets`, `https://mwl.dev/v0.1/conformance/expressions/cel/encoders`, `https://mwl.dev/v0.1/conformance/expressions/cel/math`
@@ -235,7 +235,7 @@ mod tests {
             r#"{ "type": "error", "code": "A", "details": 1, "retryable": null, "previous": null }"#,
             r#"{ "type": "paused", "code": "A", "previous": { "type": "error", "code": "B" } }"#,
         ] {
-            assert_eq!(wrong(sound, Shapes::result), "");
+            assert_eq!(wrong(sound, Checker::result), "");
         }
         for bad in [
             r#"{ "type": "success" }"#,
@@ -246,20 +246,20 @@ mod tests {
             r#"{ "type": "error", "code": "A", "previous": { "type": "error" } }"#,
             "7",
         ] {
-            assert_ne!(wrong(bad, Shapes::result), "", "{bad}");
+            assert_ne!(wrong(bad, Checker::result), "", "{bad}");
         }
     }
 
     #[test]
     fn our_extensions_have_shapes_too() {
-        assert_eq!(wrong(r#"{ "took": "PT1.5S" }"#, Shapes::took), "");
-        assert_eq!(wrong(r#"{ "codes": ["unknown-step"] }"#, Shapes::refused), "");
-        assert_eq!(wrong("{}", Shapes::arguments), "");
-        insta::assert_snapshot!(wrong(r#"{ "took": "1.5s", "code": 1 }"#, Shapes::took), @r##"
+        assert_eq!(wrong(r#"{ "took": "PT1.5S" }"#, Checker::took), "");
+        assert_eq!(wrong(r#"{ "codes": ["unknown-step"] }"#, Checker::refused), "");
+        assert_eq!(wrong("{}", Checker::arguments), "");
+        insta::assert_snapshot!(wrong(r#"{ "took": "1.5s", "code": 1 }"#, Checker::took), @r##"
         unknown-member: `code` is unknown; wanted: `took`
         wrong-type: this is "1.5s"; wanted: an ISO 8601 duration, such as `PT1.5S`
         "##);
-        insta::assert_snapshot!(wrong(r#"{ "codes": [] }"#, Shapes::refused), @r##"wrong-type: this is an array; wanted: an array of the diagnostics' codes, at least one"##);
-        insta::assert_snapshot!(wrong("null", Shapes::arguments), @r##"wrong-type: this is null; wanted: an object of the Flow's arguments"##);
+        insta::assert_snapshot!(wrong(r#"{ "codes": [] }"#, Checker::refused), @r##"wrong-type: this is an array; wanted: an array of the diagnostics' codes, at least one"##);
+        insta::assert_snapshot!(wrong("null", Checker::arguments), @r##"wrong-type: this is null; wanted: an object of the Flow's arguments"##);
     }
 }
