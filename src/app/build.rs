@@ -6,10 +6,11 @@ use std::sync::Arc;
 use crate::admin::routes::{RouteDescriptions, RouteHeads};
 use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
-use crate::proxy::settings::{Admin, Observed, Settings};
+use crate::proxy::settings::{Admin, Settings};
 use crate::proxy::{self, Runtime};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::settings::Observed;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! A client's request, as the language carries it and as the http provider sends it on.
 //!
-//! One object is both: the value that a Flow receives as its input, read member by member where an
-//! expression asks, and the host's state of the execution. A route without expressions never makes JSON
-//! of it. Each request that is sent gets a copy of its header fields: whatever becomes of that one, the
-//! next can be made from here.
+//! One object serves as both: the value that a Flow gets as its input, read member by member by expressions,
+//! and the host's state of the execution. A route without expressions never turns it into JSON. Each request
+//! that is sent gets its own copy of the header fields, so the next one can always be made from here.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -11,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
 use tokio::time::Instant;
@@ -20,19 +18,18 @@ use tokio_util::sync::CancellationToken;
 use super::head::{self, Accepted, Asked};
 use super::interim::Interim;
 use super::trace::Place;
+use super::upload::Upload;
 use crate::language::value::{Map, Missing, Native, Value};
-use crate::proxy::body::BodyError;
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::body::collect::{CollectError, collect};
-use crate::proxy::body::source::{Broken, NotReplayable, Source};
+use crate::proxy::body::source::{Broken, Source};
 use crate::proxy::h1::Dropped;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
-use crate::proxy::message::{headers, id, media, query};
+use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{LocalRoute, Site};
 use crate::telemetry::record::Recorder;
 
-/// One request that a route has taken.
+/// A request that a route has matched.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) site: Arc<Site>,
@@ -42,72 +39,55 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
-    /// As the client wrote it, where the route rewrites it.
+    /// The target as the client wrote it, if the route rewrites it.
     written: Option<Box<Uri>>,
-    /// The fields that are sent on.
+    /// The fields to send on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
     /// What the client asks of this hop.
     pub(crate) asked: Asked,
-    /// Where what an upstream says before its answer goes.
+    /// Where the upstream's interim responses go.
     pub(crate) interim: Interim,
-    /// When it began to be served.
+    /// When the request began to be served.
     pub(crate) begun: Instant,
-    /// Whether it is a gRPC call, to be answered as one.
+    /// Whether it is a gRPC call, which gets gRPC answers.
     pub(crate) grpc: bool,
     client: IpAddr,
-    /// Of the connection that it came over.
+    /// The scheme of its connection.
     pub(crate) scheme: &'static str,
-    /// Dispatches of the Flow's own Steps so far.
+    /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
-    /// How long the upstream of the last failed attempt asks to wait.
+    /// The wait that the upstream of the last failed attempt asked for.
     wait: Mutex<Option<Duration>>,
-    /// Cancels the execution, where it can be.
+    /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
-    /// Its place in a trace, where requests are traced.
+    /// Its place in a trace, if requests are traced.
     pub(crate) trace: Option<Box<Place>>,
-    /// What is remembered of it, where anybody wants that.
+    /// Its record, if anybody wants one.
     pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
-/// A request that a route has taken, as far as that goes without waiting.
+/// A request that a route has matched, as far as that needs no waiting.
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// It can be served.
     Whole(Arc<Exchange>),
-    /// Its body is read first: an expression of the route reads it, or several calls may send it at once.
+    /// Its body must be read first, because an expression of the route reads it or several calls may send it at once.
     Unread(Box<Unread>),
 }
 
-/// A request whose body is to be read.
+/// A request whose body must be read.
 #[derive(Debug)]
 pub(crate) struct Unread {
-    /// What there is of it so far.
+    /// The request without its body.
     exchange: Exchange,
     body: ClientBody,
 }
 
-/// The request's body.
-#[derive(Debug)]
-pub(crate) enum Upload {
-    /// There is none.
-    None,
-    /// It is sent on as it comes.
-    Stream(Arc<Source<ClientBody>>),
-    /// It was read: because an expression of the route reads it, as `value`, or because it is to be sent
-    /// several times side by side.
-    Buffered {
-        bytes: Bytes,
-        /// Those that may pass.
-        trailers: Option<Box<HeaderMap>>,
-        value: Option<Value>,
-    },
-}
-
 impl Exchange {
-    /// Checks `request` and finds its route. A request that is refused leaves its body.
+    /// Checks `request` and finds its route. A refused request keeps its body.
     pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<ClientBody>,
@@ -135,7 +115,7 @@ impl Exchange {
             let keep = facts.resends.then_some(route.buffer.replay);
             (Upload::Stream(Arc::new(Source::new(body, keep))), None)
         };
-        // From here on it is the exchange that takes the request off the count.
+        // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
         let mut exchange = Self {
             site,
@@ -166,7 +146,7 @@ impl Exchange {
         Ok(Begun::Whole(Arc::new(exchange)))
     }
 
-    /// A body that is in memory, or none, is not asked for.
+    /// A body in memory, or no body, need not be waited for.
     fn settle_expectation(&mut self) {
         if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
             self.asked.body_unasked = false;
@@ -174,38 +154,18 @@ impl Exchange {
         }
     }
 
-    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    /// A request without a body and without a connection, for benches that measure what reading it costs.
     pub(crate) fn detached(
         site: Arc<Site>,
-        mut parts: http::request::Parts,
+        parts: http::request::Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
-        let begun = Instant::now();
-        let Accepted { route, asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, peer, begun)?;
-        site.core.begin();
-        Ok(Arc::new(Self {
-            site,
-            route,
-            id,
-            method: parts.method,
-            uri: parts.uri,
-            written,
-            headers: parts.headers,
-            upload: Upload::None,
-            asked,
-            interim: Interim::Nowhere(Dropped::Late),
-            begun,
-            grpc: false,
-            client,
-            scheme: peer.scheme(),
-            attempts: AtomicU32::new(0),
-            avoid: Mutex::new(None),
-            wait: Mutex::new(None),
-            cancel: OnceLock::new(),
-            trace,
-            recorder: OnceLock::new(),
-        }))
+        let request = Request::from_parts(parts, ClientBody::Empty);
+        match Self::begin(site, request, peer, Interim::Nowhere(Dropped::Late)) {
+            Ok(Begun::Whole(exchange)) => Ok(exchange),
+            Ok(Begun::Unread(unread)) => Ok(Arc::new(unread.exchange)),
+            Err(refused) => Err(refused.0),
+        }
     }
 
     /// The client's address.
@@ -228,18 +188,18 @@ impl Exchange {
         self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// How many of them there were.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// The execution is cancelled by `token`.
+    /// `token` cancels the execution.
     pub(crate) fn cancelled_by(&self, token: CancellationToken) {
-        // Set once: an execution is started once.
+        // Set once, because an execution is started once.
         let _first = self.cancel.set(token).is_ok();
     }
 
-    /// Cancels the execution because its client is gone; false where it cannot be cancelled.
+    /// Cancels the execution because its client has left. Returns false if that is not possible.
     pub(crate) fn cancel(&self) -> bool {
         self.cancel.get().is_some_and(|token| {
             token.cancel();
@@ -247,28 +207,28 @@ impl Exchange {
         })
     }
 
-    /// Whether the client went away before its request was whole.
+    /// Whether the client left before its request was complete.
     pub(crate) fn client_gone(&self) -> bool {
         self.upload.broken() == Some(Broken::Gone)
     }
 
-    /// An attempt failed, and its upstream asks to wait so long.
+    /// An attempt failed, and its upstream asked for this wait.
     pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
         *lock(&self.wait) = wait;
     }
 
-    /// How long the upstream of the last failed attempt asks to wait.
+    /// The wait that the upstream of the last failed attempt asked for.
     pub(crate) fn wait(&self) -> Option<Duration> {
         *lock(&self.wait)
     }
 
-    /// The endpoint of `upstream` that the next attempt should pass over.
+    /// The endpoint of `upstream` that the next attempt should avoid.
     pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
         let avoid = *lock(&self.avoid);
         avoid.filter(|(of, _)| *of == upstream).map(|(_, endpoint)| endpoint)
     }
 
-    /// `endpoint` of `upstream` gave no connection.
+    /// `endpoint` of `upstream` refused a connection.
     pub(crate) fn avoid(&self, upstream: usize, endpoint: usize) {
         *lock(&self.avoid) = Some((upstream, endpoint));
     }
@@ -282,35 +242,22 @@ impl Drop for Exchange {
 }
 
 impl Unread {
-    /// Reads the body, within the route's limit.
+    /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
         let timeout = exchange.site.runtime.limits.body_timeout;
-        exchange.upload = if facts.reads_request {
-            let (bytes, trailers) = read(body, buffer.request, timeout).await?;
-            let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
-            Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: Some(value) }
-        } else {
-            let keep = facts.resends.then_some(buffer.replay);
-            let source = Arc::new(Source::new(body, keep));
-            match source.read_ahead(timeout).await.map_err(unread)? {
-                Some((bytes, trailers)) => {
-                    Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
-                }
-                None => Upload::Stream(source),
-            }
-        };
+        let content_type = exchange.headers.get(header::CONTENT_TYPE);
+        exchange.upload = Upload::read(body, &exchange.route, content_type, timeout).await?;
         exchange.settle_expectation();
         Ok(Arc::new(exchange))
     }
 }
 
-/// A request that counts as running until this is dropped.
+/// Counts a request as running until it is dropped.
 struct Admitted<'a>(&'a Site);
 
 impl<'a> Admitted<'a> {
-    /// Counts a request, where one more may run.
+    /// Counts a request, if one more may run.
     fn admit(site: &'a Site) -> Result<Self, Refusal> {
         let admitted = Self(site);
         let share = site.runtime.share;
@@ -321,40 +268,6 @@ impl<'a> Admitted<'a> {
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         self.0.core.end();
-    }
-}
-
-impl Upload {
-    /// How the client's body broke off, where it did.
-    pub(crate) fn broken(&self) -> Option<Broken> {
-        match self {
-            Self::Stream(source) => source.broken(),
-            Self::None | Self::Buffered { .. } => None,
-        }
-    }
-}
-
-/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart, and those of its
-/// trailers that may pass.
-async fn read(
-    body: ClientBody,
-    limit: usize,
-    timeout: Duration,
-) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
-    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
-    let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
-    collect(&mut attempt, limit).await.map_err(|error| match error {
-        CollectError::TooLarge => Refusal::too_large(limit),
-        CollectError::Broken(error) => unread(error),
-    })
-}
-
-/// Why a body could not be read.
-fn unread(error: BodyError) -> Refusal {
-    match error {
-        BodyError::Stalled(_) => Refusal::body_timeout(),
-        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
-        error => Refusal::broken_body(&error),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Opening a connection to an endpoint: find its addresses, connect; of HTTP/2, start the task that drives it.
+//! Opens a connection to an endpoint: resolves its name, connects and, for HTTP/2, starts the task that drives it.
 //!
-//! All of it within `connectTimeout`, the look-up of the name included.
+//! All of this must finish within `connectTimeout`, including the name lookup.
 
 use std::error::Error as _;
 use std::io;
@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
+use super::connect_error::{Cause, ConnectError};
 use super::h1::Link;
 use super::wire::{Counts, Wire};
 use super::{Upstream, race};
@@ -27,153 +28,33 @@ use crate::proxy::io::{Io, nearby};
 use crate::proxy::stage::{Line, Near, Stage};
 use crate::proxy::tls::{Failed, Secure, Secured, Trouble};
 
-/// Of how many of a name's addresses a message tells what became of them.
-const TOLD: usize = 4;
-
-/// How large a response head may be, as HTTP/2 counts it.
+/// The largest response head, by HTTP/2's way of counting.
 const HEAD_LIST: u32 = 64 * 1024;
-
-/// Why no connection came to be. Nothing of the request was sent.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct ConnectError {
-    /// What went wrong.
-    pub(crate) cause: Cause,
-    /// For people: what happened, without the endpoint's name.
-    pub(crate) message: String,
-}
-
-/// What went wrong on the way to a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The name has no address.
-    Dns,
-    /// Nobody said within `connectTimeout` which addresses the name has.
-    DnsTimeout,
-    /// Nobody listens there.
-    Refused,
-    /// There is no way there.
-    Unreachable,
-    /// It took longer than `connectTimeout`.
-    Timeout,
-    /// Somebody listens there, but greets in another protocol, or not at all.
-    Greeting,
-    /// Somebody listens there, but there is no TLS with them, or none that can be believed.
-    Tls(Trouble),
-    /// Anything else.
-    Other,
-}
-
-impl Cause {
-    /// `details.phase`: how far it got.
-    pub(crate) const fn phase(self) -> &'static str {
-        match self {
-            Self::Dns | Self::DnsTimeout => "dns",
-            Self::Greeting => "handshake",
-            Self::Tls(_) => "tls",
-            Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
-        }
-    }
-
-    /// RFC 9209 §2.3.
-    pub(crate) const fn proxy_status(self) -> &'static str {
-        match self {
-            Self::Dns => "dns_error",
-            Self::DnsTimeout => "dns_timeout",
-            Self::Refused => "connection_refused",
-            Self::Unreachable => "destination_ip_unroutable",
-            Self::Timeout => "connection_timeout",
-            Self::Greeting => "http_protocol_error",
-            Self::Tls(trouble) => trouble.proxy_status(),
-            Self::Other => "destination_unavailable",
-        }
-    }
-}
-
-impl ConnectError {
-    /// The upstream has no endpoint to connect to.
-    pub(crate) fn no_endpoint() -> Self {
-        Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
-    }
-
-    /// The name has no address, or nobody says which.
-    pub(super) fn dns(host: &str, message: &str) -> Self {
-        Self { cause: Cause::Dns, message: format!("cannot be resolved ({host}): {message}") }
-    }
-
-    /// Nobody said within `limit` which addresses the name has.
-    fn unresolved(host: &str, limit: Duration) -> Self {
-        let limit = Span::from_duration(limit);
-        let message = format!("cannot be resolved ({host}): no answer within {limit}");
-        Self { cause: Cause::DnsTimeout, message }
-    }
-
-    /// Nobody took the connection within `limit`.
-    fn silent(limit: Duration) -> Self {
-        let limit = Span::from_duration(limit);
-        let message = format!("did not accept a connection within {limit}");
-        Self { cause: Cause::Timeout, message }
-    }
-
-    /// None of a name's addresses took a connection.
-    fn none_of(failed: Vec<(SocketAddr, Self)>) -> Self {
-        let all = failed.len();
-        if all <= 1 {
-            let only = failed.into_iter().next();
-            return only.map_or_else(Self::no_endpoint, |(_, error)| error);
-        }
-        // A family of addresses that leads nowhere from here says less than an address that refuses.
-        let telling = failed.iter().find(|(_, error)| error.cause != Cause::Unreachable);
-        let cause =
-            telling.or_else(|| failed.first()).map_or(Cause::Other, |(_, error)| error.cause);
-        let told = failed.iter().take(TOLD).map(|(at, error)| format!("{} {error}", at.ip()));
-        let told = told.collect::<Vec<_>>().join(", ");
-        let more = if all > TOLD { ", and so on" } else { "" };
-        Self { cause, message: format!("has {all} addresses and no connection: {told}{more}") }
-    }
-
-    fn handshake(error: &hyper::Error) -> Self {
-        Self { cause: Cause::Other, message: format!("gave no connection: {error}") }
-    }
-
-    fn from_io(error: &io::Error) -> Self {
-        use io::ErrorKind as Kind;
-        let (cause, message) = match error.kind() {
-            Kind::ConnectionRefused => (Cause::Refused, "refused the connection".to_owned()),
-            Kind::HostUnreachable | Kind::NetworkUnreachable => {
-                (Cause::Unreachable, "cannot be reached".to_owned())
-            }
-            Kind::TimedOut => (Cause::Timeout, "did not answer the connect".to_owned()),
-            _ => (Cause::Other, format!("gave no connection: {error}")),
-        };
-        Self { cause, message }
-    }
-}
 
 /// A new connection.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) link: Box<Link>,
-    /// The address that it leads to, where it was opened here.
+    /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A new connection that is shared.
+/// A new HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct OpenedShared {
     pub(super) sender: http2::SendRequest<RequestBody>,
     pub(super) counts: Arc<Counts>,
-    /// How many requests the other side takes at a time, as far as it has said.
+    /// The most concurrent requests that the other side accepts, as far as it has said.
     pub(super) limit: Arc<AtomicU32>,
     /// The address that it leads to.
     pub(super) peer: Option<IpAddr>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint` of `upstream`. On a stage it leads to what stands there.
+/// Opens a connection to `endpoint` of `upstream`. On a stage, it leads to the script.
 pub(super) async fn open(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -196,7 +77,7 @@ pub(super) async fn open(
     }
 }
 
-/// The same with HTTP/2.
+/// The same for HTTP/2.
 pub(super) async fn open_shared(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -222,15 +103,15 @@ pub(super) async fn open_shared(
     }
 }
 
-/// When a connect that begins now has failed.
+/// The time at which connecting fails if it begins now.
 fn deadline(upstream: &Upstream) -> Instant {
     let now = Instant::now();
     now.checked_add(upstream.settings.connect_timeout).unwrap_or(now)
 }
 
-/// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is
-/// still there, and closed when it does not answer for as long again: requests on it would be lost one by
-/// one, and the next would be put on it, too.
+/// Speaks HTTP/2 over `io`. If nothing arrives for `ping` while requests are running, a PING is sent, and the
+/// connection closes if the answer takes as long again. Otherwise its requests would be lost one by one, and
+/// more would be put on it.
 async fn shared<T>(
     io: T,
     ping: Duration,
@@ -253,8 +134,8 @@ where
     }
     let handshake = protocol.handshake(TokioIo::new(wire)).await;
     let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    // The other side begins by saying how much it takes (RFC 9113 §3.4). Whatever is sent before may be more,
-    // and be refused; and one that does not say it speaks something else.
+    // The other side first sends its settings (RFC 9113 §3.4). Requests that are sent earlier might exceed them
+    // and be refused; and if no settings arrive, the other side speaks another protocol.
     let greeted = tokio::select! {
         biased;
         ended = &mut driver => Err(ended.err()),
@@ -262,7 +143,7 @@ where
         () = sleep_until(deadline) => Err(None),
     };
     if let Err(error) = greeted {
-        // The library keeps of an error below it the words: of a TLS handshake that was refused late, say.
+        // The library only keeps the text of the error below, for example of a TLS handshake that was refused late.
         let why = error.and_then(|error| error.source().map(|why| format!(" ({why})")));
         let why = why.unwrap_or_default();
         let message = format!("did not greet in HTTP/2{why}: is `protocol` right?");
@@ -285,7 +166,7 @@ where
 
 type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
 
-/// How many requests the other side takes at a time.
+/// The most concurrent requests that the other side accepts.
 fn streams<T>(driver: &Driver<T>) -> u32
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -293,7 +174,7 @@ where
     u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
-/// A socket to `endpoint`, and the address that it leads to.
+/// Opens a socket to `endpoint`, and returns the address that it leads to.
 async fn socket(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -312,7 +193,7 @@ async fn socket(
     Ok((stream, address.ip()))
 }
 
-/// TLS over `io`, within the same time as the connect.
+/// Does the TLS handshake over `io`, within the same timeout.
 async fn secured<T>(
     upstream: &Upstream,
     tls: &Secure,
@@ -337,7 +218,7 @@ where
     within(deadline, greeting, late).await
 }
 
-/// A pipe to what stands on `stage` in place of `endpoint`.
+/// Opens a scripted connection that replaces `endpoint` on `stage`.
 async fn staged(
     upstream: &Upstream,
     endpoint: usize,
@@ -353,20 +234,20 @@ async fn staged(
     within(deadline, connecting, || ConnectError::silent(limit)).await
 }
 
-/// What `connecting` comes to before `deadline`, or else the error that `late` makes.
+/// Awaits `connecting` until `deadline`; after that, the error that `late` makes.
 async fn within<T>(
     deadline: Instant,
     connecting: impl Future<Output = Result<T, ConnectError>>,
     late: impl FnOnce() -> ConnectError,
 ) -> Result<T, ConnectError> {
-    // A connect is a leaf: it may be dropped.
+    // Connecting is a leaf: it may be dropped.
     let connected = tokio::time::timeout_at(deadline, connecting).await;
     connected.map_err(|_elapsed| late())?
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     let stream = connected(address).await.map_err(|error| ConnectError::from_io(&error))?;
-    // Nagle's algorithm only delays; where it cannot be turned off, it only delays.
+    // Nagle's algorithm only delays data, so failing to turn it off does no harm.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "TCP_NODELAY could not be set.");
     }
@@ -395,28 +276,5 @@ mod tests {
         let error = error.err().unwrap();
         assert_eq!(error.cause, Cause::Refused);
         assert_eq!(error.to_string(), "refused the connection");
-    }
-
-    #[test]
-    fn a_name_whose_addresses_all_failed_says_what_each_did() {
-        let failed = |kinds: &[(&str, io::ErrorKind)]| {
-            let error = |kind: io::ErrorKind| ConnectError::from_io(&kind.into());
-            let failed = kinds.iter().map(|(at, kind)| (at.parse().unwrap(), error(*kind)));
-            ConnectError::none_of(failed.collect())
-        };
-        let (v6, v4) = ("[::1]:80", "127.0.0.1:80");
-        let (nowhere, refused) =
-            (io::ErrorKind::NetworkUnreachable, io::ErrorKind::ConnectionRefused);
-        let only = failed(&[(v4, refused)]);
-        assert_eq!((only.cause, &*only.message), (Cause::Refused, "refused the connection"));
-        let both = failed(&[(v6, nowhere), (v4, refused)]);
-        assert_eq!(both.cause, Cause::Refused);
-        assert_eq!(
-            both.message,
-            "has 2 addresses and no connection: ::1 cannot be reached, 127.0.0.1 refused the connection"
-        );
-        assert_eq!(failed(&[(v6, nowhere), (v6, nowhere)]).cause, Cause::Unreachable);
-        let many = failed(&[(v6, nowhere); 5]);
-        assert!(many.message.ends_with("::1 cannot be reached, and so on"), "{many}");
     }
 }
