@@ -37,7 +37,7 @@ enum Layer {
     /// evaluates something.
     Gate {
         wait: Option<u64>,
-        emit: Option<Option<&'static str>>,
+        emit: Option<Vec<&'static str>>,
         computed: bool,
     },
 }
@@ -215,7 +215,7 @@ impl Model<'_> {
                     return unwind;
                 }
                 match emit {
-                    Some(code) => Rise::Settled(code.iter().copied().collect()),
+                    Some(chain) => Rise::Settled(chain.clone()),
                     None => self.layer(at + 1),
                 }
             }
@@ -330,7 +330,7 @@ fn bare(case: &Case) -> serde_json::Value {
                 with["wait"] = json!(wait);
             }
             if let Some(emit) = emit {
-                with["emit"] = json!(emit);
+                with["emit"] = json!(emit.first());
             }
             let mut block = json!({ "with": with });
             if *computed {
@@ -400,8 +400,9 @@ fn even(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (1..=most).prop_map(|half| 2 * half)]
 }
 
-fn gate() -> impl Strategy<Value = Option<Option<&'static str>>> {
-    proptest::option::weighted(0.4, proptest::option::weighted(0.7, code()))
+fn gate() -> impl Strategy<Value = Option<Vec<&'static str>>> {
+    let failure = proptest::option::weighted(0.7, code());
+    proptest::option::weighted(0.4, failure.prop_map(|code| code.into_iter().collect()))
 }
 
 fn layer() -> impl Strategy<Value = Layer> {

@@ -170,7 +170,10 @@ impl Frame<'_, '_> {
             Entry::After(wait, then) => {
                 Ok(Descent::Waits(Box::new(Paused { run, pin, wait, then: *then })))
             }
-            wanted => self.enter(site, entry, (run, pin), wanted, now, runs),
+            wanted => self.enter(site, entry, (run, pin), wanted, now).map(|(run, descent)| {
+                runs.push(run);
+                descent
+            }),
         }
     }
 
@@ -186,10 +189,14 @@ impl Frame<'_, '_> {
         let Some(entry) = stack.get(runs.len()) else {
             return Descent::Down(run.input);
         };
-        match self.enter(site, entry, (run, pin), then, &mut None, runs) {
-            Ok(Descent::Down(passed)) => self.descend_all(site, stack, passed, runs),
-            Ok(other) => other,
-            Err(fault) => Descent::Rises(Ok(fault.into())),
+        let (run, descent) = match self.enter(site, entry, (run, pin), then, &mut None) {
+            Ok(entered) => entered,
+            Err(fault) => return Descent::Rises(Ok(fault.into())),
+        };
+        runs.push(run);
+        match descent {
+            Descent::Down(value) => self.descend_all(site, stack, value, runs),
+            other => other,
         }
     }
 
@@ -226,7 +233,7 @@ impl Frame<'_, '_> {
     }
 
     /// What is left of an `onEntry` behind its action: shaping and `assign`, where anything is evaluated (`pin`), and
-    /// what the action `wanted`.
+    /// what the action `wanted`. The entry is established.
     fn enter(
         &mut self,
         site: Site<'_>,
@@ -234,8 +241,7 @@ impl Frame<'_, '_> {
         (mut run, pin): (EntryRun, Option<Timestamp>),
         wanted: Entry,
         now: &mut Option<Instant>,
-        runs: &mut Vec<EntryRun>,
-    ) -> Evaluated<Descent> {
+    ) -> Evaluated<(EntryRun, Descent)> {
         let race = match &wanted {
             Entry::Race { bound, .. } => {
                 Some(now.get_or_insert_with(Instant::now).checked_add(*bound))
@@ -262,16 +268,14 @@ impl Frame<'_, '_> {
         // Established from here on.
         if let Some(outcome) = emitted {
             run.emitted = true;
-            runs.push(run);
-            return Ok(Descent::Rises(Ok(outcome)));
+            return Ok((run, Descent::Rises(Ok(outcome))));
         }
         if run.armed && entry.middleware.reruns() {
             run.restore_to = Some(self.state.vars.clone());
             self.begin_run(entry, &mut run);
         }
         let passed = run.passed().clone();
-        runs.push(run);
-        Ok(Descent::Down(passed))
+        Ok((run, Descent::Down(passed)))
     }
 
     /// The shaping key and the `assign` of an `onEntry`.
