@@ -56,6 +56,7 @@ mod tests {
             [
                 "mwl:provider.call/mwl-proxy/http/v1",
                 "mwl:provider.call/mwl/mock/v1",
+                "mwl:provider.middleware/mwl-proxy/fault/v1",
                 "mwl:provider.middleware/mwl/finally/v1",
                 "mwl:provider.middleware/mwl/loop/v1",
                 "mwl:provider.middleware/mwl/retry/v1",

@@ -1,6 +1,8 @@
 //! The proxy's own middlewares, in the namespace `mwl-proxy`. To add one: a folder with its behaviour and its contract
 //! document, and a line in [`ALL`].
 
+mod fault;
+
 use std::sync::Arc;
 
 use super::code::Meaning;
@@ -15,7 +17,7 @@ pub(super) struct Own {
     meaning: fn(&Failure) -> Option<Meaning>,
 }
 
-const ALL: &[Own] = &[];
+const ALL: &[Own] = &[fault::OWN];
 
 /// The providers that a configuration may name, each route's own `http` aside. With a `seed`, whatever they draw is the
 /// same each time: for rehearsals.
