@@ -34,7 +34,7 @@ use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::upstream::body::ResponseBody;
-use crate::proxy::upstream::connection::{Answered, Arriving, Connection, Far, SendError};
+use crate::proxy::upstream::connection::{Answered, Arriving, Connection, SendError};
 use crate::proxy::upstream::ending::Ending;
 use crate::proxy::upstream::outgoing::Outgoing;
 use crate::telemetry::trace::SpanId;
@@ -450,7 +450,7 @@ impl Attempt<'_> {
         for protocol in protocols {
             fields.append(header::UPGRADE, protocol);
         }
-        let far = Box::new(Far::new(connection));
+        let far = Box::new(connection);
         let reply = self.reply(status, fields, Payload::Tunnel(far), None);
         self.answer(at, Outcome::Success(Value::Native(reply)))
     }

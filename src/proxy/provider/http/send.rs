@@ -127,9 +127,8 @@ fn request_body(
     timeout: Duration,
 ) -> Result<RequestBody, NotReplayable> {
     Ok(match body {
-        Source::Empty => RequestBody::Empty,
-        Source::Full(bytes) => RequestBody::Full(bytes),
-        Source::Trailed(bytes, trailers) => RequestBody::Trailed(bytes, trailers),
+        Source::Empty => RequestBody::EMPTY,
+        Source::Whole(whole) => RequestBody::Whole(whole),
         Source::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
     })
 }
