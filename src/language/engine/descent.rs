@@ -14,6 +14,7 @@ use super::scope::Flowed;
 use super::stack::{EntryRun, Site};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
+use crate::language::observe::Event;
 use crate::language::outcome::Outcome;
 use crate::language::plan::{Bound, EntryPlan, Opening, Shape, StackPlan};
 use crate::language::provider::{Entry, GatedOff, Phase, Prepared};
@@ -228,7 +229,8 @@ impl Frame<'_, '_> {
     ) -> Evaluated<Entry> {
         let wanted = entry.middleware.on_entry(&mut run.state, with)?;
         run.state.config = Some(Arc::clone(with));
-        self.execution.observer.decided(self.place(site), &*entry.middleware, &run.state);
+        let (step, middleware) = (self.place(site), &*entry.middleware);
+        self.execution.observer.on(&Event::Decided { step, middleware, state: &run.state });
         Ok(wanted)
     }
 

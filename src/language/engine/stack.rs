@@ -6,6 +6,8 @@
 //! entry whose bound it is.
 
 use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::descent::Descent;
@@ -14,10 +16,10 @@ use super::phase::after_cleanup;
 use super::scope::{Flowed, Interrupted, Owner};
 use super::vars::Vars;
 use super::view::{PhaseView, StepState};
-use crate::language::observe::Observer;
-use crate::language::outcome::Outcome;
+use crate::language::observe::{Event, Observer};
+use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{EntryPlan, StackPlan};
-use crate::language::provider::{EntryState, Phase, Reentry};
+use crate::language::provider::{EntryState, Phase, Reentry, Wait};
 use crate::language::value::Value;
 
 /// What a stack wraps: a call or a graph.
@@ -61,13 +63,22 @@ pub(super) struct EntryRun {
 /// What a crossing of `onSuccess` or `onFailure` came to.
 pub(super) enum Crossed {
     Emit(Outcome),
-    Again(Reentry, Value),
+    Again(Rerun),
+}
+
+/// A re-run of an entry's inner scope.
+pub(super) struct Rerun {
+    pub(super) reentry: Reentry,
+    /// What it receives.
+    pub(super) fed: Value,
+    /// The failure that it consumed; `None` after a success.
+    pub(super) consumed: Option<Arc<Failure>>,
 }
 
 /// What an ascent past one entry came to.
 enum Ascended {
     Up(Flowed),
-    Again(Reentry, Value),
+    Again(Rerun),
 }
 
 /// A re-run that waits. Dropped before it is made, also with the whole execution, it is told of.
@@ -80,7 +91,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(step) = self.retry {
-            self.observer.retry_dropped(step);
+            self.observer.on(&Event::RetryDropped { step });
         }
     }
 }
@@ -153,36 +164,40 @@ impl Frame<'_, '_> {
                 };
                 rising = match self.ascend(site, entry, run, rising) {
                     Ascended::Up(flowed) => flowed,
-                    // The gap. What has been consumed is gone; what interrupts it finds this entry
-                    // established and the inner ones not.
-                    Ascended::Again(reentry, fed) => {
-                        let step = site.step.map_or(&*self.flow.name, |step| step.name);
-                        let mut waiting = Waiting {
-                            observer: self.execution.observer,
-                            retry: reentry.policy.is_some().then_some(step),
-                        };
-                        match self.scope.leaf(Box::pin(pause(reentry.after))).await {
-                            Ok(()) => {
-                                waiting.retry = None;
-                                self.begin_run(entry, run);
-                                break fed;
-                            }
-                            Err(interrupted) => {
-                                // A bound that fires, and a `Gather` that has enough, say so themselves.
-                                waiting.retry =
-                                    waiting.retry.filter(|_| interrupted.is_from_outside());
-                                Err(interrupted)
-                            }
+                    // Boxed, as is all that is rare.
+                    Ascended::Again(rerun) => match Box::pin(self.gap(site, &rerun)).await {
+                        Ok(()) => {
+                            self.begin_run(entry, run);
+                            self.scope.wait = rerun.consumed.map(|_| Wait::from(&rerun.reentry));
+                            break rerun.fed;
                         }
-                    }
+                        Err(interrupted) => Err(interrupted.awaiting(rerun.consumed)),
+                    },
                 };
                 (self.scope.attempt, self.scope.attempts) = run.outer;
+                if run.state.runs > 1 {
+                    // A re-run that made no attempt has left it.
+                    self.scope.wait = None;
+                }
                 if !entry.phase(Phase::Always).is_idle() {
                     rising = Box::pin(self.always(site, entry, run, rising)).await;
                 }
                 runs.pop();
             };
         }
+    }
+
+    /// The wait before a re-run. What has been consumed is gone; what interrupts it finds this entry established and
+    /// the inner ones not.
+    async fn gap(&mut self, site: Site<'_>, rerun: &Rerun) -> Result<(), Interrupted> {
+        let step = site.step.map_or(&*self.flow.name, |step| step.name);
+        let retry = rerun.reentry.policy.is_some().then_some(step);
+        let mut waiting = Waiting { observer: self.execution.observer, retry };
+        let waited = self.scope.leaf(pin!(pause(rerun.reentry.after))).await;
+        // A bound that fires, and a `Gather` that has enough, say so themselves.
+        let outside = waited.as_ref().is_err_and(Interrupted::is_from_outside);
+        waiting.retry = waiting.retry.filter(|_| outside);
+        waited
     }
 
     /// What happens at one position on the way up, before its `onAlways`.
@@ -196,7 +211,7 @@ impl Frame<'_, '_> {
         match self.accept(site, run, rising) {
             Ok(outcome) if !run.emitted => match self.cross(site, entry, run, outcome) {
                 Crossed::Emit(outcome) => Ascended::Up(Ok(outcome)),
-                Crossed::Again(reentry, fed) => Ascended::Again(reentry, fed),
+                Crossed::Again(rerun) => Ascended::Again(rerun),
             },
             rising => Ascended::Up(rising),
         }
@@ -214,7 +229,8 @@ impl Frame<'_, '_> {
                 run.emitted = true;
                 let Interrupted { cleaned, superseded, .. } = interrupted;
                 let emitted = interrupted.convert();
-                self.execution.observer.timeout_exceeded(self.place(site), &emitted);
+                let step = self.place(site);
+                self.tell(&Event::TimeoutExceeded { step, emitted: &emitted });
                 // Cleanups took time: an outer bound may have fallen due meanwhile. It displaces what was
                 // to be emitted here, but no failed cleanup.
                 match self.scope.due().filter(|_| cleaned) {

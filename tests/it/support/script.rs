@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use mwl_proxy::language::outcome::{Failure, Outcome};
 use mwl_proxy::language::provider::{
-    Answer, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState, Middleware, Phase,
-    Prepared, Role,
+    Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState, Middleware,
+    Phase, Prepared, Role,
 };
 use mwl_proxy::language::value::Value;
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ pub(crate) struct Turn {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) tag: String,
+    pub id: AttemptId,
     pub role: Role,
     pub attempt: u32,
     pub began: Duration,
@@ -137,7 +138,7 @@ impl CallProvider for Scripted {
             let text = |name: &str| with.get(name)?.as_str().map(str::to_owned);
             let tag = text("tag");
             let turn = if tag.is_some() {
-                turn_of(with, dispatch.attempt)
+                turn_of(with, dispatch.attempt.number)
             } else {
                 let mut next = self.next.lock().unwrap();
                 let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
@@ -146,8 +147,9 @@ impl CallProvider for Scripted {
             };
             self.seen.lock().unwrap().push(Seen {
                 tag: tag.unwrap_or_default(),
-                role: dispatch.role,
-                attempt: dispatch.attempt,
+                id: dispatch.attempt.id,
+                role: dispatch.attempt.role,
+                attempt: dispatch.attempt.number,
                 began: self.start.elapsed(),
                 input: dispatch.input.clone(),
             });
