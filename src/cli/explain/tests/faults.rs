@@ -5,7 +5,7 @@ use super::*;
 /// A bound around a Retry around a fault: what each position sees.
 fn stack(bound: &str, with: &str) -> String {
     format!(
-        r#"
+        r"
   - name: r
     upstream: app
     middleware:
@@ -13,7 +13,7 @@ fn stack(bound: &str, with: &str) -> String {
       - provider: mwl:provider.middleware/mwl/retry/v1
         onEntry: {{ with: {{ policies: [{{ match: {{ codes: [Provider.Middleware.Fault.Injected] }}, attempts: 2, backoff: {{ initial: PT1S }} }}] }} }}
       - {{ provider: mwl:provider.middleware/mwl-proxy/fault/v1, onEntry: {{ with: {{ {with} }} }} }}
-"#
+"
     )
 }
 
