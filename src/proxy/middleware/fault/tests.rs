@@ -94,11 +94,11 @@ fn what_is_no_fault_is_refused_with_what_is_wanted() {
         ),
         (
             serde_json::json!({ "share": 2, "reset": true }),
-            "`share` must be a number from 0 to 1; it is integer 2",
+            "`share` must be a number from 0 to 1; it is number 2",
         ),
         (
             serde_json::json!({ "share": 1, "status": 200 }),
-            "`status` must be a status from 400 to 599; it is integer 200",
+            "`status` must be a status from 400 to 599; it is number 200",
         ),
         (
             serde_json::json!({ "share": 1, "delay": "5s" }),
@@ -110,7 +110,7 @@ fn what_is_no_fault_is_refused_with_what_is_wanted() {
         ),
         (
             serde_json::json!({ "share": 1, "reset": true, "key": 5 }),
-            "`key` must be a string; it is integer 5",
+            "`key` must be a string; it is number 5",
         ),
     ] {
         assert_eq!(read(&with).unwrap_err(), wanted, "{with}");
