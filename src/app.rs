@@ -20,7 +20,7 @@ use crate::admin;
 use crate::config::{ConfigError, FileContents, Loaded};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
-use crate::proxy::{Runtime, Server};
+use crate::proxy::{self, Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
@@ -68,7 +68,7 @@ pub struct Addresses {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is not valid.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] Box<ConfigError>),
     /// The process cannot listen on an address.
     #[error("{message}")]
@@ -79,10 +79,10 @@ pub enum StartError {
         taken: bool,
     },
     /// Spans cannot be exported.
-    #[error("{0}")]
+    #[error(transparent)]
     Tracing(#[from] trace::Refused),
-    /// The system provides no threads, signals or runtime.
-    #[error("the system refuses: {0}")]
+    /// The system provides no threads, signals or runtime. The source says which error it was.
+    #[error("the system refuses")]
     System(#[from] io::Error),
 }
 
@@ -93,7 +93,7 @@ impl App {
     /// # Errors
     /// When the configuration is not valid or an address is not available.
     fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
-        let catalog = Catalog::spec_defined();
+        let catalog = proxy::catalog(None);
         let loaded = input.load()?;
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let telemetry = Telemetry::new(Arc::clone(&metrics));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contract::Prepared;
-use crate::language::outcome::Failure;
+use crate::language::outcome::{Failure, Outcome};
 use crate::language::temporal::Timestamp;
 
 /// What a middleware keeps for one established entry, beside what the engine counts for it.
@@ -34,6 +34,11 @@ pub enum Entry {
         /// The failure that says why.
         explanation: Arc<Failure>,
     },
+    /// Do not run the inner scope: this rises from the entry, past its own `onSuccess` and `onFailure`. The entry is
+    /// established, so its `onAlways` runs.
+    Substitute(Outcome),
+    /// Wait, then do what is in it. What interrupts the wait finds the entry not established.
+    After(Duration, Box<Self>),
 }
 
 /// What an entry does while it is gated off.

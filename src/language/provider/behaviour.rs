@@ -77,6 +77,12 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What the action at `onEntry` decided, in words, where there was a choice: said by `explain`.
+    fn decision(&self, state: &EntryState) -> Option<String> {
+        let _ = state;
+        None
+    }
+
     /// What the entry does where the `when` of its `onEntry` is false.
     fn gated_off(&self) -> GatedOff {
         GatedOff::Transparent

@@ -14,11 +14,13 @@ use super::body::AnswerBody;
 use super::grpc;
 use super::reply::{Details, Reply};
 use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::Role;
 use crate::language::value::{Map, Value};
 use crate::proxy::body::source::Broken;
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, media, shape};
+use crate::proxy::middleware;
 use crate::proxy::request::exchange::Exchange;
 
 static PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -134,7 +136,10 @@ fn passed_on(failure: &Failure) -> Option<Response<AnswerBody>> {
 }
 
 fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
-    let meaning = meaning(exchange, cause(failure));
+    let meaning = meaning_here(exchange, failure);
+    if meaning.withheld {
+        return Response::new(AnswerBody::withheld());
+    }
     if exchange.grpc {
         let response = grpc::trailers_only(meaning.grpc, &told(exchange, failure));
         return with_word(response, meaning.word);
@@ -147,7 +152,7 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
     }
     let mut response = problem(&body, meaning);
     // The client gets this in place of the answer that said so, and should wait, too.
-    if let Some(wait) = exchange.wait() {
+    if let Some(wait) = wait(failure) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response
@@ -161,20 +166,38 @@ fn told(exchange: &Exchange, failure: &Failure) -> String {
     }
 }
 
+/// The wait that the upstream asked for in the newest attempt of the chain. If a wait before a re-run was interrupted,
+/// that is the attempt which should have been made again.
+fn wait(failure: &Failure) -> Option<Duration> {
+    let attempt = |link: &Failure| {
+        let details = link.details.as_ref()?.as_native::<Details>()?;
+        (details.role == Role::Step).then_some(details.retry_after)
+    };
+    let awaited = |link: &Failure| link.awaited.as_ref()?.chain().find_map(attempt);
+    let newest = failure.chain().find_map(|link| attempt(link).or_else(|| awaited(link)));
+    Some(newest??.wait())
+}
+
 /// Whole seconds, as `Retry-After` has them; a part of one counts as one.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
 /// What was given up on, where something was.
-pub(super) fn cause(failure: &Failure) -> &Failure {
+fn cause(failure: &Failure) -> &Failure {
     let mut chain = failure.chain();
     chain.find(|link| !code::is_giving_up(link.code.as_str())).unwrap_or(failure)
 }
 
-/// What `cause` means: its code's row, but for what is known of this very attempt or request.
-fn meaning(exchange: &Exchange, cause: &Failure) -> Meaning {
-    let meaning = code::meaning(cause.code.as_str());
+/// What `failure` means to a client.
+pub(super) fn meaning(failure: &Failure) -> Meaning {
+    let cause = cause(failure);
+    middleware::meaning(cause).unwrap_or_else(|| code::meaning(cause.code.as_str()))
+}
+
+/// The same, with what is known of this very request and its attempts.
+fn meaning_here(exchange: &Exchange, failure: &Failure) -> Meaning {
+    let (meaning, cause) = (meaning(failure), cause(failure));
     if cause.code == code::REQUEST_ABORTED && exchange.upload.broken() == Some(Broken::Stalled) {
         return meaning.at(StatusCode::REQUEST_TIMEOUT);
     }

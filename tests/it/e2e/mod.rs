@@ -4,7 +4,9 @@
 
 /// The admin address.
 mod admin;
-/// Bodies: streamed, replayed, bounded, complete.
+/// Attempts side by side, wherever they are told.
+mod attempts;
+/// Bodies: streamed, replayed, bounded, whole.
 mod bodies;
 /// The other commands.
 mod commands;

@@ -6,7 +6,9 @@ mod bodies;
 mod conversation;
 /// `Expect`.
 mod expecting;
-/// What passes unchanged, and what does not.
+/// Faults that a stack injects.
+mod faults;
+/// What passes through unchanged, and what does not.
 mod forwarding;
 /// Malformed and hostile messages.
 mod framing;

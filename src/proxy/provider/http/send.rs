@@ -112,10 +112,11 @@ impl Attempt<'_> {
     }
 
     fn report_resend(&self) {
-        let Self { upstream, exchange, endpoint, .. } = self;
+        let Self { dispatch, upstream, exchange, endpoint, .. } = self;
         upstream.metrics.stale_resend();
-        let authority = upstream.authority(*endpoint);
-        events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
+        let execution = (exchange.id(), &*exchange.route.name);
+        let at = (&*upstream.settings.name, &**upstream.authority(*endpoint));
+        events::resent(execution, dispatch.attempt, at);
     }
 }
 
