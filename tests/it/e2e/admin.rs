@@ -58,7 +58,7 @@ impl Tap {
         data.map(|data| serde_json::from_str(data).unwrap()).collect()
     }
 
-    /// The names of the events, and the executions that they are of.
+    /// The names of the events, and their executions.
     fn events(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.data().iter().map(|event| (text(&event["event"]), text(&event["execution"]))).collect()

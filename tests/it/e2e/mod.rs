@@ -6,7 +6,7 @@
 mod admin;
 /// Attempts side by side, wherever they are told.
 mod attempts;
-/// Bodies: streamed, replayed, bounded, whole.
+/// Bodies: streamed, replayed, bounded, complete.
 mod bodies;
 /// The other commands.
 mod commands;

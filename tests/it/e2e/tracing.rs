@@ -35,7 +35,7 @@ fn start(origin: &Origin, collector: &Origin, tracing: &str) -> Proxy {
     Proxy::start(&format!("tracing: {{ {otlp}, service: shop{tracing} }}\n{file}"))
 }
 
-/// The spans that the collector was sent.
+/// The spans that the collector received.
 pub(super) fn spans(collector: &Origin) -> Vec<Span> {
     let mut all = Vec::new();
     for post in collector.seen() {

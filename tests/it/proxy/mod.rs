@@ -8,7 +8,7 @@ mod conversation;
 mod expecting;
 /// Faults that a stack injects.
 mod faults;
-/// What passes through unchanged, and what does not.
+/// What passes unchanged, and what does not.
 mod forwarding;
 /// Malformed and hostile messages.
 mod framing;

@@ -66,7 +66,8 @@ pub(crate) fn planned(scripted: &Arc<Scripted>, mut definition: serde_json::Valu
     }
 }
 
-/// Runs `definition` on the input 1, cancelled from outside at an instant if so: its Result, and when it ended.
+/// Runs `definition` on the input 1, possibly cancelled from outside at an instant. Returns its Result, and
+/// when it ended.
 pub(crate) async fn ended(
     scripted: &Arc<Scripted>,
     definition: serde_json::Value,

@@ -132,7 +132,7 @@ impl Proxy {
     }
 }
 
-/// The value of one series of `/metrics`; 0 where it is not there.
+/// The value of one series of `/metrics`; 0 if it does not exist.
 pub(crate) fn metric(metrics: &Metrics, series: &str) -> u64 {
     let text = metrics.render();
     let found = text.lines().find_map(|line| line.strip_prefix(series));
