@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::Criterion;
 use http_body::{Body, Frame};
-use mwl_proxy::proxy::{Attempt, Source};
+use mwl_proxy::proxy::{AttemptBody, ReplaySource};
 
 const CHUNKS: usize = 16;
 const CHUNK: &[u8] = &[b'x'; 4096];
@@ -43,7 +43,7 @@ fn body() -> There {
 }
 
 /// Reads an attempt to its end and returns the number of bytes.
-fn send(mut attempt: Attempt<There>) -> usize {
+fn send(mut attempt: AttemptBody<There>) -> usize {
     let mut cx = Context::from_waker(Waker::noop());
     let mut size = 0;
     while let Poll::Ready(Some(frame)) = Pin::new(&mut attempt).poll_frame(&mut cx) {
@@ -54,7 +54,7 @@ fn send(mut attempt: Attempt<There>) -> usize {
 
 /// Makes `count` attempts at a body that is kept up to `keep`, and returns the bytes of all of them.
 fn attempts(body: There, keep: Option<usize>, count: usize) -> usize {
-    let source = Arc::new(Source::new(body, keep));
+    let source = Arc::new(ReplaySource::new(body, keep));
     (0..count).map(|_| send(source.attempt(STALL).unwrap())).sum()
 }
 

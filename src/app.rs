@@ -80,7 +80,7 @@ pub enum StartError {
     },
     /// Spans cannot be exported.
     #[error(transparent)]
-    Tracing(#[from] trace::Refused),
+    Tracing(#[from] trace::TracerError),
     /// The system provides no threads, signals or runtime. The source says which error it was.
     #[error("the system refuses")]
     System(#[from] io::Error),

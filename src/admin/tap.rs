@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::{Backend, Body, of_kind, text, unknown};
 use crate::proxy::message::query;
 use crate::telemetry::events::Heard;
-use crate::telemetry::tap::{Filter, Tap, Wanted};
+use crate::telemetry::tap::{Filter, OutcomeFilter, Tap};
 
 /// How often something is written to a connection that has no events.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -32,7 +32,7 @@ pub(super) fn filter(query: &str) -> Result<Filter, String> {
     for (name, value) in query::pairs(query) {
         match &*name {
             "route" => filter.route = Some(value.into_owned()),
-            "outcome" => filter.outcome = Some(Wanted::of(&value)),
+            "outcome" => filter.outcome = Some(OutcomeFilter::of(&value)),
             _ => return Err(unknown(&name)),
         }
     }

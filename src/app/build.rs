@@ -10,7 +10,7 @@ use crate::proxy::settings::{Admin, Settings};
 use crate::proxy::{self, Runtime};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::settings::Observed;
+use crate::telemetry::settings::TelemetrySettings;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct Built {
     /// Serves requests.
     pub runtime: Arc<Runtime>,
     /// Which records of requests to write, and where.
-    pub observed: Observed,
+    pub observed: TelemetrySettings,
     /// How many threads serve.
     pub workers: usize,
     /// Warnings about what may not be meant as written.

@@ -7,7 +7,7 @@ use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use crate::proxy::settings::Admin;
 use crate::source::{Diagnostic, Node};
-use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
+use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, Tracing, When};
 
 /// The admin address.
 pub(super) const ADMIN: Section = Section {
@@ -150,8 +150,8 @@ fn is_token(token: &str) -> bool {
 }
 
 /// Which records of requests to write, and where.
-pub(super) fn observed(report: &Report, root: &Object<'_>) -> Observed {
-    Observed {
+pub(super) fn observed(report: &Report, root: &Object<'_>) -> TelemetrySettings {
+    TelemetrySettings {
         access: with_section(report, root, "log", &LOG, |log| match log.get("access") {
             Some(_) => with_section(report, log, "access", &ACCESS, access),
             None => Access { when: When::None, sample: 0.0 },

@@ -13,7 +13,7 @@ use crate::proxy::settings::{
     Buffer, Endpoint, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream, Verdict,
 };
 use crate::proxy::tls::testing::Authority;
-use crate::telemetry::settings::{Access, BUCKETS, Observed, When};
+use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, When};
 
 /// The files and variables that a load may read.
 #[derive(Default)]
@@ -94,7 +94,7 @@ fn the_smallest_file_gets_the_documented_defaults() {
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);
-    let observed = Observed {
+    let observed = TelemetrySettings {
         access: Access { when: When::None, sample: 0.0 },
         tracing: None,
         buckets: BUCKETS.to_vec(),

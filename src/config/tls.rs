@@ -9,7 +9,7 @@ use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, required};
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Protocol;
-use crate::proxy::tls::{Certificates, ClientTls, Identity, Key, Problem, Roots, ServerTls};
+use crate::proxy::tls::{Certificates, ClientTls, FileError, Identity, Key, Roots, ServerTls};
 use crate::source::{Diagnostic, Node, Span};
 
 /// Of a listener.
@@ -169,7 +169,7 @@ impl<'a> TlsReader<'a> {
         key: &str,
         code: &'static str,
         node: &Node,
-        read: impl FnOnce(&str) -> Result<T, Problem>,
+        read: impl FnOnce(&str) -> Result<T, FileError>,
     ) -> Option<T> {
         let named = self.report.text(key, node)?;
         if named.contains("-----BEGIN") {
@@ -196,7 +196,7 @@ impl<'a> TlsReader<'a> {
         }
     }
 
-    fn noted<T>(&self, code: &'static str, at: Span, made: Result<T, Problem>) -> Option<T> {
+    fn noted<T>(&self, code: &'static str, at: Span, made: Result<T, FileError>) -> Option<T> {
         made.map_err(|problem| self.report.error(code, at, format!("`tls` {problem}"))).ok()
     }
 }

@@ -5,7 +5,7 @@ use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{TlsReader, UPSTREAM_TLS};
 use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Upstream};
-use crate::proxy::tls::Secure;
+use crate::proxy::tls::EndpointTls;
 use crate::source::{Diagnostic, Member, Node};
 
 /// One upstream.
@@ -140,7 +140,7 @@ fn endpoints(
         let client = client.as_ref().filter(|_| secure);
         let tls = client.map(|client| {
             let name = name.unwrap_or(&endpoint.host);
-            let to = Secure::new(client, name);
+            let to = EndpointTls::new(client, name);
             if to.is_none() {
                 let message = format!(
                     "`{name}` is neither a host's name nor an address, as a certificate has them"

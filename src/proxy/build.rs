@@ -10,7 +10,7 @@ use super::provider::http::HttpProvider;
 use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
 use super::site::facts::Facts;
 use super::site::route::Router;
-use super::site::runtime::{Listened, Listening, Route, Runtime, Shaping};
+use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
 use super::stage::Stage;
 use super::tls;
 use super::upstream::resolve::System;
@@ -84,7 +84,7 @@ impl Runtime {
         }
         let runtime = Self {
             environment,
-            listeners: listeners.into_iter().map(|l| Listening::of(l, metrics)).collect(),
+            listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
             share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             forwarded,
@@ -114,13 +114,15 @@ impl Shaping {
     }
 }
 
-impl Listening {
+impl ListenAddress {
     fn of(listener: Listener, metrics: &Metrics) -> Self {
         let Listener { address, tls } = listener;
         let tls = tls.map(|tls| {
-            let failures = metrics
-                .handshakes(&address.to_string(), &tls::Reason::ALL.map(tls::Reason::as_str));
-            Arc::new(Listened { tls, failures })
+            let failures = metrics.handshakes(
+                &address.to_string(),
+                &tls::TlsFailure::ALL.map(tls::TlsFailure::as_str),
+            );
+            Arc::new(ListenerTls { tls, failures })
         });
         Self { address, tls }
     }

@@ -35,7 +35,7 @@ mod upstream;
 mod watch;
 
 pub use body::BodyError;
-pub use body::source::{Attempt, NotReplayable, Source};
+pub use body::source::{AttemptBody, NotReplayable, ReplaySource};
 pub use middleware::catalog;
 pub use server::Server;
 pub use site::route::{Router, Target};

@@ -21,7 +21,7 @@ use crate::proxy::client::listener;
 use crate::proxy::settings::Limits;
 use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
-use crate::proxy::watch::Patience;
+use crate::proxy::watch::Timeouts;
 
 /// How often a drain checks whether it is complete.
 const LOOK: Duration = Duration::from_millis(10);
@@ -299,7 +299,7 @@ async fn work(
     let room = Arc::new(Semaphore::new(share(&worker.site().runtime.limits)));
     let mut listening: HashMap<SocketAddr, CancellationToken> = HashMap::new();
     open(worker, &room, sockets, &mut listening);
-    let watch = worker.core.connections.watch(|| Patience::of(&worker.site().runtime.limits));
+    let watch = worker.core.connections.watch(|| Timeouts::of(&worker.site().runtime.limits));
     let commands = async {
         while let Some(command) = asked.recv().await {
             match command {

@@ -9,9 +9,9 @@ use http::{HeaderName, HeaderValue, Method};
 
 use crate::language::expr::Program;
 use crate::language::value::Value;
-use crate::proxy::tls::{Secure, ServerTls};
+use crate::proxy::tls::{EndpointTls, ServerTls};
 use crate::source::{Node, Span};
-use crate::telemetry::settings::Observed;
+use crate::telemetry::settings::TelemetrySettings;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Settings {
     /// The admin address.
     pub admin: Option<Admin>,
     /// Which records of requests to write, and where.
-    pub observed: Observed,
+    pub observed: TelemetrySettings,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
@@ -137,7 +137,7 @@ pub struct Endpoint {
     /// `host:port`, with an IPv6 address in brackets: the name in messages and details.
     pub authority: Arc<str>,
     /// The TLS settings; `None` means clear text. All endpoints of an upstream are alike in this.
-    pub tls: Option<Secure>,
+    pub tls: Option<EndpointTls>,
 }
 
 /// One route.

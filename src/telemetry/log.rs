@@ -15,7 +15,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use super::events;
-use super::lines::Lines;
+use super::write_queue::WriteQueue;
 
 /// The default filter. Execution events are off.
 const DEFAULT: &str = "info,mwl::execution=off";
@@ -24,10 +24,10 @@ const DEFAULT: &str = "info,mwl::execution=off";
 const LAST: Duration = Duration::from_secs(2);
 
 /// The queue of lines; `None` if the system provided no thread for it.
-static LINES: OnceLock<Option<Lines<Vec<u8>>>> = OnceLock::new();
+static LINES: OnceLock<Option<WriteQueue<Vec<u8>>>> = OnceLock::new();
 
 /// Puts each line of the log into the queue.
-struct Writer(Lines<Vec<u8>>);
+struct Writer(WriteQueue<Vec<u8>>);
 
 /// Starts the log of the process. `filter` is the value of `MWL_LOG`. A second call has no effect.
 ///
@@ -37,7 +37,7 @@ pub fn start(filter: Option<&str>) -> Result<(), String> {
     let (filter, problem) = parse(filter);
     let lines = LINES.get_or_init(|| {
         let dropped = IntCounter::new("dropped", "Lines that were lost.").ok()?;
-        Lines::start("log", dropped, stderr(), |line: &Vec<u8>, out| out.extend(line)).ok()
+        WriteQueue::start("log", dropped, stderr(), |line: &Vec<u8>, out| out.extend(line)).ok()
     });
     let writer = match lines.clone() {
         Some(lines) => BoxMakeWriter::new(move || Writer(lines.clone())),
@@ -58,7 +58,7 @@ pub fn start(filter: Option<&str>) -> Result<(), String> {
 
 /// How many lines were lost since the start.
 pub fn dropped() -> u64 {
-    lines().map_or(0, Lines::dropped)
+    lines().map_or(0, WriteQueue::dropped)
 }
 
 /// Waits a short time for the last lines to be written, at the end of the process.
@@ -68,7 +68,7 @@ pub fn flush() {
     }
 }
 
-fn lines() -> Option<&'static Lines<Vec<u8>>> {
+fn lines() -> Option<&'static WriteQueue<Vec<u8>>> {
     LINES.get()?.as_ref()
 }
 

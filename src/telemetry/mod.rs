@@ -4,15 +4,14 @@
 //! [`metrics`] always count everything. The others only work on request: [`events`] for those who read `/tap`
 //! or have them logged; [`record`]s of whole requests for the access log, `/executions` ([`executions`]) and
 //! the exporter of spans ([`trace`]). [`sinks`] connects records with their readers. Nothing here waits for a
-//! reader: output goes through a bounded queue ([`lines`]).
+//! reader: output goes through a bounded queue ([`write_queue`]).
 
 pub mod events;
 pub mod executions;
 mod families;
-pub mod lines;
+pub mod limiter;
 pub mod log;
 pub mod metrics;
-pub mod pace;
 mod process;
 pub mod record;
 mod series;
@@ -20,3 +19,4 @@ pub mod settings;
 pub mod sinks;
 pub mod tap;
 pub mod trace;
+pub mod write_queue;

@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 /// Keys and values, in the order of their first use.
 #[derive(Debug)]
 pub(super) struct Series<K, V> {
-    head: OnceLock<Box<Link<K, V>>>,
+    head: OnceLock<Box<Node<K, V>>>,
 }
 
 #[derive(Debug)]
-struct Link<K, V> {
+struct Node<K, V> {
     key: K,
     value: V,
     next: OnceLock<Box<Self>>,
@@ -37,7 +37,7 @@ impl<K: PartialEq, V> Series<K, V> {
         loop {
             let link = slot.get_or_init(|| {
                 let (key, value) = make();
-                Box::new(Link { key, value, next: OnceLock::new() })
+                Box::new(Node { key, value, next: OnceLock::new() })
             });
             if is(&link.key) {
                 return &link.value;

@@ -10,7 +10,7 @@ pub const BUCKETS: [f64; 16] = [
 
 /// Which records of requests to write, and where.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
+pub struct TelemetrySettings {
     /// `log.access`.
     pub access: Access,
     /// `tracing`; `None` if no spans are exported.

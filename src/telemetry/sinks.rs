@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::executions::Executions;
-use super::lines::Lines;
 use super::metrics::Metrics;
 use super::record::Execution;
-use super::settings::{Access, Observed, Tracing, When};
-use super::trace::{Refused, Tracer};
+use super::settings::{Access, TelemetrySettings, Tracing, When};
+use super::trace::{Tracer, TracerError};
+use super::write_queue::WriteQueue;
 
 /// How long the last records and spans may take at the end of the process.
 const LAST: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ pub struct Telemetry {
     metrics: Arc<Metrics>,
     executions: Arc<Executions>,
     /// Started when a configuration first uses it.
-    access: OnceLock<Lines<Arc<Execution>>>,
+    access: OnceLock<WriteQueue<Arc<Execution>>>,
     tracer: Mutex<Option<Arc<Tracer>>>,
 }
 
@@ -40,7 +40,7 @@ pub struct Sinks {
 #[derive(Clone, Debug)]
 struct AccessLog {
     settings: Access,
-    lines: Lines<Arc<Execution>>,
+    lines: WriteQueue<Arc<Execution>>,
 }
 
 impl Telemetry {
@@ -65,7 +65,11 @@ impl Telemetry {
     ///
     /// # Errors
     /// When the exporter of spans cannot be started.
-    pub fn sinks(&self, observed: &Observed, executions: usize) -> Result<Sinks, Refused> {
+    pub fn sinks(
+        &self,
+        observed: &TelemetrySettings,
+        executions: usize,
+    ) -> Result<Sinks, TracerError> {
         let tracer = self.tracer(observed.tracing.as_ref())?;
         let access = observed.access;
         let wanted = access.when != When::None || access.sample > 0.0;
@@ -76,7 +80,7 @@ impl Telemetry {
         })
     }
 
-    fn tracer(&self, wanted: Option<&Tracing>) -> Result<Option<Arc<Tracer>>, Refused> {
+    fn tracer(&self, wanted: Option<&Tracing>) -> Result<Option<Arc<Tracer>>, TracerError> {
         let mut running = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
         let same = running.as_ref().filter(|tracer| Some(tracer.settings()) == wanted);
         if same.is_none() {
@@ -90,7 +94,7 @@ impl Telemetry {
         if self.access.get().is_none() {
             let format = |execution: &Arc<Execution>, out: &mut Vec<u8>| execution.line(out);
             let dropped = self.metrics.lost_records("access");
-            match Lines::start("access-log", dropped, io::stdout(), format) {
+            match WriteQueue::start("access-log", dropped, io::stdout(), format) {
                 // This cannot fail: only one configuration is loaded at a time.
                 Ok(lines) => drop(self.access.set(lines)),
                 Err(error) => tracing::error!(%error, "There is no access log."),
@@ -195,7 +199,8 @@ mod tests {
 
     fn log(when: When, sample: f64) -> AccessLog {
         let dropped = Metrics::new().lost_records("access");
-        let lines = Lines::start("t", dropped, io::sink(), |_: &Arc<Execution>, _| ()).unwrap();
+        let lines =
+            WriteQueue::start("t", dropped, io::sink(), |_: &Arc<Execution>, _| ()).unwrap();
         AccessLog { settings: Access { when, sample }, lines }
     }
 
@@ -248,7 +253,7 @@ mod tests {
             sample: 1.0,
             queue: 8,
         };
-        let observed = |tracing| Observed {
+        let observed = |tracing| TelemetrySettings {
             access: Access { when: When::None, sample: 0.0 },
             tracing,
             buckets: Vec::new(),

@@ -19,12 +19,12 @@ pub struct Filter {
     /// Only those of this route.
     pub route: Option<String>,
     /// Only those with this outcome.
-    pub outcome: Option<Wanted>,
+    pub outcome: Option<OutcomeFilter>,
 }
 
 /// The outcome that an execution must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum OutcomeFilter {
     /// A success.
     Success,
     /// Anything else.
@@ -37,12 +37,12 @@ pub enum Wanted {
 #[derive(Debug)]
 pub struct Tap {
     listener: Listener,
-    sieve: Sieve,
+    sieve: PendingEvents,
 }
 
 /// The filter, and the events that it holds back.
 #[derive(Debug, Default)]
-struct Sieve {
+struct PendingEvents {
     filter: Filter,
     /// The events of running executions, by execution.
     held: HashMap<String, Vec<Arc<Json>>>,
@@ -52,7 +52,7 @@ struct Sieve {
     ready: VecDeque<Heard>,
 }
 
-impl Wanted {
+impl OutcomeFilter {
     /// Parses the value of `outcome`.
     pub fn of(text: &str) -> Self {
         match text {
@@ -74,7 +74,10 @@ impl Wanted {
 impl Tap {
     /// Starts to listen.
     pub fn new(filter: Filter) -> Self {
-        Self { listener: events::listen(), sieve: Sieve { filter, ..Sieve::default() } }
+        Self {
+            listener: events::listen(),
+            sieve: PendingEvents { filter, ..PendingEvents::default() },
+        }
     }
 
     /// Waits for the next event that passes the filter, or the number of events missed before it.
@@ -91,7 +94,7 @@ impl Tap {
     }
 }
 
-impl Sieve {
+impl PendingEvents {
     fn put(&mut self, event: Arc<Json>) {
         let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
         if self.filter.route.as_deref().is_some_and(|route| route != text("route")) {
@@ -145,16 +148,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn sieve(route: Option<&str>, outcome: Option<&str>) -> Sieve {
-        let filter = Filter { route: route.map(str::to_owned), outcome: outcome.map(Wanted::of) };
-        Sieve { filter, ..Sieve::default() }
+    fn sieve(route: Option<&str>, outcome: Option<&str>) -> PendingEvents {
+        let filter =
+            Filter { route: route.map(str::to_owned), outcome: outcome.map(OutcomeFilter::of) };
+        PendingEvents { filter, ..PendingEvents::default() }
     }
 
     fn event(execution: &str, route: &str, name: &str, ty: &str) -> Arc<Json> {
         Arc::new(json!({ "execution": execution, "route": route, "event": name, "type": ty }))
     }
 
-    fn heard(sieve: &mut Sieve) -> Vec<String> {
+    fn heard(sieve: &mut PendingEvents) -> Vec<String> {
         let shown = |heard| match heard {
             Heard::Event(event) => {
                 format!(

@@ -9,11 +9,11 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::proxy::body::BodyError;
 use crate::proxy::body::whole::Whole;
-use crate::proxy::io::pour::{Pipe, Pipes};
+use crate::proxy::io::splice::{Pipe, PipePool};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::upstream::body::ResponseBody;
-use crate::proxy::upstream::connection::Alone;
-use crate::proxy::watch::busy::Busy;
+use crate::proxy::upstream::connection::Http1Lease;
+use crate::proxy::watch::busy::BusyGuard;
 
 /// The body that the client gets. Its request counts as in flight until this body ends or is dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct AnswerBody {
     sent: u64,
     flight: Option<Flight>,
     /// Keeps the client's connection marked as busy.
-    busy: Option<Busy>,
+    busy: Option<BusyGuard>,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum Kind {
     Whole(Whole),
     Upstream(Box<ResponseBody>),
     /// No body, and another protocol after the head.
-    Tunnel(Box<Alone>),
+    Tunnel(Box<Http1Lease>),
     /// None, and no answer either: the connection, or the stream, is closed.
     Withheld,
 }
@@ -72,12 +72,12 @@ impl AnswerBody {
     }
 
     /// No body: the upstream's half of a tunnel.
-    pub(crate) const fn tunnel(far: Box<Alone>) -> Self {
+    pub(crate) const fn tunnel(far: Box<Http1Lease>) -> Self {
         Self::of(Kind::Tunnel(far))
     }
 
     /// Takes the tunnel that this is, where it is one, and the flight that ends with it.
-    pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Alone>, Flight)> {
+    pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Http1Lease>, Flight)> {
         if !matches!(self.kind, Kind::Tunnel(_)) {
             return None;
         }
@@ -103,7 +103,7 @@ impl AnswerBody {
     }
 
     /// Frees the client's connection when it is dropped.
-    pub(crate) fn frees(&mut self, busy: Busy) {
+    pub(crate) fn frees(&mut self, busy: BusyGuard) {
         self.busy = Some(busy);
     }
 
@@ -116,15 +116,15 @@ impl AnswerBody {
     }
 
     /// Moves the next bytes of an upstream's body into one of `pipes`. `None` if the body must be read instead.
-    pub(crate) fn poll_pour(
+    pub(crate) fn poll_splice(
         &mut self,
-        pipes: &Pipes,
+        pipes: &PipePool,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Pipe, BodyError>>> {
         let Kind::Upstream(body) = &mut self.kind else {
             return Poll::Ready(None);
         };
-        let polled = body.poll_pour(pipes, cx);
+        let polled = body.poll_splice(pipes, cx);
         match &polled {
             Poll::Ready(Some(Ok(pipe))) => self.sent = self.sent.saturating_add(pipe.held() as u64),
             Poll::Ready(Some(Err(error))) => report(error),

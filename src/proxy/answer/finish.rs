@@ -13,19 +13,19 @@ use super::body::AnswerBody;
 use super::render;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::body::source::Source;
+use crate::proxy::body::source::ReplaySource;
 use crate::proxy::grpc::{Ended, Status};
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::flight::Flight;
 use crate::proxy::request::upload::Upload;
-use crate::proxy::watch::busy::Busy;
+use crate::proxy::watch::busy::BusyGuard;
 use crate::telemetry::record::NO_ANSWER;
 
 /// The answer to `exchange`, for a client that speaks `version`.
 pub(crate) fn finish(
     exchange: &Exchange,
     outcome: &Outcome,
-    busy: Busy,
+    busy: BusyGuard,
     mut flight: Flight,
     version: Version,
 ) -> Response<AnswerBody> {
@@ -92,14 +92,14 @@ pub(crate) fn closes(fields: &mut HeaderMap) {
 
 /// Discards what has arrived of a refused request's body. Returns whether that was all of it.
 pub(crate) fn read_out(body: ClientBody) -> bool {
-    Source::new(body, None).read_out()
+    ReplaySource::new(body, None).read_out()
 }
 
 /// Whether this answer comes before its request's body was read. A successful answer may be one of two streams
 /// that run side by side; any other answer, or one of our own, ends its request.
 fn leaves_unread(
     exchange: &Exchange,
-    source: &Arc<Source<ClientBody>>,
+    source: &Arc<ReplaySource<ClientBody>>,
     response: &Response<AnswerBody>,
 ) -> bool {
     let own = !response.body().is_upstream();

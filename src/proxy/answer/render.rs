@@ -16,7 +16,7 @@ use super::reply::{Details, Reply};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::Role;
 use crate::language::value::{Map, Value};
-use crate::proxy::body::source::Broken;
+use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, media, shape};
@@ -198,7 +198,8 @@ pub(super) fn meaning(failure: &Failure) -> Meaning {
 /// The same, with what is known of this very request and its attempts.
 fn meaning_here(exchange: &Exchange, failure: &Failure) -> Meaning {
     let (meaning, cause) = (meaning(failure), cause(failure));
-    if cause.code == code::REQUEST_ABORTED && exchange.upload.broken() == Some(Broken::Stalled) {
+    if cause.code == code::REQUEST_ABORTED && exchange.upload.broken() == Some(BodyFailure::Stalled)
+    {
         return meaning.at(StatusCode::REQUEST_TIMEOUT);
     }
     match cause.details.as_ref().and_then(Value::as_native::<Details>) {

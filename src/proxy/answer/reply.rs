@@ -16,7 +16,7 @@ use crate::language::value::{Map, Missing, Native, Value};
 use crate::proxy::grpc::Status;
 use crate::proxy::message::headers;
 use crate::proxy::upstream::body::ResponseBody;
-use crate::proxy::upstream::connection::Alone;
+use crate::proxy::upstream::connection::Http1Lease;
 
 /// An upstream's response: the object `{status, headers, body}`, of which `body` is there only where
 /// the route buffers it.
@@ -49,7 +49,7 @@ pub(crate) enum Payload {
     /// Read, because an expression of the route reads it, with its trailers.
     Buffered(Bytes, Option<Box<HeaderMap>>),
     /// None: the connection has changed its protocol.
-    Tunnel(Box<Alone>),
+    Tunnel(Box<Http1Lease>),
 }
 
 /// What is known of a failed attempt: the object `details`.

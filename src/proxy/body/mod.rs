@@ -6,7 +6,7 @@
 
 pub(crate) mod client;
 pub(crate) mod collect;
-pub(crate) mod hold;
+pub(crate) mod expect_continue;
 pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod stall;

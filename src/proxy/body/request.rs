@@ -10,8 +10,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
 use super::client::ClientBody;
-use super::hold::{Hold, Permission};
-use super::source::{Attempt, Broken, Source};
+use super::expect_continue::{ContinueSignal, ContinueWait};
+use super::source::{AttemptBody, BodyFailure, ReplaySource};
 use super::whole::Whole;
 
 /// The body that an attempt sends.
@@ -20,21 +20,21 @@ pub(crate) enum RequestBody {
     /// A body in memory, or none. With trailers it is sent without a length in HTTP/1.1.
     Whole(Whole),
     /// The client's body.
-    Stream(Attempt<ClientBody>),
+    Stream(AttemptBody<ClientBody>),
     /// The client's body, once the upstream asks for it.
-    Held(Box<(Hold, Attempt<ClientBody>)>),
+    Held(Box<(ContinueWait, AttemptBody<ClientBody>)>),
 }
 
 /// Reports on a request body after it was handed to a connection.
 #[derive(Clone, Debug)]
-pub(crate) enum Progress {
+pub(crate) enum UploadProgress {
     /// It was in memory and goes out with the head.
     Whole,
     /// It is streamed by this source. The number names the latest of the source's attempts.
-    Stream(Arc<Source<ClientBody>>, Arc<AtomicU32>),
+    Stream(Arc<ReplaySource<ClientBody>>, Arc<AtomicU32>),
 }
 
-impl Progress {
+impl UploadProgress {
     /// The body is now sent as `body`.
     pub(crate) fn begin(&self, body: &RequestBody) {
         let attempt = match body {
@@ -63,7 +63,7 @@ impl Progress {
     }
 
     /// How the client's body broke off, if it did.
-    pub(crate) fn broken(&self) -> Option<Broken> {
+    pub(crate) fn broken(&self) -> Option<BodyFailure> {
         match self {
             Self::Whole => None,
             Self::Stream(source, _) => source.broken(),
@@ -85,17 +85,19 @@ impl RequestBody {
 
     /// The client's body. With a `permission`, it is sent once that is given.
     pub(crate) fn stream(
-        attempt: Attempt<ClientBody>,
-        permission: Option<&Arc<Permission>>,
+        attempt: AttemptBody<ClientBody>,
+        permission: Option<&Arc<ContinueSignal>>,
     ) -> Self {
         match permission {
-            Some(permission) => Self::Held(Box::new((Hold::new(Arc::clone(permission)), attempt))),
+            Some(permission) => {
+                Self::Held(Box::new((ContinueWait::new(Arc::clone(permission)), attempt)))
+            }
             None => Self::Stream(attempt),
         }
     }
 
     /// The permission that it waits for, if any.
-    pub(crate) fn permission(&self) -> Option<&Arc<Permission>> {
+    pub(crate) fn permission(&self) -> Option<&Arc<ContinueSignal>> {
         match self {
             Self::Held(held) => Some(held.0.permission()),
             _ => None,

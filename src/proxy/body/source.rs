@@ -7,7 +7,7 @@
 //!
 //! Only one attempt reads at a time. When the next one takes over, the body of the previous one fails, which
 //! aborts its request instead of ending it short. When more was read than the limit allows, everything kept is
-//! dropped, and [`Source::attempt`] refuses.
+//! dropped, and [`ReplaySource::attempt`] refuses.
 
 mod attempt;
 
@@ -22,7 +22,7 @@ use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 
-pub use self::attempt::Attempt;
+pub use self::attempt::AttemptBody;
 use super::BodyError;
 use crate::proxy::h1::{self, Malformed};
 use crate::proxy::message::trailers::permitted;
@@ -37,21 +37,21 @@ const TOGETHER: usize = 4 * 1024;
 
 /// A request body from a client.
 #[derive(Debug)]
-pub struct Source<B> {
+pub struct ReplaySource<B> {
     /// Locked for one poll at a time, by the thread that owns the request.
-    state: Mutex<State<B>>,
+    state: Mutex<SourceState<B>>,
     /// The length that the client declared.
     length: Option<u64>,
 }
 
 #[derive(Debug)]
-struct State<B> {
+struct SourceState<B> {
     /// The rest of the body. `None` once it has ended, well or badly.
     stream: Option<B>,
     /// The trailers, once they were read. They are few and are kept for every attempt.
     trailers: Option<Box<HeaderMap>>,
     /// The data that can be replayed. `None` if nothing is kept, or not any more.
-    kept: Option<Kept>,
+    kept: Option<ReplayBuffer>,
     /// How many bytes were read.
     read: u64,
     /// The number of the attempt that may read. Each attempt increments it.
@@ -61,13 +61,13 @@ struct State<B> {
     /// Whether it has handed on the end.
     ended: bool,
     /// How the stream broke off, if it did.
-    broken: Option<Broken>,
+    broken: Option<BodyFailure>,
     /// Wakes this attempt.
     waker: Option<Waker>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct ReplayBuffer {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     limit: usize,
@@ -75,7 +75,7 @@ struct Kept {
 
 /// How a client's body broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum BodyFailure {
     /// The client left.
     Gone,
     /// The client sent something malformed.
@@ -84,7 +84,7 @@ pub(crate) enum Broken {
     Stalled,
 }
 
-impl Broken {
+impl BodyFailure {
     /// Interprets an error: a body that cannot be decoded is the client's mistake; anything else means that it left.
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut at = Some(error);
@@ -103,7 +103,7 @@ impl Broken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotReplayable;
 
-impl<B> Source<B>
+impl<B> ReplaySource<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -111,9 +111,9 @@ where
     /// A body of which up to `keep` bytes are kept for replay, or nothing.
     pub fn new(stream: B, keep: Option<usize>) -> Self {
         let length = stream.size_hint().exact();
-        let kept = keep.map(|limit| Kept { chunks: VecDeque::new(), bytes: 0, limit });
+        let kept = keep.map(|limit| ReplayBuffer { chunks: VecDeque::new(), bytes: 0, limit });
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(SourceState {
                 stream: Some(stream),
                 trailers: None,
                 kept,
@@ -132,7 +132,7 @@ where
     ///
     /// # Errors
     /// When more was read than is kept.
-    pub fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
+    pub fn attempt(self: &Arc<Self>, stall: Duration) -> Result<AttemptBody<B>, NotReplayable> {
         let mut state = self.lock();
         if !state.replayable() {
             return Err(NotReplayable);
@@ -143,7 +143,7 @@ where
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
-        Ok(Attempt::new(Arc::clone(self), state.turn, stall))
+        Ok(AttemptBody::new(Arc::clone(self), state.turn, stall))
     }
 
     /// Reads the whole body and its trailers before any attempt sends it. `None` if it is longer than what may
@@ -236,16 +236,16 @@ where
     }
 
     /// How the client's body broke off, if it did.
-    pub(crate) fn broken(&self) -> Option<Broken> {
+    pub(crate) fn broken(&self) -> Option<BodyFailure> {
         self.lock().broken
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
+    fn lock(&self) -> MutexGuard<'_, SourceState<B>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<B> State<B>
+impl<B> SourceState<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -277,7 +277,7 @@ where
             Poll::Ready(Some(Err(error))) => {
                 let error = error.into();
                 self.stream = None;
-                self.broken = Some(Broken::of(error.as_ref()));
+                self.broken = Some(BodyFailure::of(error.as_ref()));
                 Poll::Ready(Some(Err(BodyError::Client(error))))
             }
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -306,7 +306,7 @@ where
     }
 }
 
-impl Kept {
+impl ReplayBuffer {
     /// Small chunks are copied together. Kept separately, each would hold many times its size, because it
     /// refers to the whole read buffer. Only the attempt that has sent everything that is kept reads on, so
     /// nobody is in the middle of the last chunk.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Measures the time since the last progress. The timer is created when a body first has to wait, so a body
 /// that is already there costs none.
 #[derive(Debug)]
-pub(crate) struct Stall {
+pub(crate) struct StallTimer {
     bound: Duration,
     /// Created when the body first had nothing.
     timer: Option<Pin<Box<Sleep>>>,
@@ -18,7 +18,7 @@ pub(crate) struct Stall {
     counting: bool,
 }
 
-impl Stall {
+impl StallTimer {
     /// Allows at most `bound` between two chunks.
     pub(crate) const fn new(bound: Duration) -> Self {
         Self { bound, timer: None, counting: false }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 
-use super::conversation::{Conversation, End};
-use super::multiplexed;
+use super::http1::{Http1Session, SessionEnd};
+use super::http2;
 use crate::proxy::io::Io;
-use crate::proxy::io::peer::{Over, Peer};
-use crate::proxy::io::rewound::Rewound;
+use crate::proxy::io::peer::{Negotiated, Peer};
+use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::site::{Core, Worker};
-use crate::proxy::watch::State;
+use crate::proxy::watch::ConnectionState;
 
 /// An error that ended a connection.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ServeError {
     /// With HTTP/1.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -43,16 +43,16 @@ async fn speak(
     io: Io,
     client: Peer,
     worker: &Arc<Worker>,
-    state: &Arc<State>,
-) -> Result<(), Trouble> {
-    let io = if client.over == (Over::Tls { http2: true }) {
-        Rewound::new(io, bytes::Bytes::new())
+    state: &Arc<ConnectionState>,
+) -> Result<(), ServeError> {
+    let io = if client.over == (Negotiated::Tls { http2: true }) {
+        PrefixedIo::new(io, bytes::Bytes::new())
     } else {
-        let mut conversation = Conversation::new(io, client, worker, state);
+        let mut conversation = Http1Session::new(io, client, worker, state);
         match conversation.hold().await? {
-            End::Closed => return Ok(()),
-            End::Http2(io) => io,
-            End::Switched(tunnel, io) => {
+            SessionEnd::Closed => return Ok(()),
+            SessionEnd::Http2(io) => io,
+            SessionEnd::Switched(tunnel, io) => {
                 let idle = worker.site().runtime.limits.tunnel_timeout;
                 Box::pin(tunnel.run(io, idle, &worker.core.cancel)).await;
                 return Ok(());
@@ -60,13 +60,13 @@ async fn speak(
         }
     };
     // Boxed, so that HTTP/1.1 connections do not carry its size.
-    Ok(Box::pin(multiplexed::serve(io, client, worker, state)).await?)
+    Ok(Box::pin(http2::serve(io, client, worker, state)).await?)
 }
 
 /// Polls a connection to its end, and calls `goodbye` when the process stops or the watch says so.
 pub(super) async fn drive<C: Future + Unpin>(
     connection: &mut C,
-    state: &State,
+    state: &ConnectionState,
     core: &Core,
     goodbye: fn(Pin<&mut C>),
 ) -> C::Output {

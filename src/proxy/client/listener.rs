@@ -13,11 +13,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::connection;
-use crate::proxy::io::peer::{Over, Peer};
-use crate::proxy::io::{Io, nearby};
+use crate::proxy::io::peer::{Negotiated, Peer};
+use crate::proxy::io::{Io, loopback};
 use crate::proxy::site::Worker;
-use crate::proxy::site::runtime::Listened;
-use crate::proxy::tls::{Accepted, Greeted};
+use crate::proxy::site::runtime::ListenerTls;
+use crate::proxy::tls::{AcceptedConnection, ServerStream};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -51,7 +51,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
     if address.ip().is_loopback() {
-        nearby::unpaced(&SockRef::from(&socket));
+        loopback::disable_pacing(&SockRef::from(&socket));
     }
     socket.bind(&address.into())?;
     Ok(socket)
@@ -66,7 +66,7 @@ pub(crate) async fn accept(
     room: Arc<Semaphore>,
     stop: CancellationToken,
 ) {
-    let mut served = Served { address, worker, tls: None };
+    let mut served = BoundListener { address, worker, tls: None };
     loop {
         let accepted = tokio::select! {
             biased;
@@ -90,12 +90,12 @@ pub(crate) async fn accept(
 type Permit = Option<tokio::sync::OwnedSemaphorePermit>;
 
 /// One listening address of one worker.
-struct Served {
+struct BoundListener {
     address: SocketAddr,
     worker: Arc<Worker>,
     /// The latest TLS settings of this address. They are kept when a reload removes the listener, for
     /// connections that the kernel has already accepted: these expect TLS.
-    tls: Option<Arc<Listened>>,
+    tls: Option<Arc<ListenerTls>>,
 }
 
 /// The next connection, once there is room for it.
@@ -108,7 +108,7 @@ async fn next(
     Ok((stream, client, permit))
 }
 
-impl Served {
+impl BoundListener {
     /// Serves a connection on its own task.
     fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: Permit) {
         if let Err(error) = stream.set_nodelay(true) {
@@ -149,12 +149,12 @@ impl Served {
 async fn greet(
     stream: TcpStream,
     client: SocketAddr,
-    listened: &Listened,
+    listened: &ListenerTls,
     limit: Duration,
-) -> Option<(Greeted<TcpStream>, Peer)> {
+) -> Option<(ServerStream<TcpStream>, Peer)> {
     match listened.tls.accept(stream, limit).await {
-        Ok(Accepted { io, http2 }) => {
-            Some((io, Peer { address: client, over: Over::Tls { http2 } }))
+        Ok(AcceptedConnection { io, http2 }) => {
+            Some((io, Peer { address: client, over: Negotiated::Tls { http2 } }))
         }
         Err(refused) => {
             listened.refused(client, &refused);
@@ -189,7 +189,7 @@ mod tests {
         let (accepted, _) = listeners[0].accept().unwrap();
         let accepted = SockRef::from(&accepted).tcp_congestion().unwrap();
         let listening = SockRef::from(&listeners[0]).tcp_congestion().unwrap();
-        assert!(!nearby::paces(&accepted), "{}", accepted.escape_ascii());
+        assert!(!loopback::paces(&accepted), "{}", accepted.escape_ascii());
         assert_eq!(accepted, listening);
     }
 }

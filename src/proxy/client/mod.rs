@@ -1,7 +1,7 @@
 //! Clients: how they connect, and the protocols that they speak.
 
 pub(crate) mod connection;
-mod conversation;
+mod http1;
+mod http2;
 pub(crate) mod listener;
-mod multiplexed;
 mod tunnel;

@@ -15,21 +15,21 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::proxy::io::Io;
-use crate::proxy::io::rewound::Rewound;
+use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::request::flight::Flight;
-use crate::proxy::upstream::connection::Alone;
+use crate::proxy::upstream::connection::Http1Lease;
 
 /// A tunnel, after the client's side has switched the protocol too.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    far: Alone,
+    far: Http1Lease,
     flight: Flight,
 }
 
 /// Why a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TunnelEnd {
     /// Both sides have closed, or one has failed.
     Ended,
     /// Neither side has sent anything for the timeout.
@@ -40,15 +40,15 @@ enum End {
 
 impl Tunnel {
     /// A tunnel that runs until it ends. `flight` ends with it.
-    pub(crate) const fn new(far: Alone, flight: Flight) -> Self {
+    pub(crate) const fn new(far: Http1Lease, flight: Flight) -> Self {
         Self { far, flight }
     }
 
     /// Copies bytes in both directions (`near` is the client's side) until both sides have closed, no byte has
     /// passed for `idle`, or `cut` is cancelled.
-    pub(crate) async fn run(self, near: Rewound<Io>, idle: Duration, cut: &CancellationToken) {
+    pub(crate) async fn run(self, near: PrefixedIo<Io>, idle: Duration, cut: &CancellationToken) {
         let Self { mut far, flight } = self;
-        let end = pass(near, far.link.bytes(), idle, cut).await;
+        let end = pass(near, far.conn.bytes(), idle, cut).await;
         tracing::debug!(reason = ?end, "A tunnel has ended.");
         drop(far);
         // Tunnelled bytes are not a body.
@@ -57,7 +57,7 @@ impl Tunnel {
 }
 
 /// Copies bytes until both sides have closed or one fails, neither has sent anything for `idle`, or `cut`.
-async fn pass<A, B>(near: A, far: B, idle: Duration, cut: &CancellationToken) -> End
+async fn pass<A, B>(near: A, far: B, idle: Duration, cut: &CancellationToken) -> TunnelEnd
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
@@ -78,9 +78,9 @@ where
     };
     tokio::select! {
         // A side that fails ends the tunnel like one that closes: there is nobody left to tell.
-        _broken = copied => End::Ended,
-        () = silent => End::Idle,
-        () = cut.cancelled() => End::Cut,
+        _broken = copied => TunnelEnd::Ended,
+        () = silent => TunnelEnd::Idle,
+        () = cut.cancelled() => TunnelEnd::Cut,
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         let ((near, mut client), (far, mut server)) = (duplex(4), duplex(4));
         let cut = CancellationToken::new();
         let passed = pass(near, far, IDLE, &cut);
-        let talk = async {
+        let conn = async {
             let (mut asked, mut answered) = (String::new(), String::new());
             let ask = async {
                 client.write_all(b"a question").await.unwrap();
@@ -128,8 +128,8 @@ mod tests {
             tokio::join!(ask, answer);
             (asked, answered)
         };
-        let (end, said) = tokio::join!(passed, talk);
-        assert_eq!(end, End::Ended);
+        let (end, said) = tokio::join!(passed, conn);
+        assert_eq!(end, TunnelEnd::Ended);
         assert_eq!(said, ("a question".to_owned(), "and its answer".to_owned()));
     }
 
@@ -139,15 +139,15 @@ mod tests {
         let begun = Instant::now();
         let cut = CancellationToken::new();
         let passed = pass(near, far, IDLE, &cut);
-        let talk = async {
+        let conn = async {
             for _ in 0..10 {
                 tokio::time::sleep(IDLE / 2).await;
                 server.write_all(b"x").await.unwrap();
                 client.read_exact(&mut [0]).await.unwrap();
             }
         };
-        let (end, ()) = tokio::join!(passed, talk);
-        assert_eq!(end, End::Idle);
+        let (end, ()) = tokio::join!(passed, conn);
+        assert_eq!(end, TunnelEnd::Idle);
         assert_eq!(begun.elapsed(), 10 * (IDLE / 2) + IDLE);
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let ((near, _client), (far, _server)) = (duplex(64), duplex(64));
         let cut = CancellationToken::new();
         cut.cancel();
-        assert_eq!(pass(near, far, IDLE, &cut).await, End::Cut);
+        assert_eq!(pass(near, far, IDLE, &cut).await, TunnelEnd::Cut);
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,7 +172,7 @@ mod tests {
             }
         };
         tokio::select! {
-            end = passed => assert_eq!(end, End::Idle),
+            end = passed => assert_eq!(end, TunnelEnd::Idle),
             () = write => {}
         }
         assert!(sent <= 16 * 1024, "nobody read, and {sent} bytes were taken");

@@ -27,7 +27,7 @@ pub(crate) enum Decoder {
 /// A chunked body.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
-    at: At,
+    at: State,
     /// The chunk's size as far as it was read; then how much of it is left.
     left: u64,
     /// How many bytes without meaning have arrived.
@@ -38,7 +38,7 @@ pub(crate) struct Chunks {
 
 /// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum State {
     /// The first digit of a size.
     #[default]
     Start,
@@ -144,10 +144,10 @@ fn take(left: &mut u64, bytes: &mut Bytes) -> Decoded {
 impl Chunks {
     fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
         loop {
-            if self.at == At::Data {
+            if self.at == State::Data {
                 let decoded = take(&mut self.left, bytes);
                 if self.left == 0 {
-                    self.at = At::DataCr;
+                    self.at = State::DataCr;
                 }
                 return Ok(decoded);
             }
@@ -155,7 +155,7 @@ impl Chunks {
                 return Ok(Decoded::More);
             };
             bytes.advance(1);
-            let ended = self.at == At::EndLf;
+            let ended = self.at == State::EndLf;
             self.at = self.step(byte)?;
             if ended {
                 return self.end();
@@ -164,46 +164,50 @@ impl Chunks {
     }
 
     /// What the byte after `byte` belongs to.
-    fn step(&mut self, byte: u8) -> Result<At, Malformed> {
+    fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         match (self.at, byte) {
-            (At::Start | At::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte),
-            (At::Size | At::Blank, b' ' | b'\t') => self.idle(At::Blank),
-            (At::Size | At::Blank, b';') => Ok(At::Extension),
-            (At::Size | At::Blank | At::Extension, b'\r') => Ok(At::SizeLf),
-            (At::Extension, byte) if byte != b'\n' => self.idle(At::Extension),
-            (At::SizeLf, b'\n') if self.left == 0 => Ok(At::Field),
-            (At::SizeLf, b'\n') => Ok(At::Data),
-            (At::DataCr, b'\r') => Ok(At::DataLf),
+            (State::Start | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                self.digit(byte)
+            }
+            (State::Size | State::Blank, b' ' | b'\t') => self.idle(State::Blank),
+            (State::Size | State::Blank, b';') => Ok(State::Extension),
+            (State::Size | State::Blank | State::Extension, b'\r') => Ok(State::SizeLf),
+            (State::Extension, byte) if byte != b'\n' => self.idle(State::Extension),
+            (State::SizeLf, b'\n') if self.left == 0 => Ok(State::Field),
+            (State::SizeLf, b'\n') => Ok(State::Data),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
             // After a chunk comes the next one; after the trailers comes nothing.
-            (At::DataLf | At::EndLf, b'\n') => Ok(At::Start),
-            (At::DataCr | At::DataLf, _) => Err(Malformed::ChunkEnd),
-            (At::Field, b'\r') => Ok(At::EndLf),
-            (At::Rest, b'\r') => self.trailer(byte, At::RestLf),
-            (At::Field | At::Rest, byte) if byte != b'\n' => self.trailer(byte, At::Rest),
-            (At::RestLf, b'\n') => self.trailer(byte, At::Field),
-            (At::Field | At::Rest | At::RestLf | At::EndLf, _) => Err(Malformed::Trailers),
+            (State::DataLf | State::EndLf, b'\n') => Ok(State::Start),
+            (State::DataCr | State::DataLf, _) => Err(Malformed::ChunkEnd),
+            (State::Field, b'\r') => Ok(State::EndLf),
+            (State::Rest, b'\r') => self.trailer(byte, State::RestLf),
+            (State::Field | State::Rest, byte) if byte != b'\n' => self.trailer(byte, State::Rest),
+            (State::RestLf, b'\n') => self.trailer(byte, State::Field),
+            (State::Field | State::Rest | State::RestLf | State::EndLf, _) => {
+                Err(Malformed::Trailers)
+            }
             _ => Err(Malformed::ChunkHead),
         }
     }
 
-    fn digit(&mut self, byte: u8) -> Result<At, Malformed> {
+    fn digit(&mut self, byte: u8) -> Result<State, Malformed> {
         let digit = char::from(byte).to_digit(16).map(u64::from).ok_or(Malformed::ChunkHead)?;
-        if self.at == At::Size && self.left == 0 {
+        if self.at == State::Size && self.left == 0 {
             // A leading zero.
-            self.idle(At::Size)?;
+            self.idle(State::Size)?;
         }
         let sixteen = self.left.checked_mul(16).ok_or(Malformed::ChunkSize)?;
         self.left = sixteen.checked_add(digit).ok_or(Malformed::ChunkSize)?;
-        Ok(At::Size)
+        Ok(State::Size)
     }
 
     /// A byte without meaning in a size's line.
-    const fn idle(&mut self, next: At) -> Result<At, Malformed> {
+    const fn idle(&mut self, next: State) -> Result<State, Malformed> {
         self.extensions += 1;
         if self.extensions > EXTENSIONS { Err(Malformed::Extensions) } else { Ok(next) }
     }
 
-    fn trailer(&mut self, byte: u8, next: At) -> Result<At, Malformed> {
+    fn trailer(&mut self, byte: u8, next: State) -> Result<State, Malformed> {
         if self.trailers.len() >= SIZE {
             return Err(Malformed::TrailersTooLarge);
         }

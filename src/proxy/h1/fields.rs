@@ -11,7 +11,7 @@ use super::error::Malformed;
 
 /// What the fields say about the connection and the body.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct HeadFields {
     /// `false`: `Connection` contains `close`. `true`: it contains `keep-alive`, but not `close`.
     stays: Option<bool>,
     /// Whether `Transfer-Encoding`, if present, ends in `chunked`.
@@ -29,9 +29,12 @@ pub(crate) struct Said {
 ///
 /// # Errors
 /// When a field is malformed, or `Content-Length` is not a number.
-pub(crate) fn read(bytes: &Bytes, read: &[Header<'_>]) -> Result<(HeaderMap, Said), Malformed> {
+pub(crate) fn read(
+    bytes: &Bytes,
+    read: &[Header<'_>],
+) -> Result<(HeaderMap, HeadFields), Malformed> {
     let mut fields = HeaderMap::with_capacity(read.len());
-    let mut said = Said::default();
+    let mut said = HeadFields::default();
     for field in read {
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let name = name.map_err(|_| Malformed::Head(httparse::Error::HeaderName))?;
@@ -44,7 +47,7 @@ pub(crate) fn read(bytes: &Bytes, read: &[Header<'_>]) -> Result<(HeaderMap, Sai
     Ok((fields, said))
 }
 
-impl Said {
+impl HeadFields {
     fn hear(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
         if *name == header::CONTENT_LENGTH {
             return self.hear_length(value);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::outbox::Outbox;
+use super::write_buffer::WriteBuffer;
 
 /// How a body is framed, and how much of it is left to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,36 +58,40 @@ impl Framing {
         }
     }
 
-    /// Puts the next piece of a body into `outbox`.
-    pub(super) fn data(&mut self, outbox: &mut Outbox, data: Bytes) -> Result<(), WrongLength> {
+    /// Puts the next piece of a body into `output`.
+    pub(super) fn data(
+        &mut self,
+        output: &mut WriteBuffer,
+        data: Bytes,
+    ) -> Result<(), WrongLength> {
         match self {
             // An empty chunk would end the body.
             _ if data.is_empty() => {}
             Self::Length(left) => {
                 *left = left.checked_sub(data.len() as u64).ok_or(WrongLength)?;
-                outbox.chunk(data);
+                output.chunk(data);
             }
             Self::Chunked => {
-                size(outbox.text(), data.len());
-                outbox.chunk(data);
-                outbox.text().extend_from_slice(b"\r\n");
+                size(output.text(), data.len());
+                output.chunk(data);
+                output.text().extend_from_slice(b"\r\n");
             }
-            Self::UntilClose => outbox.chunk(data),
+            Self::UntilClose => output.chunk(data),
         }
         Ok(())
     }
 
-    /// Puts the end of a body into `outbox`, with its trailers if the framing allows any.
+    /// Puts the end of a body into `output`, with its trailers if the framing allows any.
     pub(super) fn end(
         &mut self,
-        outbox: &mut Outbox,
+        output: &mut WriteBuffer,
         trailers: Option<&HeaderMap>,
     ) -> Result<(), WrongLength> {
         match self {
             Self::Length(0) | Self::UntilClose => {}
             Self::Length(_) => return Err(WrongLength),
             Self::Chunked => {
-                let out = outbox.text();
+                let out = output.text();
                 out.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.into_iter().flatten() {
                     field(out, name, value);
@@ -128,14 +132,14 @@ mod tests {
                 if chunked { Decoder::chunked() } else { Decoder::Length(whole.len() as u64) };
             let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]);
             let trailers = (trailed && chunked).then_some(trailers);
-            let (mut outbox, mut wire) = (Outbox::default(), Vec::new());
+            let (mut output, mut wire) = (WriteBuffer::default(), Vec::new());
             let mut cx = Context::from_waker(Waker::noop());
             for piece in pieces {
-                framing.data(&mut outbox, piece.into()).unwrap();
-                prop_assert!(outbox.poll_write(&mut wire, &mut cx, &mut false).is_ready());
+                framing.data(&mut output, piece.into()).unwrap();
+                prop_assert!(output.poll_write(&mut wire, &mut cx, &mut false).is_ready());
             }
-            framing.end(&mut outbox, trailers.as_ref()).unwrap();
-            prop_assert!(outbox.poll_write(&mut wire, &mut cx, &mut false).is_ready());
+            framing.end(&mut output, trailers.as_ref()).unwrap();
+            prop_assert!(output.poll_write(&mut wire, &mut cx, &mut false).is_ready());
             prop_assert!(framing.is_done());
             let (mut bytes, mut read, mut behind) = (Bytes::from(wire), Vec::new(), None);
             while !decoder.is_done() {
@@ -153,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_body_of_another_length_than_was_said_is_refused() {
-        let mut outbox = Outbox::default();
-        assert_eq!(Framing::Length(2).data(&mut outbox, "abc".into()), Err(WrongLength));
-        assert_eq!(Framing::Length(2).end(&mut outbox, None), Err(WrongLength));
+        let mut output = WriteBuffer::default();
+        assert_eq!(Framing::Length(2).data(&mut output, "abc".into()), Err(WrongLength));
+        assert_eq!(Framing::Length(2).end(&mut output, None), Err(WrongLength));
     }
 }

@@ -1,28 +1,28 @@
 //! HTTP/1.1 as bytes (RFC 9112), for both clients and upstreams.
 //!
 //! Both sides read and write messages of the same form, so the code for that is shared. Reading: bytes are
-//! collected ([`inbox`]), a head's fields are checked for the message's framing ([`fields`]), and the body is
-//! decoded ([`decode`]). Writing: a body is framed ([`framing`]), polled ([`sending`]) and written
-//! ([`outbox`]). [`talk`] is what a client's connection shares with the reader of its request's body. What
+//! collected ([`read_buffer`]), a head's fields are checked for the message's framing ([`fields`]), and the body is
+//! decoded ([`decode`]). Writing: a body is framed ([`framing`]), polled ([`body_writer`]) and written
+//! ([`write_buffer`]). [`client_connection`] is what a client's connection shares with the reader of its request's body. What
 //! differs is in [`client`](super::client) and [`upstream::h1`](super::upstream).
 
+mod body_writer;
+mod client_connection;
 mod decode;
 mod error;
 mod fields;
 mod framing;
-mod inbox;
-mod outbox;
-mod sending;
-mod talk;
+mod read_buffer;
+mod write_buffer;
 
+pub(crate) use self::body_writer::{BodyWriteError, BodyWriter};
+pub(crate) use self::client_connection::{ClientConnection, ClientIo, DropReason};
 pub(crate) use self::decode::{Decoded, Decoder};
 pub(crate) use self::error::{Error, Malformed};
-pub(crate) use self::fields::{Said, number, read};
+pub(crate) use self::fields::{HeadFields, number, read};
 pub(crate) use self::framing::{Framing, WrongLength, field, line};
-pub(crate) use self::inbox::Inbox;
-pub(crate) use self::outbox::Outbox;
-pub(crate) use self::sending::{Sending, Unsendable};
-pub(crate) use self::talk::{Dropped, Talk, Wire};
+pub(crate) use self::read_buffer::ReadBuffer;
+pub(crate) use self::write_buffer::WriteBuffer;
 
 /// The largest head of a response, and the largest trailer section, in bytes.
 pub(crate) const SIZE: usize = 64 * 1024;

@@ -1,9 +1,9 @@
 //! The byte stream under HTTP.
 
-pub(crate) mod nearby;
+pub(crate) mod loopback;
 pub(crate) mod peer;
-pub(crate) mod pour;
-pub(crate) mod rewound;
+pub(crate) mod prefixed;
+pub(crate) mod splice;
 pub(crate) mod wrapped;
 
 use std::fmt;
@@ -16,16 +16,16 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::proxy::tls::{Greeted, Secured};
+use crate::proxy::tls::{ClientStream, ServerStream};
 
 /// The stream of one connection. A socket, the common case, is called directly; everything else through a vtable.
 pub(crate) enum Io {
     /// A socket.
     Tcp(TcpStream),
     /// TLS to an upstream.
-    Tls(Secured<TcpStream>),
+    Tls(ClientStream<TcpStream>),
     /// TLS from a client.
-    Served(Greeted<TcpStream>),
+    Served(ServerStream<TcpStream>),
     /// Anything else: the pipe of a rehearsal or a test.
     Other(Box<dyn Transport>),
 }

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    pub(crate) over: Over,
+    pub(crate) over: Negotiated,
 }
 
 /// How the connection's protocol was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum Negotiated {
     /// Clear text: the first bytes decide between HTTP/1.1 and HTTP/2.
     Clear,
     /// TLS: the handshake decided.
@@ -22,14 +22,14 @@ pub(crate) enum Over {
 impl Peer {
     /// A peer in clear text.
     pub(crate) const fn clear(address: SocketAddr) -> Self {
-        Self { address, over: Over::Clear }
+        Self { address, over: Negotiated::Clear }
     }
 
     /// The scheme of its requests.
     pub(crate) const fn scheme(self) -> &'static str {
         match self.over {
-            Over::Clear => "http",
-            Over::Tls { .. } => "https",
+            Negotiated::Clear => "http",
+            Negotiated::Tls { .. } => "https",
         }
     }
 }

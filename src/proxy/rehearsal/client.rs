@@ -19,7 +19,7 @@ use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::client::connection;
 use crate::proxy::io::Io;
-use crate::proxy::io::peer::{Over, Peer};
+use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::message::id::Ids;
 use crate::proxy::request::head::matched;
 use crate::proxy::site::runtime::Runtime;
@@ -125,7 +125,7 @@ async fn ask(
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let secure = worker.site().runtime.listeners.first().is_some_and(|first| first.tls.is_some());
     // The handshake is left out: what is asked is the same.
-    let over = if secure { Over::Tls { http2: false } } else { Over::Clear };
+    let over = if secure { Negotiated::Tls { http2: false } } else { Negotiated::Clear };
     let client = Peer { address, over };
     let far = Io::Other(Box::new(far));
     tokio::spawn(connection::serve(far, client, Arc::clone(worker), None));

@@ -14,14 +14,14 @@ use http_body::Body as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::head::{self, Accepted, Asked};
-use super::interim::Interim;
-use super::trace::Place;
+use super::head::{self, AcceptedHead, HopOptions};
+use super::interim::InterimTarget;
+use super::trace::TracePlace;
 use super::upload::Upload;
 use crate::language::value::{Map, Missing, Native, Value};
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::body::source::{Broken, Source};
-use crate::proxy::h1::Dropped;
+use crate::proxy::body::source::{BodyFailure, ReplaySource};
+use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, id, query};
@@ -44,9 +44,9 @@ pub(crate) struct Exchange {
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
     /// What the client asks of this hop.
-    pub(crate) asked: Asked,
+    pub(crate) asked: HopOptions,
     /// Where the upstream's interim responses go.
-    pub(crate) interim: Interim,
+    pub(crate) interim: InterimTarget,
     /// When the request began to be served.
     pub(crate) begun: Instant,
     /// Whether it is a gRPC call, which gets gRPC answers.
@@ -61,14 +61,14 @@ pub(crate) struct Exchange {
     /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
     /// Its place in a trace, if requests are traced.
-    pub(crate) trace: Option<Box<Place>>,
+    pub(crate) trace: Option<Box<TracePlace>>,
     /// Its record, if anybody wants one.
     pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
 /// A request that a route has matched, as far as that needs no waiting.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum Admission {
     /// It can be served.
     Whole(Arc<Exchange>),
     /// Its body must be read first, because an expression of the route reads it or several calls may send it at once.
@@ -89,8 +89,8 @@ impl Exchange {
         site: Arc<Site>,
         request: Request<ClientBody>,
         peer: Peer,
-        interim: Interim,
-    ) -> Result<Begun, Box<(Refusal, ClientBody)>> {
+        interim: InterimTarget,
+    ) -> Result<Admission, Box<(Refusal, ClientBody)>> {
         let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
@@ -98,8 +98,8 @@ impl Exchange {
             Ok(accepted) => accepted,
             Err(refusal) => return Err(Box::new((refusal, body))),
         };
-        let Accepted { route, asked, client, id, written, trace } = accepted;
-        let admitted = match Admitted::admit(&site) {
+        let AcceptedHead { route, asked, client, id, written, trace } = accepted;
+        let admitted = match AdmissionGuard::admit(&site) {
             Ok(admitted) => admitted,
             Err(refusal) => return Err(Box::new((refusal, body))),
         };
@@ -110,7 +110,7 @@ impl Exchange {
             (Upload::None, Some(body))
         } else {
             let keep = facts.resends.then_some(route.buffer.replay);
-            (Upload::Stream(Arc::new(Source::new(body, keep))), None)
+            (Upload::Stream(Arc::new(ReplaySource::new(body, keep))), None)
         };
         // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
@@ -136,10 +136,10 @@ impl Exchange {
             recorder: OnceLock::new(),
         };
         if let Some(body) = unread {
-            return Ok(Begun::Unread(Box::new(Unread { exchange, body })));
+            return Ok(Admission::Unread(Box::new(Unread { exchange, body })));
         }
         exchange.settle_expectation();
-        Ok(Begun::Whole(Arc::new(exchange)))
+        Ok(Admission::Whole(Arc::new(exchange)))
     }
 
     /// A body in memory, or no body, need not be waited for.
@@ -157,9 +157,9 @@ impl Exchange {
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
         let request = Request::from_parts(parts, ClientBody::Empty);
-        match Self::begin(site, request, peer, Interim::Nowhere(Dropped::Late)) {
-            Ok(Begun::Whole(exchange)) => Ok(exchange),
-            Ok(Begun::Unread(unread)) => Ok(Arc::new(unread.exchange)),
+        match Self::begin(site, request, peer, InterimTarget::Nowhere(DropReason::Late)) {
+            Ok(Admission::Whole(exchange)) => Ok(exchange),
+            Ok(Admission::Unread(unread)) => Ok(Arc::new(unread.exchange)),
             Err(refused) => Err(refused.0),
         }
     }
@@ -205,7 +205,7 @@ impl Exchange {
 
     /// Whether the client left before its request was complete.
     pub(crate) fn client_gone(&self) -> bool {
-        self.upload.broken() == Some(Broken::Gone)
+        self.upload.broken() == Some(BodyFailure::Gone)
     }
 
     /// The endpoint of `upstream` that the next attempt should avoid.
@@ -240,9 +240,9 @@ impl Unread {
 }
 
 /// Counts a request as running until it is dropped.
-struct Admitted<'a>(&'a Site);
+struct AdmissionGuard<'a>(&'a Site);
 
-impl<'a> Admitted<'a> {
+impl<'a> AdmissionGuard<'a> {
     /// Counts a request, if one more may run.
     fn admit(site: &'a Site) -> Result<Self, Refusal> {
         let admitted = Self(site);
@@ -251,7 +251,7 @@ impl<'a> Admitted<'a> {
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for AdmissionGuard<'_> {
     fn drop(&mut self) {
         self.0.core.end();
     }

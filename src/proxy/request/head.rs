@@ -25,9 +25,9 @@ use crate::proxy::site::{LocalRoute, Site};
 
 /// Everything known about a request whose head was accepted, except its parts, which are in the form to send on.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedHead {
     pub(crate) route: Arc<LocalRoute>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: HopOptions,
     /// The client's address.
     pub(crate) client: IpAddr,
     /// `execution.id`.
@@ -35,12 +35,12 @@ pub(crate) struct Accepted {
     /// The target as the client wrote it, if the route rewrites it.
     pub(crate) written: Option<Box<Uri>>,
     /// Its place in a trace, if requests are traced.
-    pub(crate) trace: Option<Box<trace::Place>>,
+    pub(crate) trace: Option<Box<trace::TracePlace>>,
 }
 
 /// What the fields about this hop ask for.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct HopOptions {
     /// The protocols to which the client offers to switch.
     pub(crate) upgrade: Option<HeaderValue>,
     /// Whether the client accepts trailers (RFC 9110 §10.1.4).
@@ -56,7 +56,7 @@ pub(crate) fn accept(
     parts: &mut request::Parts,
     peer: Peer,
     begun: Instant,
-) -> Result<Accepted, Refusal> {
+) -> Result<AcceptedHead, Refusal> {
     if parts.version == Version::HTTP_2 {
         as_any_version(site, parts)?;
     }
@@ -67,7 +67,7 @@ pub(crate) fn accept(
     let asked = if headers::concerns_this_hop(&parts.headers) {
         this_hop(parts)?
     } else {
-        Asked::default()
+        HopOptions::default()
     };
     let client = match &site.runtime.forwarded {
         Some(forwarded) => forward(forwarded, parts, peer),
@@ -86,7 +86,7 @@ pub(crate) fn accept(
     }
     let id = request_id(site, begun, &mut parts.headers);
     let trace = trace::trace(site, parts);
-    Ok(Accepted { route, asked, client, id, written, trace })
+    Ok(AcceptedHead { route, asked, client, id, written, trace })
 }
 
 /// Updates the fields that say who the client is, and returns its address.
@@ -112,10 +112,10 @@ fn shape(shaping: &Shaping, parts: &mut request::Parts) {
 }
 
 /// Checks the fields about this hop, and removes them: the message gets a new framing.
-fn this_hop(parts: &mut request::Parts) -> Result<Asked, Refusal> {
+fn this_hop(parts: &mut request::Parts) -> Result<HopOptions, Refusal> {
     // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1), and HTTP/2 clients get no 100 from here.
     let may_wait = parts.version == Version::HTTP_11;
-    let asked = Asked {
+    let asked = HopOptions {
         upgrade: may_wait.then(|| upgrade::offered(&parts.headers)).flatten(),
         trailers: headers::takes_trailers(&parts.headers),
         body_unasked: expectation(&parts.headers)? && may_wait,

@@ -3,7 +3,7 @@
 //! A proxy passes them on unless it asked for them itself. So those for the client's own request pass, from
 //! every attempt: each is a hint and says nothing about the final answer (RFC 8297 §2). Those for a call that
 //! the Flow itself makes, such as an audit, do not. A 100 for a request whose client waits for one passes as a
-//! permission; see [`hold`](crate::proxy::body::hold).
+//! permission; see [`hold`](crate::proxy::body::expect_continue).
 //!
 //! They pass to HTTP/1.1 clients. HTTP/1.0 clients must not be sent any, and the HTTP/2 library can neither
 //! send nor receive them.
@@ -11,24 +11,24 @@
 use http::StatusCode;
 use http::header::{self, HeaderMap};
 
-use crate::proxy::h1::{Dropped, Talk};
+use crate::proxy::h1::{ClientConnection, DropReason};
 use crate::proxy::message::headers;
 use crate::proxy::site::LocalRoute;
 
 /// Where the interim responses for one request go.
 #[derive(Clone, Debug)]
-pub(crate) enum Interim {
+pub(crate) enum InterimTarget {
     /// To the client on this connection.
-    Client(Talk),
+    Client(ClientConnection),
     /// They are dropped, for this reason.
-    Nowhere(Dropped),
+    Nowhere(DropReason),
 }
 
-impl Interim {
+impl InterimTarget {
     /// Passes on an interim response to a request of `route`.
     pub(crate) fn pass(&self, route: &LocalRoute, status: StatusCode, fields: &HeaderMap) {
         let passed = match self {
-            Self::Client(talk) => talk.say_before(&head(route, status, fields)),
+            Self::Client(conn) => conn.say_before(&head(route, status, fields)),
             Self::Nowhere(why) => Err(*why),
         };
         if let Err(why) = passed {

@@ -1,7 +1,7 @@
 //! A request's record and its place in a trace: when they begin, and who gets the record at the end.
 //!
 //! Most requests are plain: one attempt, which succeeds. Few of them are recorded (as many a second as
-//! [`Pace`](crate::telemetry::pace::Pace) lets through), and the others pay a branch here and there. What
+//! [`RateLimiter`](crate::telemetry::limiter::RateLimiter) lets through), and the others pay a branch here and there. What
 //! somebody will look for is always recorded, from its first attempt: a record begins with the first
 //! failure at the latest, and where successes may come before it (an execution of several calls) with
 //! the request; it is given up at the end where nothing came of it.
@@ -13,7 +13,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::exchange::Exchange;
-use super::trace::Place;
+use super::trace::TracePlace;
 use super::upload::Upload;
 use crate::language::outcome::Outcome;
 use crate::proxy::site::Site;
@@ -54,7 +54,7 @@ impl Exchange {
     }
 
     /// Its place in a trace, where spans are made of it.
-    pub(crate) fn traced(&self) -> Option<&Place> {
+    pub(crate) fn traced(&self) -> Option<&TracePlace> {
         self.trace.as_deref().filter(|place| place.context.sampled())
     }
 
@@ -125,7 +125,7 @@ impl Exchange {
 
 /// What the access log is told of a request that is refused: read before the request is taken apart.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     site: std::sync::Arc<Site>,
     method: http::Method,
     uri: http::Uri,
@@ -133,7 +133,7 @@ pub(crate) struct Refused {
     begun: Instant,
 }
 
-impl Refused {
+impl RefusedRequest {
     /// `None` where nobody would be told.
     pub(crate) fn of<B>(
         site: &std::sync::Arc<Site>,

@@ -8,7 +8,7 @@ use crate::telemetry::trace::{Context, Parent, TRACEPARENT, TRACESTATE};
 
 /// A request's place in a trace.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TracePlace {
     pub(super) context: Context,
     /// The client's HTTP version.
     pub(super) version: Version,
@@ -16,7 +16,7 @@ pub(crate) struct Place {
 
 /// The place in a trace of a request with this head. `None` if nothing is traced; the caller's fields then stay
 /// unchanged. A `tracestate` without a valid `traceparent` is removed (W3C Trace Context §3.3).
-pub(super) fn trace(site: &Site, head: &mut Parts) -> Option<Box<Place>> {
+pub(super) fn trace(site: &Site, head: &mut Parts) -> Option<Box<TracePlace>> {
     let tracer = site.runtime.sinks().tracer()?;
     let headers = &mut head.headers;
     let mut given = headers.get_all(TRACEPARENT).iter();
@@ -28,5 +28,5 @@ pub(super) fn trace(site: &Site, head: &mut Parts) -> Option<Box<Place>> {
         headers.remove(TRACESTATE);
     }
     let context = tracer.context(parent, site.core.ids.random());
-    Some(Box::new(Place { context, version: head.version }))
+    Some(Box::new(TracePlace { context, version: head.version }))
 }

@@ -10,7 +10,7 @@ use crate::language::value::Value;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::collect::{CollectError, collect};
-use crate::proxy::body::source::{Broken, NotReplayable, Source};
+use crate::proxy::body::source::{BodyFailure, NotReplayable, ReplaySource};
 use crate::proxy::message::media;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::site::runtime::Route;
@@ -21,7 +21,7 @@ pub(crate) enum Upload {
     /// There is none.
     None,
     /// It is sent on as it arrives.
-    Stream(Arc<Source<ClientBody>>),
+    Stream(Arc<ReplaySource<ClientBody>>),
     /// It was read, because an expression of the route reads it (as `value`), or because several calls may send
     /// it side by side.
     Buffered {
@@ -48,7 +48,7 @@ impl Upload {
             return Ok(Self::Buffered { bytes, trailers, value: Some(value) });
         }
         let keep = route.facts.resends.then_some(route.buffer.replay);
-        let source = Arc::new(Source::new(body, keep));
+        let source = Arc::new(ReplaySource::new(body, keep));
         Ok(match source.read_ahead(timeout).await.map_err(unread)? {
             Some((bytes, trailers)) => {
                 Self::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
@@ -58,7 +58,7 @@ impl Upload {
     }
 
     /// How the client's body broke off, if it did.
-    pub(crate) fn broken(&self) -> Option<Broken> {
+    pub(crate) fn broken(&self) -> Option<BodyFailure> {
         match self {
             Self::Stream(source) => source.broken(),
             Self::None | Self::Buffered { .. } => None,
@@ -72,7 +72,7 @@ async fn read(
     limit: usize,
     timeout: Duration,
 ) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
-    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
+    let attempt = Arc::new(ReplaySource::new(body, None)).attempt(timeout);
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     collect(&mut attempt, limit).await.map_err(|error| match error {
         CollectError::TooLarge => Refusal::too_large(limit),

@@ -28,17 +28,17 @@ use crate::proxy::code;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::id;
 use crate::proxy::message::refusal::Refusal;
-use crate::proxy::request::exchange::{Begun, Exchange, Platform};
+use crate::proxy::request::exchange::{Admission, Exchange, Platform};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::request::head;
-use crate::proxy::request::interim::Interim;
-use crate::proxy::request::recording::Refused;
+use crate::proxy::request::interim::InterimTarget;
+use crate::proxy::request::recording::RefusedRequest;
 use crate::proxy::site::Site;
-use crate::proxy::watch::busy::Busy;
+use crate::proxy::watch::busy::BusyGuard;
 use crate::telemetry::events::Events;
 
 /// An answer that is being made.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
 
 /// Answers `request`; what an upstream says before its answer goes to `interim`.
 ///
@@ -47,16 +47,16 @@ pub(crate) fn serve(
     site: Arc<Site>,
     request: Request<ClientBody>,
     client: Peer,
-    busy: Busy,
-    interim: Interim,
-) -> Answering {
+    busy: BusyGuard,
+    interim: InterimTarget,
+) -> AnswerFuture {
     let method = request.method().clone();
     let version = request.version();
     let bodyless = request.body().is_end_stream();
     let grpc = head::is_grpc(request.version(), request.headers());
-    let refused = Refused::of(&site, &request, client.address);
+    let refused = RefusedRequest::of(&site, &request, client.address);
     let asked = Arc::clone(&site);
-    let refuse = move |refusal: Refusal, busy: Busy, read: bool| {
+    let refuse = move |refusal: Refusal, busy: BusyGuard, read: bool| {
         asked.runtime.refused(refusal.reason, client.address, &refusal.detail);
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
@@ -72,8 +72,8 @@ pub(crate) fn serve(
         response
     };
     match Exchange::begin(site, request, client, interim) {
-        Ok(Begun::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
-        Ok(Begun::Unread(unread)) => Box::pin(async move {
+        Ok(Admission::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
+        Ok(Admission::Unread(unread)) => Box::pin(async move {
             match unread.read().await {
                 Ok(exchange) => answer(exchange, busy, version).await,
                 Err(refusal) => refuse(refusal, busy, false),
@@ -90,7 +90,11 @@ pub(crate) fn serve(
 }
 
 /// Runs the Flow of `exchange` and renders what it comes to.
-async fn answer(exchange: Arc<Exchange>, busy: Busy, version: Version) -> Response<AnswerBody> {
+async fn answer(
+    exchange: Arc<Exchange>,
+    busy: BusyGuard,
+    version: Version,
+) -> Response<AnswerBody> {
     let flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
         Box::pin(to_its_end(&exchange, &busy)).await
@@ -101,7 +105,7 @@ async fn answer(exchange: Arc<Exchange>, busy: Busy, version: Version) -> Respon
 }
 
 /// Runs the route's Flow within this future.
-async fn in_place(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
+async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     let core = &exchange.site.core;
     let mut alarm = exchange.route.facts.bounds.then(|| busy.take_alarm());
     let outcome = {
@@ -123,14 +127,14 @@ async fn in_place(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
 }
 
 /// Runs the route's Flow to its end, whatever becomes of this future.
-async fn to_its_end(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
+async fn to_its_end(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
     exchange.cancelled_by(cancel.clone());
     let exchange = Arc::clone(exchange);
     let mut alarm = busy.take_alarm();
     let cancelled = cancel.clone();
     let running = async move {
-        let unwinds = Unwinds::begin(exchange);
+        let unwinds = UnwindGuard::begin(exchange);
         let outcome = run(&unwinds.exchange, Some(cancelled), Some(&mut alarm)).await;
         unwinds.done();
         (outcome, alarm)
@@ -228,12 +232,12 @@ impl<F: Future<Output: Send> + Send + 'static> Drop for Unwinding<F> {
 
 /// An execution with something that must run whatever happens. Dropped before it is done, as the end of
 /// the process may do, it says whose cleanups were lost.
-struct Unwinds {
+struct UnwindGuard {
     exchange: Arc<Exchange>,
     done: bool,
 }
 
-impl Unwinds {
+impl UnwindGuard {
     fn begin(exchange: Arc<Exchange>) -> Self {
         exchange.site.core.unwinds();
         Self { exchange, done: false }
@@ -244,7 +248,7 @@ impl Unwinds {
     }
 }
 
-impl Drop for Unwinds {
+impl Drop for UnwindGuard {
     fn drop(&mut self) {
         self.exchange.site.core.unwound();
         if self.done {

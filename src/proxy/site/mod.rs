@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 use self::runtime::{Route, Runtime};
 use crate::language::clock::Clock;
 use crate::language::value::Value;
-use crate::proxy::io::pour::Pipes;
+use crate::proxy::io::splice::PipePool;
 use crate::proxy::message::id::Ids;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
-use crate::telemetry::pace::{Pace, Sparse};
+use crate::telemetry::limiter::{LogLimiter, RateLimiter};
 
 /// The state that outlives configurations.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub(crate) struct Core {
     /// Cancels every execution that must unwind.
     pub(crate) cancel: CancellationToken,
     /// For splicing large bodies.
-    pub(crate) pipes: Pipes,
+    pub(crate) pipes: PipePool,
     /// Limits how many plain requests `/executions` records.
-    pub(crate) pace: Pace,
+    pub(crate) pace: RateLimiter,
     in_flight: AtomicUsize,
     /// How many of them are executions on their own task, whose cleanups must run.
     unwinding: AtomicUsize,
@@ -65,7 +65,7 @@ pub(crate) struct LocalRoute {
     /// The Flow's arguments, likewise.
     pub(crate) arguments: Value,
     /// Limits which of its failures are logged.
-    pub(crate) failures: Sparse,
+    pub(crate) failures: LogLimiter,
 }
 
 /// A worker's present site.
@@ -88,8 +88,8 @@ impl Core {
             ids,
             connections: Connections::default(),
             cancel: CancellationToken::new(),
-            pipes: Pipes::default(),
-            pace: Pace::default(),
+            pipes: PipePool::default(),
+            pace: RateLimiter::default(),
             in_flight: AtomicUsize::new(0),
             unwinding: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -194,7 +194,7 @@ impl LocalRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
-        Self { route: Arc::clone(route), arguments, failures: Sparse::default() }
+        Self { route: Arc::clone(route), arguments, failures: LogLimiter::default() }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::telemetry::sinks::Sinks;
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) environment: Arc<str>,
-    pub(crate) listeners: Vec<Listening>,
+    pub(crate) listeners: Vec<ListenAddress>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: Shutdown,
     pub(crate) router: Router,
@@ -49,17 +49,17 @@ pub struct Runtime {
 
 /// One listening address.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ListenAddress {
     pub(crate) address: SocketAddr,
     /// The TLS settings, if any.
-    pub(crate) tls: Option<Arc<Listened>>,
+    pub(crate) tls: Option<Arc<ListenerTls>>,
 }
 
 /// A listener's TLS.
 #[derive(Debug)]
-pub(crate) struct Listened {
+pub(crate) struct ListenerTls {
     pub(crate) tls: ServerTls,
-    /// `mwl_tls_handshake_failures_total`, in the order of [`tls::Reason::ALL`].
+    /// `mwl_tls_handshake_failures_total`, in the order of [`tls::TlsFailure::ALL`].
     pub(crate) failures: RefusalMetrics,
 }
 
@@ -105,7 +105,7 @@ impl Runtime {
 
     /// The listeners with TLS, each with the time when its certificates expire, in seconds since the Unix epoch.
     pub fn certificates(&self) -> impl Iterator<Item = (SocketAddr, f64)> {
-        let until = |listened: &Arc<Listened>| {
+        let until = |listened: &Arc<ListenerTls>| {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
             let nanos = listened.tls.valid_until().as_nanos() as f64;
             nanos / 1e9
@@ -147,14 +147,14 @@ impl Runtime {
     }
 }
 
-impl Listened {
+impl ListenerTls {
     /// A client's handshake has failed. A client that just closes the connection is not logged: it is a health
     /// check or a scan.
-    pub(crate) fn refused(&self, client: SocketAddr, refused: &tls::Refused) {
+    pub(crate) fn refused(&self, client: SocketAddr, refused: &tls::HandshakeError) {
         self.failures.count(refused.reason as usize);
         let (reason, detail) = (refused.reason.as_str(), refused);
         match refused.reason {
-            tls::Reason::Closed | tls::Reason::Timeout => {
+            tls::TlsFailure::Closed | tls::TlsFailure::Timeout => {
                 tracing::debug!(%client, reason, %detail, "A TLS handshake came to nothing.");
             }
             _ => tracing::info!(%client, reason, %detail, "A TLS handshake came to nothing."),

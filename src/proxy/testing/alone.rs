@@ -10,7 +10,7 @@ use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
-use crate::proxy::watch::Patience;
+use crate::proxy::watch::Timeouts;
 
 /// Serves one client's connection by `runtime`, until either side ends it or a bound does. Runs on the Tokio
 /// runtime that polls it, which keeps time. Each of `idle` is an idle connection to the first endpoint of the
@@ -22,7 +22,7 @@ pub async fn serve<U>(
 ) where
     U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
-    let patience = Patience::of(&runtime.limits);
+    let patience = Timeouts::of(&runtime.limits);
     let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
     if let Some(first) = worker.site().upstreams.first() {
         idle.into_iter().for_each(|io| first.adopt(io));

@@ -11,37 +11,37 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{H2, HTTP_1_1, Identity, Mark, Problem, Roots, provider};
+use super::{FileError, Fingerprint, H2, HTTP_1_1, Identity, Roots, provider};
 
 /// The TLS settings of an upstream. Equal if made from the same files.
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     http2: bool,
-    mark: Mark,
+    mark: Fingerprint,
 }
 
 /// The TLS settings of one of its endpoints.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secure {
+pub struct EndpointTls {
     client: Arc<ClientTls>,
     /// The name that the endpoint's certificate must have.
     name: ServerName<'static>,
 }
 
 /// A TLS connection to an endpoint.
-pub(crate) type Secured<T> = Box<TlsStream<T>>;
+pub(crate) type ClientStream<T> = Box<TlsStream<T>>;
 
 /// Why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
-    pub(crate) trouble: Trouble,
+pub(crate) struct TlsError {
+    pub(crate) trouble: TlsErrorKind,
     /// What the endpoint did, without its name.
     pub(crate) message: String,
 }
 
 /// The kinds of failures, as in RFC 9209.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum TlsErrorKind {
     /// The endpoint's certificate is not accepted.
     Certificate,
     /// The endpoint refuses.
@@ -52,7 +52,7 @@ pub(crate) enum Trouble {
     Timeout,
 }
 
-impl Trouble {
+impl TlsErrorKind {
     /// RFC 9209 §2.3.
     pub(crate) const fn proxy_status(self) -> &'static str {
         match self {
@@ -99,17 +99,17 @@ impl ClientTls {
     ///
     /// # Errors
     /// When the library rejects the arguments.
-    pub fn new(roots: &Roots, identity: Option<&Identity>, http2: bool) -> Result<Self, Problem> {
+    pub fn new(roots: &Roots, identity: Option<&Identity>, http2: bool) -> Result<Self, FileError> {
         let builder = ClientConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| Problem::Refused(error.to_string()))?;
+        let builder = builder.map_err(|error| FileError::Refused(error.to_string()))?;
         let builder = builder.with_root_certificates(Arc::clone(&roots.store));
         let mut config = match identity {
             Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![if http2 { H2 } else { HTTP_1_1 }.to_vec()];
-        let mark = Mark::of((roots.mark, identity.map(|identity| identity.mark)));
+        let mark = Fingerprint::of((roots.mark, identity.map(|identity| identity.mark)));
         Ok(Self { config: Arc::new(config), http2, mark })
     }
 }
@@ -129,7 +129,7 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-impl Secure {
+impl EndpointTls {
     /// For an endpoint whose certificate must have `name`: a host name or an address. `None` if it is neither.
     pub fn new(client: &Arc<ClientTls>, name: &str) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).ok()?;
@@ -137,7 +137,7 @@ impl Secure {
     }
 
     /// Does the handshake over `io`. The caller sets a timeout.
-    pub(crate) async fn connect<T>(&self, io: T) -> Result<Secured<T>, Failed>
+    pub(crate) async fn connect<T>(&self, io: T) -> Result<ClientStream<T>, TlsError>
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
@@ -146,33 +146,33 @@ impl Secure {
         let io = connected.map_err(|error| self.failed(&error))?;
         if self.client.http2 && io.get_ref().1.alpn_protocol() != Some(H2) {
             let message = "did not agree to HTTP/2 (ALPN `h2`): is `protocol` right?".to_owned();
-            return Err(Failed { trouble: Trouble::Protocol, message });
+            return Err(TlsError { trouble: TlsErrorKind::Protocol, message });
         }
         Ok(Box::new(io))
     }
 
-    fn failed(&self, error: &io::Error) -> Failed {
+    fn failed(&self, error: &io::Error) -> TlsError {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         let Some(tls) = tls else {
             let message = format!("was gone in the middle of the TLS handshake: {error}");
-            return Failed { trouble: Trouble::Protocol, message };
+            return TlsError { trouble: TlsErrorKind::Protocol, message };
         };
         let (trouble, message) = match tls {
-            Error::InvalidCertificate(error) => (Trouble::Certificate, self.unbelieved(error)),
+            Error::InvalidCertificate(error) => (TlsErrorKind::Certificate, self.unbelieved(error)),
             Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
                 let offered = if self.client.http2 { "h2" } else { "http/1.1" };
                 let message = format!("does not take `{offered}` (ALPN): is `protocol` right?");
-                (Trouble::Alert, message)
+                (TlsErrorKind::Alert, message)
             }
             Error::AlertReceived(alert) => {
-                (Trouble::Alert, format!("refused the TLS handshake with the alert {alert:?}"))
+                (TlsErrorKind::Alert, format!("refused the TLS handshake with the alert {alert:?}"))
             }
             Error::InvalidMessage(
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-            ) => (Trouble::Protocol, "does not speak TLS: is it `http://`?".to_owned()),
-            error => (Trouble::Protocol, format!("failed in the TLS handshake: {error}")),
+            ) => (TlsErrorKind::Protocol, "does not speak TLS: is it `http://`?".to_owned()),
+            error => (TlsErrorKind::Protocol, format!("failed in the TLS handshake: {error}")),
         };
-        Failed { trouble, message }
+        TlsError { trouble, message }
     }
 
     /// What is wrong with the endpoint's certificate.
@@ -211,7 +211,7 @@ fn plain(written: &str) -> &str {
 }
 
 /// Shows only the name.
-impl fmt::Debug for Secure {
+impl fmt::Debug for EndpointTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
     }
@@ -233,11 +233,11 @@ mod tests {
         Identity::pair(certificates, &Key::read(&issued.key()).unwrap()).unwrap()
     }
 
-    fn secure(trusts: &Authority, shows: Option<&Issued>, http2: bool) -> Secure {
+    fn secure(trusts: &Authority, shows: Option<&Issued>, http2: bool) -> EndpointTls {
         let shows = shows.map(identity);
         let roots = Roots::read(&trusts.pem()).unwrap();
         let client = ClientTls::new(&roots, shows.as_ref(), http2).unwrap();
-        Secure::new(&Arc::new(client), "a.test").unwrap()
+        EndpointTls::new(&Arc::new(client), "a.test").unwrap()
     }
 
     /// A server's configuration: its certificate, and the protocols that it accepts.
@@ -251,15 +251,18 @@ mod tests {
     }
 
     /// The result of a handshake on the client's side.
-    async fn meet(client: &Secure, server: ServerConfig) -> Result<Secured<DuplexStream>, Failed> {
+    async fn meet(
+        client: &EndpointTls,
+        server: ServerConfig,
+    ) -> Result<ClientStream<DuplexStream>, TlsError> {
         let (near, far) = duplex(64 * 1024);
         let accepting = TlsAcceptor::from(Arc::new(server)).accept(far);
         let (connected, _server) = tokio::join!(client.connect(near), accepting);
         connected
     }
 
-    fn told(met: Result<Secured<DuplexStream>, Failed>) -> String {
-        let Failed { trouble, message } = met.err().unwrap();
+    fn told(met: Result<ClientStream<DuplexStream>, TlsError>) -> String {
+        let TlsError { trouble, message } = met.err().unwrap();
         format!("{}: {message}", trouble.proxy_status())
     }
 
@@ -337,10 +340,10 @@ mod tests {
         let authority = Authority::new();
         let client = secure(&authority, None, false).client;
         for name in ["a.test", "127.0.0.1", "::1"] {
-            assert!(Secure::new(&client, name).is_some(), "{name}");
+            assert!(EndpointTls::new(&client, name).is_some(), "{name}");
         }
         for name in ["", "a b", "a..b", "[::1]", "a.test:443"] {
-            assert!(Secure::new(&client, name).is_none(), "{name}");
+            assert!(EndpointTls::new(&client, name).is_none(), "{name}");
         }
     }
 }

@@ -10,12 +10,12 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::validity::Validity;
-use super::{Mark, provider};
+use super::{Fingerprint, provider};
 use crate::language::temporal::Timestamp;
 
 /// Why a file cannot be used: the end of a sentence that begins with its name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum FileError {
     /// It contains no certificate.
     #[error(
         "holds no certificate; wanted: PEM, with a part that begins `-----BEGIN CERTIFICATE-----`"
@@ -69,14 +69,14 @@ pub struct Key(PrivateKeyDer<'static>);
 pub struct Identity {
     certified: Arc<CertifiedKey>,
     validity: Validity,
-    pub(super) mark: Mark,
+    pub(super) mark: Fingerprint,
 }
 
 /// Certificate authorities that are trusted.
 #[derive(Clone, Debug)]
 pub struct Roots {
     pub(super) store: Arc<RootCertStore>,
-    pub(super) mark: Mark,
+    pub(super) mark: Fingerprint,
 }
 
 impl Certificates {
@@ -84,21 +84,21 @@ impl Certificates {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(pem: &str, now: Timestamp) -> Result<Self, Problem> {
+    pub fn read(pem: &str, now: Timestamp) -> Result<Self, FileError> {
         let chain = certificates(pem)?;
         let mut spans = Vec::new();
         for (position, certificate) in chain.iter().enumerate() {
             let parsed = ParsedCertificate::try_from(certificate).ok();
             let validity = parsed.and_then(|_| Validity::of(certificate));
-            spans.push(validity.ok_or(Problem::NotX509(position + 1))?);
+            spans.push(validity.ok_or(FileError::NotX509(position + 1))?);
         }
         let from = spans.iter().map(|span| span.from).max();
         let until = spans.iter().map(|span| span.until).min();
         let (Some(from), Some(until)) = (from, until) else {
-            return Err(Problem::NoCertificate);
+            return Err(FileError::NoCertificate);
         };
         if until < now {
-            return Err(Problem::Expired(until));
+            return Err(FileError::Expired(until));
         }
         Ok(Self { chain, validity: Validity { from, until } })
     }
@@ -114,14 +114,14 @@ impl Key {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(pem: &str) -> Result<Self, Problem> {
+    pub fn read(pem: &str) -> Result<Self, FileError> {
         PrivateKeyDer::from_pem_slice(pem.as_bytes()).map(Self).map_err(|error| match error {
             pem::Error::NoItemsFound if pem.contains("ENCRYPTED PRIVATE KEY") => {
-                Problem::EncryptedKey
+                FileError::EncryptedKey
             }
-            pem::Error::NoItemsFound => Problem::NoKey,
+            pem::Error::NoItemsFound => FileError::NoKey,
             // Older tools mark an encrypted key by header lines before it, which are not base64.
-            _ if pem.contains("Proc-Type: 4,ENCRYPTED") => Problem::EncryptedKey,
+            _ if pem.contains("Proc-Type: 4,ENCRYPTED") => FileError::EncryptedKey,
             error => malformed(&error),
         })
     }
@@ -139,15 +139,15 @@ impl Identity {
     ///
     /// # Errors
     /// When the key belongs to another certificate, or its type is not supported.
-    pub fn pair(certificates: Certificates, key: &Key) -> Result<Self, Problem> {
+    pub fn pair(certificates: Certificates, key: &Key) -> Result<Self, FileError> {
         let Certificates { chain, validity } = certificates;
         let provider = provider();
         let signing = provider.key_provider.load_private_key(key.0.clone_key());
-        let signing = signing.map_err(|_| Problem::KeyKind)?;
-        let mark = Mark::of((&chain, key.0.secret_der()));
+        let signing = signing.map_err(|_| FileError::KeyKind)?;
+        let mark = Fingerprint::of((&chain, key.0.secret_der()));
         let certified = CertifiedKey::new(chain, signing);
         // The provider can compute the public half of every key type that it loads.
-        certified.keys_match().map_err(|_| Problem::Mismatch)?;
+        certified.keys_match().map_err(|_| FileError::Mismatch)?;
         Ok(Self { certified: Arc::new(certified), validity, mark })
     }
 
@@ -174,14 +174,14 @@ impl Roots {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(pem: &str) -> Result<Self, Problem> {
+    pub fn read(pem: &str) -> Result<Self, FileError> {
         let all = certificates(pem)?;
         let mut store = RootCertStore::empty();
         for (position, certificate) in all.iter().enumerate() {
             let added = store.add(certificate.clone());
-            added.map_err(|_| Problem::NotX509(position + 1))?;
+            added.map_err(|_| FileError::NotX509(position + 1))?;
         }
-        Ok(Self { store: Arc::new(store), mark: Mark::of(&all) })
+        Ok(Self { store: Arc::new(store), mark: Fingerprint::of(&all) })
     }
 }
 
@@ -193,7 +193,7 @@ impl Roots {
 pub fn system_roots() -> Result<Roots, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
-    let mark = Mark::of(&found.certs);
+    let mark = Fingerprint::of(&found.certs);
     let (added, _passed_over) = store.add_parsable_certificates(found.certs);
     if added > 0 {
         return Ok(Roots { store: Arc::new(store), mark });
@@ -203,14 +203,14 @@ pub fn system_roots() -> Result<Roots, String> {
     Err(format!("the system trusts no certificate authority{why}"))
 }
 
-fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let all = all.map_err(|error| malformed(&error))?;
-    if all.is_empty() { Err(Problem::NoCertificate) } else { Ok(all) }
+    if all.is_empty() { Err(FileError::NoCertificate) } else { Ok(all) }
 }
 
 /// What is wrong with a PEM file, without any of its contents.
-fn malformed(error: &pem::Error) -> Problem {
+fn malformed(error: &pem::Error) -> FileError {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a part of it has no `-----END …-----`",
         pem::Error::IllegalSectionStart { .. } => {
@@ -219,7 +219,7 @@ fn malformed(error: &pem::Error) -> Problem {
         pem::Error::Base64Decode(_) => "a part of it is not base64",
         _ => "it cannot be read",
     };
-    Problem::Malformed(what.to_owned())
+    FileError::Malformed(what.to_owned())
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
         Timestamp::parse("2026-01-01T00:00:00Z").unwrap()
     }
 
-    fn told<T>(read: Result<T, Problem>) -> String {
+    fn told<T>(read: Result<T, FileError>) -> String {
         read.err().unwrap().to_string()
     }
 

@@ -22,11 +22,11 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::{CryptoProvider, ring};
 
-pub use self::client::{ClientTls, Secure};
-pub(crate) use self::client::{Failed, Secured, Trouble, is_late_refusal};
-pub use self::material::{Certificates, Identity, Key, Problem, Roots, system_roots};
+pub(crate) use self::client::{ClientStream, TlsError, TlsErrorKind, is_late_refusal};
+pub use self::client::{ClientTls, EndpointTls};
+pub use self::material::{Certificates, FileError, Identity, Key, Roots, system_roots};
 pub use self::server::ServerTls;
-pub(crate) use self::server::{Accepted, Greeted, Reason, Refused};
+pub(crate) use self::server::{AcceptedConnection, HandshakeError, ServerStream, TlsFailure};
 
 /// HTTP/2 in ALPN (RFC 7301).
 const H2: &[u8] = b"h2";
@@ -42,9 +42,9 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// Tells one set of files from another. It proves nothing, and it is never shown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Mark(u64);
+struct Fingerprint(u64);
 
-impl Mark {
+impl Fingerprint {
     fn of(parts: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         parts.hash(&mut hasher);
@@ -53,7 +53,7 @@ impl Mark {
 }
 
 /// Shows nothing, because it is also made from secrets.
-impl fmt::Debug for Mark {
+impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mark")
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{H2, HTTP_1_1, Identity, Mark, Problem, Roots, provider};
+use super::{FileError, Fingerprint, H2, HTTP_1_1, Identity, Roots, provider};
 use crate::language::temporal::{Span, Timestamp};
 
 /// The TLS settings of a listener. Equal if made from the same files.
@@ -18,32 +18,32 @@ use crate::language::temporal::{Span, Timestamp};
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     until: Timestamp,
-    mark: Mark,
+    mark: Fingerprint,
 }
 
 /// A connection whose handshake is complete.
 #[derive(Debug)]
-pub(crate) struct Accepted<T> {
-    pub(crate) io: Greeted<T>,
+pub(crate) struct AcceptedConnection<T> {
+    pub(crate) io: ServerStream<T>,
     /// Whether both sides chose HTTP/2 (ALPN, RFC 7301). Otherwise it is HTTP/1.1, whatever its first bytes:
     /// HTTP/2 over TLS must be negotiated (RFC 9113 §3.2).
     pub(crate) http2: bool,
 }
 
 /// A TLS connection from a client.
-pub(crate) type Greeted<T> = Box<TlsStream<T>>;
+pub(crate) type ServerStream<T> = Box<TlsStream<T>>;
 
 /// A failed handshake.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Refused {
-    pub(crate) reason: Reason,
+pub(crate) struct HandshakeError {
+    pub(crate) reason: TlsFailure,
     message: String,
 }
 
 /// Why handshakes fail: the label of `mwl_tls_handshake_failures_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum TlsFailure {
     /// It took longer than `limits.headTimeout`.
     Timeout,
     /// The client left.
@@ -62,7 +62,7 @@ pub(crate) enum Reason {
     Protocol,
 }
 
-impl Reason {
+impl TlsFailure {
     /// All of them, in the order of the documentation.
     pub(crate) const ALL: [Self; 8] = [
         Self::Timeout,
@@ -109,8 +109,8 @@ impl ServerTls {
     ///
     /// # Errors
     /// When the library rejects the arguments.
-    pub fn new(identity: &Identity, clients: Option<&Roots>) -> Result<Self, Problem> {
-        let refused = |error: &dyn std::fmt::Display| Problem::Refused(error.to_string());
+    pub fn new(identity: &Identity, clients: Option<&Roots>) -> Result<Self, FileError> {
+        let refused = |error: &dyn std::fmt::Display| FileError::Refused(error.to_string());
         let builder = ServerConfig::builder_with_provider(provider());
         let builder =
             builder.with_safe_default_protocol_versions().map_err(|error| refused(&error))?;
@@ -124,7 +124,7 @@ impl ServerTls {
         };
         let mut config = builder.with_cert_resolver(identity.resolver());
         config.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
-        let mark = Mark::of((identity.mark, clients.map(|roots| roots.mark)));
+        let mark = Fingerprint::of((identity.mark, clients.map(|roots| roots.mark)));
         Ok(Self { config: Arc::new(config), until: identity.until(), mark })
     }
 
@@ -134,7 +134,11 @@ impl ServerTls {
     }
 
     /// Does the handshake of a connection, within `limit`.
-    pub(crate) async fn accept<T>(&self, io: T, limit: Duration) -> Result<Accepted<T>, Refused>
+    pub(crate) async fn accept<T>(
+        &self,
+        io: T,
+        limit: Duration,
+    ) -> Result<AcceptedConnection<T>, HandshakeError>
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
@@ -144,11 +148,11 @@ impl ServerTls {
         let Ok(done) = handshake else {
             let limit = Span::from_duration(limit);
             let message = format!("it was not done within {limit} (limits.headTimeout)");
-            return Err(Refused { reason: Reason::Timeout, message });
+            return Err(HandshakeError { reason: TlsFailure::Timeout, message });
         };
-        let io = done.map_err(|error| Refused::of(&error))?;
+        let io = done.map_err(|error| HandshakeError::of(&error))?;
         let http2 = io.get_ref().1.alpn_protocol() == Some(H2);
-        Ok(Accepted { io: Box::new(io), http2 })
+        Ok(AcceptedConnection { io: Box::new(io), http2 })
     }
 }
 
@@ -167,22 +171,22 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
-impl Refused {
+impl HandshakeError {
     fn of(error: &io::Error) -> Self {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         match tls {
             Some(error) => {
-                let reason = Reason::of(error);
+                let reason = TlsFailure::of(error);
                 let message = match reason {
-                    Reason::NotTls => "what came is no TLS: plain HTTP, perhaps".to_owned(),
-                    Reason::NoCertificate => {
+                    TlsFailure::NotTls => "what came is no TLS: plain HTTP, perhaps".to_owned(),
+                    TlsFailure::NoCertificate => {
                         "the client shows no certificate, and `clientCa` wants one".to_owned()
                     }
                     _ => error.to_string(),
                 };
                 Self { reason, message }
             }
-            None => Self { reason: Reason::Closed, message: error.to_string() },
+            None => Self { reason: TlsFailure::Closed, message: error.to_string() },
         }
     }
 }
@@ -222,7 +226,7 @@ mod tests {
     async fn meet(
         server: &ServerTls,
         client: ClientConfig,
-    ) -> Result<Accepted<DuplexStream>, Refused> {
+    ) -> Result<AcceptedConnection<DuplexStream>, HandshakeError> {
         let (near, far) = duplex(64 * 1024);
         let name = ServerName::try_from("a.test").unwrap();
         let connecting = TlsConnector::from(Arc::new(client)).connect(name, near);
@@ -230,7 +234,7 @@ mod tests {
         accepted
     }
 
-    fn told(met: Result<Accepted<DuplexStream>, Refused>) -> String {
+    fn told(met: Result<AcceptedConnection<DuplexStream>, HandshakeError>) -> String {
         let refused = met.err().unwrap();
         format!("{}: {refused}", refused.reason.as_str())
     }
@@ -307,11 +311,11 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_label_of_its_own() {
-        for (place, reason) in Reason::ALL.iter().enumerate() {
+        for (place, reason) in TlsFailure::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, place, "{reason:?}");
         }
         let labels: std::collections::BTreeSet<_> =
-            Reason::ALL.iter().map(|reason| reason.as_str()).collect();
-        assert_eq!(labels.len(), Reason::ALL.len());
+            TlsFailure::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(labels.len(), TlsFailure::ALL.len());
     }
 }

@@ -10,12 +10,12 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::connection::{Alone, Arriving, Shared};
-use super::meanwhile::Meanwhile;
+use super::connection::{Http1Lease, Http2Stream, ResponseSource};
+use super::early_response::EarlyResponse;
 use crate::proxy::body::BodyError;
-use crate::proxy::body::request::Progress;
-use crate::proxy::body::stall::Stall;
-use crate::proxy::io::pour::{Pipe, Pipes};
+use crate::proxy::body::request::UploadProgress;
+use crate::proxy::body::stall::StallTimer;
+use crate::proxy::io::splice::{Pipe, PipePool};
 use crate::proxy::message::trailers::permitted;
 
 /// How many bytes of an unwanted response are read so that its connection can be used again.
@@ -26,25 +26,25 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// A body that returns its connection to the pool when it was read to the end, and closes it otherwise.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
-    from: Coming,
+    from: BodySource,
     /// A frame that was read ahead. The reader gets it next.
-    peeked: Option<Box<Peeked>>,
+    peeked: Option<Box<ReadResult>>,
     /// The progress of the request. Its connection is not free while the request is still being sent.
-    request: Progress,
-    stall: Stall,
+    request: UploadProgress,
+    stall: StallTimer,
     /// Whether the reader has got data since it last had to wait; see [`ResponseBody::poll_fail`].
     given: bool,
 }
 
 /// Where the rest of the body comes from.
 #[derive(Debug)]
-enum Coming {
+enum BodySource {
     /// An HTTP/1.1 connection.
-    Link(Alone),
+    Http1(Http1Lease),
     /// An HTTP/1.1 connection on which the request is still being sent.
-    Meanwhile(Meanwhile),
+    EarlyResponse(EarlyResponse),
     /// An HTTP/2 stream.
-    Stream(Incoming, Box<Shared>),
+    Http2(Incoming, Box<Http2Stream>),
     /// Nothing more will come.
     Ended,
     /// The body broke off.
@@ -52,19 +52,19 @@ enum Coming {
 }
 
 /// The result of one read.
-type Peeked = Option<Result<Frame<Bytes>, BodyError>>;
+type ReadResult = Option<Result<Frame<Bytes>, BodyError>>;
 
 impl ResponseBody {
     /// The body that is `arriving`. Two chunks may be at most `idle` apart.
-    pub(crate) fn new(arriving: Arriving, request: Progress, idle: Duration) -> Self {
+    pub(crate) fn new(arriving: ResponseSource, request: UploadProgress, idle: Duration) -> Self {
         let from = match arriving {
-            Arriving::Shared(incoming, shared) => Coming::Stream(incoming, shared),
-            Arriving::Alone(alone) if !alone.link.is_read() && alone.link.is_sending() => {
-                Coming::Meanwhile(Meanwhile::new(alone))
+            ResponseSource::Http2(incoming, shared) => BodySource::Http2(incoming, shared),
+            ResponseSource::Http1(lease) if !lease.conn.is_read() && lease.conn.is_sending() => {
+                BodySource::EarlyResponse(EarlyResponse::new(lease))
             }
-            Arriving::Alone(alone) => Coming::Link(alone),
+            ResponseSource::Http1(lease) => BodySource::Http1(lease),
         };
-        let stall = Stall::new(idle);
+        let stall = StallTimer::new(idle);
         let mut body = Self { from, peeked: None, request, stall, given: true };
         body.end_where_read();
         body
@@ -127,7 +127,7 @@ impl ResponseBody {
     }
 
     /// The first frame that is not empty.
-    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult> {
         loop {
             match self.poll_next(cx) {
                 Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
@@ -136,21 +136,21 @@ impl ResponseBody {
         }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult> {
         match self.peeked.take() {
             Some(peeked) => Poll::Ready(*peeked),
             None => self.poll_read(cx),
         }
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult> {
         let polled = match &mut self.from {
-            Coming::Link(alone) => alone.link.poll_body(cx).map_err(upstream),
-            Coming::Meanwhile(meanwhile) => meanwhile.poll_body(cx).map_err(upstream),
-            Coming::Stream(incoming, _) => {
+            BodySource::Http1(lease) => lease.conn.poll_body(cx).map_err(upstream),
+            BodySource::EarlyResponse(meanwhile) => meanwhile.poll_body(cx).map_err(upstream),
+            BodySource::Http2(incoming, _) => {
                 crate::proxy::body::poll_frame(Pin::new(incoming), cx).map_err(upstream)
             }
-            Coming::Ended | Coming::Broken => return Poll::Ready(None),
+            BodySource::Ended | BodySource::Broken => return Poll::Ready(None),
         };
         match polled {
             Poll::Pending => self.poll_stall(cx),
@@ -172,15 +172,15 @@ impl ResponseBody {
     }
 
     /// Moves the next bytes into one of `pipes`. `None` if the body must be read instead.
-    pub(crate) fn poll_pour(
+    pub(crate) fn poll_splice(
         &mut self,
-        pipes: &Pipes,
+        pipes: &PipePool,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Pipe, BodyError>>> {
-        let (Coming::Link(alone), None) = (&mut self.from, &self.peeked) else {
+        let (BodySource::Http1(lease), None) = (&mut self.from, &self.peeked) else {
             return Poll::Ready(None);
         };
-        match alone.link.poll_pour(pipes, cx).map_err(upstream) {
+        match lease.conn.poll_splice(pipes, cx).map_err(upstream) {
             Poll::Ready(Some(Ok(pipe))) => {
                 self.given = true;
                 self.stall.progress();
@@ -195,14 +195,14 @@ impl ResponseBody {
     }
 
     /// No data has arrived.
-    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult> {
         self.given = false;
         ready!(self.stall.poll(cx));
         self.poll_fail(BodyError::Stalled(self.stall.bound()), cx)
     }
 
     /// The trailers that may be passed on. The end follows them.
-    fn poll_trailers(&mut self, trailers: HeaderMap, cx: &mut Context<'_>) -> Poll<Peeked> {
+    fn poll_trailers(&mut self, trailers: HeaderMap, cx: &mut Context<'_>) -> Poll<ReadResult> {
         match permitted(trailers) {
             Some(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
             None => self.poll_read(cx),
@@ -211,35 +211,35 @@ impl ResponseBody {
 
     /// Returns the connection as soon as the body is read, without waiting for another poll.
     fn end_where_read(&mut self) {
-        if matches!(&self.from, Coming::Link(alone) if alone.link.is_read()) {
+        if matches!(&self.from, BodySource::Http1(lease) if lease.conn.is_read()) {
             self.end();
         }
     }
 
     /// Everything was read. The rest of the request is not sent.
     fn end(&mut self) {
-        let (alone, sent) = match std::mem::replace(&mut self.from, Coming::Ended) {
-            Coming::Link(alone) => (Some(alone), false),
-            Coming::Meanwhile(meanwhile) => (meanwhile.take(), false),
-            Coming::Stream(_, place) => {
+        let (lease, sent) = match std::mem::replace(&mut self.from, BodySource::Ended) {
+            BodySource::Http1(lease) => (Some(lease), false),
+            BodySource::EarlyResponse(meanwhile) => (meanwhile.take(), false),
+            BodySource::Http2(_, place) => {
                 drop(place);
                 (None, self.request.finished())
             }
-            Coming::Ended | Coming::Broken => return,
+            BodySource::Ended | BodySource::Broken => return,
         };
-        let sent = alone.as_ref().map_or(sent, |alone| alone.link.is_sent());
+        let sent = lease.as_ref().map_or(sent, |lease| lease.conn.is_sent());
         if !sent {
             self.request.abandon();
         }
-        if let Some(alone) = alone {
-            alone.release();
+        if let Some(lease) = lease {
+            lease.release();
         }
     }
 
     /// The body and its connection broke off. The writer to the client drops its buffered data when it gets the
     /// error, so it must first have the chance to send it.
-    fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<Peeked> {
-        self.from = Coming::Broken;
+    fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<ReadResult> {
+        self.from = BodySource::Broken;
         self.request.abandon();
         if std::mem::take(&mut self.given) {
             self.peeked = Some(Box::new(Some(Err(error))));
@@ -251,7 +251,7 @@ impl ResponseBody {
 }
 
 /// The error of a spliced body.
-fn failed(read: Peeked) -> Option<Result<Pipe, BodyError>> {
+fn failed(read: ReadResult) -> Option<Result<Pipe, BodyError>> {
     read?.err().map(Err)
 }
 
@@ -273,18 +273,18 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match (self.peeked.as_deref(), &self.from) {
             (Some(peeked), _) => peeked.is_none(),
-            (None, Coming::Stream(incoming, _)) => incoming.is_end_stream(),
-            (None, from) => matches!(from, Coming::Ended),
+            (None, BodySource::Http2(incoming, _)) => incoming.is_end_stream(),
+            (None, from) => matches!(from, BodySource::Ended),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         let rest = match &self.from {
-            Coming::Link(alone) => alone.link.left(),
-            Coming::Meanwhile(meanwhile) => meanwhile.left(),
-            Coming::Stream(incoming, _) => incoming.size_hint().exact(),
-            Coming::Ended => Some(0),
-            Coming::Broken => None,
+            BodySource::Http1(lease) => lease.conn.left(),
+            BodySource::EarlyResponse(meanwhile) => meanwhile.left(),
+            BodySource::Http2(incoming, _) => incoming.size_hint().exact(),
+            BodySource::Ended => Some(0),
+            BodySource::Broken => None,
         };
         let peeked = match self.peeked.as_deref() {
             Some(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len) as u64,
@@ -299,10 +299,12 @@ impl Body for ResponseBody {
 impl Drop for ResponseBody {
     fn drop(&mut self) {
         match &self.from {
-            Coming::Stream(incoming, _) if incoming.is_end_stream() => self.end(),
+            BodySource::Http2(incoming, _) if incoming.is_end_stream() => self.end(),
             // An exclusive connection closes. On a shared one, the request must be ended explicitly.
-            Coming::Link(_) | Coming::Meanwhile(_) | Coming::Stream(..) => self.request.abandon(),
-            Coming::Ended | Coming::Broken => {}
+            BodySource::Http1(_) | BodySource::EarlyResponse(_) | BodySource::Http2(..) => {
+                self.request.abandon();
+            }
+            BodySource::Ended | BodySource::Broken => {}
         }
     }
 }

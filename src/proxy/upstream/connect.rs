@@ -18,23 +18,23 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use super::connect_error::{Cause, ConnectError};
-use super::h1::Link;
-use super::wire::{Counts, Wire};
+use super::counted::{ByteCounts, CountedIo};
+use super::h1::Http1Connection;
 use super::{Upstream, race};
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{STREAMS, WINDOW, connection_window};
-use crate::proxy::io::{Io, nearby};
+use crate::proxy::io::{Io, loopback};
 use crate::proxy::stage::{Line, Near, Stage};
-use crate::proxy::tls::{Failed, Secure, Secured, Trouble};
+use crate::proxy::tls::{ClientStream, EndpointTls, TlsError, TlsErrorKind};
 
 /// The largest response head, by HTTP/2's way of counting.
 const HEAD_LIST: u32 = 64 * 1024;
 
 /// A new connection.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) link: Box<Link>,
+pub(super) struct NewHttp1 {
+    pub(super) conn: Box<Http1Connection>,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the scripted connection.
@@ -43,9 +43,9 @@ pub(super) struct Opened {
 
 /// A new HTTP/2 connection.
 #[derive(Debug)]
-pub(super) struct OpenedShared {
+pub(super) struct NewHttp2 {
     pub(super) sender: http2::SendRequest<RequestBody>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<ByteCounts>,
     /// The most concurrent requests that the other side accepts, as far as it has said.
     pub(super) limit: Arc<AtomicU32>,
     /// The address that it leads to.
@@ -58,7 +58,7 @@ pub(super) struct OpenedShared {
 pub(super) async fn open(
     upstream: &Arc<Upstream>,
     endpoint: usize,
-) -> Result<Opened, ConnectError> {
+) -> Result<NewHttp1, ConnectError> {
     let deadline = deadline(upstream);
     match &upstream.stage {
         None => {
@@ -67,12 +67,12 @@ pub(super) async fn open(
                 None => Io::Tcp(socket),
                 Some(tls) => Io::Tls(secured(upstream, tls, socket, deadline).await?),
             };
-            Ok(Opened { link: Link::new(io), peer: Some(peer), line: None })
+            Ok(NewHttp1 { conn: Http1Connection::new(io), peer: Some(peer), line: None })
         }
         Some(stage) => {
             let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
             let io = Io::Other(Box::new(near));
-            Ok(Opened { link: Link::new(io), peer: None, line: Some(line) })
+            Ok(NewHttp1 { conn: Http1Connection::new(io), peer: None, line: Some(line) })
         }
     }
 }
@@ -81,7 +81,7 @@ pub(super) async fn open(
 pub(super) async fn open_shared(
     upstream: &Arc<Upstream>,
     endpoint: usize,
-) -> Result<OpenedShared, ConnectError> {
+) -> Result<NewHttp2, ConnectError> {
     let ping = upstream.settings.ping_interval;
     let deadline = deadline(upstream);
     match &upstream.stage {
@@ -94,7 +94,7 @@ pub(super) async fn open_shared(
                     shared(socket, ping, deadline, None).await?
                 }
             };
-            Ok(OpenedShared { peer: Some(peer), ..opened })
+            Ok(NewHttp2 { peer: Some(peer), ..opened })
         }
         Some(stage) => {
             let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
@@ -118,11 +118,11 @@ async fn shared<T>(
     ping: Duration,
     deadline: Instant,
     line: Option<Arc<Line>>,
-) -> Result<OpenedShared, ConnectError>
+) -> Result<NewHttp2, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (wire, counts) = Wire::new(io);
+    let (wire, counts) = CountedIo::new(io);
     let mut protocol = http2::Builder::new(TokioExecutor::new());
     protocol
         .timer(TokioTimer::new())
@@ -162,10 +162,10 @@ where
             tracing::debug!(error = %error, "An upstream connection ended with an error.");
         }
     });
-    Ok(OpenedShared { sender, counts, limit, peer: None, line })
+    Ok(NewHttp2 { sender, counts, limit, peer: None, line })
 }
 
-type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
+type Driver<T> = http2::Connection<TokioIo<CountedIo<T>>, RequestBody, TokioExecutor>;
 
 /// The most concurrent requests that the other side accepts.
 fn streams<T>(driver: &Driver<T>) -> u32
@@ -197,16 +197,16 @@ async fn socket(
 /// Does the TLS handshake over `io`, within the same timeout.
 async fn secured<T>(
     upstream: &Upstream,
-    tls: &Secure,
+    tls: &EndpointTls,
     io: T,
     deadline: Instant,
-) -> Result<Secured<T>, ConnectError>
+) -> Result<ClientStream<T>, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let greeting = async {
         let greeted = tls.connect(io).await;
-        greeted.map_err(|Failed { trouble, message }| ConnectError {
+        greeted.map_err(|TlsError { trouble, message }| ConnectError {
             cause: Cause::Tls(trouble),
             message,
         })
@@ -214,7 +214,7 @@ where
     let late = || {
         let limit = Span::from_duration(upstream.settings.connect_timeout);
         let message = format!("did not finish the TLS handshake within {limit}");
-        ConnectError { cause: Cause::Tls(Trouble::Timeout), message }
+        ConnectError { cause: Cause::Tls(TlsErrorKind::Timeout), message }
     };
     within(deadline, greeting, late).await
 }
@@ -260,7 +260,7 @@ async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
         return TcpStream::connect(address).await;
     }
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    nearby::unpaced(&SockRef::from(&socket));
+    loopback::disable_pacing(&SockRef::from(&socket));
     socket.connect(address).await
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::language::temporal::Span;
-use crate::proxy::tls::Trouble;
+use crate::proxy::tls::TlsErrorKind;
 
 /// For how many of a name's addresses a message tells what happened.
 const TOLD: usize = 4;
@@ -36,7 +36,7 @@ pub(crate) enum Cause {
     /// The other side does not speak HTTP/2, or says nothing at all.
     Greeting,
     /// The TLS handshake failed, or the certificate is not accepted.
-    Tls(Trouble),
+    Tls(TlsErrorKind),
     /// Anything else.
     Other,
 }

@@ -2,7 +2,7 @@
 //!
 //! An upstream may respond and close before it has read the whole request. Then the next write fails while the
 //! response is still in the socket. So a failed write is reported only when there is nothing left to read, or when
-//! nothing has arrived for [`HEAR_OUT`].
+//! nothing has arrived for [`WRITE_FAILURE_GRACE`].
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
 /// How long a failed write is held back at most.
-pub(super) const HEAR_OUT: Duration = Duration::from_secs(1);
+pub(super) const WRITE_FAILURE_GRACE: Duration = Duration::from_secs(1);
 
 /// A write that failed.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct FailedWrite {
 impl FailedWrite {
     /// A write that failed now.
     pub(super) fn new(error: io::Error) -> Self {
-        Self { error, until: Box::pin(sleep(HEAR_OUT)) }
+        Self { error, until: Box::pin(sleep(WRITE_FAILURE_GRACE)) }
     }
 
     /// The error.

@@ -7,16 +7,16 @@ pub(crate) mod body;
 mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod connection;
-pub(crate) mod ending;
+pub(crate) mod counted;
+mod early_response;
 mod failed_write;
+pub(crate) mod failure;
 pub(crate) mod h1;
-mod meanwhile;
-pub(crate) mod outgoing;
+mod http2;
 pub(crate) mod pool;
 mod race;
+pub(crate) mod request_head;
 pub(crate) mod resolve;
-mod shared;
-pub(crate) mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,13 +26,13 @@ use http::uri::Scheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use self::connect::Opened;
+use self::connect::NewHttp1;
 use self::connect_error::ConnectError;
-use self::connection::{Alone, Connection, Parked, Unsent};
-use self::h1::Link;
+use self::connection::{Connection, Http1Lease, IdleConnection, UnsentRequest};
+use self::h1::Http1Connection;
+use self::http2::{Dialed, Http2Connection, Http2Connections};
 use self::pool::{Idle, Pool};
-use self::resolve::{Names, Resolve};
-use self::shared::{Connections, Dialed, Shared};
+use self::resolve::{NameCache, Resolve};
 use crate::proxy::io::Io;
 use crate::proxy::settings::{self, Protocol};
 use crate::proxy::stage::Stage;
@@ -46,11 +46,11 @@ pub(crate) struct Upstream {
     pub(crate) settings: Arc<settings::Upstream>,
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
-    pool: Mutex<Pool<Parked>>,
+    pool: Mutex<Pool<IdleConnection>>,
     /// The HTTP/2 connections.
-    shared: Mutex<Connections>,
+    shared: Mutex<Http2Connections>,
     /// The addresses of its endpoints.
-    names: Names,
+    names: NameCache,
     /// In a rehearsal, replaces the upstream.
     stage: Option<Arc<Stage>>,
     /// A counter that selects the next endpoint.
@@ -59,9 +59,9 @@ pub(crate) struct Upstream {
     swept: AtomicBool,
 }
 
-impl Idle for Parked {
+impl Idle for IdleConnection {
     fn is_closed(&mut self) -> bool {
-        !self.link.is_quiet()
+        !self.conn.is_quiet()
     }
 }
 
@@ -74,7 +74,7 @@ impl Upstream {
         stage: Option<Arc<Stage>>,
     ) -> Self {
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
-        let names = Names::new(resolver, settings.endpoints.len());
+        let names = NameCache::new(resolver, settings.endpoints.len());
         Self {
             settings,
             metrics,
@@ -138,7 +138,7 @@ impl Upstream {
         }
         match self.idle(endpoint, Instant::now()) {
             Some(connection) => Ok(connection),
-            None => self.connect(endpoint).await.map(Connection::Alone),
+            None => self.connect(endpoint).await.map(Connection::Http1),
         }
     }
 
@@ -148,7 +148,7 @@ impl Upstream {
         endpoint: usize,
     ) -> Result<Connection, ConnectError> {
         match self.settings.protocol {
-            Protocol::Http1 => self.connect(endpoint).await.map(Connection::Alone),
+            Protocol::Http1 => self.connect(endpoint).await.map(Connection::Http1),
             // A connection that is known to be dead is retired by now.
             Protocol::Http2 => self.place(endpoint).await,
         }
@@ -158,18 +158,18 @@ impl Upstream {
     pub(crate) async fn resend(
         self: &Arc<Self>,
         endpoint: usize,
-        unsent: Unsent,
+        unsent: UnsentRequest,
     ) -> Result<Connection, ConnectError> {
         match unsent {
-            Unsent::Alone(request) => {
-                let mut alone = self.connect(endpoint).await?;
-                alone.resend(*request);
-                Ok(Connection::Alone(alone))
+            UnsentRequest::Http1(request) => {
+                let mut lease = self.connect(endpoint).await?;
+                lease.resend(*request);
+                Ok(Connection::Http1(lease))
             }
-            Unsent::Shared(request) => {
+            UnsentRequest::Http2(request) => {
                 let mut shared = self.take_place(endpoint).await?;
                 shared.send(*request);
-                Ok(Connection::Shared(Box::new(shared)))
+                Ok(Connection::Http2(Box::new(shared)))
             }
         }
     }
@@ -182,7 +182,7 @@ impl Upstream {
         }
         let parked = found?;
         self.metrics.to_active();
-        Some(Connection::Alone(Alone::new(Arc::clone(self), parked, true)))
+        Some(Connection::Http1(Http1Lease::new(Arc::clone(self), parked, true)))
     }
 
     /// Keeps `io`, which somebody else opened, as an idle connection to the first endpoint.
@@ -191,36 +191,36 @@ impl Upstream {
         T: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
     {
         self.metrics.opened();
-        let link = Link::new(Io::Other(Box::new(io)));
-        self.park(Parked { link, endpoint: 0, peer: None, line: None });
+        let conn = Http1Connection::new(Io::Other(Box::new(io)));
+        self.park(IdleConnection { conn, endpoint: 0, peer: None, line: None });
     }
 
     /// A new connection to `endpoint`.
-    async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Alone, ConnectError> {
+    async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Http1Lease, ConnectError> {
         // Boxed: most requests find an idle connection and should not carry its size.
-        let Opened { link, peer, line } = Box::pin(connect::open(self, endpoint)).await?;
+        let NewHttp1 { conn, peer, line } = Box::pin(connect::open(self, endpoint)).await?;
         self.metrics.opened();
-        Ok(Alone::new(Arc::clone(self), Parked { link, endpoint, peer, line }, false))
+        Ok(Http1Lease::new(Arc::clone(self), IdleConnection { conn, endpoint, peer, line }, false))
     }
 
     /// A stream on a connection to `endpoint`.
     async fn place(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
-        self.take_place(endpoint).await.map(Box::new).map(Connection::Shared)
+        self.take_place(endpoint).await.map(Box::new).map(Connection::Http2)
     }
 
     async fn take_place(
         self: &Arc<Self>,
         endpoint: usize,
-    ) -> Result<connection::Shared, ConnectError> {
+    ) -> Result<connection::Http2Stream, ConnectError> {
         loop {
             if let Some(place) = self.shared().place(endpoint) {
-                return Ok(connection::Shared::new(place, true));
+                return Ok(connection::Http2Stream::new(place, true));
             }
             let dial =
                 || -> BoxFuture<'static, Dialed> { Box::pin(Arc::clone(self).dial(endpoint)) };
             let dialing = self.shared().dial(endpoint, dial);
             if let Some(place) = dialing.await?.take() {
-                return Ok(connection::Shared::new(place, false));
+                return Ok(connection::Http2Stream::new(place, false));
             }
         }
     }
@@ -229,7 +229,7 @@ impl Upstream {
         let opened = connect::open_shared(&self, endpoint).await?;
         let origin = (self.scheme(endpoint), Arc::clone(self.authority(endpoint)));
         let metrics = Arc::clone(&self.metrics);
-        let shared = Arc::new(Shared::new(opened, endpoint, origin, metrics));
+        let shared = Arc::new(Http2Connection::new(opened, endpoint, origin, metrics));
         self.shared().add(Arc::clone(&shared));
         self.keep_swept();
         Ok(shared)
@@ -239,7 +239,7 @@ impl Upstream {
         self.settings.endpoints.get(endpoint).ok_or_else(ConnectError::no_endpoint)
     }
 
-    fn park(self: &Arc<Self>, parked: Parked) {
+    fn park(self: &Arc<Self>, parked: IdleConnection) {
         if !self.names.lead(parked.endpoint, parked.peer) {
             self.metrics.closed_active();
             return;
@@ -269,11 +269,11 @@ impl Upstream {
         self.shared().clear();
     }
 
-    fn shared(&self) -> MutexGuard<'_, Connections> {
+    fn shared(&self) -> MutexGuard<'_, Http2Connections> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pool<Parked>> {
+    fn lock(&self) -> MutexGuard<'_, Pool<IdleConnection>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

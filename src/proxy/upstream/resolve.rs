@@ -45,29 +45,29 @@ pub(crate) struct System;
 /// The addresses of one name. Cheap to clone.
 pub(super) type Addresses = Arc<[SocketAddr]>;
 /// The result of a lookup.
-pub(super) type Found = Result<Addresses, ConnectError>;
+pub(super) type LookupResult = Result<Addresses, ConnectError>;
 /// A lookup that several tasks can await.
-type LookUp = Shared<BoxFuture<'static, Found>>;
+type SharedLookup = Shared<BoxFuture<'static, LookupResult>>;
 
 /// The names of one upstream's endpoints, as one worker knows them.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameCache {
     resolver: Arc<dyn Resolve>,
     /// By endpoint.
-    known: Mutex<Vec<Known>>,
+    known: Mutex<Vec<CachedName>>,
     /// Whether any of them has ever changed. Until then, no connection can lead to a wrong address.
     changed: AtomicBool,
 }
 
 /// What is known about one name.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedName {
     /// The result of the last successful lookup; `None` for an address literal.
     addresses: Option<Addresses>,
     /// When the last lookup ended.
     looked: Option<Instant>,
     /// The lookup in progress.
-    under_way: Option<LookUp>,
+    under_way: Option<SharedLookup>,
 }
 
 impl Resolve for System {
@@ -80,10 +80,10 @@ impl Resolve for System {
     }
 }
 
-impl Names {
+impl NameCache {
     /// Nothing is known about the names of this many endpoints.
     pub(super) fn new(resolver: Arc<dyn Resolve>, endpoints: usize) -> Self {
-        let known = (0..endpoints).map(|_| Known::default()).collect();
+        let known = (0..endpoints).map(|_| CachedName::default()).collect();
         Self { resolver, known: Mutex::new(known), changed: AtomicBool::new(false) }
     }
 
@@ -104,8 +104,8 @@ impl Names {
     fn look_up(
         &self,
         endpoint: usize,
-        begin: impl FnOnce() -> BoxFuture<'static, Found>,
-    ) -> LookUp {
+        begin: impl FnOnce() -> BoxFuture<'static, LookupResult>,
+    ) -> SharedLookup {
         let mut known = self.lock();
         let Some(known) = known.get_mut(endpoint) else {
             return begin().shared();
@@ -150,14 +150,18 @@ impl Names {
         (due, next)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<CachedName>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Upstream {
     /// The addresses of `endpoint`, which is `at`. Looks its name up if needed.
-    pub(super) async fn addresses(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> Found {
+    pub(super) async fn addresses(
+        self: &Arc<Self>,
+        endpoint: usize,
+        at: &Endpoint,
+    ) -> LookupResult {
         if let Ok(address) = at.host.parse::<IpAddr>() {
             return Ok(Arc::new([SocketAddr::new(address, at.port)]));
         }
@@ -176,7 +180,7 @@ impl Upstream {
         next
     }
 
-    fn look_up(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> LookUp {
+    fn look_up(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> SharedLookup {
         self.names.look_up(endpoint, || {
             let (host, port) = (Arc::clone(&at.host), at.port);
             // A task of its own, so that it ends, and is known to have ended, even if nobody waits any more.
@@ -206,7 +210,7 @@ impl Upstream {
 }
 
 /// Looks up `host`, the name of `endpoint`.
-async fn look(upstream: Arc<Upstream>, endpoint: usize, host: Arc<str>, port: u16) -> Found {
+async fn look(upstream: Arc<Upstream>, endpoint: usize, host: Arc<str>, port: u16) -> LookupResult {
     let found = match upstream.names.resolver.resolve(Arc::clone(&host), port).await {
         Ok(found) if found.is_empty() => Err(ConnectError::dns(&host, "it has no address")),
         Ok(found) => Ok(in_turn(&found)),
@@ -238,8 +242,8 @@ fn in_turn(found: &[SocketAddr]) -> Addresses {
 mod tests {
     use super::*;
     use crate::proxy::io::Io;
-    use crate::proxy::upstream::h1::Link;
-    use crate::proxy::upstream::{Parked, settings};
+    use crate::proxy::upstream::h1::Http1Connection;
+    use crate::proxy::upstream::{IdleConnection, settings};
     use crate::telemetry::metrics::Metrics;
 
     fn addresses(of: &[&str]) -> Addresses {
@@ -247,12 +251,12 @@ mod tests {
     }
 
     /// Whether a connection to `peer` leads to this endpoint.
-    fn lead(names: &Names, endpoint: usize, peer: &str) -> bool {
+    fn lead(names: &NameCache, endpoint: usize, peer: &str) -> bool {
         names.lead(endpoint, Some(peer.parse().unwrap()))
     }
 
-    fn names() -> Names {
-        Names::new(Arc::new(System), 2)
+    fn names() -> NameCache {
+        NameCache::new(Arc::new(System), 2)
     }
 
     #[test]
@@ -350,10 +354,10 @@ mod tests {
         for peer in ["127.0.0.2", "127.0.0.3"] {
             let (near, other) = tokio::io::duplex(64);
             far.push(other);
-            let link = Link::new(Io::Other(Box::new(near)));
+            let conn = Http1Connection::new(Io::Other(Box::new(near)));
             let peer = Some(peer.parse().unwrap());
             upstream.metrics.opened();
-            upstream.park(Parked { link, endpoint: 0, peer, line: None });
+            upstream.park(IdleConnection { conn, endpoint: 0, peer, line: None });
         }
         *resolver.0.lock().unwrap() = addresses(&["127.0.0.3:80"]);
         tokio::time::sleep(FRESH.mul_f64(0.99)).await;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::State;
+use super::ConnectionState;
 use crate::language::engine::Alarm;
 
 /// Marks a connection as answering a request, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<State>);
+pub(crate) struct BusyGuard(Arc<ConnectionState>);
 
-impl Busy {
+impl BusyGuard {
     /// Marks the connection of `state` as answering a request.
-    pub(crate) fn new(state: &Arc<State>) -> Self {
+    pub(crate) fn new(state: &Arc<ConnectionState>) -> Self {
         state.begin();
         Self(Arc::clone(state))
     }
@@ -27,7 +27,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.end();
     }

@@ -2,12 +2,12 @@
 //! take, how long a connection may be idle, and how long a client may read nothing of its answer.
 //!
 //! All connections are checked together once per tick, because these timeouts need no precision and a timer per
-//! request would cost every request. Changing a connection's [`State`] costs a few relaxed stores. A client
-//! that does not complete its head gets a 408 from the [conversation](crate::proxy::client). One that does not
+//! request would cost every request. Changing a connection's [`ConnectionState`] costs a few relaxed stores. A client
+//! that does not complete its head gets a 408 from the [client](crate::proxy::client). One that does not
 //! read its answer cannot be told anything and is cut off.
 
 pub(crate) mod busy;
-pub(crate) mod watched;
+pub(crate) mod write_watch;
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -24,7 +24,7 @@ use crate::proxy::settings::Limits;
 
 /// The state of a connection.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ConnectionState {
     doing: AtomicU8,
     /// The tick at which this state began.
     since: AtomicU32,
@@ -65,7 +65,7 @@ const TUNNEL: u8 = 5;
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     /// For a head.
     pub(crate) head: Duration,
     /// Until the next request.
@@ -77,31 +77,31 @@ pub(crate) struct Patience {
 /// All connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, Open>>,
+    open: Mutex<HashMap<u64, OpenConnection>>,
     next: AtomicU64,
     tick: Arc<AtomicU32>,
 }
 
 #[derive(Debug)]
-struct Open {
-    state: Arc<State>,
+struct OpenConnection {
+    state: Arc<ConnectionState>,
     task: Option<AbortHandle>,
 }
 
 /// One entry of [`Connections`], removed when dropped.
-pub(super) struct Registered<'a> {
+pub(super) struct Registration<'a> {
     connections: &'a Connections,
     key: u64,
 }
 
-impl Patience {
+impl Timeouts {
     /// The configured values.
     pub(crate) const fn of(limits: &Limits) -> Self {
         Self { head: limits.head_timeout, idle: limits.idle_timeout, body: limits.body_timeout }
     }
 }
 
-impl State {
+impl ConnectionState {
     fn new(tick: Arc<AtomicU32>) -> Self {
         Self {
             doing: AtomicU8::new(NEW),
@@ -258,7 +258,7 @@ impl Connections {
     }
 
     /// Closes connections that have exceeded a timeout, once per tick, while it is polled.
-    pub(crate) async fn watch(&self, patience: impl Fn() -> Patience) {
+    pub(crate) async fn watch(&self, patience: impl Fn() -> Timeouts) {
         let (mut last, mut settled) = (self.turnover(), true);
         loop {
             let patience = patience();
@@ -282,7 +282,7 @@ impl Connections {
         (self.next.load(Ordering::Relaxed), self.len())
     }
 
-    fn sweep(&self, patience: Patience, length: Duration) {
+    fn sweep(&self, patience: Timeouts, length: Duration) {
         let [head, idle, body] =
             [patience.head, patience.idle, patience.body].map(|bound| ticks(bound, length));
         for open in lock(&self.open).values() {
@@ -317,17 +317,17 @@ impl Connections {
         }
     }
 
-    pub(super) fn register(&self) -> (Arc<State>, Registered<'_>) {
+    pub(super) fn register(&self) -> (Arc<ConnectionState>, Registration<'_>) {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
-        let state = Arc::new(State::new(Arc::clone(&self.tick)));
-        let open = Open { state: Arc::clone(&state), task: None };
+        let state = Arc::new(ConnectionState::new(Arc::clone(&self.tick)));
+        let open = OpenConnection { state: Arc::clone(&state), task: None };
         lock(&self.open).insert(key, open);
-        let registered = Registered { connections: self, key };
+        let registered = Registration { connections: self, key };
         (state, registered)
     }
 }
 
-impl Registered<'_> {
+impl Registration<'_> {
     /// Allows the watch to close the connection by aborting this task, which serves nothing else.
     pub(super) fn closed_by(&self, task: AbortHandle) {
         if let Some(open) = lock(&self.connections.open).get_mut(&self.key) {
@@ -336,7 +336,7 @@ impl Registered<'_> {
     }
 }
 
-impl Drop for Registered<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         lock(&self.connections.open).remove(&self.key);
     }

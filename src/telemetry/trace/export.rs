@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_millis(5);
 /// Why spans cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[error("spans cannot be exported to {endpoint}: {why}")]
-pub struct Refused {
+pub struct TracerError {
     endpoint: Arc<str>,
     why: String,
 }
@@ -69,8 +69,8 @@ impl Tracer {
     pub(in crate::telemetry) fn start(
         settings: Tracing,
         counters: Counters,
-    ) -> Result<Arc<Self>, Refused> {
-        let refuse = |why: String| Refused { endpoint: Arc::clone(&settings.endpoint), why };
+    ) -> Result<Arc<Self>, TracerError> {
+        let refuse = |why: String| TracerError { endpoint: Arc::clone(&settings.endpoint), why };
         let driver = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -81,7 +81,7 @@ impl Tracer {
         };
         let (queue, items) = mpsc::channel(settings.queue.max(1));
         let dropped = counters.dropped.clone();
-        let export = Export {
+        let export = ExportTask {
             exporter,
             counters,
             scope: InstrumentationScope::builder("mwl-proxy")
@@ -174,7 +174,7 @@ fn exporter(settings: &Tracing) -> Result<SpanExporter, String> {
 }
 
 /// The exporting thread.
-struct Export {
+struct ExportTask {
     exporter: SpanExporter,
     counters: Counters,
     scope: InstrumentationScope,
@@ -183,7 +183,7 @@ struct Export {
     failing: bool,
 }
 
-impl Export {
+impl ExportTask {
     /// Runs until nobody can hand anything over.
     async fn run(mut self, mut items: mpsc::Receiver<Item>) {
         while let Some(first) = items.recv().await {

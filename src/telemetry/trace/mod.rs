@@ -11,4 +11,4 @@ mod spans;
 
 pub use self::context::{Context, Parent, SpanId, TRACEPARENT, TRACESTATE};
 pub(super) use self::export::Counters;
-pub use self::export::{Refused, Tracer};
+pub use self::export::{Tracer, TracerError};

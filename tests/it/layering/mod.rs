@@ -81,7 +81,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
     ("rustls_native_certs", &["src/proxy/tls/"]),
-    ("rustix", &["src/proxy/io/pour.rs"]),
+    ("rustix", &["src/proxy/io/splice.rs"]),
     ("prometheus", &["src/telemetry/"]),
     ("opentelemetry", &["src/telemetry/trace/"]),
     ("opentelemetry_otlp", &["src/telemetry/trace/"]),

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{Broken, Source};
+use super::{BodyFailure, ReplaySource};
 use crate::proxy::body::BodyError;
-use crate::proxy::body::stall::Stall;
+use crate::proxy::body::stall::StallTimer;
 
 /// The request body as one attempt sends it.
 #[derive(Debug)]
-pub struct Attempt<B> {
-    source: Arc<Source<B>>,
+pub struct AttemptBody<B> {
+    source: Arc<ReplaySource<B>>,
     turn: u32,
     /// The next kept chunk to replay.
     next: usize,
@@ -24,17 +24,17 @@ pub struct Attempt<B> {
     sent: u64,
     /// Whether it has sent the trailers, if there are any.
     trailed: bool,
-    stall: Stall,
+    stall: StallTimer,
 }
 
-impl<B> Attempt<B>
+impl<B> AttemptBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     /// The attempt with this number. Its client may stall for at most `stall`.
-    pub(super) const fn new(source: Arc<Source<B>>, turn: u32, stall: Duration) -> Self {
-        Self { source, turn, next: 0, sent: 0, trailed: false, stall: Stall::new(stall) }
+    pub(super) const fn new(source: Arc<ReplaySource<B>>, turn: u32, stall: Duration) -> Self {
+        Self { source, turn, next: 0, sent: 0, trailed: false, stall: StallTimer::new(stall) }
     }
 
     /// The number of this attempt.
@@ -73,7 +73,7 @@ where
     }
 }
 
-impl<B> Body for Attempt<B>
+impl<B> Body for AttemptBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -96,7 +96,7 @@ where
                 Poll::Ready(attempt.take_trailers().map(|trailers| Ok(Frame::trailers(trailers))))
             }
             Poll::Pending => attempt.stall.poll(cx).map(|()| {
-                attempt.source.lock().broken = Some(Broken::Stalled);
+                attempt.source.lock().broken = Some(BodyFailure::Stalled);
                 Some(Err(BodyError::Stalled(attempt.stall.bound())))
             }),
         }

@@ -25,12 +25,12 @@ impl Body for Script {
     }
 }
 
-fn source(chunks: &[Option<&[u8]>], keep: Option<usize>) -> Arc<Source<Script>> {
+fn source(chunks: &[Option<&[u8]>], keep: Option<usize>) -> Arc<ReplaySource<Script>> {
     let script = chunks.iter().map(|chunk| chunk.map(<[u8]>::to_vec));
-    Arc::new(Source::new(Script(script.collect()), keep))
+    Arc::new(ReplaySource::new(Script(script.collect()), keep))
 }
 
-async fn take(attempt: &mut Attempt<Script>, frames: usize) -> Vec<u8> {
+async fn take(attempt: &mut AttemptBody<Script>, frames: usize) -> Vec<u8> {
     let mut all = Vec::new();
     for _ in 0..frames {
         let Some(frame) = attempt.frame().await else {
@@ -120,7 +120,7 @@ async fn a_body_that_stalls_fails_after_the_bound() {
             Poll::Pending
         }
     }
-    let source = Arc::new(Source::new(Never, None));
+    let source = Arc::new(ReplaySource::new(Never, None));
     let begun = tokio::time::Instant::now();
     let error = source.attempt(IDLE).unwrap().frame().await.unwrap();
     assert!(matches!(error, Err(BodyError::Stalled(IDLE))));
@@ -134,7 +134,7 @@ async fn trailers_come_behind_every_attempt_and_only_those_that_may_pass() {
     let frames: [Result<_, std::io::Error>; 2] =
         [Ok(Frame::data("ab".into())), Ok(Frame::trailers(HeaderMap::from_iter(fields)))];
     let stream = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
-    let source = Arc::new(Source::new(stream, Some(64)));
+    let source = Arc::new(ReplaySource::new(stream, Some(64)));
     let (bytes, trailers) = source.read_ahead(IDLE).await.unwrap().unwrap();
     assert_eq!((bytes, trailers.unwrap().len()), ("ab".into(), 1));
     for _ in 0..2 {
@@ -154,7 +154,7 @@ proptest! {
         stops in prop::collection::vec(0_usize..12, 0..5),
     ) {
         let whole: Vec<u8> = chunks.iter().flatten().flatten().copied().collect();
-        let source = Arc::new(Source::new(Script(chunks.into()), Some(1024)));
+        let source = Arc::new(ReplaySource::new(Script(chunks.into()), Some(1024)));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {

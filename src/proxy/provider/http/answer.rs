@@ -12,7 +12,7 @@ use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::Answer;
 use crate::language::value::{Map, Native, Value};
 use crate::proxy::answer::reply::{Details, Sent};
-use crate::proxy::body::source::Broken;
+use crate::proxy::body::source::BodyFailure;
 use crate::proxy::message::id;
 
 /// `provider.metadata`.
@@ -81,8 +81,8 @@ impl Attempt<'_> {
     /// Why running the work again is out of the question.
     pub(super) fn refusal(&self) -> Option<&'static str> {
         match self.progress.broken() {
-            Some(Broken::Gone) => return Some("clientGone"),
-            Some(Broken::Malformed | Broken::Stalled) => return Some("requestAborted"),
+            Some(BodyFailure::Gone) => return Some("clientGone"),
+            Some(BodyFailure::Malformed | BodyFailure::Stalled) => return Some("requestAborted"),
             None => {}
         }
         let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();

@@ -13,13 +13,13 @@ use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, Destination, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::answer::classify::Repeatable;
-use crate::proxy::body::request::Progress;
+use crate::proxy::body::request::UploadProgress;
 use crate::proxy::code;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::upstream::connection::{Connection, SendError};
-use crate::proxy::upstream::outgoing::Outgoing;
+use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::record::Sent;
 use crate::telemetry::trace::SpanId;
 
@@ -37,7 +37,7 @@ pub(super) struct Attempt<'a> {
     pub(super) offers: bool,
     /// Whether the client hears of interim answers.
     pub(super) passes: bool,
-    pub(super) progress: Progress,
+    pub(super) progress: UploadProgress,
     /// What the upstream is told that it is called by.
     pub(super) span: Option<SpanId>,
 }
@@ -125,7 +125,7 @@ impl Attempt<'_> {
     }
 
     /// Over a connection that must first be made, or waited for.
-    async fn over_new(self, outgoing: Outgoing<'_>, body: Source) -> Answer {
+    async fn over_new(self, outgoing: RequestHead<'_>, body: Source) -> Answer {
         let sent = match Box::pin(self.connection()).await {
             Ok(mut connection) => {
                 self.hand_over(&mut connection, outgoing, body).map(|()| connection)

@@ -14,14 +14,14 @@ use crate::language::value::Value;
 use crate::proxy::answer::classify::IDEMPOTENCY_KEY;
 use crate::proxy::body;
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::body::request::Progress;
+use crate::proxy::body::request::UploadProgress;
 use crate::proxy::body::whole::Whole;
 use crate::proxy::message::{id, media, query};
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
 use crate::proxy::request::upload::Upload;
 use crate::proxy::settings::HostPolicy;
-use crate::proxy::upstream::outgoing::Outgoing;
+use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::trace::SpanId;
 
 /// Where the body comes from.
@@ -32,15 +32,15 @@ pub(super) enum Source {
     /// From memory.
     Whole(Whole),
     /// From the client.
-    Client(Arc<body::source::Source<ClientBody>>),
+    Client(Arc<body::source::ReplaySource<ClientBody>>),
 }
 
 impl Source {
     /// For asking after the body once it was handed over.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> UploadProgress {
         match self {
-            Self::Empty | Self::Whole(_) => Progress::Whole,
-            Self::Client(source) => Progress::Stream(source.clone(), Arc::default()),
+            Self::Empty | Self::Whole(_) => UploadProgress::Whole,
+            Self::Client(source) => UploadProgress::Stream(source.clone(), Arc::default()),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn compose<'a>(
     dispatch: &Dispatch<'_>,
     exchange: &'a Exchange,
     span: Option<SpanId>,
-) -> (Outgoing<'a>, Source) {
+) -> (RequestHead<'a>, Source) {
     let own = is_own(dispatch, exchange);
     let mut fields = if own {
         Cow::Borrowed(&exchange.headers)
@@ -80,7 +80,7 @@ pub(super) fn compose<'a>(
         None if matches!(body, Source::Empty) => Method::GET,
         None => Method::POST,
     };
-    let outgoing = Outgoing {
+    let outgoing = RequestHead {
         method,
         uri: target(params, own.then_some(&exchange.uri)),
         fields,

@@ -21,7 +21,7 @@ use crate::proxy::grpc::{self, Ended, Pushback};
 use crate::proxy::message::{headers, media, upgrade};
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::body::ResponseBody;
-use crate::proxy::upstream::connection::{Answered, Arriving};
+use crate::proxy::upstream::connection::{ResponseSource, UpstreamResponse};
 
 /// A response, as far as it was read.
 struct Received {
@@ -48,8 +48,8 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 
 impl Attempt<'_> {
     /// A response came.
-    pub(super) async fn got(&self, answered: Answered) -> Answer {
-        let Answered { status, mut fields, body } = answered;
+    pub(super) async fn got(&self, answered: UpstreamResponse) -> Answer {
+        let UpstreamResponse { status, mut fields, body } = answered;
         let at = Where { reused: body.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switched(at, fields, body);
@@ -202,11 +202,11 @@ impl Attempt<'_> {
     }
 
     /// 101: the connection changes its protocol, where that was asked for.
-    fn switched(&self, at: Where, mut fields: HeaderMap, body: Arriving) -> Answer {
+    fn switched(&self, at: Where, mut fields: HeaderMap, body: ResponseSource) -> Answer {
         let status = StatusCode::SWITCHING_PROTOCOLS;
         let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
         let agreed = offered.is_some_and(|offered| upgrade::is_offered(offered, &fields));
-        let (true, Arriving::Alone(connection)) = (agreed, body) else {
+        let (true, ResponseSource::Http1(connection)) = (agreed, body) else {
             let what = format_args!("answered {}, which nobody asked for", status.as_u16());
             return self.invalid(at, "http_upgrade_failed", what);
         };

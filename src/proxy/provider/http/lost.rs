@@ -9,10 +9,10 @@ use super::attempt::Attempt;
 use super::send::Lost;
 use crate::language::provider::Answer;
 use crate::proxy::answer::reply::{Details, Sent};
-use crate::proxy::body::source::Broken;
+use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code;
 use crate::proxy::upstream::connection::SendError;
-use crate::proxy::upstream::ending::Ending;
+use crate::proxy::upstream::failure::FailureKind;
 use crate::source::Causes;
 
 /// How long a cancellation may take to drop the call that asked for it.
@@ -36,7 +36,7 @@ impl Attempt<'_> {
                 self.failed(at, code::BODY_NOT_REPLAYABLE, false, what, details)
             }
             Lost::Send(error) => {
-                if self.progress.broken() == Some(Broken::Gone) && self.exchange.cancel() {
+                if self.progress.broken() == Some(BodyFailure::Gone) && self.exchange.cancel() {
                     // The Result is the cancellation's, which drops this call; the wait ends where the
                     // call is shielded from it.
                     sleep(CANCELLATION).await;
@@ -52,26 +52,26 @@ impl Attempt<'_> {
         if let Some(broken) = self.progress.broken() {
             let details = Details { sent, ..self.details(at, "http_request_error") };
             let what = match broken {
-                Broken::Gone => format_args!("lost its request: the client went away"),
-                Broken::Malformed => {
+                BodyFailure::Gone => format_args!("lost its request: the client went away"),
+                BodyFailure::Malformed => {
                     format_args!("lost its request: the client's body is malformed")
                 }
-                Broken::Stalled => format_args!("lost its request: the client's body stalled"),
+                BodyFailure::Stalled => format_args!("lost its request: the client's body stalled"),
             };
             return self.failed(at, code::REQUEST_ABORTED, false, what, details);
         }
         let (code, proxy_status, what) = match error.ending {
-            Ending::Refused | Ending::Leaving | Ending::Unwelcome => {
+            FailureKind::Refused | FailureKind::Leaving | FailureKind::Unwelcome => {
                 return self.unprocessed(at, error);
             }
-            Ending::Invalid => {
+            FailureKind::Invalid => {
                 (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
             }
-            Ending::Reset(_) => {
+            FailureKind::Reset(_) => {
                 let what = "reset the stream before it answered";
                 (code::CONNECTION_CLOSED, "connection_terminated", what)
             }
-            Ending::Lost => {
+            FailureKind::Lost => {
                 let what = "closed the connection before it answered";
                 (code::CONNECTION_CLOSED, "connection_terminated", what)
             }
@@ -86,8 +86,8 @@ impl Attempt<'_> {
     /// of the request was written.
     fn unprocessed(&self, at: Where, error: &SendError) -> Answer {
         let (phase, proxy_status, what) = match error.ending {
-            Ending::Unwelcome => ("tls", "tls_alert_received", "refused the TLS handshake"),
-            Ending::Leaving => {
+            FailureKind::Unwelcome => ("tls", "tls_alert_received", "refused the TLS handshake"),
+            FailureKind::Leaving => {
                 let what = "took leave of the connection before the request";
                 ("stream", "destination_unavailable", what)
             }

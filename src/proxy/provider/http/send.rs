@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::compose::{Source, compose};
-use crate::proxy::body::hold::Permission;
+use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect_error::ConnectError;
-use crate::proxy::upstream::connection::{Answered, Connection, SendError};
+use crate::proxy::upstream::connection::{Connection, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
-use crate::proxy::upstream::outgoing::Outgoing;
+use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::events;
 
 /// Why there is no response.
@@ -44,12 +44,12 @@ impl Attempt<'_> {
     pub(super) fn hand_over(
         &self,
         connection: &mut Connection,
-        outgoing: Outgoing<'_>,
+        outgoing: RequestHead<'_>,
         body: Source,
     ) -> Result<(), Lost> {
         // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
         let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
-        let permission = waits.then(Arc::<Permission>::default);
+        let permission = waits.then(Arc::<ContinueSignal>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
         let body = request_body(body, permission.as_ref(), timeout);
         let body = body.map_err(|NotReplayable| Lost::BodyGone)?;
@@ -62,12 +62,12 @@ impl Attempt<'_> {
     pub(super) async fn response(
         &self,
         connection: Connection,
-    ) -> Result<Answered, Box<SendError>> {
+    ) -> Result<UpstreamResponse, Box<SendError>> {
         connection.response(&mut |answer| self.interim(&answer)).await
     }
 
     /// An answer came before the answer. One to a call that the Flow makes of itself is nobody else's.
-    fn interim(&self, answer: &h1::Answer) {
+    fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
             interim.pass(route, answer.status, &answer.fields);
@@ -75,7 +75,10 @@ impl Attempt<'_> {
     }
 
     /// Sends the request that failed with `error` over a fresh connection, where that cannot do harm.
-    pub(super) async fn once_more(&self, mut error: Box<SendError>) -> Result<Answered, Lost> {
+    pub(super) async fn once_more(
+        &self,
+        mut error: Box<SendError>,
+    ) -> Result<UpstreamResponse, Lost> {
         let unprocessed = error.ending.is_unprocessed();
         let stale = error.reused && (!error.read || unprocessed);
         let unsent = error.unsent.take_if(|_| stale);
@@ -124,7 +127,7 @@ impl Attempt<'_> {
 /// most `timeout`.
 fn request_body(
     body: Source,
-    permission: Option<&Arc<Permission>>,
+    permission: Option<&Arc<ContinueSignal>>,
     timeout: Duration,
 ) -> Result<RequestBody, NotReplayable> {
     Ok(match body {

@@ -5,12 +5,12 @@ use http_body::Body as _;
 
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{Framing, field, line, number};
-use crate::proxy::upstream::outgoing::Outgoing;
+use crate::proxy::upstream::request_head::RequestHead;
 
 /// Writes the head of a request to `endpoint` that is followed by `body`. Returns how the body must be framed.
 pub(super) fn head(
     out: &mut Vec<u8>,
-    outgoing: &Outgoing<'_>,
+    outgoing: &RequestHead<'_>,
     endpoint: &str,
     body: &RequestBody,
 ) -> Framing {

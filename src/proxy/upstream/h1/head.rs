@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use httparse::{Header, ParserConfig, Response, Status};
 
-use crate::proxy::h1::{Decoder, FIELDS, Malformed, SIZE, Said, read};
+use crate::proxy::h1::{Decoder, FIELDS, HeadFields, Malformed, SIZE, read};
 
 /// The head of a response.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) fn parse(bytes: &Bytes, bodiless: bool) -> Result<Option<(Head, usize
 }
 
 /// The framing of the body (RFC 9112 §6.3).
-fn framing(said: &Said, status: StatusCode, bodiless: bool) -> Result<Decoder, Malformed> {
+fn framing(said: &HeadFields, status: StatusCode, bodiless: bool) -> Result<Decoder, Malformed> {
     if bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Decoder::NONE);
     }

@@ -2,7 +2,7 @@
 //!
 //! This is our own code, because the data path is what a proxy is about. A general client serves callers that share a
 //! connection without knowing each other, so it gives each connection a task and passes requests and responses
-//! through channels. Here, a connection serves one request at a time. So a [`Link`] has no task and no channel.
+//! through channels. Here, a connection serves one request at a time. So a [`Http1Connection`] has no task and no channel.
 //! Whoever waits for the response polls the connection: first the attempt (for the head), then the response's body,
 //! and the last one returns it to the pool. It is allocated once, and moving it only moves a pointer.
 //!
@@ -16,7 +16,7 @@
 //!
 //! A failed write is reported late ([`FailedWrite`]).
 //!
-//! An idle link has no read buffer. When it is taken from the pool, [`Link::is_quiet`] checks whether it was
+//! An idle connection has no read buffer. When it is taken from the pool, [`Http1Connection::is_quiet`] checks whether it was
 //! closed or received unexpected bytes. That needs no system call, because the runtime notes readiness even
 //! when nobody waits.
 
@@ -34,48 +34,49 @@ use http_body::Frame;
 
 use self::head::Head;
 use super::failed_write::FailedWrite;
-use super::outgoing::Outgoing;
-use crate::proxy::body::hold::Permission;
+use super::request_head::RequestHead;
+use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
-    Decoded, Decoder, Error, Framing, Inbox, Malformed, Outbox, SIZE, Sending, Unsendable,
+    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer, SIZE,
+    WriteBuffer,
 };
 use crate::proxy::io::Io;
-use crate::proxy::io::pour::{Pipe, Pipes};
-use crate::proxy::io::rewound::Rewound;
+use crate::proxy::io::prefixed::PrefixedIo;
+use crate::proxy::io::splice::{Pipe, PipePool};
 
 /// A connection to an upstream, with the exchange on it.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Http1Connection {
     io: Io,
-    outbox: Outbox,
+    output: WriteBuffer,
     /// Bytes that were read and not parsed yet.
     pending: Bytes,
     /// The buffer for reading. While a head is awaited, it holds the beginning of that head.
-    inbox: Inbox,
+    input: ReadBuffer,
     /// The rest of the request.
-    upload: Sending<RequestBody>,
+    upload: BodyWriter<RequestBody>,
     /// Set if no more of the request is sent, although it has not ended.
-    stopped: Option<Stopped>,
+    stopped: Option<UploadStop>,
     /// The rest of the response's body.
     download: Decoder,
     /// Given when the upstream sends a 100.
-    permission: Option<Arc<Permission>>,
+    permission: Option<Arc<ContinueSignal>>,
     /// Whether the response has no body, whatever its head says.
     bodiless: bool,
     /// What was written and read.
-    seen: Seen,
+    seen: BytesSeen,
     /// Whether the connection can carry another exchange after this one.
     keep: bool,
 }
 
 /// Nothing to send.
-const NOTHING: Sending<RequestBody> =
-    Sending { body: RequestBody::EMPTY, framing: Framing::NONE, trailers: true };
+const NOTHING: BodyWriter<RequestBody> =
+    BodyWriter { body: RequestBody::EMPTY, framing: Framing::NONE, trailers: true };
 
 /// What was written and read in an exchange.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct BytesSeen {
     /// Whether a byte was written.
     pub(crate) wrote: bool,
     /// Whether a byte was read.
@@ -84,7 +85,7 @@ pub(crate) struct Seen {
 
 /// Why no more of a request is sent.
 #[derive(Debug)]
-enum Stopped {
+enum UploadStop {
     /// Its body broke off. The error, until somebody takes it.
     Body(Option<Error>),
     /// A write failed. This is reported late.
@@ -93,16 +94,16 @@ enum Stopped {
 
 /// A request of which no byte was written. It can be sent on another connection as if it had never been on this one.
 #[derive(Debug)]
-pub(crate) struct Unsent {
-    outbox: Outbox,
-    upload: Sending<RequestBody>,
-    permission: Option<Arc<Permission>>,
+pub(crate) struct UnsentHttp1 {
+    output: WriteBuffer,
+    upload: BodyWriter<RequestBody>,
+    permission: Option<Arc<ContinueSignal>>,
     bodiless: bool,
 }
 
 /// The head of a response or an interim response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseHead {
     /// The status.
     pub(crate) status: StatusCode,
     /// The fields.
@@ -110,39 +111,39 @@ pub(crate) struct Answer {
 }
 
 /// Receives the heads of interim responses.
-pub(crate) type Interim<'a> = &'a mut (dyn FnMut(Answer) + Send);
+pub(crate) type InterimSink<'a> = &'a mut (dyn FnMut(ResponseHead) + Send);
 
-impl Link {
+impl Http1Connection {
     /// A connection over `io` that was not used yet.
     pub(crate) fn new(io: Io) -> Box<Self> {
         Box::new(Self {
             io,
-            outbox: Outbox::default(),
+            output: WriteBuffer::default(),
             pending: Bytes::new(),
-            inbox: Inbox::new(),
+            input: ReadBuffer::new(),
             upload: NOTHING,
             stopped: None,
             download: Decoder::NONE,
             permission: None,
             bodiless: false,
-            seen: Seen::default(),
+            seen: BytesSeen::default(),
             keep: true,
         })
     }
 
     /// Begins an exchange: writes as much as possible of the request to `endpoint`.
-    pub(crate) fn send(&mut self, outgoing: &Outgoing<'_>, endpoint: &str, body: RequestBody) {
-        let framing = encode::head(self.outbox.text(), outgoing, endpoint, &body);
+    pub(crate) fn send(&mut self, outgoing: &RequestHead<'_>, endpoint: &str, body: RequestBody) {
+        let framing = encode::head(self.output.text(), outgoing, endpoint, &body);
         self.permission = body.permission().cloned();
-        self.upload = Sending { body, framing, trailers: true };
+        self.upload = BodyWriter { body, framing, trailers: true };
         self.bodiless = outgoing.method == Method::HEAD;
         self.begin();
     }
 
     /// The same for a request of which another connection sent nothing.
-    pub(crate) fn resend(&mut self, unsent: Unsent) {
-        let Unsent { outbox, upload, permission, bodiless } = unsent;
-        self.outbox = outbox;
+    pub(crate) fn resend(&mut self, unsent: UnsentHttp1) {
+        let UnsentHttp1 { output, upload, permission, bodiless } = unsent;
+        self.output = output;
         self.upload = upload;
         self.permission = permission;
         self.bodiless = bodiless;
@@ -150,19 +151,19 @@ impl Link {
     }
 
     fn begin(&mut self) {
-        self.inbox.next();
-        self.seen = Seen::default();
+        self.input.next();
+        self.seen = BytesSeen::default();
         // Whoever waits for the response polls this again.
         let _sent = self.poll_upload(&mut Context::from_waker(Waker::noop())).is_ready();
     }
 
     /// The request that failed with `error`, if no byte of it was written and its body can still be sent.
-    pub(crate) fn unsent(&mut self, error: &Error) -> Option<Unsent> {
+    pub(crate) fn unsent(&mut self, error: &Error) -> Option<UnsentHttp1> {
         if self.seen.wrote || matches!(error, Error::Request(_) | Error::Length) {
             return None;
         }
-        Some(Unsent {
-            outbox: std::mem::take(&mut self.outbox),
+        Some(UnsentHttp1 {
+            output: std::mem::take(&mut self.output),
             upload: std::mem::replace(&mut self.upload, NOTHING),
             permission: self.permission.take(),
             bodiless: self.bodiless,
@@ -170,13 +171,13 @@ impl Link {
     }
 
     /// What was written and read.
-    pub(crate) const fn seen(&self) -> Seen {
+    pub(crate) const fn seen(&self) -> BytesSeen {
         self.seen
     }
 
     /// Whether the whole request was written.
     pub(crate) fn is_sent(&self) -> bool {
-        self.upload.framing.is_done() && self.outbox.is_empty()
+        self.upload.framing.is_done() && self.output.is_empty()
     }
 
     /// Whether more of the request can be sent.
@@ -207,8 +208,8 @@ impl Link {
             return false;
         }
         self.pending = Bytes::new();
-        self.inbox.rest();
-        self.outbox.rest();
+        self.input.rest();
+        self.output.rest();
         self.upload = NOTHING;
         self.permission = None;
         true
@@ -219,8 +220,8 @@ impl Link {
     pub(crate) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
-        interim: Interim<'_>,
-    ) -> Poll<Result<Answer, Error>> {
+        interim: InterimSink<'_>,
+    ) -> Poll<Result<ResponseHead, Error>> {
         let _goes_on = self.poll_upload(cx).is_pending();
         if let Some(error) = self.take_broken() {
             return Poll::Ready(Err(error));
@@ -228,32 +229,32 @@ impl Link {
         if let Poll::Ready(answer) = self.poll_head(cx, interim) {
             return Poll::Ready(answer);
         }
-        let Some(Stopped::Write(failed)) = &mut self.stopped else {
+        let Some(UploadStop::Write(failed)) = &mut self.stopped else {
             return Poll::Pending;
         };
         failed.poll(cx).map(|error| Err(error.into()))
     }
 
     /// Sends the request. Ready when it is sent completely, or when no more of it will be sent because its body
-    /// broke off (see [`Link::take_broken`]) or a write failed.
+    /// broke off (see [`Http1Connection::take_broken`]) or a write failed.
     pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_sent() && self.stopped.is_none() {
-            let waits = match self.upload.poll_into(&mut self.outbox, cx) {
+            let waits = match self.upload.poll_into(&mut self.output, cx) {
                 Poll::Ready(Ok(())) => false,
                 Poll::Pending => true,
                 Poll::Ready(Err(unsendable)) => {
                     let error = match unsendable {
-                        Unsendable::Broken(error) => Error::Request(error.into()),
-                        Unsendable::Length => Error::Length,
+                        BodyWriteError::Broken(error) => Error::Request(error.into()),
+                        BodyWriteError::Length => Error::Length,
                     };
-                    self.stop(Stopped::Body(Some(error)));
+                    self.stop(UploadStop::Body(Some(error)));
                     continue;
                 }
             };
-            match ready!(self.outbox.poll_write(&mut self.io, cx, &mut self.seen.wrote)) {
+            match ready!(self.output.poll_write(&mut self.io, cx, &mut self.seen.wrote)) {
                 Ok(()) if waits => return Poll::Pending,
                 Ok(()) => {}
-                Err(error) => self.stop(Stopped::Write(FailedWrite::new(error))),
+                Err(error) => self.stop(UploadStop::Write(FailedWrite::new(error))),
             }
         }
         Poll::Ready(())
@@ -262,12 +263,12 @@ impl Link {
     /// How the request's body broke off, if it did. Can be taken once.
     pub(crate) const fn take_broken(&mut self) -> Option<Error> {
         match &mut self.stopped {
-            Some(Stopped::Body(error)) => error.take(),
-            Some(Stopped::Write(_)) | None => None,
+            Some(UploadStop::Body(error)) => error.take(),
+            Some(UploadStop::Write(_)) | None => None,
         }
     }
 
-    fn stop(&mut self, why: Stopped) {
+    fn stop(&mut self, why: UploadStop) {
         self.keep = false;
         self.stopped = Some(why);
     }
@@ -275,15 +276,15 @@ impl Link {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        interim: Interim<'_>,
-    ) -> Poll<Result<Answer, Error>> {
+        interim: InterimSink<'_>,
+    ) -> Poll<Result<ResponseHead, Error>> {
         loop {
-            let before = self.inbox.bytes().len();
+            let before = self.input.bytes().len();
             if ready!(self.poll_read_more(cx, None))? == 0 {
                 return Poll::Ready(Err(Error::Closed));
             }
             // A head ends with a line, and every mistake in it, except its size, is in a complete line.
-            let read = self.inbox.bytes();
+            let read = self.input.bytes();
             let more = read.get(before..).unwrap_or_default();
             if !more.contains(&b'\n') && read.len() <= SIZE {
                 continue;
@@ -295,22 +296,22 @@ impl Link {
     }
 
     /// The response's head, once it is complete. What follows it stays in `pending`.
-    fn take_head(&mut self, interim: Interim<'_>) -> Result<Option<Answer>, Error> {
-        let mut bytes = self.inbox.take();
+    fn take_head(&mut self, interim: InterimSink<'_>) -> Result<Option<ResponseHead>, Error> {
+        let mut bytes = self.input.take();
         while !bytes.is_empty() {
             let Some((head, size)) = head::parse(&bytes, self.bodiless)? else {
-                self.inbox.put_back(bytes);
+                self.input.put_back(bytes);
                 return Ok(None);
             };
             bytes.advance(size);
             let Head { status, fields, body, keep } = head;
-            let answer = Answer { status, fields };
+            let answer = ResponseHead { status, fields };
             if status == StatusCode::SWITCHING_PROTOCOLS {
                 return self.switched(answer, bytes).map(Some);
             }
             if !status.is_informational() {
                 self.keep &= keep;
-                self.inbox.began(size, body.left());
+                self.input.began(size, body.left());
                 self.download = body;
                 self.pending = bytes;
                 return Ok(Some(answer));
@@ -325,7 +326,7 @@ impl Link {
     }
 
     /// From here on, the connection speaks another protocol, whose first bytes are `first`.
-    fn switched(&mut self, answer: Answer, first: Bytes) -> Result<Answer, Error> {
+    fn switched(&mut self, answer: ResponseHead, first: Bytes) -> Result<ResponseHead, Error> {
         self.keep = false;
         if !self.is_sent() {
             return Err(Malformed::Switched.into());
@@ -335,8 +336,8 @@ impl Link {
     }
 
     /// The raw bytes of the connection, after an accepted switch of the protocol (101).
-    pub(crate) fn bytes(&mut self) -> Rewound<&mut Io> {
-        Rewound::new(&mut self.io, std::mem::take(&mut self.pending))
+    pub(crate) fn bytes(&mut self) -> PrefixedIo<&mut Io> {
+        PrefixedIo::new(&mut self.io, std::mem::take(&mut self.pending))
     }
 
     /// The next piece of the response's body; `None` at its end.
@@ -355,19 +356,19 @@ impl Link {
             if ready!(self.poll_read_more(cx, left))? == 0 && !self.download.ended() {
                 return Poll::Ready(Some(Err(Error::Closed)));
             }
-            self.pending = self.inbox.take();
+            self.pending = self.input.take();
         }
     }
 
     /// Moves the next bytes of the response's body into one of `pipes`. `None` if it must be read instead:
     /// because some of it was, the stream is not a plain socket, its length is unknown, or no pipe is free.
-    pub(crate) fn poll_pour(
+    pub(crate) fn poll_splice(
         &mut self,
-        pipes: &Pipes,
+        pipes: &PipePool,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Pipe, Error>>> {
         let left = self.download.left().filter(|left| *left > 0);
-        let unread = self.pending.is_empty() && self.inbox.is_empty();
+        let unread = self.pending.is_empty() && self.input.is_empty();
         let (Some(left), Some(socket), true) = (left, self.io.socket(), unread) else {
             return Poll::Ready(None);
         };
@@ -379,7 +380,7 @@ impl Link {
         }
         self.seen.read = true;
         self.download.pass(pipe.held() as u64);
-        self.inbox.poured();
+        self.input.spliced();
         Poll::Ready(Some(Ok(pipe)))
     }
 
@@ -389,14 +390,14 @@ impl Link {
         cx: &mut Context<'_>,
         left: Option<u64>,
     ) -> Poll<Result<usize, Error>> {
-        let size = ready!(self.inbox.poll_read(&mut self.io, cx, left))?;
+        let size = ready!(self.input.poll_read(&mut self.io, cx, left))?;
         self.seen.read |= size > 0;
         Poll::Ready(Ok(size))
     }
 }
 
 /// Between exchanges the other side is told. Within one, it sees the closed connection.
-impl Drop for Link {
+impl Drop for Http1Connection {
     fn drop(&mut self) {
         if self.is_sent() && self.is_read() {
             self.io.farewell();

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::proxy::body::whole::Whole;
-use crate::proxy::upstream::failed_write::HEAR_OUT;
+use crate::proxy::upstream::failed_write::WRITE_FAILURE_GRACE;
 
-fn outgoing(method: Method) -> Outgoing<'static> {
-    Outgoing {
+fn outgoing(method: Method) -> RequestHead<'static> {
+    RequestHead {
         method,
         uri: Cow::Owned(Uri::from_static("/a?b=c")),
         fields: Cow::Owned(HeaderMap::new()),
@@ -29,20 +29,20 @@ fn outgoing(method: Method) -> Outgoing<'static> {
     }
 }
 
-fn link() -> (Box<Link>, DuplexStream) {
+fn conn() -> (Box<Http1Connection>, DuplexStream) {
     let (near, far) = duplex(1 << 20);
-    (Link::new(Io::Other(Box::new(near))), far)
+    (Http1Connection::new(Io::Other(Box::new(near))), far)
 }
 
-fn asked(method: Method) -> (Box<Link>, DuplexStream) {
-    let (mut link, far) = link();
-    link.send(&outgoing(method), "e:1", RequestBody::EMPTY);
-    (link, far)
+fn asked(method: Method) -> (Box<Http1Connection>, DuplexStream) {
+    let (mut conn, far) = conn();
+    conn.send(&outgoing(method), "e:1", RequestBody::EMPTY);
+    (conn, far)
 }
 
 #[tokio::test(start_paused = true)]
 async fn interim_answers_are_handed_on_one_by_one() {
-    let (mut link, mut far) = asked(Method::GET);
+    let (mut conn, mut far) = asked(Method::GET);
     let hint = |n: usize| format!("HTTP/1.1 103 Early\r\nX: {n}\r\n\r\n");
     let hints = (0..1000).map(hint).collect::<Vec<_>>().concat();
     let said = format!("{hints}HTTP/1.1 100 Go\r\nX: 1000\r\n\r\nHTTP/1.1 204 No\r\n\r\n");
@@ -54,7 +54,7 @@ async fn interim_answers_are_handed_on_one_by_one() {
     };
     let mut heard = Vec::new();
     let hear = poll_fn(|cx| {
-        link.poll_answer(cx, &mut |answer| {
+        conn.poll_answer(cx, &mut |answer| {
             heard.push(answer.fields["x"].to_str().unwrap().parse::<usize>().unwrap());
         })
     });
@@ -65,17 +65,17 @@ async fn interim_answers_are_handed_on_one_by_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_protocol_begins_with_what_came_behind_the_head() {
-    let (mut link, mut far) = asked(Method::GET);
+    let (mut conn, mut far) = asked(Method::GET);
     far.write_all(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\nwelcome").await.unwrap();
-    let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
+    let answer = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap();
     assert_eq!(answer.status, 101);
     far.write_all(b" back").await.unwrap();
     let mut read = [0; 12];
-    let mut bytes = link.bytes();
+    let mut bytes = conn.bytes();
     bytes.read_exact(&mut read).await.unwrap();
     assert_eq!(&read, b"welcome back");
     bytes.write_all(b"thanks").await.unwrap();
-    drop(link);
+    drop(conn);
     let mut said = String::new();
     far.read_to_string(&mut said).await.unwrap();
     assert_eq!(said, "GET /a?b=c HTTP/1.1\r\nhost: e:1\r\n\r\nthanks");
@@ -83,16 +83,16 @@ async fn a_changed_protocol_begins_with_what_came_behind_the_head() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_waits_until_all_is_read() {
-    let (mut link, mut far) = link();
+    let (mut conn, mut far) = conn();
     far.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
     drop(far);
-    link.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("x".into(), None)));
-    assert!(!link.seen().wrote);
-    let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
+    conn.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("x".into(), None)));
+    assert!(!conn.seen().wrote);
+    let answer = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap();
     assert_eq!(answer.status, 413);
-    let frame = poll_fn(|cx| link.poll_body(cx)).await.unwrap().unwrap();
+    let frame = poll_fn(|cx| conn.poll_body(cx)).await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), "no");
-    assert!(link.is_read() && !link.rest());
+    assert!(conn.is_read() && !conn.rest());
 }
 
 /// The other side neither reads nor writes.
@@ -126,15 +126,15 @@ async fn a_failed_write_does_not_wait_for_ever() {
         }
     }
     let (near, _far) = duplex(64);
-    let mut link = Link::new(Io::Other(Box::new(Deaf(near))));
+    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))));
     let begun = Instant::now();
-    link.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY);
-    let error = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap_err();
+    conn.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY);
+    let error = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap_err();
     assert!(matches!(error, Error::Io(_)), "{error:?}");
-    assert_eq!(begun.elapsed(), HEAR_OUT);
+    assert_eq!(begun.elapsed(), WRITE_FAILURE_GRACE);
     // Nothing of it was written, so another connection can send it unchanged.
-    let unsent = link.unsent(&error).unwrap();
-    let (mut other, mut far) = self::link();
+    let unsent = conn.unsent(&error).unwrap();
+    let (mut other, mut far) = self::conn();
     other.resend(unsent);
     drop(other);
     let mut said = String::new();
@@ -144,31 +144,31 @@ async fn a_failed_write_does_not_wait_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_quiet_until_something_comes() {
-    let (mut link, mut far) = link();
-    assert!(link.is_quiet());
+    let (mut conn, mut far) = conn();
+    assert!(conn.is_quiet());
     far.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
-    assert!(!link.is_quiet());
-    let (mut link, far) = self::link();
+    assert!(!conn.is_quiet());
+    let (mut conn, far) = self::conn();
     drop(far);
-    assert!(!link.is_quiet());
+    assert!(!conn.is_quiet());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_holds_no_buffer() {
-    let (mut link, mut far) = asked(Method::GET);
+    let (mut conn, mut far) = asked(Method::GET);
     let size = 300_000;
     let body = "x".repeat(size);
     let say = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{body}");
     far.write_all(say.as_bytes()).await.unwrap();
-    poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
+    poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap();
     let mut reads = 0;
-    while let Some(frame) = poll_fn(|cx| link.poll_body(cx)).await {
+    while let Some(frame) = poll_fn(|cx| conn.poll_body(cx)).await {
         assert!(frame.unwrap().data_ref().unwrap().len() <= 256 * 1024);
         reads += 1;
     }
     assert!(reads <= 5, "{reads} reads");
-    assert!(link.rest());
-    assert_eq!((link.inbox.capacity(), link.pending.len()), (0, 0));
+    assert!(conn.rest());
+    assert_eq!((conn.input.capacity(), conn.pending.len()), (0, 0));
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn a_head_is_written_as_it_stands() {
     for (name, value) in fields {
         all.append(name, value.parse().unwrap());
     }
-    let written = |change: &dyn Fn(&mut Outgoing<'_>), body: RequestBody| {
-        let mut outgoing = Outgoing { fields: Cow::Borrowed(&all), ..outgoing(Method::PUT) };
+    let written = |change: &dyn Fn(&mut RequestHead<'_>), body: RequestBody| {
+        let mut outgoing = RequestHead { fields: Cow::Borrowed(&all), ..outgoing(Method::PUT) };
         change(&mut outgoing);
         let mut out = Vec::new();
         let framing = encode::head(&mut out, &outgoing, "e:1", &body);
@@ -199,7 +199,7 @@ fn a_head_is_written_as_it_stands() {
         named,
         "PUT /a?b=c HTTP/1.1\r\nx: 1\r\nx: 2\r\ncontent-length: 5\r\nhost: e:1\r\n\r\n"
     );
-    let bare = |outgoing: &mut Outgoing<'_>| {
+    let bare = |outgoing: &mut RequestHead<'_>| {
         outgoing.fields = Cow::Owned(HeaderMap::new());
         outgoing.uri = Cow::Owned(Uri::from_static("*"));
         outgoing.upgrade = Some(http::HeaderValue::from_static("x/1"));
@@ -208,7 +208,7 @@ fn a_head_is_written_as_it_stands() {
         written(&bare, hello()).0,
         "PUT * HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\nconnection: upgrade\r\nupgrade: x/1\r\n\r\n"
     );
-    let query = |outgoing: &mut Outgoing<'_>| {
+    let query = |outgoing: &mut RequestHead<'_>| {
         outgoing.uri = Cow::Owned(Uri::from_static("http://t?q"));
     };
     assert!(written(&query, RequestBody::EMPTY).0.starts_with("PUT /?q HTTP/1.1\r\n"));
@@ -217,9 +217,9 @@ fn a_head_is_written_as_it_stands() {
 /// A body in memory is sent together with the head.
 #[tokio::test(start_paused = true)]
 async fn a_body_in_memory_goes_out_with_the_head() {
-    let (mut link, mut far) = link();
-    link.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("hello".into(), None)));
-    assert!(link.is_sent() && link.seen().wrote && !link.seen().read);
+    let (mut conn, mut far) = conn();
+    conn.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("hello".into(), None)));
+    assert!(conn.is_sent() && conn.seen().wrote && !conn.seen().read);
     let mut said = vec![0; 1 << 10];
     let size = far.read(&mut said).await.unwrap();
     let wanted = "POST /a?b=c HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\n\r\nhello";

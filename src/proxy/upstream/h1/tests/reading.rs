@@ -59,10 +59,10 @@ async fn say(mut far: DuplexStream, pieces: Vec<Vec<u8>>, closes: bool) -> Optio
 }
 
 async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
-    let (mut link, far) = asked(method);
+    let (mut conn, far) = asked(method);
     let hear = async {
         let mut heard = Heard::default();
-        match poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await {
+        match poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await {
             Ok(answer) => {
                 heard.status = Some(Ok(answer.status.as_u16()));
                 heard.fields = listed(&answer.fields);
@@ -73,7 +73,7 @@ async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
             }
         }
         loop {
-            match poll_fn(|cx| link.poll_body(cx)).await {
+            match poll_fn(|cx| conn.poll_body(cx)).await {
                 Some(Ok(frame)) => heard.frame(frame),
                 Some(Err(_)) => return heard,
                 None => break,
@@ -84,7 +84,7 @@ async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
         for _ in 0..20 {
             yield_now().await;
         }
-        heard.reusable = link.rest() && link.is_quiet();
+        heard.reusable = conn.rest() && conn.is_quiet();
         heard
     };
     let (heard, _open) = tokio::join!(hear, say(far, pieces, closes));

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf as _, Bytes};
 use http_body::Frame;
 
-use super::{Decoded, Decoder, Error, Inbox, Outbox};
+use super::{Decoded, Decoder, Error, ReadBuffer, WriteBuffer};
 use crate::proxy::io::Io;
 
 /// How many bytes of interim responses may wait for a client that reads slowly.
@@ -21,21 +21,21 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A handle to a client's connection. All handles are on one thread, and none holds the lock while it waits.
 #[derive(Clone, Debug)]
-pub(crate) struct Talk {
-    wire: Arc<Mutex<Wire>>,
+pub(crate) struct ClientConnection {
+    wire: Arc<Mutex<ClientIo>>,
     /// The request that this handle belongs to. A handle of an earlier request can neither read nor write.
     turn: u32,
 }
 
 /// The connection itself.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct ClientIo {
     /// `None` once the connection is no longer served.
     io: Option<Io>,
     /// Bytes that were read and not parsed yet.
     pending: Bytes,
     /// The buffer for reading. While a head is awaited, it holds the beginning of that head.
-    inbox: Inbox,
+    input: ReadBuffer,
     /// How many bytes of an incomplete head were already checked.
     seen: usize,
     /// The number of the present request.
@@ -56,7 +56,7 @@ pub(crate) struct Wire {
 
 /// Why an interim response does not reach a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dropped {
+pub(crate) enum DropReason {
     /// The client speaks HTTP/1.0, which has none (RFC 9110 §15.2).
     Http10,
     /// The client speaks HTTP/2, where the library cannot send any.
@@ -67,13 +67,13 @@ pub(crate) enum Dropped {
     Full,
 }
 
-impl Talk {
+impl ClientConnection {
     /// A connection from which nothing was read yet.
     pub(crate) fn new(io: Io) -> Self {
-        let wire = Wire {
+        let wire = ClientIo {
             io: Some(io),
             pending: Bytes::new(),
-            inbox: Inbox::new(),
+            input: ReadBuffer::new(),
             seen: 0,
             turn: 0,
             skipped: false,
@@ -92,18 +92,18 @@ impl Talk {
     }
 
     /// Locks the connection.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Wire> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ClientIo> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends `head`, a complete interim response, before the answer.
-    pub(crate) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
+    pub(crate) fn say_before(&self, head: &[u8]) -> Result<(), DropReason> {
         let mut wire = self.lock();
         if wire.answered || wire.turn != self.turn {
-            return Err(Dropped::Late);
+            return Err(DropReason::Late);
         }
         if wire.said.len().saturating_add(head.len()) > PENDING {
-            return Err(Dropped::Full);
+            return Err(DropReason::Full);
         }
         wire.said.extend_from_slice(head);
         Ok(())
@@ -137,7 +137,7 @@ impl Talk {
     }
 }
 
-impl Wire {
+impl ClientIo {
     /// The connection's stream.
     pub(crate) fn io(&mut self) -> io::Result<&mut Io> {
         self.io.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -171,7 +171,7 @@ impl Wire {
 
     /// Whether no unparsed bytes of a request are here.
     pub(crate) fn is_between(&self) -> bool {
-        self.pending.is_empty() && self.inbox.is_empty()
+        self.pending.is_empty() && self.input.is_empty()
     }
 
     /// Whether the whole request was read.
@@ -187,20 +187,20 @@ impl Wire {
     /// Reads what has arrived: the number of bytes, 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let io = self.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        self.inbox.poll_read(io, cx, self.upload.left().filter(|left| *left > 0))
+        self.input.poll_read(io, cx, self.upload.left().filter(|left| *left > 0))
     }
 
     /// Takes the unparsed bytes: they belong to another protocol.
     pub(crate) fn take_rest(&mut self) -> Bytes {
-        if self.pending.is_empty() { self.inbox.take() } else { std::mem::take(&mut self.pending) }
+        if self.pending.is_empty() { self.input.take() } else { std::mem::take(&mut self.pending) }
     }
 
     /// Discards complete empty lines before a request (RFC 9112 §2.2). They are discarded as they arrive, so
     /// that an incomplete head never begins with thousands of them.
     pub(crate) fn skip_empty_lines(&mut self) {
-        let (rest, read) = (empty_lines(&self.pending), empty_lines(self.inbox.bytes()));
+        let (rest, read) = (empty_lines(&self.pending), empty_lines(self.input.bytes()));
         self.pending.advance(rest);
-        self.inbox.skip(read);
+        self.input.skip(read);
         self.seen = self.seen.saturating_sub(read);
         self.skipped |= read > 0;
     }
@@ -210,7 +210,7 @@ impl Wire {
         if self.skipped {
             return None;
         }
-        let bytes = self.inbox.bytes();
+        let bytes = self.input.bytes();
         let known = bytes.len().min(PREFACE.len());
         (bytes.get(..known) == PREFACE.get(..known)).then_some(known == PREFACE.len())
     }
@@ -218,7 +218,7 @@ impl Wire {
     /// Whether a line has ended since the head was last checked. A head ends with a line, and every mistake in
     /// it, except its size, is in a complete line.
     pub(crate) fn is_worth_parsing(&mut self) -> bool {
-        let bytes = self.inbox.bytes();
+        let bytes = self.input.bytes();
         let seen = std::mem::replace(&mut self.seen, bytes.len());
         // Check once per 4 KiB even without a line end, for heads that never end.
         let large = bytes.len() / 4096 > seen / 4096;
@@ -238,10 +238,10 @@ impl Wire {
         let mut bytes = self.take_rest();
         let (head, size, length) = match parse(&bytes) {
             Ok(Some(parsed)) => parsed,
-            // An incomplete head stays in the inbox: more of it may come.
+            // An incomplete head stays in `input`: more of it may come.
             unfinished => {
                 self.seen = bytes.len();
-                self.inbox.put_back(bytes);
+                self.input.put_back(bytes);
                 return unfinished.map(|_| None);
             }
         };
@@ -249,7 +249,7 @@ impl Wire {
         self.turn = self.turn.wrapping_add(1);
         bytes.advance(size);
         self.pending = bytes;
-        self.inbox.began(size, length);
+        self.input.began(size, length);
         self.answered = false;
         Ok(Some(head))
     }
@@ -265,10 +265,10 @@ impl Wire {
         self.answered = true;
     }
 
-    /// Moves what must be written before the answer into `outbox`.
-    pub(crate) fn say_into(&mut self, outbox: &mut Outbox) {
+    /// Moves what must be written before the answer into `output`.
+    pub(crate) fn say_into(&mut self, output: &mut WriteBuffer) {
         if !self.said.is_empty() {
-            outbox.text().append(&mut std::mem::take(&mut self.said));
+            output.text().append(&mut std::mem::take(&mut self.said));
         }
     }
 
@@ -293,7 +293,7 @@ impl Wire {
             if ready!(self.poll_read(cx))? == 0 {
                 return Poll::Ready(Some(Err(Error::Closed)));
             }
-            self.pending = self.inbox.take();
+            self.pending = self.input.take();
         }
     }
 
@@ -315,12 +315,12 @@ impl Wire {
                 Poll::Ready(None) => break,
             }
         }
-        self.inbox.next();
+        self.input.next();
         true
     }
 }
 
-impl Dropped {
+impl DropReason {
     /// The label.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -4,25 +4,25 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::State;
+use super::ConnectionState;
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
 /// The stream of a client connection that a library reads and writes.
-pub(crate) type Watched<T> = Wrapped<T, Watch>;
+pub(crate) type WriteWatch<T> = Wrapped<T, Watch>;
 
 /// Notes whether its writes make progress.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     /// Whether the last write found no room.
     blocked: bool,
     /// Whether earlier bytes are still buffered below, because there was no room.
     held: bool,
 }
 
-impl<T> Watched<T> {
+impl<T> WriteWatch<T> {
     /// Watches `io` for `state`.
-    pub(crate) const fn new(io: T, state: Arc<State>) -> Self {
+    pub(crate) const fn new(io: T, state: Arc<ConnectionState>) -> Self {
         Self { io, hooks: Watch { state, blocked: false, held: false } }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     fn a_client_that_makes_no_room_takes_nothing_though_writes_succeed() {
         let connections = Connections::default();
         let (state, _registered) = connections.register();
-        let mut watched = Watched::new(Holds { lets_go: false }, Arc::clone(&state));
+        let mut watched = WriteWatch::new(Holds { lets_go: false }, Arc::clone(&state));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let polled = Pin::new(&mut watched).poll_write(&mut cx, b"answer");
         assert!(polled.is_ready() && !state.is_blocked());

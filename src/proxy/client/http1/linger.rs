@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::Conversation;
+use super::Http1Session;
 use crate::proxy::io::Io;
 
 /// How long, and how many bytes, a client may still send after its last answer.
@@ -26,7 +26,7 @@ struct Linger {
     bytes: usize,
 }
 
-impl Conversation {
+impl Http1Session {
     /// Closes the connection, and lingers if more data may arrive.
     pub(super) async fn close(&mut self) -> io::Result<()> {
         self.break_at_end(false);
@@ -34,18 +34,18 @@ impl Conversation {
         std::future::poll_fn(|cx| {
             if linger.is_none() {
                 ready!(self.poll_shutdown(cx))?;
-                if self.talk.lock().is_over() {
+                if self.conn.lock().is_over() {
                     return Poll::Ready(Ok(()));
                 }
             }
             let linger = linger.get_or_insert_with(Linger::new);
-            linger.poll(self.talk.lock().io()?, cx).map(Ok)
+            linger.poll(self.conn.lock().io()?, cx).map(Ok)
         })
         .await
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(self.talk.lock().io()?).poll_shutdown(cx);
+        let polled = Pin::new(self.conn.lock().io()?).poll_shutdown(cx);
         if polled.is_pending() != self.blocked {
             self.blocked = polled.is_pending();
             self.state.set_blocked(self.blocked);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Uri, Version, request};
 use httparse::{Error, Header, ParserConfig, Status};
 
-use crate::proxy::h1::{Decoder, Malformed, Said, Wire, read};
+use crate::proxy::h1::{ClientIo, Decoder, HeadFields, Malformed, read};
 use crate::proxy::message::headers;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::settings::Limits;
@@ -38,12 +38,12 @@ struct Line<'a> {
     version: Version,
 }
 
-/// The next head of `talk`, once it is complete.
+/// The next head of `conn`, once it is complete.
 ///
 /// # Errors
 /// When it is malformed or exceeds the limits.
-pub(super) fn take(talk: &mut Wire, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
-    talk.take_head(|bytes| {
+pub(super) fn take(conn: &mut ClientIo, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
+    conn.take_head(|bytes| {
         let parsed = parse(bytes, limits)?;
         Ok(parsed.map(|(head, size)| {
             let length = head.body.left();
@@ -115,7 +115,7 @@ fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, R
 
 /// The framing of the body (RFC 9112 §6.3). A request with two framings is refused, because that is how request
 /// smuggling works (§11.2).
-fn framing(said: &Said, old: bool) -> Result<Decoder, Malformed> {
+fn framing(said: &HeadFields, old: bool) -> Result<Decoder, Malformed> {
     match (said.chunked, said.length) {
         (None, None) => Ok(Decoder::NONE),
         (None, Some(length)) => Ok(Decoder::Length(length)),

@@ -11,31 +11,31 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::task::AbortHandle;
 
-use super::connection::Alone;
+use super::connection::Http1Lease;
 use crate::proxy::h1::Error;
 
 /// A connection that is read here and written by a task. Dropping this ends the task.
 #[derive(Debug)]
-pub(super) struct Meanwhile {
-    both: Arc<Mutex<Both>>,
+pub(super) struct EarlyResponse {
+    both: Arc<Mutex<Shared>>,
     task: AbortHandle,
 }
 
 /// Shared by the reader and the task. Both are on one thread, and neither holds the lock while it waits.
 #[derive(Debug)]
-struct Both {
+struct Shared {
     /// `None` once it was taken back, or closed because the request broke off.
-    connection: Option<Alone>,
+    connection: Option<Http1Lease>,
     /// How the request broke off, for the reader, which waits here.
     broken: Option<Error>,
     reader: Option<Waker>,
 }
 
-impl Meanwhile {
+impl EarlyResponse {
     /// Sends the rest of the request on `connection`.
-    pub(super) fn new(connection: Alone) -> Self {
+    pub(super) fn new(connection: Http1Lease) -> Self {
         let connection = Some(connection);
-        let both = Arc::new(Mutex::new(Both { connection, broken: None, reader: None }));
+        let both = Arc::new(Mutex::new(Shared { connection, broken: None, reader: None }));
         let task = tokio::spawn(send(Arc::clone(&both))).abort_handle();
         Self { both, task }
     }
@@ -50,7 +50,7 @@ impl Meanwhile {
             return Poll::Ready(Some(Err(error)));
         }
         let polled = match &mut both.connection {
-            Some(connection) => connection.link.poll_body(cx),
+            Some(connection) => connection.conn.poll_body(cx),
             None => Poll::Ready(None),
         };
         if polled.is_pending() {
@@ -61,29 +61,29 @@ impl Meanwhile {
 
     /// How much of the response's body is left, if that is known.
     pub(super) fn left(&self) -> Option<u64> {
-        lock(&self.both).connection.as_ref().and_then(|connection| connection.link.left())
+        lock(&self.both).connection.as_ref().and_then(|connection| connection.conn.left())
     }
 
     /// Takes the connection back. The rest of the request is not sent.
-    pub(super) fn take(&self) -> Option<Alone> {
+    pub(super) fn take(&self) -> Option<Http1Lease> {
         lock(&self.both).connection.take()
     }
 }
 
-impl Drop for Meanwhile {
+impl Drop for EarlyResponse {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn send(both: Arc<Mutex<Both>>) {
+async fn send(both: Arc<Mutex<Shared>>) {
     let sent = std::future::poll_fn(|cx| match &mut lock(&both).connection {
-        Some(connection) => connection.link.poll_upload(cx),
+        Some(connection) => connection.conn.poll_upload(cx),
         None => Poll::Ready(()),
     });
     sent.await;
     let mut both = lock(&both);
-    both.broken = both.connection.as_mut().and_then(|connection| connection.link.take_broken());
+    both.broken = both.connection.as_mut().and_then(|connection| connection.conn.take_broken());
     if both.broken.is_some() {
         both.connection = None;
         if let Some(reader) = both.reader.take() {
@@ -92,6 +92,6 @@ async fn send(both: Arc<Mutex<Both>>) {
     }
 }
 
-fn lock(both: &Mutex<Both>) -> MutexGuard<'_, Both> {
+fn lock(both: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     both.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -155,23 +155,23 @@ impl Body for Pieces {
     }
 }
 
-/// Answers the requests on `near` as a conversation does. Returns how many.
+/// Answers the requests on `near` as a session does. Returns how many.
 async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
-    let talk = Talk::new(Io::Other(Box::new(near)));
-    let mut outbox = Outbox::default();
+    let conn = ClientConnection::new(Io::Other(Box::new(near)));
+    let mut output = WriteBuffer::default();
     for (number, exchange) in exchanges.iter().enumerate() {
-        let Some(head) = next_head(&talk).await.unwrap() else {
+        let Some(head) = next_head(&conn).await.unwrap() else {
             return number;
         };
-        talk.lock().begin(head.body, head.asks);
+        conn.lock().begin(head.body, head.asks);
         for _ in 0..if exchange.is_old() { 0 } else { exchange.hints } {
-            talk.of_this_request()
+            conn.of_this_request()
                 .say_before(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
                 .unwrap();
         }
-        talk.lock().answered();
-        talk.lock().say_into(&mut outbox);
-        let asking = Asking {
+        conn.lock().answered();
+        conn.lock().say_into(&mut output);
+        let asking = AnswerContext {
             version: head.parts.version,
             head: head.parts.method == Method::HEAD,
             keeps: head.keeps,
@@ -179,13 +179,13 @@ async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
         };
         let (parts, body) = (parts(exchange.status, &exchange.fields), Pieces::new(exchange));
         let length = body.size_hint().exact();
-        let (framing, keeps) = answer::head(outbox.text(), &parts, length, &asking, || NOW);
+        let (framing, keeps) = answer::head(output.text(), &parts, length, &asking, || NOW);
         assert_eq!(keeps, exchange.keeps());
-        let mut sending = Sending { body, framing, trailers: head.trailers };
+        let mut sending = BodyWriter { body, framing, trailers: head.trailers };
         poll_fn(|cx| {
             loop {
-                let polled = sending.poll_into(&mut outbox, cx).map(Result::unwrap);
-                ready!(outbox.poll_write(talk.lock().io().unwrap(), cx, &mut false)).unwrap();
+                let polled = sending.poll_into(&mut output, cx).map(Result::unwrap);
+                ready!(output.poll_write(conn.lock().io().unwrap(), cx, &mut false)).unwrap();
                 ready!(polled);
                 if sending.framing.is_done() {
                     return Poll::Ready(());

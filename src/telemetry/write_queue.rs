@@ -24,19 +24,19 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// The queue's sending end. Cheap to clone.
 #[derive(Debug)]
-pub struct Lines<T> {
+pub struct WriteQueue<T> {
     queue: SyncSender<T>,
-    counts: Arc<Counts>,
+    counts: Arc<QueueCounts>,
 }
 
-impl<T> Clone for Lines<T> {
+impl<T> Clone for WriteQueue<T> {
     fn clone(&self) -> Self {
         Self { queue: self.queue.clone(), counts: Arc::clone(&self.counts) }
     }
 }
 
 #[derive(Debug)]
-struct Counts {
+struct QueueCounts {
     /// Handed over, whether written later or not.
     accepted: AtomicU64,
     /// Written, or lost in writing.
@@ -45,7 +45,7 @@ struct Counts {
     dropped: IntCounter,
 }
 
-impl<T: Send + 'static> Lines<T> {
+impl<T: Send + 'static> WriteQueue<T> {
     /// Starts the thread `name`, which writes to `out` whatever `format` appends for each item. Lost items are
     /// counted in `dropped`.
     ///
@@ -58,8 +58,11 @@ impl<T: Send + 'static> Lines<T> {
         format: fn(&T, &mut Vec<u8>),
     ) -> io::Result<Self> {
         let (queue, items) = sync_channel(QUEUE);
-        let counts =
-            Arc::new(Counts { accepted: AtomicU64::new(0), settled: AtomicU64::new(0), dropped });
+        let counts = Arc::new(QueueCounts {
+            accepted: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            dropped,
+        });
         let shared = Arc::clone(&counts);
         thread::Builder::new()
             .name(name.into())
@@ -77,7 +80,7 @@ impl<T: Send + 'static> Lines<T> {
     }
 }
 
-impl<T> Lines<T> {
+impl<T> WriteQueue<T> {
     /// How many items were lost since the start.
     pub fn dropped(&self) -> u64 {
         self.counts.dropped.get()
@@ -100,7 +103,7 @@ fn write_all<T>(
     items: &Receiver<T>,
     mut out: impl Write,
     format: fn(&T, &mut Vec<u8>),
-    counts: &Counts,
+    counts: &QueueCounts,
 ) {
     let mut buffer = Vec::new();
     while let Ok(first) = items.recv() {
@@ -161,8 +164,8 @@ mod tests {
         }
     }
 
-    fn start(out: impl Write + Send + 'static) -> Lines<u32> {
-        Lines::start("lines", IntCounter::new("dropped", "x").unwrap(), out, number).unwrap()
+    fn start(out: impl Write + Send + 'static) -> WriteQueue<u32> {
+        WriteQueue::start("lines", IntCounter::new("dropped", "x").unwrap(), out, number).unwrap()
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as records are formatted")]

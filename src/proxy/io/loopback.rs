@@ -14,7 +14,7 @@ const UNPACED: &[u8] = b"reno";
 /// Turns pacing off for `socket`, or for the connections that it accepts. Must be called before there is a
 /// connection: pacing that has begun does not stop.
 #[cfg(target_os = "linux")]
-pub(crate) fn unpaced(socket: &SockRef<'_>) {
+pub(crate) fn disable_pacing(socket: &SockRef<'_>) {
     if !socket.tcp_congestion().is_ok_and(|name| paces(&name)) {
         return;
     }
@@ -25,7 +25,7 @@ pub(crate) fn unpaced(socket: &SockRef<'_>) {
 
 /// No other system is known to pace by default.
 #[cfg(not(target_os = "linux"))]
-pub(crate) const fn unpaced(_: &SockRef<'_>) {}
+pub(crate) const fn disable_pacing(_: &SockRef<'_>) {}
 
 /// Whether the algorithm with this name paces: BBR, in all of its versions.
 #[cfg(target_os = "linux")]
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn no_socket_paces_afterwards() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        unpaced(&SockRef::from(&socket));
+        disable_pacing(&SockRef::from(&socket));
         assert!(!paces(&socket.tcp_congestion().unwrap()));
         // On a system without BBR this proves little, except that the algorithm can be set.
         socket.set_tcp_congestion(UNPACED).unwrap();

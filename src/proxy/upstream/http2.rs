@@ -14,9 +14,9 @@ use http::uri::Scheme;
 use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
-use super::connect::OpenedShared;
+use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
-use super::wire::{Counts, Mark};
+use super::counted::{ByteCounts, CountsSnapshot};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::STREAMS;
 use crate::proxy::stage::Line;
@@ -27,9 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Http2Connection {
     pub(super) sender: SendRequest<RequestBody>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<ByteCounts>,
     /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
     pub(super) endpoint: usize,
@@ -50,8 +50,8 @@ pub(super) struct Shared {
 
 /// All connections of one worker and one upstream.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
-    open: Vec<Arc<Shared>>,
+pub(super) struct Http2Connections {
+    open: Vec<Arc<Http2Connection>>,
     /// Connects in progress, as long as anybody waits for them.
     dialing: Vec<(usize, WeakShared<Dial>)>,
 }
@@ -59,25 +59,25 @@ pub(super) struct Connections {
 /// A connect that several tasks can await.
 type Dial = BoxFuture<'static, Dialed>;
 /// Its result.
-pub(super) type Dialed = Result<Arc<Shared>, ConnectError>;
+pub(super) type Dialed = Result<Arc<Http2Connection>, ConnectError>;
 
 /// A request's stream on a connection, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    shared: Arc<Shared>,
+pub(super) struct StreamSlot {
+    shared: Arc<Http2Connection>,
     /// The connection's byte counts when the request was handed over, until it is answered.
-    asked: Option<Mark>,
+    asked: Option<CountsSnapshot>,
 }
 
-impl Shared {
+impl Http2Connection {
     /// A new connection without requests.
     pub(super) fn new(
-        opened: OpenedShared,
+        opened: NewHttp2,
         endpoint: usize,
         origin: (Scheme, Arc<str>),
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
-        let OpenedShared { sender, counts, limit, peer, line } = opened;
+        let NewHttp2 { sender, counts, limit, peer, line } = opened;
         metrics.opened();
         metrics.to_idle();
         Self {
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// A stream for one more request. The connection and everything that uses it are on one thread.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
         let open = self.open.load(Ordering::Relaxed);
         let limit = self.limit.load(Ordering::Relaxed).min(STREAMS);
         // The first request always goes on it, and waits there while the other side accepts none: another
@@ -112,7 +112,7 @@ impl Shared {
         if open == 0 {
             self.metrics.to_active();
         }
-        Some(Place { shared: Arc::clone(self), asked: None })
+        Some(StreamSlot { shared: Arc::clone(self), asked: None })
     }
 
     /// Since when it carries no request; `None` if it carries some.
@@ -122,16 +122,16 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for Http2Connection {
     fn drop(&mut self) {
         // Every stream holds the connection, so there is none left.
         self.metrics.closed_idle();
     }
 }
 
-impl Place {
+impl StreamSlot {
     /// The connection.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Http2Connection> {
         &self.shared
     }
 
@@ -147,7 +147,7 @@ impl Place {
     }
 
     /// A request is handed over. `mark` holds the connection's byte counts.
-    pub(super) const fn ask(&mut self, mark: Mark) {
+    pub(super) const fn ask(&mut self, mark: CountsSnapshot) {
         self.asked = Some(mark);
     }
 
@@ -157,7 +157,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let shared = &self.shared;
         // A request was given up, and no byte has arrived since it was handed over. The other side may be gone
@@ -174,12 +174,12 @@ impl Drop for Place {
     }
 }
 
-impl Connections {
+impl Http2Connections {
     /// A stream on an existing connection to `endpoint`. Closed connections are dropped.
-    pub(super) fn place(&mut self, endpoint: usize) -> Option<Place> {
+    pub(super) fn place(&mut self, endpoint: usize) -> Option<StreamSlot> {
         self.open.retain(|shared| shared.is_usable());
         let mut there = self.open.iter().filter(|shared| shared.endpoint == endpoint);
-        there.find_map(Shared::take)
+        there.find_map(Http2Connection::take)
     }
 
     /// The connect to `endpoint` in progress, or else the one that `dial` starts.
@@ -202,13 +202,13 @@ impl Connections {
     }
 
     /// Adds a new connection.
-    pub(super) fn add(&mut self, shared: Arc<Shared>) {
+    pub(super) fn add(&mut self, shared: Arc<Http2Connection>) {
         self.open.push(shared);
     }
 
     /// Puts no further requests on connections that should not `stay`, and returns how many there were. Those
     /// that carry requests close with the last one.
-    pub(super) fn retain(&mut self, stay: impl Fn(&Shared) -> bool) -> usize {
+    pub(super) fn retain(&mut self, stay: impl Fn(&Http2Connection) -> bool) -> usize {
         let before = self.open.len();
         self.open.retain(|shared| stay(shared));
         before.saturating_sub(self.open.len())
@@ -227,7 +227,7 @@ impl Connections {
             shared.is_usable() && !shared.idle_since().is_some_and(old)
         });
         let later = keep_alive.max(LOOK);
-        let due = |shared: &Arc<Shared>| match shared.idle_since() {
+        let due = |shared: &Arc<Http2Connection>| match shared.idle_since() {
             Some(since) => since.checked_add(keep_alive),
             None => now.checked_add(later),
         };

@@ -9,26 +9,26 @@ use crate::proxy::tls;
 
 /// An error on a connection, by protocol.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum TransportError {
     /// HTTP/1.1.
-    Link(Error),
+    Http1(Error),
     /// HTTP/2.
-    Stream(hyper::Error),
+    Http2(hyper::Error),
 }
 
-impl Fault {
+impl TransportError {
     /// The error.
     pub(crate) fn error(&self) -> &(dyn StdError + 'static) {
         match self {
-            Self::Link(error) => error,
-            Self::Stream(error) => error,
+            Self::Http1(error) => error,
+            Self::Http2(error) => error,
         }
     }
 }
 
 /// How a request without a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum FailureKind {
     /// The connection was lost.
     Lost,
     /// The other side refused the stream, so it has not processed the request (RFC 9113 §8.7).
@@ -43,7 +43,7 @@ pub(crate) enum Ending {
     Invalid,
 }
 
-impl Ending {
+impl FailureKind {
     /// Interprets `error`.
     pub(super) fn of(error: &hyper::Error) -> Self {
         match h2_error(error) {
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn an_error_of_our_own_making_is_no_statement_of_the_other_side_s() {
-        assert_eq!(Ending::of_h2(&Reason::REFUSED_STREAM.into()), Ending::Lost);
+        assert_eq!(FailureKind::of_h2(&Reason::REFUSED_STREAM.into()), FailureKind::Lost);
     }
 }

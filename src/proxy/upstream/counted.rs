@@ -18,7 +18,7 @@ use crate::proxy::io::wrapped::{Hooks, Wrapped};
 /// How many bytes went in each direction. The connection's task writes them and the attempt reads them, both on
 /// one thread, so relaxed ordering is enough.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ByteCounts {
     read: AtomicU64,
     written: AtomicU64,
     /// Notified when the first byte is read.
@@ -27,15 +27,15 @@ pub(crate) struct Counts {
 
 /// The counts at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct CountsSnapshot {
     read: u64,
     written: u64,
 }
 
-impl Counts {
+impl ByteCounts {
     /// The present counts.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> CountsSnapshot {
+        CountsSnapshot {
             read: self.read.load(Ordering::Relaxed),
             written: self.written.load(Ordering::Relaxed),
         }
@@ -50,33 +50,33 @@ impl Counts {
     }
 
     /// Whether anything was written since `mark`.
-    pub(crate) fn wrote_since(&self, mark: Mark) -> bool {
+    pub(crate) fn wrote_since(&self, mark: CountsSnapshot) -> bool {
         self.mark().written != mark.written
     }
 
     /// Whether anything was read since `mark`.
-    pub(crate) fn read_since(&self, mark: Mark) -> bool {
+    pub(crate) fn read_since(&self, mark: CountsSnapshot) -> bool {
         self.mark().read != mark.read
     }
 }
 
 /// A stream with its bytes counted.
-pub(crate) type Wire<T> = Wrapped<T, Counted>;
+pub(crate) type CountedIo<T> = Wrapped<T, Counted>;
 
 /// The counts, and a failed write.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    counts: Arc<Counts>,
+    counts: Arc<ByteCounts>,
     /// Whether there is nothing more to read.
     read_ended: bool,
     /// A failed write, held back while there may be something to read.
     failed: Option<FailedWrite>,
 }
 
-impl<T> Wire<T> {
+impl<T> CountedIo<T> {
     /// Counts the bytes of `io`.
-    pub(crate) fn new(io: T) -> (Self, Arc<Counts>) {
-        let counts = Arc::new(Counts::default());
+    pub(crate) fn new(io: T) -> (Self, Arc<ByteCounts>) {
+        let counts = Arc::new(ByteCounts::default());
         let hooks = Counted { counts: Arc::clone(&counts), read_ended: false, failed: None };
         (Self { io, hooks }, counts)
     }
@@ -131,7 +131,7 @@ impl Hooks for Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::failed_write::HEAR_OUT;
+    use super::super::failed_write::WRITE_FAILURE_GRACE;
     use super::*;
     use std::pin::Pin;
     use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -141,7 +141,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(64);
         far.write_all(b"answer").await.unwrap();
         drop(far);
-        let (mut wire, _) = Wire::new(near);
+        let (mut wire, _) = CountedIo::new(near);
         let mut polled = poll_once(&mut wire);
         assert!(polled.is_pending());
         let mut read = [0; 6];
@@ -159,13 +159,13 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(64);
         far.write_all(b"unread").await.unwrap();
         drop(far);
-        let (mut wire, _) = Wire::new(near);
+        let (mut wire, _) = CountedIo::new(near);
         let begun = tokio::time::Instant::now();
         wire.write_all(b"x").await.unwrap_err();
-        assert_eq!(begun.elapsed(), HEAR_OUT);
+        assert_eq!(begun.elapsed(), WRITE_FAILURE_GRACE);
     }
 
-    fn poll_once(wire: &mut Wire<tokio::io::DuplexStream>) -> Poll<io::Result<usize>> {
+    fn poll_once(wire: &mut CountedIo<tokio::io::DuplexStream>) -> Poll<io::Result<usize>> {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         Pin::new(wire).poll_write(&mut cx, b"x")
     }
@@ -173,13 +173,13 @@ mod tests {
     #[tokio::test]
     async fn bytes_are_counted_both_ways() {
         let (near, mut far) = tokio::io::duplex(64);
-        let (mut wire, counts) = Wire::new(near);
+        let (mut wire, counts) = CountedIo::new(near);
         let mark = counts.mark();
         assert!(!counts.wrote_since(mark) && !counts.read_since(mark));
         wire.write_all(b"abc").await.unwrap();
         assert!(counts.wrote_since(mark) && !counts.read_since(mark));
         far.write_all(b"de").await.unwrap();
         wire.read_exact(&mut [0; 2]).await.unwrap();
-        assert_eq!(counts.mark(), Mark { read: 2, written: 3 });
+        assert_eq!(counts.mark(), CountsSnapshot { read: 2, written: 3 });
     }
 }

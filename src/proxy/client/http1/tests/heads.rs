@@ -4,13 +4,14 @@ use tokio::io::AsyncWriteExt;
 
 use super::*;
 
-const GET: Asking = Asking { version: Version::HTTP_11, head: false, keeps: true, dates: false };
-const HEAD: Asking = Asking { head: true, ..GET };
-const OLD: Asking = Asking { version: Version::HTTP_10, ..GET };
+const GET: AnswerContext =
+    AnswerContext { version: Version::HTTP_11, head: false, keeps: true, dates: false };
+const HEAD: AnswerContext = AnswerContext { head: true, ..GET };
+const OLD: AnswerContext = AnswerContext { version: Version::HTTP_10, ..GET };
 
 /// The head of an answer without a date, its framing, and whether the connection stays open.
 fn said(
-    asking: &Asking,
+    asking: &AnswerContext,
     status: u16,
     fields: &[(&'static str, &[u8])],
     length: Option<u64>,
@@ -78,7 +79,7 @@ fn an_answer_without_a_body_may_say_the_length_that_it_has_elsewhere() {
             );
         }
     }
-    let old = Asking { head: true, ..OLD };
+    let old = AnswerContext { head: true, ..OLD };
     assert_eq!(
         said(&old, 200, &[], None),
         is("HTTP/1.1 200 OK\nconnection: keep-alive\n\n", Framing::NONE, true),
@@ -103,7 +104,7 @@ fn a_204_has_no_length() {
 fn a_change_of_protocol_says_so_itself() {
     let fields: &[(&str, &[u8])] = &[("connection", b"Upgrade"), ("upgrade", b"websocket")];
     for keeps in [true, false] {
-        let asking = Asking { keeps, ..GET };
+        let asking = AnswerContext { keeps, ..GET };
         let (head, framing, _) = said(&asking, 101, fields, Some(0));
         let wanted =
             "HTTP/1.1 101 Switching Protocols\nconnection: Upgrade\nupgrade: websocket\n\n";
@@ -115,11 +116,11 @@ fn a_change_of_protocol_says_so_itself() {
 fn an_end_is_said_whoever_wants_it() {
     let wanted =
         is("HTTP/1.1 200 OK\ncontent-length: 0\nconnection: close\n\n", Framing::NONE, false);
-    let ends = Asking { keeps: false, ..GET };
+    let ends = AnswerContext { keeps: false, ..GET };
     assert_eq!(said(&ends, 200, &[], Some(0)), wanted);
     assert_eq!(said(&GET, 200, &[("connection", b"Close")], Some(0)), wanted);
     assert_eq!(said(&ends, 200, &[("connection", b"close")], Some(0)), wanted);
-    let ends = Asking { keeps: false, ..OLD };
+    let ends = AnswerContext { keeps: false, ..OLD };
     assert_eq!(said(&ends, 200, &[], Some(0)), wanted);
     // Any other option belongs to another hop.
     assert_eq!(
@@ -145,7 +146,7 @@ fn fields_pass_as_they_are_and_a_status_needs_no_words() {
 
 #[test]
 fn a_date_is_added_once_and_only_where_there_is_none() {
-    let dates = Asking { dates: true, ..GET };
+    let dates = AnswerContext { dates: true, ..GET };
     let theirs: &[(&str, &[u8])] = &[("date", b"yesterday")];
     for (asking, fields, wanted) in [
         (&dates, &[][..], "date: Sat, 28 Nov 2026 10:00:00 GMT\n"),
@@ -163,45 +164,45 @@ fn a_date_is_added_once_and_only_where_there_is_none() {
 #[tokio::test]
 async fn what_comes_before_an_answer_waits_within_a_bound_and_not_behind_it() {
     let (near, mut far) = duplex(64);
-    let talk = Talk::new(Io::Other(Box::new(near)));
+    let conn = ClientConnection::new(Io::Other(Box::new(near)));
     let hint = b"HTTP/1.1 103 Early Hints\r\n\r\n";
-    assert_eq!(talk.say_before(hint), Err(Dropped::Late), "there is no request");
+    assert_eq!(conn.say_before(hint), Err(DropReason::Late), "there is no request");
     far.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    next_head(&talk).await.unwrap().unwrap();
-    let talk = talk.of_this_request();
+    next_head(&conn).await.unwrap().unwrap();
+    let conn = conn.of_this_request();
     let most = 16 * 1024 / hint.len();
     for _ in 0..most {
-        assert_eq!(talk.say_before(hint), Ok(()));
+        assert_eq!(conn.say_before(hint), Ok(()));
     }
-    assert_eq!(talk.say_before(hint), Err(Dropped::Full));
-    let mut outbox = Outbox::default();
-    talk.lock().say_into(&mut outbox);
-    assert_eq!(*outbox.text(), hint.repeat(most));
-    assert_eq!(talk.say_before(hint), Ok(()));
-    talk.lock().answered();
-    assert_eq!(talk.say_before(hint), Err(Dropped::Late));
+    assert_eq!(conn.say_before(hint), Err(DropReason::Full));
+    let mut output = WriteBuffer::default();
+    conn.lock().say_into(&mut output);
+    assert_eq!(*output.text(), hint.repeat(most));
+    assert_eq!(conn.say_before(hint), Ok(()));
+    conn.lock().answered();
+    assert_eq!(conn.say_before(hint), Err(DropReason::Late));
 }
 
 /// Whatever remains of an answered request cannot affect the next one.
 #[tokio::test]
 async fn a_body_and_a_hint_are_of_their_own_request() {
     let (near, mut far) = duplex(1 << 10);
-    let talk = Talk::new(Io::Other(Box::new(near)));
+    let conn = ClientConnection::new(Io::Other(Box::new(near)));
     let post = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n";
     far.write_all(
         &[post.as_slice(), b"onePOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\ntwo"].concat(),
     )
     .await
     .unwrap();
-    let head = next_head(&talk).await.unwrap().unwrap();
-    talk.lock().begin(head.body, head.asks);
-    let stale = talk.of_this_request();
-    assert!(talk.lock().read_out());
-    let head = next_head(&talk).await.unwrap().unwrap();
-    talk.lock().begin(head.body, head.asks);
-    assert_eq!((stale.left(), stale.say_before(b"x")), (Some(0), Err(Dropped::Late)));
-    let mut left_over = ClientBody::Talk(stale);
+    let head = next_head(&conn).await.unwrap().unwrap();
+    conn.lock().begin(head.body, head.asks);
+    let stale = conn.of_this_request();
+    assert!(conn.lock().read_out());
+    let head = next_head(&conn).await.unwrap().unwrap();
+    conn.lock().begin(head.body, head.asks);
+    assert_eq!((stale.left(), stale.say_before(b"x")), (Some(0), Err(DropReason::Late)));
+    let mut left_over = ClientBody::Http1(stale);
     assert!(left_over.frame().await.unwrap().is_err());
-    let body = ClientBody::Talk(talk.of_this_request());
+    let body = ClientBody::Http1(conn.of_this_request());
     assert_eq!(body.collect().await.unwrap().to_bytes(), "two");
 }

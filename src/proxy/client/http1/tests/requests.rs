@@ -51,17 +51,17 @@ async fn say(mut far: DuplexStream, pieces: &[&[u8]]) {
 
 /// What our reading half reads.
 async fn by_talk(near: DuplexStream) -> All {
-    let talk = Talk::new(Io::Other(Box::new(near)));
+    let conn = ClientConnection::new(Io::Other(Box::new(near)));
     let mut all = Vec::new();
     loop {
-        let head = match next_head(&talk).await {
+        let head = match next_head(&conn).await {
             Ok(Some(head)) => head,
             Ok(None) => return (all, false),
             Err(_refusal) => return (all, true),
         };
         let mut request = Heard::of(&head.parts);
-        talk.lock().begin(head.body, head.asks);
-        let body = ClientBody::Talk(talk.of_this_request());
+        conn.lock().begin(head.body, head.asks);
+        let body = ClientBody::Http1(conn.of_this_request());
         let whole = match body.collect().await {
             Ok(collected) => {
                 request.ends(collected);

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::connection::drive;
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::h1::Dropped;
+use crate::proxy::h1::DropReason;
 use crate::proxy::h2::{WINDOW, connection_window};
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
-use crate::proxy::io::rewound::Rewound;
-use crate::proxy::request::interim::Interim;
+use crate::proxy::io::prefixed::PrefixedIo;
+use crate::proxy::request::interim::InterimTarget;
 use crate::proxy::run::execute;
 use crate::proxy::settings::Limits;
 use crate::proxy::site::Worker;
-use crate::proxy::watch::State;
-use crate::proxy::watch::busy::Busy;
-use crate::proxy::watch::watched::Watched;
+use crate::proxy::watch::ConnectionState;
+use crate::proxy::watch::busy::BusyGuard;
+use crate::proxy::watch::write_watch::WriteWatch;
 use http::header;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -39,19 +39,19 @@ fn protocol(limits: &Limits) -> http2::Builder<TokioExecutor> {
 
 /// Serves one connection until either side closes it. `io` still has the preface to read.
 pub(super) async fn serve(
-    io: Rewound<Io>,
+    io: PrefixedIo<Io>,
     client: Peer,
     worker: &Arc<Worker>,
-    state: &Arc<State>,
+    state: &Arc<ConnectionState>,
 ) -> hyper::Result<()> {
     state.multiplexed();
     let protocol = protocol(&worker.site().runtime.limits);
     let service = {
         let (worker, state) = (Arc::clone(worker), Arc::clone(state));
         service_fn(move |request: http::Request<hyper::body::Incoming>| {
-            let (worker, busy) = (Arc::clone(&worker), Busy::new(&state));
+            let (worker, busy) = (Arc::clone(&worker), BusyGuard::new(&state));
             let (interim, request) =
-                (Interim::Nowhere(Dropped::Http2), request.map(ClientBody::Stream));
+                (InterimTarget::Nowhere(DropReason::Http2), request.map(ClientBody::Http2));
             async move {
                 let answer = execute::serve(worker.site(), request, client, busy, interim);
                 let mut response = until_cut(&worker, answer).await;
@@ -62,7 +62,7 @@ pub(super) async fn serve(
             }
         })
     };
-    let io = TokioIo::new(Watched::new(io, Arc::clone(state)));
+    let io = TokioIo::new(WriteWatch::new(io, Arc::clone(state)));
     let mut connection = protocol.serve_connection(io, service);
     drive(&mut connection, state, &worker.core, http2::Connection::graceful_shutdown).await
 }

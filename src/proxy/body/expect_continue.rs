@@ -18,20 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether the body may be sent. Set by the connection that reads the upstream's 100.
 #[derive(Debug, Default)]
-pub(crate) struct Permission {
+pub(crate) struct ContinueSignal {
     given: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
-/// One attempt's wait for its [`Permission`].
+/// One attempt's wait for its [`ContinueSignal`].
 #[derive(Debug)]
-pub(crate) struct Hold {
-    permission: Arc<Permission>,
+pub(crate) struct ContinueWait {
+    permission: Arc<ContinueSignal>,
     /// Created when the wait begins.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl Permission {
+impl ContinueSignal {
     /// Whether the body may be sent.
     pub(crate) fn is_given(&self) -> bool {
         self.given.load(Ordering::Acquire)
@@ -47,14 +47,14 @@ impl Permission {
     }
 }
 
-impl Hold {
+impl ContinueWait {
     /// Waits for `permission`.
-    pub(crate) const fn new(permission: Arc<Permission>) -> Self {
+    pub(crate) const fn new(permission: Arc<ContinueSignal>) -> Self {
         Self { permission, until: None }
     }
 
     /// The permission that it waits for.
-    pub(crate) const fn permission(&self) -> &Arc<Permission> {
+    pub(crate) const fn permission(&self) -> &Arc<ContinueSignal> {
         &self.permission
     }
 
@@ -78,8 +78,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_goes_when_it_is_asked_for() {
-        let permission = Arc::new(Permission::default());
-        let mut hold = Hold::new(Arc::clone(&permission));
+        let permission = Arc::new(ContinueSignal::default());
+        let mut hold = ContinueWait::new(Arc::clone(&permission));
         let begun = Instant::now();
         let asked = async {
             sleep(PATIENCE / 4).await;
@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_upstream_that_never_asks_gets_it_all_the_same() {
-        let mut hold = Hold::new(Arc::default());
+        let mut hold = ContinueWait::new(Arc::default());
         let begun = Instant::now();
         poll_fn(|cx| hold.poll(cx)).await;
         assert_eq!(begun.elapsed(), PATIENCE);

@@ -1,9 +1,9 @@
 //! Limits how many similar things are recorded or logged.
 //!
-//! Of plain requests, a few per second are recorded ([`Pace`]). At thirty thousand requests per second the last
+//! Of plain requests, a few per second are recorded ([`RateLimiter`]). At thirty thousand requests per second the last
 //! hundred successes would be three milliseconds of traffic; spread over seconds they tell more and cost almost
 //! nothing. Of a route's failures the first is logged at once, and then one every few seconds, with the number
-//! of those in between ([`Sparse`]). One line tells that an upstream is down; thirty thousand lines per second
+//! of those in between ([`LogLimiter`]). One line tells that an upstream is down; thirty thousand lines per second
 //! would be an outage of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Admits a burst, then one per interval (the generic cell rate algorithm). Belongs to one worker, so its loads
 /// and stores do not race.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateLimiter {
     origin: Instant,
     /// When the next one is due at a steady rate, in nanoseconds since `origin`.
     due: AtomicU64,
@@ -26,8 +26,8 @@ pub struct Pace {
 
 /// Admits one per interval, and counts those that it does not admit. Belongs to one worker.
 #[derive(Debug)]
-pub struct Sparse {
-    pace: Pace,
+pub struct LogLimiter {
+    pace: RateLimiter,
     /// How many were not admitted since the last one that was.
     held: AtomicU64,
 }
@@ -41,13 +41,13 @@ const BURST: u32 = 32;
 /// The interval between logged failures.
 pub const QUIET: Duration = Duration::from_secs(10);
 
-impl Default for Pace {
+impl Default for RateLimiter {
     fn default() -> Self {
         Self::new(BURST, INTERVAL)
     }
 }
 
-impl Pace {
+impl RateLimiter {
     fn new(burst: u32, interval: Duration) -> Self {
         let ahead = interval.saturating_mul(burst.saturating_sub(1));
         let (interval, ahead) = (nanos(interval), nanos(ahead));
@@ -66,13 +66,13 @@ impl Pace {
     }
 }
 
-impl Default for Sparse {
+impl Default for LogLimiter {
     fn default() -> Self {
-        Self { pace: Pace::new(1, QUIET), held: AtomicU64::new(0) }
+        Self { pace: RateLimiter::new(1, QUIET), held: AtomicU64::new(0) }
     }
 }
 
-impl Sparse {
+impl LogLimiter {
     /// Whether something that happens at `now` is admitted; if so, how many were not since the last one.
     pub fn admits(&self, now: Instant) -> Option<u64> {
         if self.pace.admits(now) {
@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_then_an_even_pace() {
-        let pace = Pace::default();
+        let pace = RateLimiter::default();
         let admitted = || (0..100).filter(|_| pace.admits(Instant::now())).count();
         assert_eq!(admitted(), 32);
         tokio::time::advance(Duration::from_millis(250)).await;
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_at_once_and_then_one_for_all_that_came_meanwhile() {
-        let sparse = Sparse::default();
+        let sparse = LogLimiter::default();
         let admits = || sparse.admits(Instant::now());
         assert_eq!((admits(), admits(), admits()), (Some(0), None, None));
         tokio::time::advance(QUIET.saturating_sub(Duration::from_nanos(1))).await;

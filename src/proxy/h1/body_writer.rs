@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http_body::Body;
 
 use super::framing::{Framing, WrongLength};
-use super::outbox::Outbox;
+use super::write_buffer::WriteBuffer;
 
 /// A body that is being sent in the framing that its head announced.
 #[derive(Debug)]
-pub(crate) struct Sending<B> {
+pub(crate) struct BodyWriter<B> {
     pub(crate) body: B,
     pub(crate) framing: Framing,
     /// Whether the peer accepts trailers.
@@ -20,44 +20,44 @@ pub(crate) struct Sending<B> {
 
 /// Why a body cannot be sent completely.
 #[derive(Debug)]
-pub(crate) enum Unsendable<E> {
+pub(crate) enum BodyWriteError<E> {
     /// It broke off.
     Broken(E),
     /// It does not have the announced length.
     Length,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
-    /// Moves as much of the body into `outbox` as it has room for. Pending if the body has nothing yet.
+impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
+    /// Moves as much of the body into `output` as it has room for. Pending if the body has nothing yet.
     pub(crate) fn poll_into(
         &mut self,
-        outbox: &mut Outbox,
+        output: &mut WriteBuffer,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Unsendable<B::Error>>> {
-        while !self.framing.is_done() && !outbox.is_full() {
-            ready!(self.poll_piece_into(outbox, cx))?;
+    ) -> Poll<Result<(), BodyWriteError<B::Error>>> {
+        while !self.framing.is_done() && !output.is_full() {
+            ready!(self.poll_piece_into(output, cx))?;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Moves the next piece of the body, or its end, into `outbox`. Call it only if the body has not ended and
+    /// Moves the next piece of the body, or its end, into `output`. Call it only if the body has not ended and
     /// there is room.
     pub(crate) fn poll_piece_into(
         &mut self,
-        outbox: &mut Outbox,
+        output: &mut WriteBuffer,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Unsendable<B::Error>>> {
+    ) -> Poll<Result<(), BodyWriteError<B::Error>>> {
         let put = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-            None => self.framing.end(outbox, None),
-            Some(Err(error)) => return Poll::Ready(Err(Unsendable::Broken(error))),
+            None => self.framing.end(output, None),
+            Some(Err(error)) => return Poll::Ready(Err(BodyWriteError::Broken(error))),
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => self.framing.data(outbox, data),
+                Ok(data) => self.framing.data(output, data),
                 Err(frame) => {
                     let trailers = frame.trailers_ref().filter(|_| self.trailers);
-                    self.framing.end(outbox, trailers)
+                    self.framing.end(output, trailers)
                 }
             },
         };
-        Poll::Ready(put.map_err(|WrongLength| Unsendable::Length))
+        Poll::Ready(put.map_err(|WrongLength| BodyWriteError::Length))
     }
 }

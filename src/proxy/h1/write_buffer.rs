@@ -16,7 +16,7 @@ const SMALL: usize = 1024;
 
 /// Bytes before a chunk, the chunk, and bytes after it.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct WriteBuffer {
     front: Vec<u8>,
     /// How much of `front` was written.
     at: usize,
@@ -27,13 +27,13 @@ pub(crate) struct Outbox {
     held: bool,
 }
 
-impl Outbox {
+impl WriteBuffer {
     /// The buffer for the next small part.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         if self.chunk.is_empty() { &mut self.front } else { &mut self.back }
     }
 
-    /// Puts in the next chunk of a body. There must be none yet: see [`Outbox::is_full`].
+    /// Puts in the next chunk of a body. There must be none yet: see [`WriteBuffer::is_full`].
     pub(crate) fn chunk(&mut self, chunk: Bytes) {
         if chunk.len() <= SMALL || !self.chunk.is_empty() {
             self.text().extend_from_slice(&chunk);
@@ -172,34 +172,34 @@ mod tests {
             vectored in any::<bool>(),
         ) {
             prop_assume!(widths.iter().any(|width| *width > 0));
-            let mut outbox = Outbox::default();
+            let mut output = WriteBuffer::default();
             let mut narrow = Narrow { widths, vectored, taken: Vec::new(), calls: 0 };
             let mut cx = Context::from_waker(std::task::Waker::noop());
             let (mut wanted, mut wrote) = (Vec::new(), false);
             for (number, (is_chunk, size)) in things.into_iter().enumerate() {
                 let bytes = vec![u8::try_from(number).unwrap(); size];
                 wanted.extend_from_slice(&bytes);
-                while is_chunk && outbox.is_full() {
-                    let _pending = outbox.poll_write(&mut narrow, &mut cx, &mut wrote);
+                while is_chunk && output.is_full() {
+                    let _pending = output.poll_write(&mut narrow, &mut cx, &mut wrote);
                 }
-                if is_chunk { outbox.chunk(bytes.into()) } else { outbox.text().extend(bytes) }
+                if is_chunk { output.chunk(bytes.into()) } else { output.text().extend(bytes) }
             }
-            while outbox.poll_write(&mut narrow, &mut cx, &mut wrote).is_pending() {}
-            prop_assert!(outbox.is_empty() && wrote);
+            while output.poll_write(&mut narrow, &mut cx, &mut wrote).is_pending() {}
+            prop_assert!(output.is_empty() && wrote);
             prop_assert_eq!(narrow.taken, wanted);
         }
     }
 
     #[test]
     fn a_head_and_a_chunk_go_out_together() {
-        let mut outbox = Outbox::default();
-        outbox.text().extend_from_slice(b"POST / HTTP/1.1\r\n\r\n");
-        outbox.chunk(vec![b'x'; 16_384].into());
-        outbox.text().extend_from_slice(b"\r\n0\r\n\r\n");
+        let mut output = WriteBuffer::default();
+        output.text().extend_from_slice(b"POST / HTTP/1.1\r\n\r\n");
+        output.chunk(vec![b'x'; 16_384].into());
+        output.text().extend_from_slice(b"\r\n0\r\n\r\n");
         let widths = vec![1 << 20];
         let mut narrow = Narrow { widths, vectored: true, taken: Vec::new(), calls: 0 };
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        let written = outbox.poll_write(&mut narrow, &mut cx, &mut false);
+        let written = output.poll_write(&mut narrow, &mut cx, &mut false);
         assert!(matches!(written, Poll::Ready(Ok(()))));
         assert_eq!((narrow.calls, narrow.taken.len()), (1, 19 + 16_384 + 7));
     }

@@ -6,17 +6,17 @@
 //! HTTP/1.1 is available (interim responses, how a connection ends, a length without a body).
 //!
 //! Two parties read from the connection: this task reads heads and notices the end, and whoever sends the
-//! request's body on reads that body at its own pace. So they share the reading half ([`Talk`]). Only this task
+//! request's body on reads that body at its own pace. So they share the reading half ([`ClientConnection`]). Only this task
 //! writes: first interim responses, then the answer's head ([`answer`]), then its body, piece by piece as the
-//! client accepts it ([`saying`]).
+//! client accepts it ([`send`]).
 //!
 //! A client that closes while its request is answered has left: nobody waits for the answer any more. Once the
 //! whole request was read, this is checked whenever the task runs.
 
 mod answer;
-mod closing;
 mod head;
-mod saying;
+mod linger;
+mod send;
 #[cfg(test)]
 mod tests;
 
@@ -27,37 +27,37 @@ use std::task::{Context, Poll, ready};
 use http::{Method, Request, Response, Version};
 use http_body::Body as _;
 
-use self::answer::Asking;
+use self::answer::AnswerContext;
 use self::head::Head;
 use super::tunnel::Tunnel;
 use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::answer::render;
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::h1::{Dropped, Framing, Outbox, Sending, Talk, Wire};
+use crate::proxy::h1::{BodyWriter, ClientConnection, ClientIo, DropReason, Framing, WriteBuffer};
 use crate::proxy::io::Io;
-use crate::proxy::io::peer::{Over, Peer};
-use crate::proxy::io::pour::Pipe;
-use crate::proxy::io::rewound::Rewound;
+use crate::proxy::io::peer::{Negotiated, Peer};
+use crate::proxy::io::prefixed::PrefixedIo;
+use crate::proxy::io::splice::Pipe;
 use crate::proxy::message::id;
 use crate::proxy::message::refusal::Refusal;
-use crate::proxy::request::interim::Interim;
-use crate::proxy::run::execute::{self, Answering};
+use crate::proxy::request::interim::InterimTarget;
+use crate::proxy::run::execute::{self, AnswerFuture};
 use crate::proxy::site::{Site, Worker};
-use crate::proxy::watch::State;
-use crate::proxy::watch::busy::Busy;
+use crate::proxy::watch::ConnectionState;
+use crate::proxy::watch::busy::BusyGuard;
 
 /// How serving a connection ended.
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The connection is closed.
     Closed,
     /// Both sides agreed to switch to another protocol.
-    Switched(Box<Tunnel>, Rewound<Io>),
+    Switched(Box<Tunnel>, PrefixedIo<Io>),
     /// The client began with HTTP/2.
-    Http2(Rewound<Io>),
+    Http2(PrefixedIo<Io>),
 }
 
 /// What the client sends next.
-enum Next {
+enum NextRequest {
     /// A request, and the site that serves it.
     Request(Box<Head>, Arc<Site>),
     /// Something that is not a valid request.
@@ -69,7 +69,7 @@ enum Next {
 }
 
 /// What follows an answer.
-enum After {
+enum AfterAnswer {
     /// The next request.
     Next,
     /// The connection closes.
@@ -81,13 +81,13 @@ enum After {
 }
 
 /// A client's connection, while it is served. Dropping it closes the connection.
-pub(super) struct Conversation {
-    talk: Talk,
+pub(super) struct Http1Session {
+    conn: ClientConnection,
     client: Peer,
     worker: Arc<Worker>,
-    state: Arc<State>,
-    outbox: Outbox,
-    /// A piece of a spliced body, to be written after `outbox`.
+    state: Arc<ConnectionState>,
+    output: WriteBuffer,
+    /// A piece of a spliced body, to be written after `output`.
     pipe: Option<Pipe>,
     /// Whether the client accepts no bytes at present.
     blocked: bool,
@@ -95,15 +95,20 @@ pub(super) struct Conversation {
     breaks: bool,
 }
 
-impl Conversation {
+impl Http1Session {
     /// A connection over `io` that has not begun.
-    pub(super) fn new(io: Io, client: Peer, worker: &Arc<Worker>, state: &Arc<State>) -> Self {
+    pub(super) fn new(
+        io: Io,
+        client: Peer,
+        worker: &Arc<Worker>,
+        state: &Arc<ConnectionState>,
+    ) -> Self {
         Self {
-            talk: Talk::new(io),
+            conn: ClientConnection::new(io),
             client,
             worker: Arc::clone(worker),
             state: Arc::clone(state),
-            outbox: Outbox::default(),
+            output: WriteBuffer::default(),
             pipe: None,
             blocked: false,
             breaks: false,
@@ -114,56 +119,58 @@ impl Conversation {
     ///
     /// # Errors
     /// When the client leaves in the middle, or the connection breaks.
-    pub(super) async fn hold(&mut self) -> io::Result<End> {
+    pub(super) async fn hold(&mut self) -> io::Result<SessionEnd> {
         std::future::poll_fn(|cx| {
             self.state.woken_by(cx.waker());
-            self.talk.lock().held_by(cx.waker());
+            self.conn.lock().held_by(cx.waker());
             Poll::Ready(())
         })
         .await;
         loop {
             let next = std::future::poll_fn(|cx| self.poll_next(cx)).await?;
             let after = match next {
-                Next::Request(head, site) => self.serve(head, site).await?,
-                Next::Refused(refusal) => {
+                NextRequest::Request(head, site) => self.serve(head, site).await?,
+                NextRequest::Refused(refusal) => {
                     // Boxed, because few connections need it; the others should not carry its size.
                     Box::pin(self.refuse(refusal)).await?;
-                    return Ok(End::Closed);
+                    return Ok(SessionEnd::Closed);
                 }
-                Next::Http2 => return self.give_up().map(End::Http2),
-                Next::Nothing => After::End,
+                NextRequest::Http2 => return self.give_up().map(SessionEnd::Http2),
+                NextRequest::Nothing => AfterAnswer::End,
             };
             match after {
-                After::Next => {}
-                After::End => {
+                AfterAnswer::Next => {}
+                AfterAnswer::End => {
                     Box::pin(self.close()).await?;
-                    return Ok(End::Closed);
+                    return Ok(SessionEnd::Closed);
                 }
-                After::Nothing => {
+                AfterAnswer::Nothing => {
                     self.break_at_end(true);
-                    return Ok(End::Closed);
+                    return Ok(SessionEnd::Closed);
                 }
-                After::Switch(tunnel) => {
+                AfterAnswer::Switch(tunnel) => {
                     self.state.tunnels();
                     let io = self.give_up()?;
-                    return Ok(End::Switched(tunnel, io));
+                    return Ok(SessionEnd::Switched(tunnel, io));
                 }
             }
         }
     }
 
     /// The next request, once it is complete.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
-        let mut talk = self.talk.lock();
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<NextRequest>> {
+        let mut conn = self.conn.lock();
         loop {
-            if let Some(next) = self.take_next(&mut talk) {
+            if let Some(next) = self.take_next(&mut conn) {
                 return Poll::Ready(Ok(next));
             }
             if self.state.is_late() {
-                return Poll::Ready(Ok(Next::Refused(Refusal::late_head())));
+                return Poll::Ready(Ok(NextRequest::Refused(Refusal::late_head())));
             }
-            match talk.poll_read(cx) {
-                Poll::Ready(Ok(0)) if talk.is_between() => return Poll::Ready(Ok(Next::Nothing)),
+            match conn.poll_read(cx) {
+                Poll::Ready(Ok(0)) if conn.is_between() => {
+                    return Poll::Ready(Ok(NextRequest::Nothing));
+                }
                 Poll::Ready(Ok(0)) => {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
@@ -171,7 +178,7 @@ impl Conversation {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 // A client that has not sent anything yet may be about to.
                 Poll::Pending if self.ends() && self.state.idles() => {
-                    return Poll::Ready(Ok(Next::Nothing));
+                    return Poll::Ready(Ok(NextRequest::Nothing));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -179,24 +186,24 @@ impl Conversation {
     }
 
     /// Interprets what has arrived, as far as possible.
-    fn take_next(&self, talk: &mut Wire) -> Option<Next> {
-        talk.skip_empty_lines();
-        if talk.is_between() {
+    fn take_next(&self, conn: &mut ClientIo) -> Option<NextRequest> {
+        conn.skip_empty_lines();
+        if conn.is_between() {
             return None;
         }
         self.state.heard();
-        let clear = self.client.over == Over::Clear && !self.state.is_asked();
-        if clear && let Some(whole) = talk.begins_http2() {
-            return whole.then_some(Next::Http2);
+        let clear = self.client.over == Negotiated::Clear && !self.state.is_asked();
+        if clear && let Some(whole) = conn.begins_http2() {
+            return whole.then_some(NextRequest::Http2);
         }
-        if !talk.is_worth_parsing() {
+        if !conn.is_worth_parsing() {
             return None;
         }
         let site = self.worker.site();
-        match head::take(talk, &site.runtime.limits) {
+        match head::take(conn, &site.runtime.limits) {
             Ok(None) => None,
-            Ok(Some(head)) => Some(Next::Request(head, site)),
-            Err(refusal) => Some(Next::Refused(refusal)),
+            Ok(Some(head)) => Some(NextRequest::Request(head, site)),
+            Err(refusal) => Some(NextRequest::Refused(refusal)),
         }
     }
 
@@ -206,28 +213,28 @@ impl Conversation {
     }
 
     /// Has a request answered and sends the answer.
-    async fn serve(&mut self, head: Box<Head>, site: Arc<Site>) -> io::Result<After> {
+    async fn serve(&mut self, head: Box<Head>, site: Arc<Site>) -> io::Result<AfterAnswer> {
         let Head { parts, body, keeps, asks, trailers } = *head;
-        let mut asking = Asking {
+        let mut asking = AnswerContext {
             version: parts.version,
             head: parts.method == Method::HEAD,
             keeps,
             dates: site.runtime.stage.is_none(),
         };
-        let talk = self.talk.of_this_request();
+        let conn = self.conn.of_this_request();
         let body = if body.is_done() {
             ClientBody::Empty
         } else {
-            self.talk.lock().begin(body, asks);
-            ClientBody::Talk(talk.clone())
+            self.conn.lock().begin(body, asks);
+            ClientBody::Http1(conn.clone())
         };
         let interim = if asking.version == Version::HTTP_10 {
-            Interim::Nowhere(Dropped::Http10)
+            InterimTarget::Nowhere(DropReason::Http10)
         } else {
-            Interim::Client(talk)
+            InterimTarget::Client(conn)
         };
         let request = Request::from_parts(parts, body);
-        let busy = Busy::new(&self.state);
+        let busy = BusyGuard::new(&self.state);
         let mut answering = execute::serve(site, request, self.client, busy, interim);
         let response = std::future::poll_fn(|cx| self.poll_answer(&mut answering, cx)).await?;
         drop(answering);
@@ -238,11 +245,11 @@ impl Conversation {
     /// Waits for the answer, and sends interim responses meanwhile.
     fn poll_answer(
         &mut self,
-        answering: &mut Answering,
+        answering: &mut AnswerFuture,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Response<AnswerBody>>> {
         if let Poll::Ready(response) = answering.as_mut().poll(cx) {
-            self.talk.lock().answered();
+            self.conn.lock().answered();
             return Poll::Ready(Ok(response));
         }
         if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
@@ -253,17 +260,17 @@ impl Conversation {
 
     /// Ready when the client has left.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let mut talk = self.talk.lock();
-        if !talk.is_read() {
+        let mut conn = self.conn.lock();
+        if !conn.is_read() {
             return Poll::Pending;
         }
         loop {
-            talk.skip_empty_lines();
-            if !talk.is_between() {
+            conn.skip_empty_lines();
+            if !conn.is_between() {
                 // The next request is waiting in the socket.
                 return Poll::Pending;
             }
-            match ready!(talk.poll_read(cx)) {
+            match ready!(conn.poll_read(cx)) {
                 Ok(0) => return Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(error),
@@ -275,33 +282,33 @@ impl Conversation {
     async fn say(
         &mut self,
         response: Response<AnswerBody>,
-        asking: &Asking,
+        asking: &AnswerContext,
         trailers: bool,
-    ) -> io::Result<After> {
+    ) -> io::Result<AfterAnswer> {
         let (parts, mut body) = response.into_parts();
         if body.is_withheld() {
-            return Ok(After::Nothing);
+            return Ok(AfterAnswer::Nothing);
         }
         let switch = body.take_tunnel();
-        self.talk.lock().say_into(&mut self.outbox);
+        self.conn.lock().say_into(&mut self.output);
         // Trailers need chunked framing, so the length is left out for a client that accepts trailers.
         let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
         let length = body.size_hint().exact().filter(|_| !trailed);
         let clock = || self.worker.core.date();
-        let (framing, keeps) = answer::head(self.outbox.text(), &parts, length, asking, clock);
+        let (framing, keeps) = answer::head(self.output.text(), &parts, length, asking, clock);
         drop(parts);
         if framing == Framing::UntilClose {
             self.break_at_end(true);
         }
-        let mut sending = Some(Sending { body, framing, trailers });
+        let mut sending = Some(BodyWriter { body, framing, trailers });
         std::future::poll_fn(|cx| self.poll_send(&mut sending, cx)).await?;
-        self.outbox.rest();
+        self.output.rest();
         if let Some((far, flight)) = switch {
-            return Ok(After::Switch(Box::new(Tunnel::new(*far, flight))));
+            return Ok(AfterAnswer::Switch(Box::new(Tunnel::new(*far, flight))));
         }
         // The rest of the request is discarded, if it has already arrived.
-        let read = keeps && self.talk.lock().read_out();
-        Ok(if read { After::Next } else { After::End })
+        let read = keeps && self.conn.lock().read_out();
+        Ok(if read { AfterAnswer::Next } else { AfterAnswer::End })
     }
 
     /// Answers an invalid request, and closes.
@@ -312,7 +319,7 @@ impl Conversation {
         let id = core.ids.next(core.clock.now().as_nanos());
         let response = render::refuse(&refusal, id::text(&id), &Method::GET, false);
         let dates = runtime.stage.is_none();
-        let asking = Asking { version: Version::HTTP_11, head: false, keeps: false, dates };
+        let asking = AnswerContext { version: Version::HTTP_11, head: false, keeps: false, dates };
         self.say(response, &asking, false).await?;
         self.close().await
     }
@@ -323,23 +330,23 @@ impl Conversation {
     fn break_at_end(&mut self, breaks: bool) {
         if self.breaks != breaks {
             self.breaks = breaks;
-            if let Ok(io) = self.talk.lock().io() {
+            if let Ok(io) = self.conn.lock().io() {
                 io.breaks_at_end(breaks);
             }
         }
     }
 
     /// Gives the connection up, for another protocol.
-    fn give_up(&mut self) -> io::Result<Rewound<Io>> {
-        let mut talk = self.talk.lock();
-        let first = talk.take_rest();
-        Ok(Rewound::new(talk.close().ok_or(io::ErrorKind::NotConnected)?, first))
+    fn give_up(&mut self) -> io::Result<PrefixedIo<Io>> {
+        let mut conn = self.conn.lock();
+        let first = conn.take_rest();
+        Ok(PrefixedIo::new(conn.close().ok_or(io::ErrorKind::NotConnected)?, first))
     }
 }
 
 /// The request's body may outlive this, in an execution that unwinds. The connection does not.
-impl Drop for Conversation {
+impl Drop for Http1Session {
     fn drop(&mut self) {
-        drop(self.talk.lock().close());
+        drop(self.conn.lock().close());
     }
 }

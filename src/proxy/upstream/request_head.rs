@@ -10,7 +10,7 @@ use crate::proxy::body::request::RequestBody;
 
 /// Everything that is sent before a request's body. What the client's own request contains is borrowed from there.
 #[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct RequestHead<'a> {
     /// The method.
     pub(crate) method: Method,
     /// The target, of which the path and the query are sent.
@@ -27,7 +27,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) trailers: bool,
 }
 
-impl Outgoing<'_> {
+impl RequestHead<'_> {
     /// The target in HTTP/1.1's form (RFC 9112 §3.2.1): an addition before it, and the rest.
     pub(super) fn target(&self) -> (&'static str, &str) {
         let target = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
@@ -90,7 +90,7 @@ mod tests {
         let told = [("host", "t"), ("expect", "100-continue"), ("x", "y")];
         let told = told.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let fields = HeaderMap::from_iter(told);
-        let outgoing = |names_endpoint| Outgoing {
+        let outgoing = |names_endpoint| RequestHead {
             method: Method::POST,
             uri: Cow::Owned(Uri::from_static("/a")),
             fields: Cow::Borrowed(&fields),

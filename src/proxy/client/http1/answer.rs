@@ -7,7 +7,7 @@ use crate::proxy::h1::{Framing, field, line};
 
 /// The parts of a request on which its answer's head depends.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct AnswerContext {
     /// The request's HTTP version.
     pub(super) version: Version,
     /// Whether it is a HEAD. Its answer has no body, whatever its fields say.
@@ -20,7 +20,7 @@ pub(super) struct Asking {
 
 /// What the answer's fields say.
 #[derive(Default)]
-struct Said<'a> {
+struct AnswerFields<'a> {
     length: Option<&'a HeaderValue>,
     close: bool,
     dated: bool,
@@ -33,12 +33,12 @@ pub(super) fn head(
     out: &mut Vec<u8>,
     parts: &response::Parts,
     length: Option<u64>,
-    asking: &Asking,
+    asking: &AnswerContext,
     date: impl FnOnce() -> HeaderValue,
 ) -> (Framing, bool) {
     out.reserve(128 + 48 * parts.headers.len());
     status_line(out, parts.status);
-    let mut said = Said::default();
+    let mut said = AnswerFields::default();
     for (name, value) in &parts.headers {
         match *name {
             header::CONTENT_LENGTH => {
@@ -79,9 +79,9 @@ fn status_line(out: &mut Vec<u8>, status: StatusCode) {
 fn framing(
     out: &mut Vec<u8>,
     status: StatusCode,
-    said: &Said<'_>,
+    said: &AnswerFields<'_>,
     length: Option<u64>,
-    asking: &Asking,
+    asking: &AnswerContext,
 ) -> Framing {
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         return Framing::NONE;

@@ -17,7 +17,7 @@ use crate::proxy::io::Io;
 /// The size of the buffer on the stack.
 const FIRST: usize = 8 * 1024;
 /// Messages up to this size are read at once if the previous one was as large. For a larger one, the first read
-/// should only get the head, because the body may be spliced (see [`pour`](crate::proxy::io::pour)).
+/// should only get the head, because the body may be spliced (see [`splice`](crate::proxy::io::splice)).
 const WHOLE: usize = 48 * 1024;
 /// After a spliced body, the first read of the next message has room for a head of the same size and this many
 /// more bytes.
@@ -29,7 +29,7 @@ const MOST: usize = 256 * 1024;
 
 /// A read buffer.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct ReadBuffer {
     bytes: BytesMut,
     /// How much room the next read has.
     room: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Inbox {
     head: usize,
 }
 
-impl Inbox {
+impl ReadBuffer {
     /// An empty buffer.
     pub(crate) fn new() -> Self {
         Self { bytes: BytesMut::new(), room: FIRST, first: FIRST, head: 0 }
@@ -89,7 +89,7 @@ impl Inbox {
     }
 
     /// Part of the body was spliced. Whatever was read together with the next head would be copied for nothing.
-    pub(crate) fn poured(&mut self) {
+    pub(crate) fn spliced(&mut self) {
         self.first = self.head.saturating_add(BEYOND).min(FIRST);
     }
 

@@ -6,7 +6,7 @@
 //! system calls per piece, like reading and writing, and pays off from about 48 KiB.
 //!
 //! A pipe is lent for one piece: it is taken empty, filled, drained, and given back. So a request that waits
-//! for its upstream holds none; only a client that does not read keeps one. A worker has at most [`MOST`]. If
+//! for its upstream holds none; only a client that does not read keeps one. A worker has at most [`MAX_PIPES`]. If
 //! none is free, the data is copied instead; nobody waits for a pipe. A pipe that is not empty is never given
 //! back, because its bytes belong to one answer.
 
@@ -19,26 +19,26 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
-use self::system::Ends;
+use self::system::PipeEnds;
 
 /// If less of a body is left, it is copied, because that is at least as cheap.
-pub(crate) const LEAST: u64 = 48 * 1024;
+pub(crate) const MIN_BODY: u64 = 48 * 1024;
 /// The capacity of a pipe, in bytes.
-const ROOM: usize = 256 * 1024;
+const PIPE_CAPACITY: usize = 256 * 1024;
 /// The most pipes of a worker. By default, all processes of a user may have 64 MiB in pipes together
 /// (`pipe-user-pages-soft`).
-const MOST: usize = 32;
+const MAX_PIPES: usize = 32;
 /// How many unused pipes are kept.
-const KEPT: usize = 4;
+const MAX_IDLE: usize = 4;
 
 /// The pipes of one worker.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pipes(Arc<Shared>);
+pub(crate) struct PipePool(Arc<PoolState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct PoolState {
     /// Empty pipes.
-    idle: Mutex<Vec<Ends>>,
+    idle: Mutex<Vec<PipeEnds>>,
     /// How many exist, including the lent ones.
     open: AtomicUsize,
 }
@@ -46,13 +46,13 @@ struct Shared {
 /// A lent pipe, and what it holds.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    ends: Option<Ends>,
+    ends: Option<PipeEnds>,
     /// How many bytes it holds.
     held: usize,
-    pipes: Pipes,
+    pipes: PipePool,
 }
 
-impl Pipes {
+impl PipePool {
     /// A pipe filled with at most `most` bytes from `socket`; an empty one at the end. `None` if no pipe is free.
     pub(crate) fn poll_fill(
         &self,
@@ -60,7 +60,7 @@ impl Pipes {
         cx: &mut Context<'_>,
         most: u64,
     ) -> Poll<Option<io::Result<Pipe>>> {
-        let size = usize::try_from(most).unwrap_or(ROOM).min(ROOM);
+        let size = usize::try_from(most).unwrap_or(PIPE_CAPACITY).min(PIPE_CAPACITY);
         loop {
             ready!(socket.poll_read_ready(cx))?;
             let Some(mut pipe) = self.take() else {
@@ -83,11 +83,11 @@ impl Pipes {
         Some(Pipe { ends: Some(ends), held: 0, pipes: self.clone() })
     }
 
-    fn open(&self) -> Option<Ends> {
-        if self.0.open.load(Ordering::Relaxed) >= MOST {
+    fn open(&self) -> Option<PipeEnds> {
+        if self.0.open.load(Ordering::Relaxed) >= MAX_PIPES {
             return None;
         }
-        match Ends::open(ROOM) {
+        match PipeEnds::open(PIPE_CAPACITY) {
             Ok(ends) => {
                 self.0.open.fetch_add(1, Ordering::Relaxed);
                 Some(ends)
@@ -99,7 +99,7 @@ impl Pipes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Ends>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<PipeEnds>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,7 +150,7 @@ impl Drop for Pipe {
         let ends = self.ends.take();
         let mut idle = self.pipes.lock();
         match ends {
-            Some(ends) if self.held == 0 && idle.len() < KEPT => idle.push(ends),
+            Some(ends) if self.held == 0 && idle.len() < MAX_IDLE => idle.push(ends),
             _ => {
                 self.pipes.0.open.fetch_sub(1, Ordering::Relaxed);
             }
@@ -165,9 +165,9 @@ impl Drop for Pipe {
 /// The writer must drain a pipe next. If that has to wait, the kernel still sends what it has, as soon as
 /// everything before it is acknowledged.
 #[derive(Debug)]
-pub(crate) struct Before<'a>(pub(crate) &'a TcpStream);
+pub(crate) struct CorkedSocket<'a>(pub(crate) &'a TcpStream);
 
-impl AsyncWrite for Before<'_> {
+impl AsyncWrite for CorkedSocket<'_> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -216,7 +216,7 @@ mod system {
 
     /// The two ends of a pipe.
     #[derive(Debug)]
-    pub(super) struct Ends {
+    pub(super) struct PipeEnds {
         out: OwnedFd,
         into: OwnedFd,
     }
@@ -227,7 +227,7 @@ mod system {
         Ok(sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags)?)
     }
 
-    impl Ends {
+    impl PipeEnds {
         /// A pipe with this capacity.
         pub(super) fn open(room: usize) -> io::Result<Self> {
             let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -266,9 +266,9 @@ mod system {
 
     /// Never exists.
     #[derive(Debug)]
-    pub(super) enum Ends {}
+    pub(super) enum PipeEnds {}
 
-    impl Ends {
+    impl PipeEnds {
         pub(super) fn open(_: usize) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
@@ -298,13 +298,13 @@ mod tests {
         (near.unwrap(), far.unwrap().0)
     }
 
-    async fn filled(pipes: &Pipes, socket: &TcpStream, most: u64) -> Option<io::Result<Pipe>> {
+    async fn filled(pipes: &PipePool, socket: &TcpStream, most: u64) -> Option<io::Result<Pipe>> {
         poll_fn(|cx| pipes.poll_fill(socket, cx, most)).await
     }
 
     #[tokio::test]
-    async fn what_is_poured_comes_out_as_it_went_in() {
-        let pipes = Pipes::default();
+    async fn what_is_spliced_comes_out_as_it_went_in() {
+        let pipes = PipePool::default();
         let ((from, mut source), (to, mut sink)) = (connected().await, connected().await);
         let bytes: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let write = async { source.write_all(&bytes).await.unwrap() };
@@ -330,11 +330,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_pipe_that_holds_something_never_comes_back_and_there_is_a_bound() {
-        let pipes = Pipes::default();
+        let pipes = PipePool::default();
         let (from, mut source) = connected().await;
-        source.write_all(&[b'x'; MOST]).await.unwrap();
+        source.write_all(&[b'x'; MAX_PIPES]).await.unwrap();
         let mut lent = Vec::new();
-        for _ in 0..MOST {
+        for _ in 0..MAX_PIPES {
             lent.push(filled(&pipes, &from, 1).await.unwrap().unwrap());
         }
         source.write_all(b"y").await.unwrap();

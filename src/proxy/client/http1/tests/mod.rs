@@ -60,10 +60,10 @@ fn parts(status: u16, fields: &[(&'static str, &[u8])]) -> Parts {
 }
 
 /// The next head; `None` at the end.
-async fn next_head(talk: &Talk) -> Result<Option<Box<Head>>, Refusal> {
+async fn next_head(conn: &ClientConnection) -> Result<Option<Box<Head>>, Refusal> {
     poll_fn(|cx| {
         loop {
-            let mut wire = talk.lock();
+            let mut wire = conn.lock();
             wire.skip_empty_lines();
             if !wire.is_between() && wire.is_worth_parsing() {
                 match head::take(&mut wire, &limits()) {

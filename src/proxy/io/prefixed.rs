@@ -9,13 +9,13 @@ use tokio::io::ReadBuf;
 use super::wrapped::{Hooks, Wrapped};
 
 /// A connection, and the bytes to read before it.
-pub(crate) type Rewound<T> = Wrapped<T, First>;
+pub(crate) type PrefixedIo<T> = Wrapped<T, First>;
 
 /// The bytes to read before the rest.
 #[derive(Debug)]
 pub(crate) struct First(Bytes);
 
-impl<T> Rewound<T> {
+impl<T> PrefixedIo<T> {
     /// `io`, from which `first` was already read.
     pub(crate) const fn new(io: T, first: Bytes) -> Self {
         Self { io, hooks: First(first) }
@@ -42,7 +42,7 @@ mod tests {
     async fn what_was_read_comes_first_in_small_reads_too() {
         let (near, mut far) = duplex(64);
         far.write_all(b"def").await.unwrap();
-        let mut near = Rewound::new(near, Bytes::from_static(b"abc"));
+        let mut near = PrefixedIo::new(near, Bytes::from_static(b"abc"));
         for wanted in [&b"ab"[..], b"cd", b"ef"] {
             let mut read = [0; 2];
             near.read_exact(&mut read).await.unwrap();
@@ -55,7 +55,7 @@ mod tests {
         let (near, far) = duplex(64);
         drop(far);
         let mut read = Vec::new();
-        Rewound::new(near, Bytes::from_static(b"PRI *")).read_to_end(&mut read).await.unwrap();
+        PrefixedIo::new(near, Bytes::from_static(b"PRI *")).read_to_end(&mut read).await.unwrap();
         assert_eq!(read, b"PRI *");
     }
 }
