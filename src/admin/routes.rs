@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
+use crate::language::plan::{Action, FlowId, Plan};
 use crate::proxy::settings::{Route, RouteMatch, Settings};
 use crate::telemetry::metrics::RouteSummary;
 
@@ -12,12 +13,26 @@ use crate::telemetry::metrics::RouteSummary;
 #[derive(Clone, Debug)]
 pub struct RouteDescriptions(Box<[Box<str>]>);
 
-impl RouteDescriptions {
+/// The routes of a configuration before their Flows are compiled: what each takes.
+#[derive(Clone, Debug)]
+pub struct RouteHeads(Vec<Map<String, Json>>);
+
+impl RouteHeads {
     /// The routes of `settings`.
     pub fn of(settings: &Settings) -> Self {
-        Self(settings.routes.iter().map(|described| route(described).to_string().into()).collect())
+        Self(settings.routes.iter().map(head).collect())
     }
 
+    /// The same with what their stacks do: `plans` are theirs, in order.
+    pub fn described<'p>(self, plans: impl Iterator<Item = &'p Plan>) -> RouteDescriptions {
+        let described = self.0.into_iter().zip(plans);
+        RouteDescriptions(
+            described.map(|(head, plan)| route(head, plan).to_string().into()).collect(),
+        )
+    }
+}
+
+impl RouteDescriptions {
     /// Each route as JSON.
     pub fn iter(&self) -> impl Iterator<Item = Json> {
         // This module wrote the text, so it is JSON.
@@ -39,24 +54,26 @@ pub fn counted(described: &RouteDescriptions, summaries: &BTreeMap<String, Route
     routes.collect()
 }
 
-fn route(route: &Route) -> Json {
-    let document = route.document.to_json();
-    let steps = document.get("steps").and_then(Json::as_object);
-    let stacks: Map<String, Json> = steps
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, step)| {
-            let entries = stack(step.get("middleware")?);
-            (!entries.is_empty()).then(|| (name.clone(), entries.into()))
-        })
-        .collect();
-    json!({
-        "name": *route.name,
-        "match": matching(&route.matches),
-        "upstream": route.upstream.as_deref(),
-        "flow": document.get("middleware").map(stack).unwrap_or_default(),
-        "steps": stacks,
-    })
+fn head(route: &Route) -> Map<String, Json> {
+    let members: [(&str, Json); 3] = [
+        ("name", (*route.name).into()),
+        ("match", matching(&route.matches).into()),
+        ("upstream", route.upstream.as_deref().into()),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn route(mut head: Map<String, Json>, plan: &Plan) -> Json {
+    let root = plan.flow(FlowId::ROOT);
+    let stacks = root.steps.iter().filter_map(|step| match &step.action {
+        Action::Call(call) if !call.stack.is_empty() => {
+            Some((step.name.as_ref().to_owned(), plan.described(&call.stack).into()))
+        }
+        _ => None,
+    });
+    head.insert("steps".to_owned(), Json::Object(stacks.collect()));
+    head.insert("flow".to_owned(), plan.described(&root.stack).into());
+    Json::Object(head)
 }
 
 /// One sentence: `POST /billing/charge*, header x-a`.
@@ -87,89 +104,10 @@ fn matching(matches: &RouteMatch) -> String {
     if parts.is_empty() { "every request".into() } else { parts.join(", ") }
 }
 
-fn stack(entries: &Json) -> Vec<String> {
-    entries.as_array().into_iter().flatten().map(entry).collect()
-}
-
-/// `retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full`.
-fn entry(entry: &Json) -> String {
-    let uri = entry.get("provider").and_then(Json::as_str).unwrap_or_default();
-    // In `mwl:provider.middleware/mwl/retry/v1` the name is before the version.
-    let name = uri.rsplit('/').nth(1).unwrap_or(uri);
-    let with = |phase: &str| entry.get(phase).and_then(|block| block.get("with"));
-    let mut says = Vec::new();
-    if let Some(policies) = with("onEntry").and_then(|with| with.get("policies")) {
-        says.extend(policies.as_array().into_iter().flatten().map(policy));
-    }
-    if let Some(duration) = with("onEntry").and_then(|with| with.get("duration")) {
-        says.push(word(duration));
-    }
-    if let Some(delay) = with("onFailure").and_then(|with| with.get("delay")) {
-        says.push(format!("waits {} where that says so", word(delay)));
-    }
-    if let Some(call) = with("onAlways").and_then(|with| with.get("call")) {
-        says.push(format!("calls {}", target(call)));
-    }
-    for phase in ["onEntry", "onSuccess", "onFailure", "onAlways"] {
-        if let Some(when) = entry.get(phase).and_then(|block| block.get("when")) {
-            says.push(format!("{phase} when {}", word(when)));
-        }
-    }
-    if says.is_empty() { name.to_owned() } else { format!("{name}: {}", says.join("; ")) }
-}
-
-fn policy(policy: &Json) -> String {
-    let matcher = policy.get("match");
-    let of = |key: &str| matcher.and_then(|matcher| matcher.get(key));
-    let list = |value: &Json| {
-        let items: Vec<String> = value.as_array().into_iter().flatten().map(word).collect();
-        items.join(" or ")
-    };
-    let mut parts: Vec<String> =
-        ["codes", "types"].iter().filter_map(|key| of(key)).map(list).collect();
-    match of("retryable") {
-        Some(Json::Bool(true)) => parts.push("retryable".into()),
-        Some(Json::Bool(false)) => parts.push("not retryable".into()),
-        _ => {}
-    }
-    if let Some(attempts) = policy.get("attempts") {
-        parts.push(format!("{} attempts", word(attempts)));
-    }
-    parts.push(match policy.get("backoff") {
-        Some(backoff) => wait(backoff),
-        None => "no wait".into(),
-    });
-    parts.join(", ")
-}
-
-fn wait(backoff: &Json) -> String {
-    let mut text = format!("waits {}", backoff.get("initial").map(word).unwrap_or_default());
-    for (key, before) in [("rate", " ×"), ("max", " up to "), ("jitter", ", jitter ")] {
-        if let Some(value) = backoff.get(key) {
-            text.push_str(before);
-            text.push_str(&word(value));
-        }
-    }
-    text
-}
-
-fn target(call: &Json) -> String {
-    match (call.get("provider"), call.get("flow")) {
-        (Some(provider), _) => word(provider),
-        (_, Some(Json::String(name))) => format!("the Flow {name}"),
-        (_, Some(_)) => "a Flow of its own".into(),
-        _ => String::new(),
-    }
-}
-
-/// A string without its quotes, anything else as JSON.
-fn word(value: &Json) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::check;
     use crate::config::{Origin, load};
     use std::path::Path;
 
@@ -178,8 +116,8 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/recipe.yaml");
         let variable = |_: &str| None;
         let origin = Origin { variable: &variable, ..Origin::system() };
-        let settings = load(&path, origin).unwrap().settings;
-        let described: Vec<Json> = RouteDescriptions::of(&settings).iter().collect();
+        let built = check(load(&path, origin).unwrap()).unwrap();
+        let described: Vec<Json> = built.shown.routes.iter().collect();
         let names: Vec<&Json> = (0..10).map(|place| &described[place]["match"]).collect();
         insta::assert_snapshot!(format!("{:#}", described[0]), @r#"
         {

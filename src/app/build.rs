@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::admin::routes::RouteDescriptions;
+use crate::admin::routes::{RouteDescriptions, RouteHeads};
 use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
@@ -124,18 +124,16 @@ pub(crate) fn build_with(
     compile: impl FnOnce(Settings) -> Result<(Runtime, Diagnostics), Diagnostics>,
 ) -> Result<Built, Box<ConfigError>> {
     let Loaded { settings, sources, warnings, files, written } = loaded;
-    let shown = AdminView {
-        hash: Arc::clone(&settings.hash),
-        config: written,
-        routes: RouteDescriptions::of(&settings),
-        admin: settings.admin.clone(),
-    };
+    let (hash, admin) = (Arc::clone(&settings.hash), settings.admin.clone());
+    let heads = RouteHeads::of(&settings);
     let (observed, workers) = (settings.observed.clone(), settings.limits.workers);
     let mut found = warnings;
     match compile(settings) {
         Ok((runtime, more)) => {
             found.append(more);
             let found = config::distinct(found);
+            let routes = heads.described(runtime.plans());
+            let shown = AdminView { hash, config: written, routes, admin };
             Ok(Built {
                 runtime: Arc::new(runtime),
                 observed,

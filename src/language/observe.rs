@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outcome::{Failure, Outcome};
-use super::provider::{DelaySource, Prepared, Role};
+use super::provider::{DelaySource, Middleware, Prepared, Role};
 
 /// Told what one execution does.
 pub trait Observer: Send + Sync {
@@ -103,8 +103,8 @@ pub struct Retry<'a> {
     pub source: DelaySource,
     /// What a jittered wait was drawn from.
     pub range: Option<(Duration, Duration)>,
-    /// What the entry captured in its `onEntry`: its policies, where it is a `Retry`.
-    pub config: Option<&'a Prepared>,
+    /// What the entry captured in its `onEntry`, and the middleware that can say what it means.
+    pub config: Option<(&'a dyn Middleware, &'a Prepared)>,
 }
 
 impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use ::http::HeaderValue;
 
 use super::message::refusal::Reason;
-use super::provider::http::{self, HttpProvider};
+use super::provider::http::HttpProvider;
 use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
 use super::site::facts::Facts;
 use super::site::route::Router;
@@ -198,9 +198,7 @@ fn codes<'a>(
 ) -> Vec<&'a str> {
     let closed = catalog.contracts().flat_map(|contract| &contract.closed);
     let mut codes: Vec<&str> = closed.map(String::as_str).collect();
-    for code in http::codes().chain(crate::language::code::system::ALL) {
-        codes.push(code);
-    }
+    codes.extend(crate::language::code::system::ALL);
     for rule in classify {
         if let Verdict::Failure { code, .. } = &rule.verdict {
             codes.push(code);

@@ -13,6 +13,7 @@ mod answer;
 mod body;
 mod build;
 mod client;
+mod code;
 mod grpc;
 mod h1;
 mod h2;

@@ -15,20 +15,6 @@ use crate::language::provider::Phase;
 use crate::source::{Diagnostic, Member, Node, Span, did_you_mean};
 
 impl Compiler<'_> {
-    /// A Retry policy that repeats at once.
-    pub(super) fn advise_backoff(&mut self, with: &Node) {
-        for policy in with.get("policies").and_then(Node::as_array).unwrap_or_default() {
-            let attempts = policy.get("attempts").and_then(Node::as_number);
-            let again = attempts.is_some_and(|attempts| attempts > 1.0);
-            if again && policy.as_object().is_some() && policy.get("backoff").is_none() {
-                let message = "this policy retries without any wait";
-                let help = r#"add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }"#;
-                self.found
-                    .push(Diagnostic::warning("no-backoff", policy.span, message).with_help(help));
-            }
-        }
-    }
-
     /// A code of a namespace that is not the author's ("Code namespaces").
     pub(super) fn advise_minted(&mut self, code: Option<&Node>) {
         let Some(code) = code.filter(|code| !is_expression(code)) else {
@@ -244,8 +230,8 @@ impl Walk<'_> {
                     self.cleanup(entry, cleanup);
                 }
             }
+            self.computed_wait(entry, &around);
             if entry.middleware.reruns() && contract.phase(Phase::Failure).is_some() {
-                self.delay(entry, &around);
                 around = self.amplification(entry, &around);
             }
             around.bounded |= contract.bounds();
@@ -277,15 +263,21 @@ impl Walk<'_> {
         Around { retry: Some(entry.span), runs, ..*around }
     }
 
-    /// A wait that a failure decides, and nothing bounds.
-    fn delay(&mut self, entry: &EntryPlan, around: &Around) {
-        let With::Dynamic(Template::Object(members)) = &entry.phase(Phase::Failure).with else {
+    /// A wait that an expression decides, and nothing bounds.
+    fn computed_wait(&mut self, entry: &EntryPlan, around: &Around) {
+        let Some((phase, argument)) = entry.middleware.computed_wait() else {
             return;
         };
-        let delay = members.iter().any(|(name, _)| name.as_ref() == "delay");
-        if delay && !around.bounded && self.told.insert(("delay", entry.span, None)) {
-            let message =
-                "`delay` decides how long a retry waits, and no Timeout around it bounds that";
+        let With::Dynamic(Template::Object(members)) = &entry.phase(phase).with else {
+            return;
+        };
+        let computed = |value: &Template| !matches!(value, Template::Constant(_));
+        let computed = members.iter().any(|(name, value)| **name == *argument && computed(value));
+        if computed && !around.bounded && self.told.insert(("wait", entry.span, None)) {
+            let name = entry.middleware.contract().uri.bare_name();
+            let message = format!(
+                "`{argument}` decides how long a {name} waits, and no Timeout around it bounds that"
+            );
             self.found.push(
                 Diagnostic::warning("unbounded-delay", entry.span, message)
                     .with_help("put a Timeout entry before this one"),

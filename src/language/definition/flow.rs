@@ -83,14 +83,14 @@ impl Compiler<'_> {
                 );
             }
         }
-        self.flow(id, &fields, &"".into(), None);
+        self.flow(id, &fields, &"".into(), None, false);
     }
 
     /// A Flow that is written where it is called. It is named after its Step.
     pub(super) fn inline_flow(&mut self, node: &Node, at: Position<'_>) -> FlowId {
         let id = self.reserve();
         if let Some(fields) = self.fields(node, "an inline Flow", &FIELDS) {
-            self.flow(id, &fields, &at.name.into(), Some(at.scope));
+            self.flow(id, &fields, &at.name.into(), Some(at.scope), true);
         }
         id
     }
@@ -107,6 +107,7 @@ impl Compiler<'_> {
         fields: &Fields<'_>,
         name: &Arc<str>,
         outer: Option<&FlowScope<'_>>,
+        inline: bool,
     ) {
         let scope = self.subflows(fields, outer);
         let parameters = self.parameter_schema(id, fields.get("parameters"));
@@ -118,6 +119,7 @@ impl Compiler<'_> {
             let (parameters, stack) = (parameters?, stack?);
             Some(FlowPlan {
                 name: Arc::clone(name),
+                inline,
                 parameters,
                 stack,
                 steps: steps.into(),
@@ -160,7 +162,7 @@ impl Compiler<'_> {
                 continue;
             };
             if let Some(fields) = self.fields(&member.value, "a subflow", &FIELDS) {
-                self.flow(id, &fields, &member.key, Some(&scope));
+                self.flow(id, &fields, &member.key, Some(&scope), false);
             }
         }
         scope

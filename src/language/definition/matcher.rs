@@ -87,15 +87,10 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
-    /// Collects the code patterns in a middleware's `with`, for the advice on codes. Whether one was wrong,
-    /// which is reported. The middleware also reads them when it prepares the `with`; but a mistake that is
+    /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether one was
+    /// wrong, which is reported. The middleware also reads them when it prepares the `with`; but a mistake that is
     /// reported here has its exact place.
-    pub(super) fn selected_codes(&mut self, with: &Node) -> bool {
-        let policies = with.get("policies").and_then(Node::as_array).unwrap_or_default();
-        let codes = policies
-            .iter()
-            .filter_map(|policy| policy.get("match")?.get("codes")?.as_array())
-            .flatten();
+    pub(super) fn selected(&mut self, codes: &[&Node]) -> bool {
         let mut wrong = false;
         for code in codes {
             let Some(text) = code.as_str().filter(|text| !is_expression_text(text)) else {

@@ -8,14 +8,11 @@ use super::flow::Position;
 use super::site::Site;
 use crate::language::plan::{EntryPlan, StackPlan};
 use crate::language::provider::Kind;
-use crate::language::provider::{Contract, Middleware, Phase};
+use crate::language::provider::{Contract, Middleware, Phase, WrittenEntry};
 use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Node, Span};
 
 const FIELDS: [&str; 6] = ["provider", "onEntry", "onSuccess", "onFailure", "onAlways", "comment"];
-
-/// The only middleware for which the specification requires a `when`.
-const LOOP: &str = "mwl:provider.middleware/mwl/loop/v1";
 
 /// Where a stack attaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,12 +34,6 @@ pub(super) struct Entry<'e> {
 impl<'e> Entry<'e> {
     pub(super) fn contract(&self) -> Option<&'e Contract> {
         self.middleware.map(|middleware| middleware.contract())
-    }
-
-    /// Whether `delay` says how long to wait before a re-run, instead of a policy.
-    pub(super) fn has_delay(&self) -> bool {
-        let with = self.fields.get("onFailure").and_then(|block| block.get("with"));
-        with.is_some_and(|with| with.get("delay").is_some())
     }
 
     /// The place for errors about what is missing in the entry.
@@ -82,10 +73,8 @@ impl Compiler<'_> {
             .and_then(|provider| self.middleware(provider, level));
         let entry = Entry { fields: &fields, middleware: middleware.as_ref(), at, base };
         let phases = Phase::ALL.map(|phase| self.phase(entry, phase));
-        if let Some(middleware) = &middleware
-            && middleware.contract().uri.as_str() == LOOP
-        {
-            self.check_loop(&fields);
+        if let Some(middleware) = &middleware {
+            middleware.check(WrittenEntry(node), &mut self.found);
         }
         let [Some(first), Some(success), Some(failure), Some(always)] = phases else {
             return None;
@@ -114,24 +103,5 @@ impl Compiler<'_> {
             }
         }
         Some(middleware)
-    }
-
-    /// "A `Loop` entry MUST write `onSuccess.when`": nothing else ends it, except an interruption from
-    /// outside. An author who writes a literal `true` may rely on that.
-    fn check_loop(&mut self, fields: &Fields<'_>) {
-        let when = fields.get("onSuccess").and_then(|block| block.get("when"));
-        let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;
-        let diagnostic = match when {
-            None => {
-                let message = "a Loop without `onSuccess.when` never ends";
-                Diagnostic::error("endless-loop", fields.node.span, message)
-            }
-            Some(when) if when.as_bool() == Some(true) => {
-                let message = "a Loop whose `onSuccess.when` is always true ends only by a failure or a bound";
-                Diagnostic::warning("endless-loop", when.span, message)
-            }
-            Some(_) => return,
-        };
-        self.found.push(diagnostic.with_help(help));
     }
 }

@@ -126,14 +126,11 @@ impl Compiler<'_> {
         node: Option<&Node>,
         site: Site<'_>,
     ) -> Option<(With, Option<Box<Cleanup>>)> {
-        let reported = node.is_some_and(|node| self.selected_codes(node));
-        if let Some(node) = node.filter(|_| !entry.has_delay()) {
-            self.advise_backoff(node);
-        }
         let Some(middleware) = entry.middleware else {
             self.raw_with(node, site);
             return None;
         };
+        let reported = node.is_some_and(|with| self.selected(&middleware.patterns(phase, with)));
         let declared = middleware.contract().phase(phase);
         let structural = declared.map_or(&[][..], |declared| &declared.structural);
         let holding = node.filter(|_| !structural.is_empty());

@@ -127,7 +127,7 @@ impl<'e> Frame<'e, '_> {
                     delay: reentry.after,
                     source: reentry.source,
                     range: reentry.range,
-                    config: run.state.config.as_ref(),
+                    config: run.state.config.as_ref().map(|config| (&*entry.middleware, config)),
                 });
                 let same = run.passed().clone();
                 let crossed = self.reenter(run, reentry, bindings, same);

@@ -7,6 +7,7 @@ mod codes;
 mod inspect;
 mod needs;
 mod stack;
+mod words;
 mod worst;
 
 pub use inspect::{Part, Site};
@@ -44,6 +45,8 @@ pub struct StepId(pub usize);
 pub struct FlowPlan {
     /// The name under `flows`. An inline Flow has the name of the Step that calls it; the root's is empty.
     pub name: Arc<str>,
+    /// Whether it stands where it is called, and nobody else can name it.
+    pub inline: bool,
     /// The parameter schema.
     pub parameters: Schema,
     /// The stack around the graph.

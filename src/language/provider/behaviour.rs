@@ -5,16 +5,47 @@ use std::sync::Arc;
 
 use super::action::{Always, Ascent, Entry, EntryState, GatedOff};
 use super::contract::{Contract, Phase, Prepared};
+use super::written::{Arguments, WrittenEntry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::Value;
+use crate::source::{Diagnostics, Node};
 
-/// A middleware's behaviour. The default of every action does nothing: write those that act.
+/// A middleware's behaviour, and what it says of itself. Every default does nothing, or says nothing: write what is
+/// different.
 pub trait Middleware: fmt::Debug + Send + Sync {
     /// What the middleware declares.
     fn contract(&self) -> &Contract;
 
     /// Turns a phase's `with`, which has passed the contract's schema, into the middleware's own terms.
     fn prepare(&self, phase: Phase, with: &Value) -> Result<Prepared, Failure>;
+
+    /// What `check` has to say of an entry, beside what the contract's schemas say.
+    fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
+        let _ = (entry, found);
+    }
+
+    /// The failure codes, and patterns of them, that a phase's `with` selects by.
+    fn patterns<'n>(&self, phase: Phase, with: &'n Node) -> Vec<&'n Node> {
+        let _ = (phase, with);
+        Vec::new()
+    }
+
+    /// The argument by which an expression may decide how long an execution waits.
+    fn computed_wait(&self) -> Option<(Phase, &'static str)> {
+        None
+    }
+
+    /// What a phase does with these arguments, in words: `PT30S`. `None`: the arguments speak for themselves.
+    fn describe(&self, phase: Phase, arguments: Arguments<'_>) -> Option<String> {
+        let _ = (phase, arguments);
+        None
+    }
+
+    /// What of `config` decided a re-run, in words, where several parts may: the one at this position.
+    fn describe_policy(&self, config: &Prepared, position: usize) -> Option<String> {
+        let _ = (config, position);
+        None
+    }
 
     /// How many runs of the inner scope an entry armed with `config` may make, where one number says so.
     fn budget(&self, config: &Prepared) -> Option<u32> {

@@ -14,6 +14,7 @@ mod contract;
 mod dispatch;
 mod document;
 pub mod middleware;
+mod written;
 
 pub use action::{Always, Ascent, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry};
 pub use behaviour::Middleware;
@@ -21,3 +22,4 @@ pub use catalog::{Catalog, CatalogError};
 pub use contract::{Contract, Kind, Parameters, Phase, PhaseContract, Prepared};
 pub use dispatch::{Answer, CallProvider, Dispatch, Role};
 pub use document::SCHEMA_URI;
+pub use written::{Arguments, WrittenEntry, words};

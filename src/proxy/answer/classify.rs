@@ -12,49 +12,9 @@ use http::{HeaderMap, Method, StatusCode, header};
 use crate::language::code::Code;
 use crate::language::expr::{Bindings, EvalError, Root};
 use crate::language::value::{Missing, Value};
-use crate::proxy::grpc;
 use crate::proxy::message::headers;
 use crate::proxy::settings::{ClassifyRule, Verdict};
-
-/// Codes of the http provider, in the order of its document.
-pub(crate) mod code {
-    /// No connection came to be: nothing was sent.
-    pub(crate) const CONNECTION_FAILED: &str = "Provider.Call.Http.ConnectionFailed";
-    /// The connection was lost before a whole response head.
-    pub(crate) const CONNECTION_CLOSED: &str = "Provider.Call.Http.ConnectionClosed";
-    /// The upstream sent what is no HTTP response.
-    pub(crate) const PROTOCOL_ERROR: &str = "Provider.Call.Http.ProtocolError";
-    /// 429.
-    pub(crate) const THROTTLED: &str = "Provider.Call.Http.Throttled";
-    /// 503.
-    pub(crate) const UNAVAILABLE: &str = "Provider.Call.Http.Unavailable";
-    /// 502.
-    pub(crate) const BAD_GATEWAY: &str = "Provider.Call.Http.BadGateway";
-    /// 504.
-    pub(crate) const GATEWAY_TIMEOUT: &str = "Provider.Call.Http.GatewayTimeout";
-    /// Any other 4xx or 5xx.
-    pub(crate) const NON_SUCCESS_STATUS: &str = "Provider.Call.Http.NonSuccessStatus";
-    /// A body that is read into memory is over its limit.
-    pub(crate) const BODY_TOO_LARGE: &str = "Provider.Call.Http.BodyTooLarge";
-    /// The request's body was read by an earlier attempt and not kept.
-    pub(crate) const BODY_NOT_REPLAYABLE: &str = "Provider.Call.Http.BodyNotReplayable";
-    /// The client's request body broke off while it was sent on.
-    pub(crate) const REQUEST_ABORTED: &str = "Provider.Call.Http.RequestAborted";
-    /// All of them; those of gRPC's statuses besides ([`CODES`](crate::proxy::grpc::CODES)).
-    pub(crate) const ALL: [&str; 11] = [
-        CONNECTION_FAILED,
-        CONNECTION_CLOSED,
-        PROTOCOL_ERROR,
-        THROTTLED,
-        UNAVAILABLE,
-        BAD_GATEWAY,
-        GATEWAY_TIMEOUT,
-        NON_SUCCESS_STATUS,
-        BODY_TOO_LARGE,
-        BODY_NOT_REPLAYABLE,
-        REQUEST_ABORTED,
-    ];
-}
+use crate::proxy::{code, grpc};
 
 /// Whether sending a request twice does no more than sending it once (RFC 9110 §9.2.2), or the request
 /// says that the upstream takes care of it.

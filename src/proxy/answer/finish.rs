@@ -14,6 +14,7 @@ use super::render;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::Source;
+use crate::proxy::code;
 use crate::proxy::grpc::{Ended, Status};
 use crate::proxy::request::exchange::{Exchange, Upload};
 use crate::proxy::request::flight::Flight;
@@ -64,6 +65,7 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
     };
     // What it began with, where that is something else.
     let cause = failure.chain().skip(1).last().map(tracing::field::display);
+    let help = code::meaning(render::cause(failure).code.as_str()).help;
     tracing::warn!(
         execution = exchange.id(),
         route = &*exchange.route.name,
@@ -73,6 +75,7 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
         grpc = grpc.map(Status::name),
         error = %failure,
         cause,
+        help = (!help.is_empty()).then_some(help),
         untold,
         "A request failed."
     );

@@ -11,22 +11,17 @@ use http::{Method, Response, StatusCode};
 use serde_json::json;
 
 use super::body::AnswerBody;
-use super::classify::code;
 use super::grpc;
 use super::reply::{Details, Reply};
-use crate::language::code::system;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::{Map, Value};
 use crate::proxy::body::source::Broken;
+use crate::proxy::code::{self, Meaning};
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, media, shape};
 use crate::proxy::request::exchange::Exchange;
 
 static PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
-const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
-const TIMEOUT: &str = "Provider.Middleware.Timeout.Exceeded";
-/// A Flow returned `{status, …}` that is no response.
-const BAD_RESPONSE: &str = "Proxy.BadResponse";
 
 /// The response that `outcome` stands for.
 pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerBody> {
@@ -51,15 +46,15 @@ pub(crate) fn refuse(
     method: &Method,
     grpc: bool,
 ) -> Response<AnswerBody> {
+    let Refusal { reason, detail } = refusal;
+    let meaning = reason.meaning();
     if grpc {
-        let status = grpc::status_of(refusal.code, refusal.status);
-        let response = grpc::trailers_only(status, &refusal.detail);
-        return with_proxy_status(response, refusal.proxy_status);
+        return with_word(grpc::trailers_only(meaning.grpc, detail), meaning.word);
     }
-    let mut body = document(refusal.status, refusal.code, id);
-    insert(&mut body, "detail", json!(refusal.detail));
-    let mut response = problem(refusal.status, &body, refusal.proxy_status);
-    if refusal.close {
+    let mut body = document(meaning.status, reason.code(), id);
+    insert(&mut body, "detail", json!(detail));
+    let mut response = problem(&body, meaning);
+    if reason.closes() {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
@@ -80,7 +75,7 @@ fn success(exchange: &Exchange, value: &Value) -> Response<AnswerBody> {
         return full(StatusCode::OK, json, value.to_string().into());
     };
     authored(&members).unwrap_or_else(|message| {
-        let failure = Failure::error(BAD_RESPONSE, message);
+        let failure = Failure::error(code::BAD_RESPONSE, message);
         let route = &*exchange.route.name;
         tracing::warn!(route, error = %failure, "A Flow returned no response.");
         problem_of(exchange, &failure)
@@ -139,35 +134,18 @@ fn passed_on(failure: &Failure) -> Option<Response<AnswerBody>> {
 }
 
 fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
-    let cause = cause(failure);
-    let (status, proxy_status) = match cause.code.as_str() {
-        TIMEOUT => (StatusCode::GATEWAY_TIMEOUT, "http_response_timeout"),
-        code::CONNECTION_FAILED | code::CONNECTION_CLOSED | code::PROTOCOL_ERROR => {
-            let details = cause.details.as_ref().and_then(Value::as_native::<Details>);
-            let known = details.map_or("proxy_internal_error", |details| details.proxy_status);
-            (StatusCode::BAD_GATEWAY, known)
-        }
-        code::REQUEST_ABORTED if exchange.upload.broken() == Some(Broken::Stalled) => {
-            (StatusCode::REQUEST_TIMEOUT, "http_request_error")
-        }
-        code::REQUEST_ABORTED => (StatusCode::BAD_REQUEST, "http_request_error"),
-        system::CANCELLED => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_internal_error"),
-    };
+    let meaning = meaning(exchange, cause(failure));
     if exchange.grpc {
-        let status = grpc::status_of(cause.code.as_str(), status);
-        return with_proxy_status(
-            grpc::trailers_only(status, &told(exchange, failure)),
-            proxy_status,
-        );
+        let response = grpc::trailers_only(meaning.grpc, &told(exchange, failure));
+        return with_word(response, meaning.word);
     }
-    let mut body = document(status, failure.code.as_str(), exchange.id());
+    let mut body = document(meaning.status, failure.code.as_str(), exchange.id());
     insert(&mut body, "attempts", json!(exchange.attempts()));
     if exchange.route.expose_failures {
         let failures: Vec<_> = failure.chain().map(link).collect();
         insert(&mut body, "failures", json!(failures));
     }
-    let mut response = problem(status, &body, proxy_status);
+    let mut response = problem(&body, meaning);
     // The client gets this in place of the answer that said so, and should wait, too.
     if let Some(wait) = exchange.wait() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
@@ -188,10 +166,24 @@ fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
-/// What a Retry gave up on, where it gave up.
-fn cause(failure: &Failure) -> &Failure {
+/// What was given up on, where something was.
+pub(super) fn cause(failure: &Failure) -> &Failure {
     let mut chain = failure.chain();
-    chain.find(|link| link.code != EXHAUSTED).unwrap_or(failure)
+    chain.find(|link| !code::is_giving_up(link.code.as_str())).unwrap_or(failure)
+}
+
+/// What `cause` means: its code's row, but for what is known of this very attempt or request.
+fn meaning(exchange: &Exchange, cause: &Failure) -> Meaning {
+    let meaning = code::meaning(cause.code.as_str());
+    if cause.code == code::REQUEST_ABORTED && exchange.upload.broken() == Some(Broken::Stalled) {
+        return meaning.at(StatusCode::REQUEST_TIMEOUT);
+    }
+    match cause.details.as_ref().and_then(Value::as_native::<Details>) {
+        Some(details) if meaning.status == StatusCode::BAD_GATEWAY => {
+            Meaning { word: details.proxy_status, ..meaning }
+        }
+        _ => meaning,
+    }
 }
 
 /// One failure of the chain, as an exposed problem document shows it.
@@ -225,21 +217,14 @@ fn insert(document: &mut serde_json::Value, name: &str, value: serde_json::Value
 }
 
 /// RFC 9457.
-fn problem(
-    status: StatusCode,
-    body: &serde_json::Value,
-    proxy_status: &'static str,
-) -> Response<AnswerBody> {
+fn problem(body: &serde_json::Value, meaning: Meaning) -> Response<AnswerBody> {
     let media_type = HeaderValue::from_static("application/problem+json");
-    with_proxy_status(full(status, media_type, body.to_string().into()), proxy_status)
+    with_word(full(meaning.status, media_type, body.to_string().into()), meaning.word)
 }
 
 /// RFC 9209.
-fn with_proxy_status(
-    mut response: Response<AnswerBody>,
-    proxy_status: &'static str,
-) -> Response<AnswerBody> {
-    if let Ok(value) = HeaderValue::try_from(format!("mwl-proxy; error={proxy_status}")) {
+fn with_word(mut response: Response<AnswerBody>, word: &'static str) -> Response<AnswerBody> {
+    if let Ok(value) = HeaderValue::try_from(format!("mwl-proxy; error={word}")) {
         response.headers_mut().insert(&PROXY_STATUS, value);
     }
     response
@@ -269,6 +254,7 @@ fn without_body(response: Response<AnswerBody>) -> Response<AnswerBody> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::provider::middleware::retry;
     use http_body_util::BodyExt;
 
     async fn shown(json: &str) -> Result<String, String> {
@@ -308,9 +294,9 @@ mod tests {
     #[test]
     fn giving_up_is_answered_as_what_was_given_up_on() {
         let lost = std::sync::Arc::new(Failure::error(code::CONNECTION_FAILED, "x"));
-        let exhausted = std::sync::Arc::new(Failure::error(EXHAUSTED, "y"));
+        let exhausted = std::sync::Arc::new(Failure::error(retry::EXHAUSTED, "y"));
         let chain = Failure::superseding(&exhausted, Some(&lost));
         assert_eq!(cause(&chain).code, code::CONNECTION_FAILED);
-        assert_eq!(cause(&exhausted).code, EXHAUSTED);
+        assert_eq!(cause(&exhausted).code, retry::EXHAUSTED);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-pub(crate) use status::{CODES, Status};
+pub(crate) use status::Status;
 
 /// How long the head of a gRPC response is held back to see whether the call ends without a message.
 ///

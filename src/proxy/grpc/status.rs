@@ -27,7 +27,7 @@ const NAMES: [&str; 16] = [
 ];
 
 /// The failure codes, in the same order.
-pub(crate) const CODES: [&str; 16] = [
+const CODES: [&str; 16] = [
     "Provider.Call.Http.Grpc.Cancelled",
     "Provider.Call.Http.Grpc.Unknown",
     "Provider.Call.Http.Grpc.InvalidArgument",
@@ -73,7 +73,7 @@ impl Status {
     }
 
     /// What stands for an HTTP status where a call got no other (gRPC's "HTTP to gRPC Status Code Mapping").
-    pub(crate) fn of_http(status: StatusCode) -> Self {
+    pub(crate) const fn of_http(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::INTERNAL,
             401 => Self::UNAUTHENTICATED,

@@ -6,23 +6,16 @@
 use http::StatusCode;
 
 use super::target::TargetError;
+use crate::proxy::code::{self, Meaning};
 use crate::proxy::h1::Malformed;
 
-/// Why a request was refused, and how that is answered.
+/// Why a request was refused. How that is answered is its reason's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// Which kind of refusal it is.
     pub(crate) reason: Reason,
-    /// The answer's status.
-    pub(crate) status: StatusCode,
-    /// The problem document's `code`. Never one that a Flow's failure has.
-    pub(crate) code: &'static str,
     /// The problem document's `detail`: what was seen and what was wanted.
     pub(crate) detail: String,
-    /// RFC 9209 §2.3.
-    pub(crate) proxy_status: &'static str,
-    /// Whether the connection closes: its framing, or what is meant by it, cannot be trusted.
-    pub(crate) close: bool,
 }
 
 /// The kinds of refusals.
@@ -80,100 +73,112 @@ impl Reason {
         Self::BodyTimeout,
     ];
 
+    /// The label, and the answer's status.
+    const fn row(self) -> (&'static str, StatusCode) {
+        match self {
+            Self::MalformedHead => ("malformedHead", StatusCode::BAD_REQUEST),
+            Self::HeadTooLarge => ("headTooLarge", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            Self::HeadTimeout => ("headTimeout", StatusCode::REQUEST_TIMEOUT),
+            Self::BadTarget => ("badTarget", StatusCode::BAD_REQUEST),
+            Self::TargetTooLong => ("targetTooLong", StatusCode::URI_TOO_LONG),
+            Self::BadHost => ("badHost", StatusCode::BAD_REQUEST),
+            Self::Connect => ("connect", StatusCode::METHOD_NOT_ALLOWED),
+            Self::TransferCoding => ("transferCoding", StatusCode::NOT_IMPLEMENTED),
+            Self::Expectation => ("expectation", StatusCode::EXPECTATION_FAILED),
+            Self::MaxForwards => ("maxForwards", StatusCode::METHOD_NOT_ALLOWED),
+            Self::NoRoute => ("noRoute", StatusCode::NOT_FOUND),
+            Self::Overloaded => ("overloaded", StatusCode::SERVICE_UNAVAILABLE),
+            Self::BodyTooLarge => ("bodyTooLarge", StatusCode::PAYLOAD_TOO_LARGE),
+            Self::BodyBroken => ("bodyBroken", StatusCode::BAD_REQUEST),
+            Self::BodyTimeout => ("bodyTimeout", StatusCode::REQUEST_TIMEOUT),
+        }
+    }
+
     /// The label.
     pub(crate) const fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The problem document's `code`. Never one that a Flow's failure has, but where a route reads bodies.
+    pub(crate) const fn code(self) -> &'static str {
         match self {
-            Self::MalformedHead => "malformedHead",
-            Self::HeadTooLarge => "headTooLarge",
-            Self::HeadTimeout => "headTimeout",
-            Self::BadTarget => "badTarget",
-            Self::TargetTooLong => "targetTooLong",
-            Self::BadHost => "badHost",
-            Self::Connect => "connect",
-            Self::TransferCoding => "transferCoding",
-            Self::Expectation => "expectation",
-            Self::MaxForwards => "maxForwards",
-            Self::NoRoute => "noRoute",
-            Self::Overloaded => "overloaded",
-            Self::BodyTooLarge => "bodyTooLarge",
-            Self::BodyBroken => "bodyBroken",
-            Self::BodyTimeout => "bodyTimeout",
+            Self::NoRoute => code::NO_ROUTE,
+            Self::Overloaded => code::OVERLOADED,
+            Self::BodyTooLarge => code::BODY_TOO_LARGE,
+            _ => code::BAD_REQUEST,
         }
+    }
+
+    /// How it is answered.
+    pub(crate) fn meaning(self) -> Meaning {
+        let meaning = code::meaning(self.code()).at(self.row().1);
+        match self {
+            // The client's body, and not an upstream's.
+            Self::BodyTooLarge => {
+                Meaning { word: code::meaning(code::BAD_REQUEST).word, ..meaning }
+            }
+            _ => meaning,
+        }
+    }
+
+    /// Whether the connection closes: its framing, or what is meant by it, cannot be trusted.
+    pub(crate) const fn closes(self) -> bool {
+        !matches!(self, Self::NoRoute | Self::Overloaded)
     }
 }
 
 impl Refusal {
+    fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+
     /// No route takes the request.
     pub(crate) fn no_route() -> Self {
-        Self {
-            reason: Reason::NoRoute,
-            status: StatusCode::NOT_FOUND,
-            code: "Proxy.NoRoute",
-            detail: "no route takes this request".to_owned(),
-            proxy_status: "destination_not_found",
-            close: false,
-        }
+        Self::new(Reason::NoRoute, "no route takes this request")
     }
 
     /// `CONNECT`: this is a reverse proxy.
     pub(crate) fn connect() -> Self {
-        Self {
-            status: StatusCode::METHOD_NOT_ALLOWED,
-            ..Self::bad(Reason::Connect, "this is a reverse proxy: it opens no tunnels".to_owned())
-        }
+        Self::new(Reason::Connect, "this is a reverse proxy: it opens no tunnels")
     }
 
     /// The target is longer than `limit` bytes (RFC 9110 §15.5.15).
     pub(crate) fn target_too_long(limit: usize) -> Self {
         let detail = format!("the request's target is over {limit} bytes (limits.targetSize)");
-        Self { status: StatusCode::URI_TOO_LONG, ..Self::bad(Reason::TargetTooLong, detail) }
+        Self::new(Reason::TargetTooLong, detail)
     }
 
     /// A transfer coding that is not `chunked` alone (RFC 9112 §6.1): the body cannot be decoded, and what
     /// is not decoded cannot be sent on under another framing.
     pub(crate) fn transfer_coding() -> Self {
-        let detail = "the transfer coding is not known here: only `chunked` is".to_owned();
-        Self { status: StatusCode::NOT_IMPLEMENTED, ..Self::bad(Reason::TransferCoding, detail) }
+        let detail = "the transfer coding is not known here: only `chunked` is";
+        Self::new(Reason::TransferCoding, detail)
     }
 
     /// `Max-Forwards: 0` on a TRACE or an OPTIONS: this is the last hop, and has nothing of its own to tell.
     pub(crate) fn max_forwards() -> Self {
         let detail = "Max-Forwards is 0, and the proxy itself answers neither TRACE nor OPTIONS";
-        Self {
-            status: StatusCode::METHOD_NOT_ALLOWED,
-            ..Self::bad(Reason::MaxForwards, detail.to_owned())
-        }
+        Self::new(Reason::MaxForwards, detail)
     }
 
     /// An expectation that cannot be met (RFC 9110 §10.1.1).
     pub(crate) fn expectation() -> Self {
-        let detail = "the expectation is not known here: only `100-continue` is".to_owned();
-        Self { status: StatusCode::EXPECTATION_FAILED, ..Self::bad(Reason::Expectation, detail) }
+        let detail = "the expectation is not known here: only `100-continue` is";
+        Self::new(Reason::Expectation, detail)
     }
 
     /// As many requests run as may, which is `limit` in this worker.
     pub(crate) fn overloaded(limit: usize) -> Self {
-        Self {
-            reason: Reason::Overloaded,
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code: "Proxy.Overloaded",
-            detail: format!(
-                "{limit} requests run already, as many as this worker may serve at once (limits.requests)"
-            ),
-            proxy_status: "http_request_denied",
-            close: false,
-        }
+        let detail = format!(
+            "{limit} requests run already, as many as this worker may serve at once (limits.requests)"
+        );
+        Self::new(Reason::Overloaded, detail)
     }
 
     /// More than `limit` header fields (RFC 6585 §5).
     pub(crate) fn too_many_fields(limit: usize) -> Self {
-        Self {
-            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            ..Self::bad(
-                Reason::HeadTooLarge,
-                format!("the request has more than {limit} header fields"),
-            )
-        }
+        let detail = format!("the request has more than {limit} header fields");
+        Self::new(Reason::HeadTooLarge, detail)
     }
 
     /// A head over `limit` bytes, its target included (RFC 6585 §5).
@@ -181,65 +186,42 @@ impl Refusal {
         let detail = format!(
             "the request's head is over {limit} bytes (limits.headSize and limits.targetSize together)"
         );
-        Self {
-            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            ..Self::bad(Reason::HeadTooLarge, detail)
-        }
+        Self::new(Reason::HeadTooLarge, detail)
     }
 
     /// A head that was not whole within `limits.headTimeout` (RFC 9110 §15.5.9).
     pub(crate) fn late_head() -> Self {
-        let detail = "the head did not come in time (limits.headTimeout)".to_owned();
-        Self { status: StatusCode::REQUEST_TIMEOUT, ..Self::bad(Reason::HeadTimeout, detail) }
+        Self::new(Reason::HeadTimeout, "the head did not come in time (limits.headTimeout)")
     }
 
     /// `Content-Length` is there twice, or is no number.
     pub(crate) fn bad_length() -> Self {
-        Self::bad(Reason::MalformedHead, "the Content-Length field is not one number".to_owned())
+        Self::new(Reason::MalformedHead, "the Content-Length field is not one number")
     }
 
     /// A body that a route reads is larger than `limit` bytes.
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail =
             format!("this route reads the request's body, and reads at most {limit} bytes");
-        Self {
-            status: StatusCode::PAYLOAD_TOO_LARGE,
-            code: "Provider.Call.Http.BodyTooLarge",
-            ..Self::bad(Reason::BodyTooLarge, detail)
-        }
+        Self::new(Reason::BodyTooLarge, detail)
     }
 
     /// The body broke off or is malformed.
     pub(crate) fn broken_body(error: &dyn std::error::Error) -> Self {
-        let detail = format!("the request's body could not be read: {error}");
-        Self::bad(Reason::BodyBroken, detail)
+        Self::new(Reason::BodyBroken, format!("the request's body could not be read: {error}"))
     }
 
     /// The body stalled for longer than `limits.bodyTimeout` (RFC 9110 §15.5.9).
     pub(crate) fn body_timeout() -> Self {
         let detail = "the request's body made no progress for too long (limits.bodyTimeout)";
-        Self {
-            status: StatusCode::REQUEST_TIMEOUT,
-            ..Self::bad(Reason::BodyTimeout, detail.to_owned())
-        }
-    }
-
-    fn bad(reason: Reason, detail: String) -> Self {
-        Self {
-            reason,
-            status: StatusCode::BAD_REQUEST,
-            code: "Proxy.BadRequest",
-            detail,
-            proxy_status: "http_request_error",
-            close: true,
-        }
+        Self::new(Reason::BodyTimeout, detail)
     }
 }
 
 /// What is no HTTP/1.1.
 impl From<Malformed> for Refusal {
     fn from(malformed: Malformed) -> Self {
-        Self::bad(Reason::MalformedHead, malformed.to_string())
+        Self::new(Reason::MalformedHead, malformed.to_string())
     }
 }
 
@@ -256,7 +238,7 @@ impl From<TargetError> for Refusal {
             | TargetError::TwoAuthorities
             | TargetError::UserInfo => Reason::BadHost,
         };
-        Self::bad(reason, error.to_string())
+        Self::new(reason, error.to_string())
     }
 }
 

@@ -25,6 +25,7 @@ use crate::language::value::Value;
 use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::answer::{finish, render};
 use crate::proxy::body::client::ClientBody;
+use crate::proxy::code;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::id;
 use crate::proxy::message::refusal::Refusal;
@@ -65,7 +66,7 @@ pub(crate) fn serve(
             finish::closes(response.headers_mut());
         }
         if let Some(refused) = refused {
-            let why = (refusal.code, refusal.detail.as_str());
+            let why = (refusal.reason.code(), refusal.detail.as_str());
             refused.deliver(id::text(&id), response.status().as_u16(), why);
         }
         response.body_mut().frees(busy);
@@ -82,7 +83,7 @@ pub(crate) fn serve(
         Err(refused) => {
             let (refusal, body) = *refused;
             // What is asked for by being read is not read; and HTTP/2 ends a stream without its connection.
-            let reads = version < Version::HTTP_2 && !refusal.close && !body.waits();
+            let reads = version < Version::HTTP_2 && !refusal.reason.closes() && !body.waits();
             let read = bodyless || reads && finish::read_out(body);
             Box::pin(std::future::ready(refuse(refusal, busy, read)))
         }
@@ -139,7 +140,7 @@ async fn to_its_end(exchange: &Arc<Exchange>, busy: &Busy) -> Outcome {
     let Some((outcome, alarm)) = unwinding.await else {
         tracing::error!("An execution ended without a Result.");
         let message = "the execution ended without a Result: a mistake in the proxy";
-        return Failure::error("Proxy.Internal", message).into();
+        return Failure::error(code::INTERNAL, message).into();
     };
     busy.keep_alarm(alarm);
     outcome

@@ -114,6 +114,11 @@ impl Runtime {
         self.listeners.iter().filter_map(move |l| Some((l.address, until(l.tls.as_ref()?))))
     }
 
+    /// The routes' plans, in order.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.routes.iter().map(|route| &*route.plan)
+    }
+
     /// The most calls of providers, cleanups' included, that each route makes for one request.
     pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
         self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))

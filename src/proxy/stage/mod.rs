@@ -233,7 +233,6 @@ impl Observer for Stage {
     }
 
     fn retry_scheduled(&self, retry: &Retry<'_>) {
-        use crate::language::provider::middleware::retry::describe;
         let says = retry.config.zip(retry.policy);
         let details = retry.failure.details.as_ref();
         let asked = details.and_then(|details| details.get("retryAfter"));
@@ -241,7 +240,8 @@ impl Observer for Stage {
             step: retry.step.to_owned(),
             code: retry.failure.code.as_str().to_owned(),
             policy: retry.policy,
-            says: says.and_then(|(config, policy)| describe(config, policy)),
+            says: says
+                .and_then(|((middleware, config), at)| middleware.describe_policy(config, at)),
             delay: Length(retry.delay),
             source: match retry.source {
                 DelaySource::Schedule => "schedule",

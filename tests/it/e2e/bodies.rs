@@ -13,16 +13,13 @@ use crate::support::client::{Answer, Client, ask, request};
 use crate::support::message::Framing;
 use crate::support::origin::{Origin, Port, Turn, answer};
 use crate::support::program::Proxy;
+use crate::support::stack::retry;
 
 /// A route that tries anything up to three times, at once.
-const RETRYING: &str = "
-  - name: all
-    match: { pathPrefix: / }
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*] }, attempts: 3 }] } }
-";
+const RETRYING: &str = concat!(
+    "  - name: all\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n",
+    retry!("match: { codes: [Provider.Call.*] }, attempts: 3"),
+);
 
 fn retrying(origin: &Origin) -> Proxy {
     Proxy::before(&[("billing", origin.address)], RETRYING)

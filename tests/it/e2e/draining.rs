@@ -16,21 +16,16 @@ use crate::support::h2;
 use crate::support::origin::{Origin, Turn, answer, bytes};
 use crate::support::program::{Proxy, configuration};
 use crate::support::proxy::within;
+use crate::support::stack::{heeding, retry};
 use crate::support::watched::{Gate, PATIENCE, Watched};
 use crate::support::websocket;
 
-const ROUTES: &str = r#"
-  - { name: chat, match: { path: /chat }, upstream: chat }
-  - name: pay
-    match: { pathPrefix: / }
-    upstream: app
-    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*] }, attempts: 3 }] } }
-        onFailure:
-          with:
-            delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
-"#;
+const ROUTES: &str = concat!(
+    "  - { name: chat, match: { path: /chat }, upstream: chat }\n",
+    "  - name: pay\n    match: { pathPrefix: / }\n    upstream: app\n    middleware:\n",
+    retry!("match: { codes: [Provider.Call.*] }, attempts: 3"),
+    heeding!(),
+);
 
 /// A connection in each state that matters.
 struct Open {

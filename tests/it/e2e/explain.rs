@@ -45,7 +45,7 @@ const ROUTES: &str = r#"
           with:
             delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
       - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.3S } }
+        onEntry: { with: { duration: PT1S } }
     catch: [{ match: { codes: [Provider.Call.Payments.CardDeclined] }, next: declined }]
     steps:
       declined: { action: Return, value: { status: 402, body: { error: card declined } } }

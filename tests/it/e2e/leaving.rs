@@ -4,25 +4,14 @@ use super::recipe::{sink, told};
 use crate::support::client::{Client, request};
 use crate::support::origin::{Origin, State, Turn, answer};
 use crate::support::program::Proxy;
+use crate::support::stack::{audit, heeding, retry};
 
-const ROUTE: &str = r#"
-  - name: pay
-    match: { pathPrefix: / }
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: "{{ middleware.result }}"
-              with: { upstream: audit, method: POST, path: /audit }
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*] }, attempts: 9 }] } }
-        onFailure:
-          with:
-            delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
-"#;
+const ROUTE: &str = concat!(
+    "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n",
+    audit!("audit", "/audit", "middleware.result"),
+    retry!("match: { codes: [Provider.Call.*] }, attempts: 9"),
+    heeding!(),
+);
 
 fn scene(billing: &Origin) -> (Proxy, Origin) {
     let audit = sink();

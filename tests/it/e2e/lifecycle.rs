@@ -11,6 +11,7 @@ use crate::support::client::{Client, ask, get, request};
 use crate::support::message::Head;
 use crate::support::origin::{Origin, State, Turn, answer, bytes};
 use crate::support::program::{Program, Proxy, command, configuration};
+use crate::support::stack::{audit, heeding, retry};
 use crate::support::watched::{Gate, PATIENCE, Watched};
 
 const ROUTES: &str = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
@@ -79,24 +80,16 @@ fn while_the_listeners_stay_for_the_delay_the_proxy_says_it_is_not_ready() {
 }
 
 /// A Retry under an audit: what can be met in an attempt, in a gap, in an audit and in a stream.
-const AUDITED: &str = r#"
-  - name: pay
-    match: { pathPrefix: / }
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: "{{ {'id': execution.id, 'result': middleware.result} }}"
-              with: { upstream: audit, method: POST, path: "{{ '/' + execution.id }}" }
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*] }, attempts: 3 }] } }
-        onFailure:
-          with:
-            delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
-"#;
+const AUDITED: &str = concat!(
+    "  - name: pay\n    match: { pathPrefix: / }\n    upstream: billing\n    middleware:\n",
+    audit!(
+        "audit",
+        "{{ '/' + execution.id }}",
+        "{'id': execution.id, 'result': middleware.result}"
+    ),
+    retry!("match: { codes: [Provider.Call.*] }, attempts: 3"),
+    heeding!(),
+);
 
 /// Requests in each state that a request can be in, and a connection in none.
 struct Busy {

@@ -2,6 +2,8 @@
 //!
 //! A test fails by a deadline, never passes by one; real time passes only where a wait is what is tested.
 
+/// The admin address.
+mod admin;
 /// Bodies: streamed, replayed, bounded, whole.
 mod bodies;
 /// The other commands.
@@ -18,7 +20,7 @@ mod framing;
 mod leaving;
 /// Starting, administering, stopping.
 mod lifecycle;
-/// What an operator sees.
+/// What an operator reads of each request.
 mod operators;
 /// `mwl-proxy` with no file.
 mod quickstart;

@@ -35,7 +35,7 @@ const RECIPE: &str = r#"
           with:
             delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
       - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.5S } }
+        onEntry: { with: { duration: PT2S } }
     catch:
       - match: { codes: [Provider.Call.Payments.CardDeclined] }
         next: notify-customer

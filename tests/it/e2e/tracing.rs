@@ -12,19 +12,14 @@ use prost::Message;
 use crate::support::client::{ask, request};
 use crate::support::origin::{Origin, Seen, answer};
 use crate::support::program::{Proxy, configuration};
+use crate::support::stack::retry;
 
-const ROUTES: &str = "
-  - name: pay
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry:
-          with:
-            policies:
-              - match: { codes: [Provider.Call.Http.Unavailable] }
-                attempts: 2
-                backoff: { initial: PT0.05S }
-";
+const ROUTES: &str = concat!(
+    "  - name: pay\n    upstream: billing\n    middleware:\n",
+    retry!(
+        "match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 2, backoff: { initial: PT0.05S }"
+    ),
+);
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";

@@ -6,6 +6,7 @@ use super::recipe::{sink, told};
 use crate::support::client::{self, get, post, request};
 use crate::support::origin::{Origin, answer};
 use crate::support::program::Proxy;
+use crate::support::stack::{audit, retry};
 
 /// A proxy with one route to `billing`, given by the rest of its members.
 fn one_route(origin: &Origin, members: &str) -> Proxy {
@@ -232,17 +233,8 @@ fn a_whole_flow_runs_again_from_the_variables_that_it_began_with() {
     assert_eq!(billing.seen()[2].head.line, "POST /charge HTTP/1.1");
 }
 
-const AUDIT: &str = r#"      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: "{{ middleware.result }}"
-              with: { upstream: audit, method: POST, path: /audit }
-"#;
-const RETRY: &str = "      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 3 }] } }
-";
+const AUDIT: &str = audit!("audit", "/audit", "middleware.result");
+const RETRY: &str = retry!("match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 3");
 
 /// The audits of a 503 and a 200 under a stack of these entries.
 fn audits(entries: [&str; 2]) -> Vec<serde_json::Value> {

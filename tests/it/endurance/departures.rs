@@ -19,24 +19,15 @@ use super::{say, size};
 use crate::support::client::{Client, request};
 use crate::support::origin::{Origin, State, Turn};
 use crate::support::program::Proxy;
+use crate::support::stack::{audit, retry, timeout};
 use crate::support::watched::{PATIENCE, pause};
 
-const ROUTE: &str = r#"
-  - name: pay
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: "{{ execution.id }}"
-              with: { upstream: audit, method: POST, path: /audit }
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3, backoff: { initial: PT0.01S } }] } }
-      - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.2S } }
-"#;
+const ROUTE: &str = concat!(
+    "  - name: pay\n    upstream: billing\n    middleware:\n",
+    audit!("audit", "/audit", "execution.id"),
+    retry!("match: { codes: ['*'] }, attempts: 3, backoff: { initial: PT0.01S }"),
+    timeout!("PT0.2S"),
+);
 
 #[test]
 fn every_execution_is_audited_once_whoever_leaves() {

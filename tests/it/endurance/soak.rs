@@ -15,31 +15,18 @@ use super::chaos::Chaos;
 use super::{Held, Over, say, size};
 use crate::support::client::{Client, ask, request};
 use crate::support::program::{Proxy, configuration};
+use crate::support::stack::{audit, retry, timeout};
 use crate::support::watched::pause;
 
 fn file(billing: &Chaos, audit: &Chaos, number: usize) -> String {
-    let routes = r#"
-  - name: plain
-    match: { pathPrefix: /plain }
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.5S } }
-  - name: pay
-    upstream: billing
-    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: "{{ {'execution': execution.id, 'result': middleware.result} }}"
-              with: { upstream: audit, method: POST, path: /audit }
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3, backoff: { initial: PT0.01S } }] } }
-      - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.2S } }
-"#;
+    let routes = concat!(
+        "  - name: plain\n    match: { pathPrefix: /plain }\n    upstream: billing\n    middleware:\n",
+        timeout!("PT0.5S"),
+        "  - name: pay\n    upstream: billing\n    middleware:\n",
+        audit!("audit", "/audit", "{'execution': execution.id, 'result': middleware.result}"),
+        retry!("match: { codes: ['*'] }, attempts: 3, backoff: { initial: PT0.01S }"),
+        timeout!("PT0.2S"),
+    );
     let upstreams = [("billing", billing.address), ("audit", audit.address)];
     let file = configuration(&upstreams, routes).replacen("\"] }", "\"], keepAlive: PT1S }", 1);
     format!("environment: generation-{number}\n{file}")

@@ -6,16 +6,13 @@ use std::process::{Command, Output, Stdio};
 use crate::support::message::Framing;
 use crate::support::origin::{Origin, Turn, answer, bytes};
 use crate::support::program::{Directory, Proxy};
+use crate::support::stack::retry;
 
 /// Two attempts of whatever may be tried again.
-const RETRYING: &str = "
-  - name: all
-    match: { pathPrefix: / }
-    upstream: u
-    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*], retryable: true }, attempts: 2 }] } }
-";
+const RETRYING: &str = concat!(
+    "  - name: all\n    match: { pathPrefix: / }\n    upstream: u\n    middleware:\n",
+    retry!("match: { codes: [Provider.Call.*], retryable: true }, attempts: 2"),
+);
 
 fn before(origin: &Origin) -> Proxy {
     Proxy::before(&[("u", origin.address)], RETRYING)

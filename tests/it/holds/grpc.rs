@@ -9,6 +9,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::support::grpc::{COUNT, DOUBLE, ECHO, FAILS, FAILS_WITH, Number, Numbers, SUM, Service};
 use crate::support::proxy::{Proxy, within};
+use crate::support::stack::timeout;
 
 /// Four attempts at what gRPC calls unavailable.
 const RETRYING: &str = "    middleware:
@@ -195,7 +196,7 @@ async fn two_streams_go_in_lock_step() {
 
 #[tokio::test]
 async fn the_proxy_s_own_failures_are_grpc_s() {
-    let timeout = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } } ]\n";
+    let timeout = concat!("    middleware:\n", timeout!("PT0.1S"));
     let mut scene = Scene::new(timeout).await;
     let (held, coming) = mpsc::channel::<Number>(1);
     let coming = futures_util::stream::unfold(coming, async |mut coming| {

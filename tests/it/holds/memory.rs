@@ -11,17 +11,14 @@ use super::size;
 use crate::support::client::request;
 use crate::support::message::{Framing, Reader, broken};
 use crate::support::program::Proxy;
+use crate::support::stack::retry;
 use crate::support::watched::Gate;
 
 /// A route that may send anything again.
-const RETRYING: &str = "
-  - name: all
-    match: { pathPrefix: / }
-    upstream: u
-    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.*] }, attempts: 3 }] } }
-";
+const RETRYING: &str = concat!(
+    "  - name: all\n    match: { pathPrefix: / }\n    upstream: u\n    middleware:\n",
+    retry!("match: { codes: [Provider.Call.*] }, attempts: 3"),
+);
 
 /// The most that may be resident, in KiB.
 const MOST: u64 = 64 << 10;

@@ -8,6 +8,7 @@ use super::{one_route, retrying};
 use crate::support::peer::{self, Peer, Protocol, STORED};
 use crate::support::piped::Piped;
 use crate::support::proxy::Proxy;
+use crate::support::stack::timeout;
 use crate::support::upstream::{Act, Upstream, always, answer};
 use crate::support::user::{Ask, Framing, Got, User, piecewise};
 use crate::support::watched::PATIENCE;
@@ -73,7 +74,7 @@ async fn bodies_without_a_length_leave_a_connection_of_http_2_as_it_was() {
 async fn a_bound_ends_where_the_head_is_accepted() {
     let parts =
         vec![b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello".to_vec(), b"world".to_vec()];
-    let bound = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } } ]\n";
+    let bound = concat!("    middleware:\n", timeout!("PT1S"));
     let slowly = Act::Slowly(Duration::from_secs(2), parts);
     let (mut piped, _upstream) = Piped::before([slowly], "", bound);
     let response = piped.client.ask(GET).await;
@@ -84,8 +85,7 @@ async fn a_bound_ends_where_the_head_is_accepted() {
 #[tokio::test(start_paused = true)]
 async fn a_bound_for_each_attempt_holds_for_the_last_too() {
     let retry = retrying(2).replace("Provider.Call.Http.*", "'*'").replace(", retryable: true", "");
-    let route = retry
-        + "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }\n";
+    let route = retry + timeout!("PT1S");
     let (mut piped, upstream) = Piped::before([Act::Hang], "", &route);
     let begun = tokio::time::Instant::now();
     let response = piped.client.ask(GET).await;

@@ -6,7 +6,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use super::one_route;
+use super::{one_route, refusing};
 use crate::support::h2;
 use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
@@ -272,15 +272,9 @@ async fn a_refusal_that_comes_before_the_upload_ends_reaches_the_client() {
 #[tokio::test]
 async fn a_refusal_of_a_body_that_is_here_keeps_the_connection() {
     let upstream = Upstream::play([always(200, "", "")]).await;
-    let nowhere = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /x"));
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = closed.local_addr().unwrap().to_string();
-    drop(closed);
-    let there = upstream.address.to_string();
-    let dead = Proxy::start(&one_route(&upstream, "").replace(&there, &gone));
     let chunks =
         "PUT /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-    for (proxy, status) in [(nowhere, 404), (dead, 502)] {
+    for (proxy, status) in refusing(&upstream) {
         let mut client = proxy.connect().await;
         for request in [put(10), put(5000), chunks.to_owned(), put(0)] {
             let response = client.ask(&request).await;

@@ -4,7 +4,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
 use super::h2_upstreams::one_route as h2_route;
-use super::one_route;
+use super::{one_route, refusing};
 use crate::support::h2;
 use crate::support::proxy::{Client, Proxy, within};
 use crate::support::upstream::{Act, Upstream, always, answer};
@@ -202,13 +202,7 @@ async fn a_client_of_http_2_that_waits_to_be_asked_is_not_and_may_send_all_the_s
 #[tokio::test]
 async fn a_refusal_asks_for_no_body_and_says_that_the_connection_closes() {
     let upstream = Upstream::play([always(200, "", "")]).await;
-    let nowhere = Proxy::start(&one_route(&upstream, "").replace("pathPrefix: /", "path: /x"));
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = closed.local_addr().unwrap().to_string();
-    drop(closed);
-    let there = upstream.address.to_string();
-    let dead = Proxy::start(&one_route(&upstream, "").replace(&there, &gone));
-    for (proxy, status) in [(nowhere, 404), (dead, 502)] {
+    for (proxy, status) in refusing(&upstream) {
         let mut client = proxy.connect().await;
         client.send(head(5)).await;
         let response = client.response(false).await;

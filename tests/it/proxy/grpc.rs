@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use super::h2_upstreams::one_route;
 use crate::support::h2::{Act, Answer, Client, Reply, Upstream, fields, request};
 use crate::support::proxy::{Proxy, within};
+use crate::support::stack::timeout;
 
 const GRPC: (&str, &str) = ("content-type", "application/grpc");
 
@@ -171,7 +172,7 @@ async fn a_status_is_read_where_a_route_reads_bodies_too() {
 #[tokio::test]
 async fn the_proxy_s_own_failures_are_told_in_grpc() {
     let upstream = Upstream::play([Act::Hang]).await;
-    let timeout = "    middleware:\n      - provider: mwl:provider.middleware/mwl/timeout/v1\n        onEntry: { with: { duration: PT0.05S } }\n";
+    let timeout = concat!("    middleware:\n", timeout!("PT0.05S"));
     let config = one_route(upstream.address, "", timeout);
     let proxy = Proxy::start(&config);
     let answer = ask(&proxy).await;

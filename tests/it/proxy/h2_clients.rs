@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::one_route;
 use crate::support::h2::{Client, request, whole};
 use crate::support::proxy::{Proxy, within};
+use crate::support::stack::audit;
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 #[tokio::test]
@@ -119,15 +120,8 @@ async fn uploads_that_stand_still_take_no_window_from_one_that_moves() {
 }
 
 /// A cleanup that tells `/audit` what came of the request.
-const AUDIT: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: \"{{ {'type': middleware.result.type} }}\"
-              with: { upstream: u, method: POST, path: /audit }
-";
+const AUDIT: &str =
+    concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"),);
 
 #[tokio::test]
 async fn a_stream_that_is_reset_cancels_its_execution_and_no_other() {

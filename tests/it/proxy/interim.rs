@@ -6,6 +6,7 @@ use tokio::io::AsyncReadExt;
 use super::one_route;
 use crate::support::h2;
 use crate::support::proxy::{Client, Proxy, within};
+use crate::support::stack::{audit, retry};
 use crate::support::upstream::{Act, Upstream, always, answer};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -14,10 +15,8 @@ const LAST: &str = "GET /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
 const HINT: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: x-a\r\nX-A: 1\r\nKeep-Alive: x\r\nContent-Length: 5\r\n\r\n";
 const HINTED: &str = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
 
-const RETRY: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.*] }, attempts: 3 } ] } }
-";
+const RETRY: &str =
+    concat!("    middleware:\n", retry!("match: { codes: [Provider.Call.Http.*] }, attempts: 3"),);
 
 /// A hint and an answer, in one.
 fn hinted(status: u16, body: &str) -> Act {
@@ -102,15 +101,8 @@ async fn the_hints_of_every_attempt_are_heard() {
 #[tokio::test]
 async fn the_hints_to_a_call_of_the_flow_s_own_are_not_heard() {
     let upstream = Upstream::play([hinted(200, "good")]).await;
-    let audit = "    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: \"{{ {'type': middleware.result.type} }}\"
-              with: { upstream: u, method: POST, path: /audit }
-";
+    let audit =
+        concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"));
     let proxy = Proxy::start(&one_route(&upstream, audit));
     let all = heard(&proxy, LAST).await;
     assert!(all.starts_with(&format!("{HINTED}HTTP/1.1 200 OK\r\n")), "{all}");

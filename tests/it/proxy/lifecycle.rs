@@ -3,20 +3,14 @@ use std::time::Duration;
 
 use super::one_route;
 use crate::support::proxy::Proxy;
+use crate::support::stack::{audit, retry, timeout};
 use crate::support::upstream::{Act, Arrived, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 
 /// A cleanup that tells `/audit` what came of the request.
-const AUDIT: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/finally/v1
-        onAlways:
-          with:
-            call:
-              provider: mwl:provider.call/mwl-proxy/http/v1
-              input: \"{{ {'type': middleware.result.type} }}\"
-              with: { upstream: u, method: POST, path: /audit }
-";
+const AUDIT: &str =
+    concat!("    middleware:\n", audit!("u", "/audit", "{'type': middleware.result.type}"),);
 
 fn audits(seen: &[Arrived]) -> Vec<String> {
     seen.iter()
@@ -154,9 +148,7 @@ async fn a_drain_s_deadline_answers_requests_without_cleanups() {
 }
 
 /// A Retry whose wait nobody lives to see the end of.
-const PATIENT: &str = "      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [ { match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H } } ] } }
-";
+const PATIENT: &str = retry!("match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H }");
 
 fn suppressed(proxy: &Proxy, reason: &str) -> u64 {
     proxy.metric(&format!(r#"mwl_retries_suppressed_total{{reason="{reason}",route="r"}}"#))
@@ -195,10 +187,7 @@ async fn a_retry_that_is_cut_in_its_wait_counts_as_not_made() {
 #[tokio::test]
 async fn a_bound_that_cuts_a_wait_is_a_timeout_and_no_more() {
     let upstream = Upstream::play([always(503, "", "")]).await;
-    let bound = "    middleware:
-      - provider: mwl:provider.middleware/mwl/timeout/v1
-        onEntry: { with: { duration: PT0.05S } }
-";
+    let bound = concat!("    middleware:\n", timeout!("PT0.05S"));
     let proxy = Proxy::start(&one_route(&upstream, &format!("{bound}{PATIENT}")));
     assert_eq!(proxy.ask(GET).await.status, 504);
     assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);

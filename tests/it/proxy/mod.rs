@@ -43,6 +43,7 @@ mod tls_upstreams;
 /// Tunnels.
 mod upgrades;
 
+use crate::support::proxy::Proxy;
 use crate::support::upstream::Upstream;
 
 /// A configuration of one route, before one upstream: `route` holds the route's further keys.
@@ -51,4 +52,16 @@ fn one_route(upstream: &Upstream, route: &str) -> String {
         "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    upstream: u\n{route}",
         upstream.address
     )
+}
+
+/// A proxy that has no route for `/a` and one that cannot reach its upstream, with the statuses that they answer.
+fn refusing(upstream: &Upstream) -> [(Proxy, u16); 2] {
+    let file = one_route(upstream, "");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = closed.local_addr().unwrap().to_string();
+    let there = upstream.address.to_string();
+    [
+        (Proxy::start(&file.replace("pathPrefix: /", "path: /x")), 404),
+        (Proxy::start(&file.replace(&there, &gone)), 502),
+    ]
 }

@@ -7,6 +7,7 @@ use super::h2_upstreams;
 use crate::support::h2;
 use crate::support::names::Names;
 use crate::support::proxy::{Client, Proxy, within};
+use crate::support::stack::retry;
 use crate::support::upstream::{Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -19,10 +20,10 @@ fn config(port: u16, upstream: &str, route: &str) -> String {
 }
 
 /// A Retry of three attempts on failed connects.
-const RETRY: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 3 } ] } }
-";
+const RETRY: &str = concat!(
+    "    middleware:\n",
+    retry!("match: { codes: [Provider.Call.Http.ConnectionFailed] }, attempts: 3"),
+);
 
 /// Sockets at 127.0.0.2 and 127.0.0.3, with the same port.
 async fn sockets() -> (TcpListener, TcpListener, u16) {

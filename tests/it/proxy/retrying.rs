@@ -3,6 +3,7 @@ use tokio::time::Instant;
 use super::one_route;
 use crate::support::piped::Piped;
 use crate::support::proxy::Proxy;
+use crate::support::stack::timeout;
 use crate::support::upstream::{Act, Door, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -135,7 +136,7 @@ async fn a_get_on_a_connection_that_dies_under_it_is_sent_once_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_inside_a_retry_bounds_each_attempt() {
-    let timeout = "      - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT1S } } }\n";
+    let timeout = timeout!("PT1S");
     let route = retry("Provider.Middleware.Timeout.Exceeded", timeout);
     let acts = [Act::Hang, Act::Hang, always(200, "", "good")];
     let (mut piped, upstream) = Piped::before(acts, "", &route);
@@ -152,7 +153,7 @@ async fn a_timeout_inside_a_retry_bounds_each_attempt() {
 #[tokio::test]
 async fn a_timeout_alone_is_a_504() {
     let upstream = Upstream::play([Act::Hang]).await;
-    let timeout = "    middleware: [ { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT0.1S } } } ]\n";
+    let timeout = concat!("    middleware:\n", timeout!("PT0.1S"));
     let proxy = Proxy::start(&one_route(&upstream, timeout));
     let response = proxy.ask(GET).await;
     assert_eq!(response.status, 504);

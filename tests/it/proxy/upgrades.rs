@@ -9,16 +9,15 @@ use tokio_tungstenite::tungstenite::Message;
 use super::one_route;
 use crate::support::piped::Piped;
 use crate::support::proxy::{Client, Proxy, within};
+use crate::support::stack::retry;
 use crate::support::upstream::{Act, Upstream, always};
 use crate::support::websocket;
 
 const ASK: &str = "GET /ws HTTP/1.1\r\nHost: t\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x/1\r\nX-K: 1\r\n\r\n";
 const AGREE: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x/1\r\nX-A: 2\r\n\r\n";
-const RETRY: &str = "    middleware:
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [ { match: { codes: [Provider.Call.Http.*] }, attempts: 3 } ] } }
-";
+const RETRY: &str =
+    concat!("    middleware:\n", retry!("match: { codes: [Provider.Call.Http.*] }, attempts: 3"),);
 
 fn echo() -> Act {
     Act::Echo(AGREE.to_vec())

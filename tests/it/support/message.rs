@@ -2,6 +2,13 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+/// The values of a field of `head`, in order.
+pub(crate) fn field<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
+    let lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+    let named = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+    named.map(|(_, value)| value.trim()).collect()
+}
+
 /// The head of a request or a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {

@@ -24,6 +24,8 @@ pub(crate) mod program;
 pub(crate) mod proxy;
 /// A call provider that plays a script.
 pub(crate) mod script;
+/// Entries of a stack.
+pub(crate) mod stack;
 /// TLS on either end.
 pub(crate) mod tls;
 /// A scripted upstream on a runtime, for the proxy in this process.

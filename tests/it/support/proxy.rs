@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::message::field;
 use super::names::Names;
 use mwl_proxy::config::{self, Origin};
 use mwl_proxy::language::provider::Catalog;
@@ -167,13 +168,7 @@ pub(crate) struct Response {
 impl Response {
     /// The values of a field, in order.
     pub(crate) fn field(&self, name: &str) -> Vec<&str> {
-        self.head
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.split_once(':'))
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.trim())
-            .collect()
+        field(&self.head, name)
     }
 
     /// The body as JSON.

@@ -265,3 +265,42 @@ fn the_most_calls_of_a_graph_are_known() {
     assert_eq!(gather(&format!("over: [1, 2, 3], call: {HTTP}")), Some(3));
     assert_eq!(gather(&format!("over: \"{{{{ vars.all }}}}\", call: {HTTP}")), None);
 }
+
+/// Literal arguments are said in the middleware's own terms, computed ones as they were written.
+#[test]
+fn a_stack_in_words() {
+    let plan = plan(&root(
+        r#"
+flows: { Tell: { entrypoint: x, steps: { x: { action: Return } } } }
+middleware:
+  - { provider: mwl:provider.middleware/mwl/finally/v1, onAlways: { with: { call: { flow: Tell } } } }
+  - provider: mwl:provider.middleware/mwl/finally/v1
+    onAlways: { with: { call: { flow: { entrypoint: x, steps: { x: { action: Return } } } } } }
+  - provider: mwl:provider.middleware/mwl/finally/v1
+    onAlways: { when: false, with: { call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } } } }
+  - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT90S } } }
+  - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: "{{ vars.most }}" } } }
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry:
+      with:
+        policies:
+          - { match: { codes: [A.B, "C.*"], types: [error] }, attempts: 3, backoff: { initial: PT1S, rate: 2 } }
+          - { match: { retryable: true }, attempts: "{{ vars.tries }}" }
+    onFailure: { with: { delay: PT2S } }
+  - { provider: mwl:provider.middleware/mwl/retry/v1, onEntry: { with: { policies: "{{ vars.policies }}" } } }
+  - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: "{{middleware.metadata.iteration < 3}}" } }
+parameters: { type: object, properties: { most: {}, tries: {}, policies: {} } }
+steps: { a: { action: Return } }
+"#,
+    ));
+    insta::assert_snapshot!(plan.described(&plan.flow(FlowId::ROOT).stack).join("\n"), @"
+    finally: calls the Flow Tell
+    finally: calls a Flow of its own
+    finally: calls mwl:provider.call/acme/http/v1; onAlways when false
+    timeout: PT1M30S
+    timeout: {{ vars.most }}
+    retry: A.B or C.*, type error, 3 attempts, waits PT1S ×2; match retryable true, attempts {{ vars.tries }}; waits PT2S where that says so
+    retry: policies {{ vars.policies }}
+    loop: onSuccess when {{ middleware.metadata.iteration < 3 }}
+    ");
+}

@@ -18,13 +18,6 @@ use std::sync::{Arc, LazyLock};
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
 use crate::language::value::Value;
-use crate::proxy::answer::classify::code;
-use crate::proxy::grpc;
-
-/// Every code that the provider emits, in the order of its document.
-pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
-    code::ALL.into_iter().chain(grpc::CODES)
-}
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("http.v1.json")));
@@ -62,20 +55,5 @@ impl CallProvider for HttpProvider {
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         attempt::run(dispatch)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_document_lists_the_codes_that_the_provider_emits() {
-        let emitted: Vec<_> = codes().collect();
-        assert_eq!(CONTRACT.closed, emitted);
-        let prefix = "Provider.Call.Http.";
-        assert!(emitted.iter().all(|code| code.starts_with(prefix)));
-        // Its schema, which is compiled when it is used.
-        assert_eq!(Contract::parse(&CONTRACT.document.to_string()).err(), None);
     }
 }

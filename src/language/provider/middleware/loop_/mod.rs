@@ -10,7 +10,9 @@ use crate::language::outcome::Failure;
 use crate::language::provider::action::{Ascent, DelaySource, EntryState, Feed, GatedOff, Reentry};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
+use crate::language::provider::written::WrittenEntry;
 use crate::language::value::Value;
+use crate::source::{Diagnostic, Diagnostics};
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("loop.v1.json")));
@@ -33,6 +35,24 @@ impl Middleware for Loop {
 
     fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
         Ok(Arc::new(()))
+    }
+
+    /// "A `Loop` entry MUST write `onSuccess.when`": its only terminator, but for what interrupts it from
+    /// outside, which a literal `true` may rely on.
+    fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
+        let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;
+        let diagnostic = match entry.key(Phase::Success, "when") {
+            None => {
+                let message = "a Loop without `onSuccess.when` never ends";
+                Diagnostic::error("endless-loop", entry.0.span, message)
+            }
+            Some(when) if when.as_bool() == Some(true) => {
+                let message = "a Loop whose `onSuccess.when` is always true ends only by a failure or a bound";
+                Diagnostic::warning("endless-loop", when.span, message)
+            }
+            Some(_) => return,
+        };
+        found.push(diagnostic.with_help(help));
     }
 
     fn reruns(&self) -> bool {

@@ -21,8 +21,10 @@ use crate::language::outcome::{Failure, FailureType};
 use crate::language::provider::action::{Ascent, DelaySource, Entry, EntryState, Feed, Reentry};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
+use crate::language::provider::written::{Arguments, WrittenEntry, words};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
+use crate::source::{Diagnostic, Diagnostics, Node};
 
 /// Emitted when a matching policy's budget has run out, or the work cannot be run again.
 pub const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
@@ -86,13 +88,6 @@ impl Retry {
     }
 }
 
-/// A policy that an entry captured, in one line for people: what it takes, how many of them, and its
-/// waits. `None` where `config` is no `Retry`'s, or there is no such policy.
-pub fn describe(config: &Prepared, policy: usize) -> Option<String> {
-    let Policies(policies) = config.downcast_ref()?;
-    Some(policies.get(policy)?.to_string())
-}
-
 impl Middleware for Retry {
     fn contract(&self) -> &Contract {
         &CONTRACT
@@ -107,6 +102,54 @@ impl Middleware for Retry {
         let written = with.get("policies").unwrap_or_default();
         let policies = written.as_array().unwrap_or_default().iter().map(Policy::read);
         Ok(Arc::new(Policies(policies.collect::<Result<_, _>>()?)))
+    }
+
+    fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
+        if entry.argument(Phase::Failure, "delay").is_none() {
+            let policies = entry.argument(Phase::Entry, "policies").and_then(Node::as_array);
+            policies.unwrap_or_default().iter().for_each(|policy| check_backoff(policy, found));
+        }
+    }
+
+    fn patterns<'n>(&self, _phase: Phase, with: &'n Node) -> Vec<&'n Node> {
+        let policies = with.get("policies").and_then(Node::as_array).unwrap_or_default();
+        let codes =
+            policies.iter().filter_map(|policy| policy.get("match")?.get("codes")?.as_array());
+        codes.flatten().collect()
+    }
+
+    fn computed_wait(&self) -> Option<(Phase, &'static str)> {
+        Some((Phase::Failure, "delay"))
+    }
+
+    fn describe(&self, phase: Phase, arguments: Arguments<'_>) -> Option<String> {
+        let delayed = |delay: &dyn fmt::Display| format!("waits {delay} where that says so");
+        match (phase, arguments) {
+            (Phase::Failure, Arguments::Prepared(with)) => {
+                let Override(delay) = with.downcast_ref()?;
+                Some(delay.map(|delay| delayed(&delay)).unwrap_or_default())
+            }
+            (_, Arguments::Prepared(config)) => {
+                let Policies(policies) = config.downcast_ref()?;
+                Some(policies.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+            }
+            (Phase::Failure, Arguments::Written(with)) => {
+                Some(delayed(&words(&with.get("delay")?)))
+            }
+            (_, Arguments::Written(with)) => {
+                let policies = with.get("policies")?;
+                let said = policies.as_array()?.iter().map(|policy| match Policy::read(policy) {
+                    Ok(policy) => policy.to_string(),
+                    Err(_computed) => words(policy),
+                });
+                Some(said.collect::<Vec<_>>().join("; "))
+            }
+        }
+    }
+
+    fn describe_policy(&self, config: &Prepared, position: usize) -> Option<String> {
+        let Policies(policies) = config.downcast_ref()?;
+        Some(policies.get(position)?.to_string())
     }
 
     fn reruns(&self) -> bool {
@@ -207,6 +250,17 @@ impl fmt::Display for Policy {
             Some(backoff) => backoff.fmt(f),
             None => f.write_str("no wait"),
         }
+    }
+}
+
+/// A policy that repeats at once.
+fn check_backoff(policy: &Node, found: &mut Diagnostics) {
+    let attempts = policy.get("attempts").and_then(Node::as_number);
+    let again = attempts.is_some_and(|attempts| attempts > 1.0);
+    if again && policy.as_object().is_some() && policy.get("backoff").is_none() {
+        let message = "this policy retries without any wait";
+        let help = r#"add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }"#;
+        found.push(Diagnostic::warning("no-backoff", policy.span, message).with_help(help));
     }
 }
 

@@ -10,6 +10,7 @@ use crate::language::outcome::{Failure, FailureType};
 use crate::language::provider::action::{Entry, EntryState};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
+use crate::language::provider::written::{Arguments, words};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 
@@ -69,6 +70,15 @@ impl Middleware for Timeout {
         let duration = duration.to_duration();
         let explanation = Arc::new(exceeded(duration, "no Result was accepted in time"));
         Ok(Arc::new(Bound { duration, explanation }))
+    }
+
+    fn describe(&self, _phase: Phase, arguments: Arguments<'_>) -> Option<String> {
+        Some(match arguments {
+            Arguments::Prepared(with) => {
+                Span::from_duration(with.downcast_ref::<Bound>()?.duration).to_string()
+            }
+            Arguments::Written(with) => words(&with.get("duration")?),
+        })
     }
 
     fn on_entry(&self, _entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {

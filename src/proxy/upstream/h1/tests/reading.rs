@@ -1,43 +1,13 @@
-//! Whole exchanges over a pipe, and what another client makes of the same bytes.
+//! What is made of an upstream's bytes, beside what another client makes of them.
 
-use std::borrow::Cow;
-use std::future::poll_fn;
-
-use http::{Request, Uri};
+use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
-use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
-};
 use tokio::task::yield_now;
-use tokio::time::Instant;
 
 use super::*;
-
-fn outgoing(method: Method) -> Outgoing<'static> {
-    Outgoing {
-        method,
-        uri: Cow::Owned(Uri::from_static("/a?b=c")),
-        fields: Cow::Owned(HeaderMap::new()),
-        names_endpoint: false,
-        upgrade: None,
-        expects: false,
-        trailers: false,
-    }
-}
-
-fn link() -> (Box<Link>, DuplexStream) {
-    let (near, far) = duplex(1 << 20);
-    (Link::new(Io::Other(Box::new(near))), far)
-}
-
-fn asked(method: Method) -> (Box<Link>, DuplexStream) {
-    let (mut link, far) = link();
-    link.send(&outgoing(method), "e:1", RequestBody::Empty);
-    (link, far)
-}
 
 /// What a client makes of what an upstream says.
 #[derive(Debug, Default, PartialEq)]
@@ -295,137 +265,6 @@ fn a_head_has_a_bound_however_it_comes() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn interim_answers_are_handed_on_one_by_one() {
-    let (mut link, mut far) = asked(Method::GET);
-    let hint = |n: usize| format!("HTTP/1.1 103 Early\r\nX: {n}\r\n\r\n");
-    let hints = (0..1000).map(hint).collect::<Vec<_>>().concat();
-    let said = format!("{hints}HTTP/1.1 100 Go\r\nX: 1000\r\n\r\nHTTP/1.1 204 No\r\n\r\n");
-    let say = async {
-        for piece in said.as_bytes().chunks(7001) {
-            far.write_all(piece).await.unwrap();
-            yield_now().await;
-        }
-    };
-    let mut heard = Vec::new();
-    let hear = poll_fn(|cx| {
-        link.poll_answer(cx, &mut |answer| {
-            heard.push(answer.fields["x"].to_str().unwrap().parse::<usize>().unwrap());
-        })
-    });
-    let (answer, ()) = tokio::join!(hear, say);
-    assert_eq!(answer.unwrap().status, 204);
-    assert_eq!(heard, (0..=1000).collect::<Vec<_>>());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_changed_protocol_begins_with_what_came_behind_the_head() {
-    let (mut link, mut far) = asked(Method::GET);
-    far.write_all(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\nwelcome").await.unwrap();
-    let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
-    assert_eq!(answer.status, 101);
-    far.write_all(b" back").await.unwrap();
-    let mut read = [0; 12];
-    let mut bytes = link.bytes();
-    bytes.read_exact(&mut read).await.unwrap();
-    assert_eq!(&read, b"welcome back");
-    bytes.write_all(b"thanks").await.unwrap();
-    drop(link);
-    let mut said = String::new();
-    far.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said, "GET /a?b=c HTTP/1.1\r\nhost: e:1\r\n\r\nthanks");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_write_waits_until_all_is_read() {
-    let (mut link, mut far) = link();
-    far.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
-    drop(far);
-    link.send(&outgoing(Method::POST), "e:1", RequestBody::Full("x".into()));
-    assert!(!link.seen().wrote);
-    let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
-    assert_eq!(answer.status, 413);
-    let frame = poll_fn(|cx| link.poll_body(cx)).await.unwrap().unwrap();
-    assert_eq!(frame.into_data().unwrap(), "no");
-    assert!(link.is_read() && !link.rest());
-}
-
-/// One that takes nothing and says nothing.
-#[tokio::test(start_paused = true)]
-async fn a_failed_write_does_not_wait_for_ever() {
-    struct Deaf(DuplexStream);
-    impl AsyncRead for Deaf {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<std::io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(cx, buf)
-        }
-    }
-    impl AsyncWrite for Deaf {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            _: &[u8],
-        ) -> Poll<std::io::Result<usize>> {
-            Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-    let (near, _far) = duplex(64);
-    let mut link = Link::new(Io::Other(Box::new(Deaf(near))));
-    let begun = Instant::now();
-    link.send(&outgoing(Method::GET), "e:1", RequestBody::Empty);
-    let error = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap_err();
-    assert!(matches!(error, Error::Io(_)), "{error:?}");
-    assert_eq!(begun.elapsed(), HEAR_OUT);
-    // Nothing of it was written: it goes over another connection as it was.
-    let unsent = link.unsent(&error).unwrap();
-    let (mut other, mut far) = self::link();
-    other.resend(unsent);
-    drop(other);
-    let mut said = String::new();
-    far.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said, "GET /a?b=c HTTP/1.1\r\nhost: e:1\r\n\r\n");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_idle_connection_is_quiet_until_something_comes() {
-    let (mut link, mut far) = link();
-    assert!(link.is_quiet());
-    far.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
-    assert!(!link.is_quiet());
-    let (mut link, far) = self::link();
-    drop(far);
-    assert!(!link.is_quiet());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_idle_connection_holds_no_buffer() {
-    let (mut link, mut far) = asked(Method::GET);
-    let size = 300_000;
-    let body = "x".repeat(size);
-    let say = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{body}");
-    far.write_all(say.as_bytes()).await.unwrap();
-    poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
-    let mut reads = 0;
-    while let Some(frame) = poll_fn(|cx| link.poll_body(cx)).await {
-        assert!(frame.unwrap().data_ref().unwrap().len() <= 256 * 1024);
-        reads += 1;
-    }
-    assert!(reads <= 5, "{reads} reads");
-    assert!(link.rest());
-    assert_eq!((link.inbox.capacity(), link.pending.len()), (0, 0));
-}
-
 proptest! {
     /// However an answer is cut, it is the same answer.
     #[test]
@@ -445,59 +284,4 @@ proptest! {
         });
         prop_assert_eq!(whole, cut, "{:?}", answer);
     }
-}
-
-#[test]
-fn a_head_is_written_as_it_stands() {
-    let fields = [("host", "t"), ("x", "1"), ("x", "2"), ("content-length", "5")];
-    let mut all = HeaderMap::new();
-    for (name, value) in fields {
-        all.append(name, value.parse().unwrap());
-    }
-    let written = |change: &dyn Fn(&mut Outgoing<'_>), body: RequestBody| {
-        let mut outgoing = Outgoing { fields: Cow::Borrowed(&all), ..outgoing(Method::PUT) };
-        change(&mut outgoing);
-        let mut out = Vec::new();
-        let framing = encode::head(&mut out, &outgoing, "e:1", &body);
-        (String::from_utf8(out).unwrap(), framing)
-    };
-    let hello = || RequestBody::Full("hello".into());
-    assert_eq!(
-        written(&|_| {}, hello()),
-        (
-            "PUT /a?b=c HTTP/1.1\r\nhost: t\r\nx: 1\r\nx: 2\r\ncontent-length: 5\r\n\r\n"
-                .to_owned(),
-            Framing::Length(5)
-        )
-    );
-    let named = written(&|outgoing| outgoing.names_endpoint = true, hello()).0;
-    assert_eq!(
-        named,
-        "PUT /a?b=c HTTP/1.1\r\nx: 1\r\nx: 2\r\ncontent-length: 5\r\nhost: e:1\r\n\r\n"
-    );
-    let bare = |outgoing: &mut Outgoing<'_>| {
-        outgoing.fields = Cow::Owned(HeaderMap::new());
-        outgoing.uri = Cow::Owned(Uri::from_static("*"));
-        outgoing.upgrade = Some(http::HeaderValue::from_static("x/1"));
-    };
-    assert_eq!(
-        written(&bare, hello()).0,
-        "PUT * HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\nconnection: upgrade\r\nupgrade: x/1\r\n\r\n"
-    );
-    let query = |outgoing: &mut Outgoing<'_>| {
-        outgoing.uri = Cow::Owned(Uri::from_static("http://t?q"));
-    };
-    assert!(written(&query, RequestBody::Empty).0.starts_with("PUT /?q HTTP/1.1\r\n"));
-}
-
-/// The bytes of a body in memory go out with the head.
-#[tokio::test(start_paused = true)]
-async fn a_body_in_memory_goes_out_with_the_head() {
-    let (mut link, mut far) = link();
-    link.send(&outgoing(Method::POST), "e:1", RequestBody::Full("hello".into()));
-    assert!(link.is_sent() && link.seen().wrote && !link.seen().read);
-    let mut said = vec![0; 1 << 10];
-    let size = far.read(&mut said).await.unwrap();
-    let wanted = "POST /a?b=c HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\n\r\nhello";
-    assert_eq!(std::str::from_utf8(&said[..size]).unwrap(), wanted);
 }

@@ -1,0 +1,49 @@
+//! A middleware's entry as its author wrote it, and arguments in words.
+
+use super::contract::{Phase, Prepared};
+use crate::language::value::Value;
+use crate::source::Node;
+
+/// An entry as written: what [`check`](super::behaviour::Middleware::check) looks at. Nothing of it need be well-formed.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenEntry<'n>(pub &'n Node);
+
+/// The arguments of a phase, for saying what they are.
+#[derive(Clone, Copy, Debug)]
+pub enum Arguments<'a> {
+    /// In the middleware's own terms.
+    Prepared(&'a Prepared),
+    /// With an expression somewhere in them, so known to a request alone: as written.
+    Written(&'a Value),
+}
+
+impl<'n> WrittenEntry<'n> {
+    /// A key of a phase's block.
+    pub fn key(self, phase: Phase, key: &str) -> Option<&'n Node> {
+        self.0.get(phase.key())?.get(key)
+    }
+
+    /// An argument of a phase.
+    pub fn argument(self, phase: Phase, name: &str) -> Option<&'n Node> {
+        self.key(phase, "with")?.get(name)
+    }
+}
+
+/// `value` in words: `codes A.B or A.C, attempts 3`.
+pub fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.as_ref().to_owned(),
+        Value::Array(items) => {
+            let between =
+                if items.iter().any(|item| item.as_object().is_some()) { "; " } else { " or " };
+            items.iter().map(words).collect::<Vec<_>>().join(between)
+        }
+        value => match value.as_object() {
+            None => value.to_string(),
+            Some(members) => {
+                let said = members.iter().map(|(name, value)| format!("{name} {}", words(value)));
+                said.collect::<Vec<_>>().join(", ")
+            }
+        },
+    }
+}

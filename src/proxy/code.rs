@@ -1,0 +1,182 @@
+//! What each failure code means to a client: one table, asked by whatever answers in the proxy's own name.
+//!
+//! A failure whose chain holds an upstream's answer that nobody consumed is answered with that; the table says what
+//! stands for it otherwise. A code that is not here (an author's own, say) means [`OTHER`]. To add a code: its constant,
+//! its row, its line in the README's table, and, where the http provider emits it, its line in `http.v1.json`: tests hold
+//! the four together.
+
+use http::StatusCode;
+
+use super::grpc::Status;
+use crate::language::code::system;
+use crate::language::provider::middleware::{retry, timeout};
+
+/// No route takes the request.
+pub(crate) const NO_ROUTE: &str = "Proxy.NoRoute";
+/// As many requests run as may.
+pub(crate) const OVERLOADED: &str = "Proxy.Overloaded";
+/// The request is none, is over a limit, or cannot be done here.
+pub(crate) const BAD_REQUEST: &str = "Proxy.BadRequest";
+/// A Flow returned `{status, …}` that is no response.
+pub(crate) const BAD_RESPONSE: &str = "Proxy.BadResponse";
+/// An execution ended without a Result.
+pub(crate) const INTERNAL: &str = "Proxy.Internal";
+/// No connection came to be: nothing was sent.
+pub(crate) const CONNECTION_FAILED: &str = "Provider.Call.Http.ConnectionFailed";
+/// The connection was lost before a whole response head.
+pub(crate) const CONNECTION_CLOSED: &str = "Provider.Call.Http.ConnectionClosed";
+/// The upstream sent what is no HTTP response.
+pub(crate) const PROTOCOL_ERROR: &str = "Provider.Call.Http.ProtocolError";
+/// 429.
+pub(crate) const THROTTLED: &str = "Provider.Call.Http.Throttled";
+/// 503.
+pub(crate) const UNAVAILABLE: &str = "Provider.Call.Http.Unavailable";
+/// 502.
+pub(crate) const BAD_GATEWAY: &str = "Provider.Call.Http.BadGateway";
+/// 504.
+pub(crate) const GATEWAY_TIMEOUT: &str = "Provider.Call.Http.GatewayTimeout";
+/// Any other 4xx or 5xx.
+pub(crate) const NON_SUCCESS_STATUS: &str = "Provider.Call.Http.NonSuccessStatus";
+/// A body that is read into memory is over its limit.
+pub(crate) const BODY_TOO_LARGE: &str = "Provider.Call.Http.BodyTooLarge";
+/// The request's body was read by an earlier attempt and not kept.
+pub(crate) const BODY_NOT_REPLAYABLE: &str = "Provider.Call.Http.BodyNotReplayable";
+/// The client's request body broke off while it was sent on.
+pub(crate) const REQUEST_ABORTED: &str = "Provider.Call.Http.RequestAborted";
+
+/// How a failure is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    /// The answer's status.
+    pub(crate) status: StatusCode,
+    /// The error type that `Proxy-Status` names (RFC 9209 §2.3).
+    pub(crate) word: &'static str,
+    /// What a gRPC client is told.
+    pub(crate) grpc: Status,
+    /// What an operator reads beside it in the log.
+    pub(crate) help: &'static str,
+}
+
+/// A row of the table.
+type Row = (&'static str, Meaning);
+
+const INTERNAL_ERROR: &str = "proxy_internal_error";
+const REQUEST_ERROR: &str = "http_request_error";
+
+/// What a code means that is not in the table.
+pub(crate) const OTHER: Meaning = means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "");
+
+/// The table.
+#[rustfmt::skip]
+const TABLE: [Row; 18] = [
+    (NO_ROUTE, means(StatusCode::NOT_FOUND, "destination_not_found", "no route takes the request")),
+    (OVERLOADED, means(StatusCode::SERVICE_UNAVAILABLE, "http_request_denied", "as many requests run as `limits.requests` allows")),
+    (BAD_REQUEST, means(StatusCode::BAD_REQUEST, REQUEST_ERROR, "the request is malformed, over a limit (408, 414, 431) or asks for what is not done here (405, 417, 501)")),
+    (BAD_RESPONSE, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "the Flow returned a `status` with what is no response; the log says what is wrong with it")),
+    (INTERNAL, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "a mistake in the proxy: report it with the log's lines around it")),
+    (CONNECTION_FAILED, means(StatusCode::BAD_GATEWAY, "destination_unavailable", "no connection came to be and nothing was sent: is the upstream there, and its address right?")),
+    (CONNECTION_CLOSED, means(StatusCode::BAD_GATEWAY, "connection_terminated", "the upstream closed the connection before a whole response head")),
+    (PROTOCOL_ERROR, means(StatusCode::BAD_GATEWAY, "http_protocol_error", "the upstream sent what is no HTTP response: is its `protocol` right?")),
+    (THROTTLED, upstream_s("the upstream answered 429")),
+    (UNAVAILABLE, upstream_s("the upstream answered 503")),
+    (BAD_GATEWAY, upstream_s("the upstream answered 502")),
+    (GATEWAY_TIMEOUT, upstream_s("the upstream answered 504")),
+    (NON_SUCCESS_STATUS, upstream_s("the upstream answered with another 4xx or 5xx")),
+    (BODY_TOO_LARGE, Meaning { grpc: Status::RESOURCE_EXHAUSTED, ..means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "the route reads a body that is over its `buffer.response`, or its `buffer.request` (413)") }),
+    (BODY_NOT_REPLAYABLE, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "an attempt needs a request body that was not kept: `buffer.replay` is smaller than it")),
+    (REQUEST_ABORTED, means(StatusCode::BAD_REQUEST, REQUEST_ERROR, "the client's body was malformed or broke off, or stood still (408)")),
+    (timeout::EXCEEDED, Meaning { grpc: Status::DEADLINE_EXCEEDED, ..means(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", "a Timeout's bound fired before there was an answer") }),
+    // The call was cut off by the proxy's going, not by its client, who hears nothing any more.
+    (system::CANCELLED, means(StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR, "the proxy stopped before the request ended")),
+];
+
+/// What a failure with this code means.
+pub(crate) fn meaning(code: &str) -> Meaning {
+    if let Some(grpc) = Status::of_code(code) {
+        return Meaning { grpc, ..OTHER };
+    }
+    TABLE.iter().find(|(known, _)| *known == code).map_or(OTHER, |(_, meaning)| *meaning)
+}
+
+/// Whether the code says only that somebody gave up on the failure beneath it, which says what it means.
+pub(crate) fn is_giving_up(code: &str) -> bool {
+    code == retry::EXHAUSTED
+}
+
+impl Meaning {
+    /// The same with another status, and what gRPC has for that, unless it has something for the code.
+    pub(crate) fn at(self, status: StatusCode) -> Self {
+        let mapped = self.grpc == Status::of_http(self.status);
+        let grpc = if mapped { Status::of_http(status) } else { self.grpc };
+        Self { status, grpc, ..self }
+    }
+}
+
+const fn means(status: StatusCode, word: &'static str, help: &'static str) -> Meaning {
+    Meaning { status, word, grpc: Status::of_http(status), help }
+}
+
+/// Of a failure that an upstream's answer made: what is said where that answer is gone.
+const fn upstream_s(help: &'static str) -> Meaning {
+    means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::provider::Contract;
+
+    const README: &str = include_str!("../../README.md");
+
+    #[test]
+    fn the_readme_has_the_table() {
+        for (code, Meaning { status, word, grpc, help }) in TABLE {
+            let (status, grpc) = (status.as_u16(), grpc.name());
+            let row = format!("| `{code}` | {status} | `{word}` | {grpc} | {help} |");
+            assert!(README.contains(&row), "the README lacks this row:\n{row}");
+        }
+        let rows = README
+            .lines()
+            .filter(|line| line.starts_with("| `Pro") || line.starts_with("| `System."));
+        assert_eq!(rows.count(), TABLE.len(), "the README has rows that the table lacks");
+    }
+
+    #[test]
+    fn the_http_provider_s_document_has_its_codes() {
+        let document = Contract::parse(include_str!("provider/http/http.v1.json")).unwrap();
+        let own = TABLE.iter().map(|(code, _)| *code);
+        let own = own.filter(|code| code.starts_with("Provider.Call.Http."));
+        let grpc = (1..=16_u8).filter_map(|number| Status::read(number.to_string().as_bytes()));
+        let emitted: Vec<_> = own.chain(grpc.map(Status::code)).collect();
+        assert_eq!(document.closed, emitted);
+    }
+
+    #[test]
+    fn a_code_says_how_it_is_answered() {
+        let shown = |code| {
+            let Meaning { status, grpc, .. } = meaning(code);
+            (status.as_u16(), grpc.number())
+        };
+        for (code, http, grpc) in [
+            (timeout::EXCEEDED, 504, 4),
+            (CONNECTION_FAILED, 502, 14),
+            (CONNECTION_CLOSED, 502, 14),
+            (BODY_TOO_LARGE, 500, 8),
+            (system::CANCELLED, 503, 14),
+            ("Provider.Call.Http.Grpc.Aborted", 500, 10),
+            (NO_ROUTE, 404, 12),
+            ("Other.Code", 500, 2),
+        ] {
+            assert_eq!(shown(code), (http, grpc), "{code}");
+        }
+    }
+
+    #[test]
+    fn another_status_has_another_of_grpc_unless_the_code_has_its_own() {
+        let at = |code, status| meaning(code).at(status).grpc;
+        assert_eq!(at(BODY_TOO_LARGE, StatusCode::PAYLOAD_TOO_LARGE), Status::RESOURCE_EXHAUSTED);
+        let unknown = Status::of_http(StatusCode::URI_TOO_LONG);
+        assert_eq!(at(BAD_REQUEST, StatusCode::URI_TOO_LONG), unknown);
+        assert_ne!(meaning(BAD_REQUEST).grpc, unknown);
+    }
+}
