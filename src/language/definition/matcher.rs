@@ -1,7 +1,7 @@
 //! The failure matcher (MWL, "Failure matching").
 
 use super::fields::is_expression_text;
-use super::{Compiler, Named};
+use super::{CodeUse, Compiler};
 use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::FailureType;
@@ -53,7 +53,7 @@ impl Compiler<'_> {
         let text = self.name(node, "a code pattern")?;
         match CodePattern::parse(text) {
             Ok(pattern) => {
-                self.codes.push(Named::Selected(pattern.clone(), node.span));
+                self.codes.push(CodeUse::Matched(pattern.clone(), node.span));
                 Some(pattern)
             }
             Err(error) => {
@@ -97,7 +97,7 @@ impl Compiler<'_> {
                 continue;
             };
             match CodePattern::parse(text) {
-                Ok(pattern) => self.codes.push(Named::Selected(pattern, code.span)),
+                Ok(pattern) => self.codes.push(CodeUse::Matched(pattern, code.span)),
                 Err(error) => {
                     wrong = true;
                     let message = error.to_string();

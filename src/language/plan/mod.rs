@@ -10,7 +10,7 @@ mod stack;
 mod words;
 mod worst;
 
-pub use inspect::{Part, Site};
+pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
 pub use stack::{Bound, Opening, StackPlan};
 pub use worst::Calls;

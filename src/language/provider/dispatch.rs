@@ -20,14 +20,14 @@ pub trait CallProvider: fmt::Debug + Send + Sync {
     /// becomes the call's Result.
     fn prepare(&self, with: &Value) -> Result<Prepared, Failure>;
 
-    /// Runs the call. A leaf: the future is dropped where the call is interrupted.
+    /// Runs the call. It is a leaf: the future is dropped if the call is interrupted.
     fn call<'a>(
         &'a self,
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 }
 
-/// One dispatch, as the provider sees it.
+/// A dispatch, as the provider sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Dispatch<'a> {
     /// What [`CallProvider::prepare`] made of the `with`.
@@ -42,11 +42,11 @@ pub struct Dispatch<'a> {
     pub step_id: &'a str,
     /// The run of the innermost re-running entry around this call, counting from 1.
     pub attempt: u32,
-    /// How many runs that entry may make, where one number says so.
+    /// How many runs that entry may make, if that is one number.
     pub attempts: Option<u32>,
     /// Whose call it is.
     pub role: Role,
-    /// What the host gave the execution to carry.
+    /// What the host has passed to the execution.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
     /// Whether anything may read the answer's `metadata`.
     pub windowed: bool,
@@ -64,7 +64,7 @@ pub enum Role {
     Cleanup,
 }
 
-/// What a provider's call came to.
+/// The outcome of a provider's call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The Result.
@@ -74,7 +74,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A provider was handed a `with` that it did not prepare: a mistake in the host, told as a failure.
+    /// The answer of a provider that gets a `with` that it did not prepare, which is a mistake in the host.
     pub fn wrong_with(contract: &Contract) -> Self {
         let message =
             format!("{} was handed arguments that it did not prepare", contract.uri.as_str());
