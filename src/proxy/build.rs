@@ -1,4 +1,4 @@
-//! Makes a configuration ready to serve: each route's document compiled against its own catalog.
+//! Makes a configuration ready to serve: compiles each route's document with the route's own catalog.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -20,8 +20,8 @@ use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::Metrics;
 
 impl Runtime {
-    /// Compiles every route of `settings` against `catalog`, to which each route's own http provider is
-    /// added. The `Ok` carries warnings; the `Err` everything that was found, in all routes.
+    /// Compiles every route of `settings` with `catalog`, to which each route's own http provider is added.
+    /// `Ok` contains warnings, `Err` everything that was found in all routes.
     pub fn build(
         settings: Settings,
         catalog: &Catalog,
@@ -30,7 +30,7 @@ impl Runtime {
         Self::build_on(settings, catalog, metrics, None)
     }
 
-    /// The same, and where there is a `stage`, before its upstreams and with it as an observer.
+    /// The same, but with a `stage` as the upstreams and as an observer, if given.
     pub(crate) fn build_on(
         settings: Settings,
         catalog: &Catalog,
@@ -126,7 +126,7 @@ impl Listening {
     }
 }
 
-/// What every route is built with.
+/// Shared by the routes while they are built.
 struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
@@ -190,7 +190,7 @@ impl Builder<'_> {
     }
 }
 
-/// Every code that a label may name; some of them twice.
+/// Every code that may be a label. There may be duplicates.
 fn codes<'a>(
     catalog: &'a Catalog,
     classify: &'a [ClassifyRule],

@@ -1,9 +1,9 @@
-//! What each failure code means to a client: one table, asked by whatever answers in the proxy's own name.
+//! The meaning of each failure code for a client: one table, used for all of the proxy's own answers.
 //!
-//! A failure whose chain holds an upstream's answer that nobody consumed is answered with that; the table says what
-//! stands for it otherwise. A code that is not here (an author's own, say) means [`OTHER`]. To add a code: its constant,
-//! its row, its line in the README's table, and, where the http provider emits it, its line in `http.v1.json`: tests hold
-//! the four together.
+//! If a failure's chain contains an upstream's response that nobody consumed, that is the answer. Otherwise the
+//! table decides. A code that is not in it (an author's own, for example) means [`OTHER`]. To add a code, add
+//! its constant, its row, its line in the README's table and, if the http provider emits it, its line in
+//! `http.v1.json`. Tests check that the four agree.
 
 use http::StatusCode;
 
@@ -11,21 +11,21 @@ use super::grpc::Status;
 use crate::language::code::system;
 use crate::language::provider::middleware::{retry, timeout};
 
-/// No route takes the request.
+/// No route matches the request.
 pub(crate) const NO_ROUTE: &str = "Proxy.NoRoute";
-/// As many requests run as may.
+/// The allowed number of requests is running.
 pub(crate) const OVERLOADED: &str = "Proxy.Overloaded";
-/// The request is none, is over a limit, or cannot be done here.
+/// The request is malformed, exceeds a limit, or is not supported.
 pub(crate) const BAD_REQUEST: &str = "Proxy.BadRequest";
-/// A Flow returned `{status, …}` that is no response.
+/// A Flow returned `{status, …}` that is not a valid response.
 pub(crate) const BAD_RESPONSE: &str = "Proxy.BadResponse";
 /// An execution ended without a Result.
 pub(crate) const INTERNAL: &str = "Proxy.Internal";
-/// No connection came to be: nothing was sent.
+/// No connection was made, so nothing was sent.
 pub(crate) const CONNECTION_FAILED: &str = "Provider.Call.Http.ConnectionFailed";
-/// The connection was lost before a whole response head.
+/// The connection was lost before a complete response head.
 pub(crate) const CONNECTION_CLOSED: &str = "Provider.Call.Http.ConnectionClosed";
-/// The upstream sent what is no HTTP response.
+/// The upstream sent something that is not an HTTP response.
 pub(crate) const PROTOCOL_ERROR: &str = "Provider.Call.Http.ProtocolError";
 /// 429.
 pub(crate) const THROTTLED: &str = "Provider.Call.Http.Throttled";
@@ -37,9 +37,9 @@ pub(crate) const BAD_GATEWAY: &str = "Provider.Call.Http.BadGateway";
 pub(crate) const GATEWAY_TIMEOUT: &str = "Provider.Call.Http.GatewayTimeout";
 /// Any other 4xx or 5xx.
 pub(crate) const NON_SUCCESS_STATUS: &str = "Provider.Call.Http.NonSuccessStatus";
-/// A body that is read into memory is over its limit.
+/// A body that must be read into memory exceeds its limit.
 pub(crate) const BODY_TOO_LARGE: &str = "Provider.Call.Http.BodyTooLarge";
-/// The request's body was read by an earlier attempt and not kept.
+/// An earlier attempt read the request's body and did not keep it.
 pub(crate) const BODY_NOT_REPLAYABLE: &str = "Provider.Call.Http.BodyNotReplayable";
 /// The client's request body broke off while it was sent on.
 pub(crate) const REQUEST_ABORTED: &str = "Provider.Call.Http.RequestAborted";
@@ -51,9 +51,9 @@ pub(crate) struct Meaning {
     pub(crate) status: StatusCode,
     /// The error type that `Proxy-Status` names (RFC 9209 §2.3).
     pub(crate) word: &'static str,
-    /// What a gRPC client is told.
+    /// gRPC's status for it.
     pub(crate) grpc: Status,
-    /// What an operator reads beside it in the log.
+    /// The help that an operator reads in the log.
     pub(crate) help: &'static str,
 }
 
@@ -63,7 +63,7 @@ type Row = (&'static str, Meaning);
 const INTERNAL_ERROR: &str = "proxy_internal_error";
 const REQUEST_ERROR: &str = "http_request_error";
 
-/// What a code means that is not in the table.
+/// The meaning of a code that is not in the table.
 pub(crate) const OTHER: Meaning = means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "");
 
 /// The table.
@@ -86,11 +86,11 @@ const TABLE: [Row; 18] = [
     (BODY_NOT_REPLAYABLE, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "an attempt needs a request body that was not kept: `buffer.replay` is smaller than it")),
     (REQUEST_ABORTED, means(StatusCode::BAD_REQUEST, REQUEST_ERROR, "the client's body was malformed or broke off, or stood still (408)")),
     (timeout::EXCEEDED, Meaning { grpc: Status::DEADLINE_EXCEEDED, ..means(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", "a Timeout's bound fired before there was an answer") }),
-    // The call was cut off by the proxy's going, not by its client, who hears nothing any more.
+    // The proxy cancelled the call because it stops. A client that cancelled its call reads no answer.
     (system::CANCELLED, means(StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR, "the proxy stopped before the request ended")),
 ];
 
-/// What a failure with this code means.
+/// The meaning of a failure with this code.
 pub(crate) fn meaning(code: &str) -> Meaning {
     if let Some(grpc) = Status::of_code(code) {
         return Meaning { grpc, ..OTHER };

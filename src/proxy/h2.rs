@@ -1,16 +1,16 @@
-//! HTTP/2's numbers, the same towards clients and towards upstreams.
+//! HTTP/2's limits, the same towards clients and upstreams.
 //!
-//! The sizes. A stream's window is 64 KiB: what a client may send ahead of an upstream that reads slowly,
-//! and so the most that is held of one upload. The connection's window is that of all its streams together,
-//! so that uploads which stand still cannot take the window from one that moves.
+//! The sizes: a stream's window is 64 KiB. That is how far a client may be ahead of an upstream that reads
+//! slowly, and so the most that is held of one upload. The connection's window covers all of its streams, so
+//! that stalled uploads cannot use up the window of one that makes progress.
 
-/// How much one stream may be ahead, in bytes. The same towards upstreams.
+/// The window of a stream, in bytes. The same towards upstreams.
 pub(crate) const WINDOW: u32 = 64 * 1024;
 
-/// How many requests one connection to an upstream carries at most, whatever it takes.
+/// The most requests on one connection to an upstream, whatever the upstream allows.
 pub(crate) const STREAMS: u32 = 100;
 
-/// The window of a connection with this many streams, at most what the protocol has (RFC 9113 §6.9.1).
+/// The window of a connection with this many streams, up to the protocol's maximum (RFC 9113 §6.9.1).
 pub(crate) fn connection_window(streams: u32) -> u32 {
     const LARGEST: u32 = (1 << 31) - 1;
     WINDOW.saturating_mul(streams).min(LARGEST)

@@ -1,13 +1,13 @@
-//! HTTP: listeners, routes, upstreams, the `http` call provider, rendering. Depends on the language,
-//! never the reverse.
+//! HTTP: listeners, routes, upstreams, the `http` call provider, rendering. Depends on the language, never the
+//! reverse.
 //!
-//! A request's way: [`client`] accepts and reads a request, says its answer, and has [`run`] make that. It runs a
-//! [`request`] whose head was checked and matched; the engine runs the route's plan and calls [`provider`]'s `http`,
-//! which sends over an [`upstream`]'s connection and makes what comes back into an [`answer`]. A [`site`] is the
-//! configuration that all this reads, as one worker holds it, [`build`] makes it, [`server`] is the workers.
-//! [`rehearsal`] runs all of this for one request before scripted upstreams (a [`stage`]), in virtual time.
+//! The way of a request: [`client`] accepts it and reads it, and [`run`] makes the answer, which [`client`] writes. A
+//! [`request`] has a head that was checked and matched to a route. The engine runs the route's plan and calls the
+//! `http` [`provider`], which sends over a connection of an [`upstream`] and turns the response into an [`answer`]. A
+//! [`site`] is the configuration as one worker holds it; [`build`] makes it, and [`server`] runs the workers.
+//! [`rehearsal`] does all of this for one request in virtual time, with scripted upstreams (a [`stage`]).
 //!
-//! Each of these is a room that names only those beneath it (`tests/it/layering.rs` lists them in order).
+//! Each folder only names those beneath it (`tests/it/layering.rs` lists them in order).
 
 mod answer;
 mod body;

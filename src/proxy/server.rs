@@ -1,7 +1,7 @@
-//! The proxy: worker threads, and what is asked of all of them together.
+//! The proxy: its worker threads, and the operations on all of them.
 //!
-//! A worker is a thread with a runtime of its own, its own sockets and its own upstream connections: a
-//! request is served where it arrived, from its first byte to its last.
+//! A worker is a thread with its own runtime, sockets and upstream connections. A request is served by one
+//! worker, from its first byte to its last.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,21 +23,21 @@ use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
 use crate::proxy::watch::Patience;
 
-/// How often a drain looks whether it is done.
+/// How often a drain checks whether it is complete.
 const LOOK: Duration = Duration::from_millis(10);
-/// For how long the last bytes of answers may take to leave, beyond the grace.
+/// How long the last bytes of answers may take after the grace period.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-/// After so many polls of its tasks a busy worker looks for new events: about half a millisecond of work. The
-/// library's 61 cost a system call for every twelve requests; an idle worker waits for events in any case.
+/// A busy worker checks for new events after this many task polls, about half a millisecond of work. The library's
+/// default of 61 would cost a system call for every twelve requests. An idle worker waits for events in any case.
 const POLLS_BETWEEN_LOOKS: u32 = 256;
 
-/// A running proxy. Dropped, it stops at once.
+/// A running proxy. It stops at once when dropped.
 #[derive(Debug)]
 pub struct Server {
     runtime: ArcSwap<Runtime>,
     workers: Vec<WorkerHandle>,
-    /// What is listened on: as configured, and as bound.
+    /// The listening addresses: as configured, and as bound.
     addresses: Mutex<HashMap<SocketAddr, SocketAddr>>,
 }
 
@@ -50,18 +50,18 @@ struct WorkerHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a worker is asked.
+/// A command for a worker.
 #[derive(Debug)]
 enum Command {
     /// Serve this from now on.
     Replace(Replacement),
-    /// Stop listening; close connections as they fall idle.
+    /// Stop listening, and close connections once they are idle.
     Drain(oneshot::Sender<()>),
     /// Drop everything.
     End(oneshot::Sender<()>),
 }
 
-/// A configuration, and the sockets in which it differs from the last.
+/// A configuration, and the sockets that differ from the last one.
 #[derive(Debug)]
 struct Replacement {
     runtime: Arc<Runtime>,
@@ -71,7 +71,7 @@ struct Replacement {
 }
 
 impl Server {
-    /// Binds the listeners of `runtime` and starts its workers. The error says which address.
+    /// Binds the listeners of `runtime` and starts its workers. The error names the address.
     pub fn start(runtime: Arc<Runtime>) -> io::Result<Self> {
         let count = runtime.limits.workers.max(1);
         let mut addresses = HashMap::new();
@@ -95,19 +95,19 @@ impl Server {
         })
     }
 
-    /// The addresses that are listened on.
+    /// The addresses on which it listens.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         let mut all: Vec<_> = self.lock().values().copied().collect();
         all.sort_unstable();
         all
     }
 
-    /// What new requests are served by.
+    /// The runtime that serves new requests.
     pub fn runtime(&self) -> Arc<Runtime> {
         self.runtime.load_full()
     }
 
-    /// How many requests run.
+    /// How many requests are running.
     pub fn in_flight(&self) -> usize {
         self.workers.iter().map(|worker| worker.core.in_flight()).sum()
     }
@@ -117,7 +117,7 @@ impl Server {
         self.workers.iter().map(|worker| worker.core.unwinding()).sum()
     }
 
-    /// How many tasks the workers have under way.
+    /// How many tasks the workers are running.
     pub fn tasks(&self) -> usize {
         self.workers.iter().map(|worker| worker.tasks.num_alive_tasks()).sum()
     }
@@ -128,9 +128,8 @@ impl Server {
         self.workers.iter().map(open).sum()
     }
 
-    /// Serves new requests by `runtime`; those that run end by what they began with. New addresses are
-    /// bound before anything changes: an error leaves all as it was. How many workers there are is fixed
-    /// at start.
+    /// Serves new requests with `runtime`; running requests keep the one with which they began. New addresses are
+    /// bound before anything changes, so after an error everything is as before. The number of workers never changes.
     pub async fn replace(&self, runtime: Arc<Runtime>) -> io::Result<()> {
         let wanted = listened(&runtime);
         let current = self.lock().clone();
@@ -152,8 +151,8 @@ impl Server {
                 }
             }
         }
-        // Kept until no worker has it: what this thread made, and no request needs, it takes back itself. Freed
-        // by another thread, it would stay with the allocator until the next reload.
+        // Kept until no worker uses it, so that this thread frees what it allocated. If another thread freed
+        // it, the memory would stay with the allocator until the next reload.
         let last = self.runtime.swap(Arc::clone(&runtime));
         for (worker, opened) in self.workers.iter().zip(sockets) {
             let (done, wait) = oneshot::channel();
@@ -165,7 +164,7 @@ impl Server {
         Ok(())
     }
 
-    /// Stops listening, lets idle connections close and the others after their answer.
+    /// Stops listening, and closes connections: idle ones now, the others after their answer.
     pub async fn begin_drain(&self) {
         for worker in &self.workers {
             let (done, wait) = oneshot::channel();
@@ -173,8 +172,8 @@ impl Server {
         }
     }
 
-    /// Begins to drain, waits at most `grace` for requests to end, then cancels those that have not,
-    /// cleanups still run. Says how many were cancelled.
+    /// Begins to drain, waits up to `grace` for requests to end, then cancels the rest; their cleanups still
+    /// run. Returns how many were cancelled.
     pub async fn drain(&self, grace: Duration) -> usize {
         self.begin_drain().await;
         let deadline = Instant::now().checked_add(grace);
@@ -187,7 +186,7 @@ impl Server {
         }
         let cut = self.in_flight();
         self.cut();
-        // A cleanup is bounded by itself; a stream whose client does not read never ends.
+        // A cleanup has a timeout of its own, but a stream whose client does not read never ends.
         let cleanup = self.runtime().limits.cleanup.saturating_add(LAST_BYTES);
         let unwound = |server: &Self| server.unwinding() == 0;
         self.wait(Instant::now().checked_add(cleanup), unwound).await;
@@ -196,8 +195,8 @@ impl Server {
         cut
     }
 
-    /// Ends the workers: what still runs is dropped, and an execution that is dropped before its cleanups
-    /// have run says so. Nothing is served any more.
+    /// Ends the workers. Anything that still runs is dropped, and an execution that is dropped before its
+    /// cleanups reports it. Nothing is served any more.
     pub async fn end(&self) {
         for worker in &self.workers {
             let (done, wait) = oneshot::channel();
@@ -205,14 +204,14 @@ impl Server {
         }
     }
 
-    /// Cancels every request that runs.
+    /// Cancels every running request.
     pub fn cut(&self) {
         for worker in &self.workers {
             worker.core.cut();
         }
     }
 
-    /// Whether `done` came true before `deadline`; none waits for ever.
+    /// Whether `done` becomes true before `deadline`. `None` waits forever.
     async fn wait(&self, deadline: Option<Instant>, done: impl Fn(&Self) -> bool) -> bool {
         while !done(self) {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -231,7 +230,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // A worker stops when nobody can ask it anything any more.
+            // A worker stops when nobody can send it commands any more.
             let (gone, _) = mpsc::channel(1);
             worker.commands = gone;
         }
@@ -263,7 +262,7 @@ impl WorkerHandle {
             .event_interval(POLLS_BETWEEN_LOOKS)
             .build()?;
         let core = {
-            // The clock is read inside the runtime that will advance it.
+            // The clock must be read inside of the runtime that advances it.
             let _inside = driver.enter();
             Arc::new(Core::new())
         };
@@ -273,7 +272,7 @@ impl WorkerHandle {
         let thread =
             std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 let ended = driver.block_on(work(&worker, sockets, asked));
-                // A look-up of a name may be under way on a thread of its own: nobody waits for it.
+                // A name lookup may still run on its own thread. Do not wait for it.
                 driver.shutdown_background();
                 if let Some(done) = ended {
                     answered(done);
@@ -290,8 +289,8 @@ impl WorkerHandle {
     }
 }
 
-/// A worker's life: what it is asked, until nobody can ask any more or it is asked to end; then who asked
-/// wants to know when it has.
+/// Runs a worker: executes commands until there can be no more, or until it is told to end, and then answers
+/// that command.
 async fn work(
     worker: &Arc<Worker>,
     sockets: Vec<(SocketAddr, StdListener)>,
@@ -317,7 +316,7 @@ async fn work(
                     for (_, stop) in listening.drain() {
                         stop.cancel();
                     }
-                    // The accept loops run once more: they serve what the kernel has accepted.
+                    // The accept loops run once more to serve what the kernel has accepted.
                     tokio::task::yield_now().await;
                     worker.core.drain();
                     answered(done);
@@ -333,13 +332,13 @@ async fn work(
     }
 }
 
-/// How many clients' connections a worker may have open at once.
+/// How many client connections a worker may have open at once.
 fn share(limits: &Limits) -> usize {
     let share = limits.connections.div_ceil(limits.workers.max(1)).max(1);
     share.min(Semaphore::MAX_PERMITS)
 }
 
-/// Whoever asked may have stopped waiting for it.
+/// The sender of the command may have stopped waiting.
 fn answered(done: oneshot::Sender<()>) {
     let _heard = done.send(()).is_ok();
 }

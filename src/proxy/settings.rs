@@ -1,5 +1,5 @@
-//! What one configuration load resolves to: values that cannot be wrong. `config` makes them, the proxy
-//! serves by them; neither knows how the other does its part.
+//! The result of loading a configuration: values that are always valid. `config` makes them and the proxy uses
+//! them; neither depends on how the other works.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,20 +13,20 @@ pub use crate::proxy::tls::{Secure, ServerTls};
 use crate::source::{Node, Span};
 pub use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
 
-/// A whole configuration, resolved.
+/// A whole configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `execution.platform.environment`; empty where the file names none.
+    /// `execution.platform.environment`; empty if the file sets none.
     pub environment: Arc<str>,
-    /// Where to listen. At least one.
+    /// The listening addresses. At least one.
     pub listeners: Vec<Listener>,
     /// The admin address.
     pub admin: Option<Admin>,
-    /// What is told of requests: the access log, spans, buckets.
+    /// Which records of requests to write, and where.
     pub observed: Observed,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
-    /// What is done with the fields that say who the client is; `None`: nothing.
+    /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
     /// In order: the first match wins. Names are unique.
     pub routes: Vec<Route>,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub limits: Limits,
     /// How the process stops.
     pub shutdown: Shutdown,
-    /// A short hash of all that was read: `mwl_config_info{hash}`.
+    /// A short hash of everything that was read: `mwl_config_info{hash}`.
     pub hash: Arc<str>,
 }
 
@@ -43,17 +43,16 @@ pub struct Settings {
 pub struct Listener {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// How TLS is spoken there; `None`: clear text.
+    /// The TLS settings; `None` means clear text.
     pub tls: Option<ServerTls>,
 }
 
-/// The address for operators.
+/// The admin address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// Where it answers.
+    /// The address.
     pub address: SocketAddr,
-    /// What a request must carry as its bearer token; always there where the address is not a loopback
-    /// one.
+    /// The bearer token that a request must carry. Always set if the address is not a loopback one.
     pub token: Option<Arc<str>>,
     /// How many executions `/executions` keeps of each kind (default 128).
     pub executions: usize,
@@ -62,32 +61,31 @@ pub struct Admin {
 /// A named set of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Its key.
+    /// Its name, the key in the file.
     pub name: Arc<str>,
     /// At least one.
     pub endpoints: Vec<Endpoint>,
-    /// What is spoken there (default HTTP/1.1).
+    /// The protocol (default HTTP/1.1).
     pub protocol: Protocol,
-    /// How long a connect may take (default PT1S).
+    /// How long connecting may take (default PT1S).
     pub connect_timeout: Duration,
     /// How long a body may stall (default PT60S).
     pub idle_timeout: Duration,
-    /// How long an idle connection is kept (default PT4S: below the five seconds after which common
-    /// servers close theirs).
+    /// How long an idle connection is kept. The default of PT4S is below the five seconds after which common
+    /// servers close theirs.
     pub keep_alive: Duration,
     /// How many idle connections each worker keeps (default 256).
     pub max_idle: usize,
-    /// How long an HTTP/2 connection with requests on it may be silent before it is asked whether it is
-    /// still there, and how long it has to answer (default PT0S: it is not
-    /// asked, because gRPC servers take frequent questions for abuse).
+    /// How long an HTTP/2 connection with running requests may carry nothing before it is sent a PING, and how long
+    /// the answer may take. The default of PT0S sends none, because gRPC servers treat frequent PINGs as abuse.
     pub ping_interval: Duration,
-    /// What a longer Retry-After is clamped to (default PT5M).
+    /// The upper bound for a Retry-After (default PT5M).
     pub retry_after_max: Duration,
-    /// What a request's `Host` is (default: what the client asked for).
+    /// The `Host` of a request (default: the client's).
     pub host: HostPolicy,
 }
 
-/// Which `Host` an upstream is sent where nothing else is said of it.
+/// Which `Host` an upstream gets by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostPolicy {
     /// The client's.
@@ -97,48 +95,48 @@ pub enum HostPolicy {
     Upstream,
 }
 
-/// Who the client is, and what upstreams are told of it.
+/// How the client's address is found, and which fields tell it to upstreams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarded {
-    /// Whose word is believed.
+    /// The addresses whose fields are trusted.
     pub trusted: Vec<Cidr>,
     /// Whether `X-Forwarded-For`, `-Proto` and `-Host` are sent.
     pub x_forwarded: bool,
-    /// Whether `Forwarded` is.
+    /// Whether `Forwarded` is sent.
     pub forwarded: bool,
-    /// Whether `Via` is.
+    /// Whether `Via` is sent.
     pub via: bool,
 }
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// Its first.
+    /// Its first address.
     pub(super) address: IpAddr,
-    /// How many leading bits all of them share.
+    /// How many leading bits are fixed.
     pub(super) length: u32,
 }
 
-/// What is spoken to an upstream.
+/// The protocol to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1: a connection carries one request at a time.
     #[default]
     Http1,
-    /// HTTP/2, with prior knowledge or chosen within TLS: a connection carries many.
+    /// HTTP/2, with prior knowledge or chosen by TLS: a connection carries many requests at once.
     Http2,
 }
 
-/// Where an upstream answers.
+/// One address of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// A name or an address literal (no brackets).
+    /// A name or an IP address (without brackets).
     pub host: Arc<str>,
     /// The port.
     pub port: u16,
-    /// `host:port`, bracketed where an IPv6 literal: what messages and details call it.
+    /// `host:port`, with an IPv6 address in brackets: the name in messages and details.
     pub authority: Arc<str>,
-    /// How TLS is spoken there, and to whom; `None`: clear text. An upstream's endpoints are all of one kind.
+    /// The TLS settings; `None` means clear text. All endpoints of an upstream are alike in this.
     pub tls: Option<Secure>,
 }
 
@@ -147,66 +145,66 @@ pub struct Endpoint {
 pub struct Route {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it stands.
+    /// Its place in the file.
     pub span: Span,
-    /// Which requests.
+    /// Which requests it matches.
     pub matches: RouteMatch,
-    /// The upstream that its http calls use where they name none.
+    /// The upstream of its http calls that name none.
     pub upstream: Option<Arc<str>>,
-    /// What is changed of the path.
+    /// The change to the path.
     pub rewrite_prefix: Option<PrefixRewrite>,
-    /// The `Host` that is sent.
+    /// The `Host` to send.
     pub rewrite_host: Option<HeaderValue>,
-    /// What is changed of a request's fields.
+    /// The changes to a request's fields.
     pub request_fields: Option<FieldEdits>,
-    /// What is changed of an answer's.
+    /// The changes to an answer's fields.
     pub response_fields: Option<FieldEdits>,
     /// Tried before the built-in classification.
     pub classify: Vec<ClassifyRule>,
-    /// The root Flow, as a definition document: every form of a route is written out as one.
+    /// The root Flow as a definition: every form of a route becomes one.
     pub document: Node,
     /// Arguments for the Flow's parameters (literals).
     pub with: Value,
-    /// Limits of what is kept in memory.
+    /// How much of bodies may be kept in memory.
     pub buffer: Buffer,
-    /// Whether problem documents carry the failure chain.
+    /// Whether problem documents contain the failure chain.
     pub expose_failures: bool,
 }
 
-/// Which requests a route takes. Each member present must match; within one, any of the values.
+/// Which requests a route matches. Every member that is set must match, with any one of its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteMatch {
-    /// Lower-case host names without a port; `*.example.com` stands for any one or more leading labels.
+    /// Host names in lower case without a port. `*.example.com` matches one or more labels before `.example.com`.
     pub hosts: Vec<Arc<str>>,
     /// The exact path.
     pub path: Option<Arc<str>>,
-    /// A path prefix: `/a` takes `/a`, `/a/` and `/a/b`, not `/ab`; `/` takes all.
+    /// A path prefix: `/a` matches `/a`, `/a/` and `/a/b`, but not `/ab`; `/` matches everything.
     pub path_prefix: Option<Arc<str>>,
     /// Methods.
     pub methods: Vec<Method>,
-    /// Fields that must be there: with this value, or with any where `None`.
+    /// Fields that must be present. `None` means any value.
     pub headers: Vec<(HeaderName, Option<Arc<str>>)>,
-    /// Query parameters that must be there: with this value, or with any where `None`.
+    /// Query parameters that must be present. `None` means any value.
     pub query: Vec<(Arc<str>, Option<Arc<str>>)>,
 }
 
-/// A path prefix and what takes its place.
+/// A path prefix and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixRewrite {
     /// The prefix that the route matches, in normal form.
     pub from: Arc<str>,
-    /// What stands there instead.
+    /// The replacement.
     pub to: Arc<str>,
 }
 
 /// Changes of header fields: removed, then set, then appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldEdits {
-    /// Whose every value goes.
+    /// Fields to remove.
     pub remove: Vec<HeaderName>,
-    /// Which have this value and no other.
+    /// Fields that get this value and lose any other.
     pub set: Vec<(HeaderName, HeaderValue)>,
-    /// Which have this value as well.
+    /// Fields that get this value beside any other.
     pub append: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -215,15 +213,15 @@ pub struct FieldEdits {
 pub struct ClassifyRule {
     /// Statuses, as inclusive ranges: `402` is `(402, 402)`, `5xx` is `(500, 599)`. Empty: any.
     pub status: Vec<(u16, u16)>,
-    /// Response fields that must be there.
+    /// Response fields that must be present.
     pub headers: Vec<(HeaderName, Option<Arc<str>>)>,
-    /// A predicate over the root `response` (`status`, `headers`, and `body` where it is read).
+    /// A condition on `response` (`status`, `headers`, and `body` if it is read).
     pub when: Option<Program>,
-    /// What the response then is.
+    /// What the response then means.
     pub verdict: Verdict,
 }
 
-/// What a `classify` entry makes of a response.
+/// The meaning that a `classify` entry gives a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// `success: true`.
@@ -232,36 +230,36 @@ pub enum Verdict {
     Failure {
         /// Its code.
         code: Arc<str>,
-        /// Its advisory signal; `None` leaves what the built-in table says for the status.
+        /// Whether a retry may help; `None` means that the built-in table decides by the status.
         retryable: Option<bool>,
     },
 }
 
-/// What may be kept in memory of bodies, in bytes.
+/// How much of bodies may be kept in memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// A request body that an expression reads (default 1 MiB).
+    /// Of a request body that an expression reads (default 1 MiB).
     pub request: usize,
-    /// A response body that an expression reads (default 1 MiB).
+    /// Of a response body that an expression reads (default 1 MiB).
     pub response: usize,
-    /// A request body that a re-run may need (default 64 KiB).
+    /// Of a request body that a re-run may need (default 64 KiB).
     pub replay: usize,
 }
 
 /// Bounds on clients and on cleanups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a cleanup may run in a teardown (default PT10S).
+    /// How long a cleanup may run during a teardown (default PT10S).
     pub cleanup: Duration,
     /// How long a request head may take to arrive (default PT30S).
     pub head_timeout: Duration,
-    /// How long a kept-alive client connection may idle (default PT75S).
+    /// How long a client connection may stay idle (default PT75S).
     pub idle_timeout: Duration,
-    /// How long a client may neither send nor take a byte of a body that is under way (default PT60S).
+    /// How long a client may stall while a body is sent or read (default PT60S).
     pub body_timeout: Duration,
-    /// How long a tunnel may be silent (default PT1H).
+    /// How long an upgraded connection may carry nothing (default PT1H).
     pub tunnel_timeout: Duration,
-    /// How large a request head may be, in bytes, its target aside (default 64 KiB).
+    /// How large a request head may be, in bytes, not counting its target (default 64 KiB).
     pub head_size: usize,
     /// How long a request's target may be, in bytes (default 16 KiB).
     pub target_size: usize,
@@ -273,15 +271,15 @@ pub struct Limits {
     pub connections: usize,
     /// How many requests may run at once (default 16384). Each worker takes its share.
     pub requests: usize,
-    /// Worker threads (default: one a core).
+    /// Worker threads (default: one per core).
     pub workers: usize,
 }
 
 /// How the process stops on SIGTERM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shutdown {
-    /// Between the signal and closing the listeners (default PT0S).
+    /// The time between the signal and the closing of the listeners (default PT0S).
     pub delay: Duration,
-    /// How long requests may go on after that (default PT30S).
+    /// How long requests may continue after that (default PT30S).
     pub grace: Duration,
 }

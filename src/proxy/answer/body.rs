@@ -1,4 +1,4 @@
-//! The body of the response to the client.
+//! The body of the answer to the client.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,14 +14,14 @@ use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::Far;
 use crate::proxy::watch::busy::Busy;
 
-/// What the client gets. The request counts as in flight until this ends or is dropped.
+/// The body that the client gets. Its request counts as in flight until this body ends or is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     kind: Kind,
     /// How many bytes were handed over.
     sent: u64,
     flight: Option<Flight>,
-    /// Keeps the client's connection busy.
+    /// Keeps the client's connection marked as busy.
     busy: Option<Busy>,
 }
 
@@ -29,10 +29,10 @@ pub(crate) struct AnswerBody {
 enum Kind {
     Empty,
     Full(Bytes),
-    /// The second: trailers behind the bytes.
+    /// The trailers follow the bytes.
     Trailed(Bytes, Box<HeaderMap>),
     Upstream(Box<ResponseBody>),
-    /// None, and another protocol after it.
+    /// No body, and another protocol after the head.
     Tunnel(Box<Far>),
 }
 
@@ -42,12 +42,12 @@ impl AnswerBody {
         Self::of(Kind::Empty)
     }
 
-    /// What is in memory.
+    /// A body in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
         Self::of(Kind::Full(bytes))
     }
 
-    /// What is in memory, and its trailers.
+    /// A body in memory, with trailers.
     pub(crate) fn trailed(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
         let Some(trailers) = trailers else {
             return Self::full(bytes);
@@ -55,7 +55,7 @@ impl AnswerBody {
         Self::of(Kind::Trailed(bytes, trailers))
     }
 
-    /// What an upstream sends.
+    /// The body of an upstream's response.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
         Self::of(Kind::Upstream(body))
     }
@@ -64,7 +64,7 @@ impl AnswerBody {
         Self { kind, sent: 0, flight: None, busy: None }
     }
 
-    /// No body: the other half of a tunnel.
+    /// No body: the upstream's half of a tunnel.
     pub(crate) const fn tunnel(far: Box<Far>) -> Self {
         Self::of(Kind::Tunnel(far))
     }
@@ -80,17 +80,17 @@ impl AnswerBody {
         }
     }
 
-    /// Whether an upstream sends it.
+    /// Whether the body comes from an upstream.
     pub(crate) const fn is_upstream(&self) -> bool {
         matches!(self.kind, Kind::Upstream(_))
     }
 
-    /// Whether trailers come behind what is in memory.
+    /// Whether trailers follow a body in memory.
     pub(crate) const fn is_trailed(&self) -> bool {
         matches!(self.kind, Kind::Trailed(..))
     }
 
-    /// Ends `flight` when it ends.
+    /// Ends `flight` when this body ends.
     pub(crate) fn ends(&mut self, flight: Flight) {
         self.flight = Some(flight);
     }
@@ -100,7 +100,7 @@ impl AnswerBody {
         self.busy = Some(busy);
     }
 
-    /// The same answer to a HEAD: nothing of the body is sent, and an upstream's has none.
+    /// The same answer for a HEAD: nothing of the body is sent. An upstream's response has none.
     pub(crate) fn for_head(mut self) -> Self {
         if matches!(self.kind, Kind::Full(_) | Kind::Trailed(..)) {
             self.kind = Kind::Empty;
@@ -108,7 +108,7 @@ impl AnswerBody {
         self
     }
 
-    /// Pours what came of an upstream's body into one of `pipes`. `None` where it must be read.
+    /// Moves the next bytes of an upstream's body into one of `pipes`. `None` if the body must be read instead.
     pub(crate) fn poll_pour(
         &mut self,
         pipes: &Pipes,
@@ -195,8 +195,7 @@ impl Body for AnswerBody {
     }
 }
 
-/// A response that breaks off after its head went out: nothing can be said to the client but a closed
-/// connection, so it is said here.
+/// The answer broke off after its head. The client only sees a closed connection, so the log reports it.
 fn report(error: &BodyError) {
     tracing::warn!(error = %error, reason = "responseTruncated", "The response broke off after its head.");
 }

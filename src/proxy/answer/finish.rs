@@ -1,7 +1,7 @@
-//! The last steps of an answer: what a Flow came to is rendered, told where it is a failure, and handed over.
+//! The last steps of an answer: a Flow's Result is rendered, logged if it is a failure, and handed over.
 //!
-//! One to an HTTP/1 client that is given before its request was read says that the connection closes (RFC 9112 §9.6),
-//! unless the rest is here already and is read.
+//! An answer to an HTTP/1.1 client whose request was not read to the end says that the connection closes (RFC
+//! 9112 §9.6), unless the rest has arrived already and is read.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::proxy::request::exchange::{Exchange, Upload};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::watch::busy::Busy;
 
-/// The answer to `exchange`, whose client speaks `version`.
+/// The answer to `exchange`, for a client that speaks `version`.
 pub(crate) fn finish(
     exchange: &Exchange,
     outcome: &Outcome,
@@ -47,11 +47,11 @@ pub(crate) fn finish(
     response
 }
 
-/// Tells the log of a failure that the client sees as a server's: of many on one route a few, with the number of the
-/// others. What stopped this process's own requests is told where it stops.
+/// Logs a failure that the client sees as a server error: a few of many on one route, with the number of the
+/// others. When the stopping process cancels requests, that is logged elsewhere.
 fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>) {
     let status = response.status();
-    // A call of gRPC answers 200 and says how it ended elsewhere.
+    // A gRPC call answers 200 and reports its outcome in other fields.
     let said = || Ended::of(response.headers()).map(|ended| ended.status);
     let known = || failure.chain().find_map(|link| Status::of_code(link.code.as_str()));
     let grpc = exchange.grpc.then(|| said().or_else(known)).flatten();
@@ -63,7 +63,7 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
     let Some(untold) = exchange.route.failures.admits(Instant::now()) else {
         return;
     };
-    // What it began with, where that is something else.
+    // The original cause, if it is another failure.
     let cause = failure.chain().skip(1).last().map(tracing::field::display);
     let help = code::meaning(render::cause(failure).code.as_str()).help;
     tracing::warn!(
@@ -81,18 +81,18 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
     );
 }
 
-/// Has an answer say that its connection closes.
+/// Makes an answer say that its connection closes.
 pub(crate) fn closes(fields: &mut HeaderMap) {
     fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Reads what is here already of the body of a request that was refused. True where that is all of it.
+/// Discards what has arrived of a refused request's body. Returns whether that was all of it.
 pub(crate) fn read_out(body: ClientBody) -> bool {
     Source::new(body, None).read_out()
 }
 
-/// Whether this answer ends the reading of the body before its end. An answer that succeeds may be an exchange of two
-/// streams; any other, and one of our own, is all that its request comes to.
+/// Whether this answer comes before its request's body was read. A successful answer may be one of two streams
+/// that run side by side; any other answer, or one of our own, ends its request.
 fn leaves_unread(
     exchange: &Exchange,
     source: &Arc<Source<ClientBody>>,
@@ -102,7 +102,7 @@ fn leaves_unread(
     if !own {
         return response.status().as_u16() >= 300;
     }
-    // What is asked for by being read is not read.
+    // A body whose client waits for a 100 must not be read: reading sends the 100.
     let unasked = exchange.asked.body_unasked && source.read() == 0;
     unasked || !source.read_out()
 }

@@ -1,4 +1,4 @@
-//! What a request comes to: an attempt's outcome as the language carries it, and the response that the client gets.
+//! The outcome of a request: an attempt's outcome as the language carries it, and the answer that the client gets.
 
 pub(crate) mod body;
 pub(crate) mod classify;

@@ -1,8 +1,8 @@
-//! When a service's rate limit lets requests through again, by the fields that services say it in.
+//! When a service's rate limit allows requests again, according to its header fields.
 //!
-//! Three generations are in use: `X-RateLimit-Reset`, `RateLimit-Reset`, and `RateLimit` itself, as the
-//! members `reset=30` and later as the parameter `t=30` of each policy (draft-ietf-httpapi-ratelimit-headers).
-//! A policy of which something remains is not the one that refused.
+//! Three generations are in use: `X-RateLimit-Reset`, `RateLimit-Reset`, and `RateLimit`, first with the member
+//! `reset=30` and later with the parameter `t=30` of each policy (draft-ietf-httpapi-ratelimit-headers). A
+//! policy with requests left is not the one that refused.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,15 +11,15 @@ use http::header::{HeaderMap, HeaderName};
 use super::retry_after::digits;
 
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-/// Seconds until the window ends, in the form that most services use.
+/// Seconds until the window ends, the most common form.
 static RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
-/// The older name of the same field.
+/// The older name of this field.
 static X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// A reset beyond this many seconds is a Unix time, not a delay: nobody waits for thirty years.
+/// A reset above this many seconds is a Unix time, not a delay: nobody waits for thirty years.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
 
-/// How long to wait by the first of these fields that is there; `None` where it says nothing.
+/// The wait that the first of these fields asks for; `None` if there is none or it cannot be read.
 pub(crate) fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let mut policies = headers.get_all(&RATE_LIMIT).iter().peekable();
     if policies.peek().is_some() {
@@ -36,10 +36,10 @@ pub(crate) fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(wait.unwrap_or(Duration::MAX))
 }
 
-/// The wait that one `RateLimit` field asks for: of its policies that have nothing left, the longest.
+/// The wait that a `RateLimit` field asks for: the longest of its policies with nothing left.
 fn field(text: &str) -> Option<Duration> {
     let member = |name| split(text, ',').find_map(|member| parameter(member, name));
-    // The earlier form names one policy by the members of the field.
+    // The earlier form describes one policy with the members of the field.
     if let Some(reset) = member("reset") {
         let left = member("remaining").unwrap_or(0);
         return (left == 0).then(|| Duration::from_secs(reset));
@@ -51,13 +51,13 @@ fn field(text: &str) -> Option<Duration> {
     split(text, ',').filter_map(exhausted).max().map(Duration::from_secs)
 }
 
-/// The number of `name=number`.
+/// The number in `name=number`.
 fn parameter(text: &str, name: &str) -> Option<u64> {
     let (key, value) = text.split_once('=')?;
     (key.trim() == name).then(|| digits(value.trim().as_bytes())).flatten()
 }
 
-/// The parts between separators that are in no string.
+/// The parts between separators outside of strings.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |char| {

@@ -1,4 +1,4 @@
-//! What a client sends behind a request's head, in either version.
+//! The body of a client's request, in HTTP/1.1 and HTTP/2.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,19 +9,19 @@ use hyper::body::Incoming;
 
 use crate::proxy::h1::Talk;
 
-/// The body of a client's request, as it comes.
+/// The body of a client's request as it arrives.
 #[derive(Debug)]
 pub(crate) enum ClientBody {
     /// There is none.
     Empty,
-    /// It is read off a connection of HTTP/1.1, from where it has got to.
+    /// The rest of the body on an HTTP/1.1 connection.
     Talk(Talk),
-    /// It is a stream of HTTP/2.
+    /// An HTTP/2 stream.
     Stream(Incoming),
 }
 
 impl ClientBody {
-    /// Whether its client sends it once it is asked for it, which it is by being read.
+    /// Whether the client waits for a 100 before it sends the body. Reading the body sends that 100.
     pub(crate) fn waits(&self) -> bool {
         matches!(self, Self::Talk(talk) if talk.waits())
     }

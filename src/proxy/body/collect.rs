@@ -1,20 +1,20 @@
-//! Reading a body into memory, within a bound.
+//! Reads a body into memory, up to a limit.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 
-/// Why a body was not read whole.
+/// Why a body was not read completely.
 #[derive(Debug)]
 pub(crate) enum CollectError<E> {
-    /// It is larger than the bound.
+    /// It is larger than the limit.
     TooLarge,
     /// It broke off.
     Broken(E),
 }
 
-/// All of `body`, at most `limit` bytes, and its trailers. A declared length over the limit fails before
+/// Reads all of `body`, at most `limit` bytes, and its trailers. A declared length above the limit fails before
 /// anything is read.
 pub(crate) async fn collect<B>(
     body: &mut B,

@@ -1,8 +1,8 @@
-//! A request body that waits to be asked for: what `Expect: 100-continue` means (RFC 9110 §10.1.1).
+//! Holds a request body back until the upstream asks for it: `Expect: 100-continue` (RFC 9110 §10.1.1).
 //!
-//! A client that expects is answered 100 when its body is first read. So the body is
-//! left alone until the upstream, which is sent the same expectation, has asked for it: an upstream that
-//! refuses by the head alone is never sent a byte of the body, and the client need not send it either.
+//! A client that expects a 100 gets it when its body is first read. So the body is not read until the upstream,
+//! which gets the same expectation, has asked for it. If the upstream refuses the request by its head alone, it
+//! is not sent a byte of the body, and the client need not send one either.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,26 +13,26 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-/// How long an upstream is waited for that may not know the expectation.
+/// How long to wait for an upstream that may not know the expectation.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether the body may go: given by the connection that reads the upstream's 100.
+/// Whether the body may be sent. Set by the connection that reads the upstream's 100.
 #[derive(Debug, Default)]
 pub(crate) struct Permission {
     given: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
-/// The wait of one attempt for its [`Permission`].
+/// One attempt's wait for its [`Permission`].
 #[derive(Debug)]
 pub(crate) struct Hold {
     permission: Arc<Permission>,
-    /// Made when there is something to wait for.
+    /// Created when the wait begins.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl Permission {
-    /// Whether the body may go.
+    /// Whether the body may be sent.
     pub(crate) fn is_given(&self) -> bool {
         self.given.load(Ordering::Acquire)
     }
@@ -53,12 +53,12 @@ impl Hold {
         Self { permission, until: None }
     }
 
-    /// What it waits for.
+    /// The permission that it waits for.
     pub(crate) const fn permission(&self) -> &Arc<Permission> {
         &self.permission
     }
 
-    /// Ready when the body may go.
+    /// Ready when the body may be sent.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let waker = Some(cx.waker().clone());
         *self.permission.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;

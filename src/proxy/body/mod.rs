@@ -1,9 +1,8 @@
-//! Bodies: what a client sends ([`source`]), what an attempt sends on ([`request`]), what an upstream
-//! answers ([`upstream::body`](super::upstream::body)) and what the client gets ([`answer::body`](super::answer::body)).
+//! Bodies: what a client sends ([`source`]), what an attempt sends on ([`request`]), what an upstream responds with
+//! ([`upstream::body`](super::upstream::body)) and what the client gets ([`answer::body`](super::answer::body)).
 //!
-//! A body is moved, never copied: each of these is a stream of reference-counted chunks. What is kept
-//! in memory is kept for a reason that the configuration states (a replay, an expression that reads
-//! it) and within a bound.
+//! A body is moved, never copied: each of these is a stream of reference-counted chunks. A body is kept in memory
+//! only for a reason that the configuration states (a replay, an expression that reads it), and only up to a limit.
 
 pub(crate) mod client;
 pub(crate) mod collect;
@@ -19,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-/// Why a body ended before its end.
+/// Why a body ended too early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The client's body broke off or is malformed.
@@ -28,20 +27,20 @@ pub enum BodyError {
     /// The upstream's body broke off or is malformed.
     #[error("the upstream's response body broke off")]
     Upstream(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// No byte came for the upstream's `idleTimeout`.
+    /// No byte arrived for the upstream's `idleTimeout`.
     #[error("no byte of the body came for {}", crate::language::temporal::Span::from_duration(*.0))]
     Stalled(Duration),
-    /// A later attempt has taken the request body over, or nobody wants the answer any more. The source is
-    /// what an HTTP/2 upstream is told.
+    /// A later attempt has taken the request body over, or nobody wants the response any more. An HTTP/2
+    /// upstream gets this error's source as the reason.
     #[error("this attempt's request is abandoned")]
     Abandoned(#[source] h2::Error),
 }
 
-/// The next frame of `body` that holds something.
+/// The next frame of `body` that is not empty.
 ///
-/// HTTP/2 bodies often end in an empty DATA frame, which the library hands out before it says that this was
-/// the end. Passed on, it is a frame that neither carries nor ends anything: receivers count those, and
-/// close a connection that brings too many.
+/// HTTP/2 bodies often end with an empty DATA frame, which the library returns before it reports the end. Such
+/// a frame must not be passed on: it carries nothing and ends nothing, and receivers count such frames and
+/// close a connection that sends too many.
 pub(crate) fn poll_frame<B>(
     mut body: Pin<&mut B>,
     cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The body of one upstream request.
+//! The body of one request to an upstream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use super::client::ClientBody;
 use super::hold::{Hold, Permission};
 use super::source::{Attempt, Broken, Source};
 
-/// What an attempt sends.
+/// The body that an attempt sends.
 #[derive(Debug, Default)]
 pub(crate) enum RequestBody {
     /// Nothing.
     #[default]
     Empty,
-    /// What is in memory.
+    /// A body in memory.
     Full(Bytes),
-    /// What is in memory, and its trailers: without a length, as HTTP/1 has it.
+    /// A body in memory with trailers. In HTTP/1.1 it is sent without a length.
     Trailed(Bytes, Box<HeaderMap>),
-    /// What the client sends.
+    /// The client's body.
     Stream(Attempt<ClientBody>),
-    /// The same, once it is asked for.
+    /// The client's body, once the upstream asks for it.
     Held(Box<(Hold, Attempt<ClientBody>)>),
 }
 
-/// What has become of a request body, for whoever asks after it was handed to a connection.
+/// Reports on a request body after it was handed to a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress {
-    /// It was in memory: it goes out with the head.
+    /// It was in memory and goes out with the head.
     Whole,
-    /// It streams, as this of the source's attempts: the one that was begun last.
+    /// It is streamed by this source. The number names the latest of the source's attempts.
     Stream(Arc<Source<ClientBody>>, Arc<AtomicU32>),
 }
 
 impl Progress {
-    /// The body goes out as `body`.
+    /// The body is now sent as `body`.
     pub(crate) fn begin(&self, body: &RequestBody) {
         let attempt = match body {
             RequestBody::Stream(attempt) => attempt,
@@ -52,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// Whether all of the body was handed to the connection.
+    /// Whether the whole body was handed to the connection.
     pub(crate) fn finished(&self) -> bool {
         match self {
             Self::Whole => true,
@@ -60,14 +60,14 @@ impl Progress {
         }
     }
 
-    /// What is still to be sent is not sent: the request fails, as seen from the upstream.
+    /// The rest of the body is not sent, so the upstream sees the request fail.
     pub(crate) fn abandon(&self) {
         if let Self::Stream(source, turn) = self {
             source.abandon(turn.load(Ordering::Relaxed));
         }
     }
 
-    /// How the client's body broke off, where it did.
+    /// How the client's body broke off, if it did.
     pub(crate) fn broken(&self) -> Option<Broken> {
         match self {
             Self::Whole => None,
@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// Whether the body could be sent once more.
+    /// Whether the body could be sent again.
     pub(crate) fn replayable(&self) -> bool {
         match self {
             Self::Whole => true,
@@ -85,7 +85,7 @@ impl Progress {
 }
 
 impl RequestBody {
-    /// What the client sends; where there is a `permission`, once that is given.
+    /// The client's body. With a `permission`, it is sent once that is given.
     pub(crate) fn stream(
         attempt: Attempt<ClientBody>,
         permission: Option<&Arc<Permission>>,
@@ -96,7 +96,7 @@ impl RequestBody {
         }
     }
 
-    /// What it waits for, where it does.
+    /// The permission that it waits for, if any.
     pub(crate) fn permission(&self) -> Option<&Arc<Permission>> {
         match self {
             Self::Held(held) => Some(held.0.permission()),

@@ -1,13 +1,13 @@
 //! The client's request body, and the attempts that send it.
 //!
-//! One stream comes in; an attempt reads it and passes it on. Where the route may send the request
-//! again, what was read is kept up to a bound, and the next attempt first replays what is kept, then
-//! goes on reading where the last one stopped. So a replay needs no second buffer, and an upload that
-//! is answered early (a 503 after the first kilobyte) is still complete for the attempt after it.
+//! An attempt reads the client's stream and passes it on. If the route may repeat the request, the data is
+//! kept, up to a limit. The next attempt first replays what is kept and then continues reading where the last
+//! one stopped. So a replay needs no second buffer, and an upload that was answered early (a 503 after the
+//! first kilobyte, say) is still complete for the next attempt.
 //!
-//! One attempt reads at a time, and the latest wins: taking the body over makes the body of the
-//! attempt before it fail, which aborts that upstream request instead of ending it short. Once more was
-//! read than the bound allows, all that was kept is let go, and [`Source::attempt`] refuses.
+//! Only one attempt reads at a time. When the next one takes over, the body of the previous one fails, which
+//! aborts its request instead of ending it short. When more was read than the limit allows, everything kept is
+//! dropped, and [`Source::attempt`] refuses.
 
 mod attempt;
 
@@ -27,18 +27,18 @@ use super::BodyError;
 use crate::proxy::h1::Malformed;
 use crate::proxy::message::trailers::permitted;
 
-/// How much is read, in bytes, of a body that nobody wants, so that its connection can be used again.
+/// How many bytes of an unwanted body are read so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
 
-/// Chunks up to this size, in bytes, are not kept each by itself.
+/// Chunks up to this size, in bytes, are merged before they are kept.
 const SMALL: usize = 512;
-/// They are put together up to this size, in bytes.
+/// A merged chunk has up to this size, in bytes.
 const TOGETHER: usize = 4 * 1024;
 
-/// A request body that comes from a client.
+/// A request body from a client.
 #[derive(Debug)]
 pub struct Source<B> {
-    /// Locked for one poll at a time, by the one thread that owns the request.
+    /// Locked for one poll at a time, by the thread that owns the request.
     state: Mutex<State<B>>,
     /// The length that the client declared.
     length: Option<u64>,
@@ -46,23 +46,23 @@ pub struct Source<B> {
 
 #[derive(Debug)]
 struct State<B> {
-    /// What is still to be read. `None` once it ended, well or badly.
+    /// The rest of the body. `None` once it has ended, well or badly.
     stream: Option<B>,
-    /// The trailers, once they were read: few, and kept for every attempt.
+    /// The trailers, once they were read. They are few and are kept for every attempt.
     trailers: Option<Box<HeaderMap>>,
-    /// What was read and may be replayed. `None` where nothing is kept, or no longer.
+    /// The data that can be replayed. `None` if nothing is kept, or not any more.
     kept: Option<Kept>,
-    /// How much was read.
+    /// How many bytes were read.
     read: u64,
-    /// Which attempt may read; counts up with each.
+    /// The number of the attempt that may read. Each attempt increments it.
     turn: u32,
-    /// How much the attempt whose turn it is has handed on.
+    /// How many bytes this attempt has handed on.
     sent: u64,
     /// Whether it has handed on the end.
     ended: bool,
-    /// How the stream ended, where it ended badly.
+    /// How the stream broke off, if it did.
     broken: Option<Broken>,
-    /// Where the attempt whose turn it is waits.
+    /// Wakes this attempt.
     waker: Option<Waker>,
 }
 
@@ -73,19 +73,19 @@ struct Kept {
     limit: usize,
 }
 
-/// How a client's body ended before its end.
+/// How a client's body broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The client went away.
+    /// The client left.
     Gone,
-    /// What it sent is no body.
+    /// The client sent something malformed.
     Malformed,
-    /// It sent nothing for too long.
+    /// The client stalled for too long.
     Stalled,
 }
 
 impl Broken {
-    /// What an error says: a body that cannot be decoded is the client's mistake, anything else its end.
+    /// Interprets an error: a body that cannot be decoded is the client's mistake; anything else means that it left.
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut at = Some(error);
         while let Some(error) = at {
@@ -98,7 +98,7 @@ impl Broken {
     }
 }
 
-/// The body was read further than was kept: it cannot be sent again.
+/// More of the body was read than is kept, so it cannot be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotReplayable;
 
@@ -107,7 +107,7 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// A body that is kept for replay up to `keep` bytes, or not at all.
+    /// A body of which up to `keep` bytes are kept for replay, or nothing.
     pub fn new(stream: B, keep: Option<usize>) -> Self {
         let length = stream.size_hint().exact();
         let kept = keep.map(|limit| Kept { chunks: VecDeque::new(), bytes: 0, limit });
@@ -127,10 +127,10 @@ where
         }
     }
 
-    /// The whole body, for the next attempt; the one before it can read no more.
+    /// The whole body for the next attempt. The previous attempt can read no more.
     ///
     /// # Errors
-    /// Where more was read than is kept.
+    /// When more was read than is kept.
     pub fn attempt(self: &Arc<Self>, stall: Duration) -> Result<Attempt<B>, NotReplayable> {
         let mut state = self.lock();
         if !state.replayable() {
@@ -145,8 +145,8 @@ where
         Ok(Attempt::new(Arc::clone(self), state.turn, stall))
     }
 
-    /// All of the body and its trailers, before any attempt sends it. `None` where it is longer than what may be
-    /// kept: then no attempt can send it.
+    /// Reads the whole body and its trailers before any attempt sends it. `None` if it is longer than what may
+    /// be kept: then no attempt can send it.
     pub(crate) async fn read_ahead(
         self: &Arc<Self>,
         stall: Duration,
@@ -168,8 +168,8 @@ where
         Ok(Some((all.freeze(), trailers)))
     }
 
-    /// Reads what the client has sent already, within a bound, for nobody: its request is answered. True where
-    /// that was the rest. An attempt that still reads can read no more and fails.
+    /// Discards what the client has already sent, up to a limit, because its request has been answered. Returns
+    /// whether that was all. An attempt that still reads fails.
     pub(crate) fn read_out(&self) -> bool {
         let mut left = READ_OUT;
         let mut cx = Context::from_waker(Waker::noop());
@@ -198,7 +198,7 @@ where
         }
     }
 
-    /// The attempt of this turn, where it still has it, can read no more and fails.
+    /// The attempt with this number, if it is the current one, fails and reads no more.
     pub(crate) fn abandon(&self, turn: u32) {
         let mut state = self.lock();
         if state.turn == turn {
@@ -209,32 +209,32 @@ where
         }
     }
 
-    /// Whether all that was read so far could be sent once more.
+    /// Whether everything that was read could be sent again.
     pub(crate) fn replayable(&self) -> bool {
         self.lock().replayable()
     }
 
-    /// Whether all of the client's body was read.
+    /// Whether the whole body was read.
     pub(crate) fn finished(&self) -> bool {
         let state = self.lock();
-        // Nobody asks for the end behind the last byte of a length that was declared.
+        // After the last byte of a declared length, nobody reads the end.
         let ended = state.stream.is_none() || self.length == Some(state.read);
         ended && state.broken.is_none()
     }
 
-    /// Whether the attempt of this turn has handed all of the body on. Where the length is known the end
-    /// of the body is not asked for, so what was handed on counts.
+    /// Whether the attempt with this number has handed on the whole body. With a declared length nobody reads
+    /// the end, so the bytes that were handed on count.
     pub(crate) fn sent(&self, turn: u32) -> bool {
         let state = self.lock();
         state.turn == turn && (state.ended || self.length == Some(state.sent))
     }
 
-    /// How many bytes were read of it.
+    /// How many bytes of it were read.
     pub(crate) fn read(&self) -> u64 {
         self.lock().read
     }
 
-    /// How the client's body broke off, where it did.
+    /// How the client's body broke off, if it did.
     pub(crate) fn broken(&self) -> Option<Broken> {
         self.lock().broken
     }
@@ -249,7 +249,7 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// Whether trailers may come behind the last byte. Of a body with a length, only HTTP/2's may have some.
+    /// Whether trailers may follow the last byte. With a declared length, only HTTP/2 has them.
     fn may_trail(&self) -> bool {
         let more = self.stream.as_ref().is_some_and(|stream| !stream.is_end_stream());
         more || self.trailers.is_some()
@@ -306,8 +306,9 @@ where
 }
 
 impl Kept {
-    /// Small ones are copied together: kept by itself each would hold many times its size, the memory that it was read
-    /// into included. Only the attempt that has sent all that is kept reads, so none is in the midst of the last one.
+    /// Small chunks are copied together. Kept separately, each would hold many times its size, because it
+    /// refers to the whole read buffer. Only the attempt that has sent everything that is kept reads on, so
+    /// nobody is in the middle of the last chunk.
     fn add(&mut self, chunk: &Bytes) {
         self.bytes += chunk.len();
         let fits = |last: &&mut Bytes| chunk.len() <= SMALL && last.len() + chunk.len() <= TOGETHER;

@@ -1,4 +1,4 @@
-//! A client's connection: served, watched, and told to stop.
+//! One client connection: served, watched, and told to stop.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::proxy::io::rewound::Rewound;
 use crate::proxy::site::{Core, Worker};
 use crate::proxy::watch::State;
 
-/// Why a connection ended that should not have.
+/// An error that ended a connection.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     /// With HTTP/1.
@@ -25,7 +25,7 @@ enum Trouble {
     Http2(#[from] hyper::Error),
 }
 
-/// Serves one connection until either side ends it. `task` is the task that this runs on.
+/// Serves one connection until either side closes it. `task` is the task that runs this.
 pub(crate) async fn serve(io: Io, client: Peer, worker: Arc<Worker>, task: Option<AbortHandle>) {
     let core = Arc::clone(&worker.core);
     let (state, registered) = core.connections.register();
@@ -38,7 +38,7 @@ pub(crate) async fn serve(io: Io, client: Peer, worker: Arc<Worker>, task: Optio
     drop(registered);
 }
 
-/// Serves what is asked on a connection, in whichever protocol.
+/// Serves the requests of a connection, in either protocol.
 async fn speak(
     io: Io,
     client: Peer,
@@ -59,11 +59,11 @@ async fn speak(
             }
         }
     };
-    // Boxed: the connections that speak HTTP/1 need not carry it.
+    // Boxed, so that HTTP/1.1 connections do not carry its size.
     Ok(Box::pin(multiplexed::serve(io, client, worker, state)).await?)
 }
 
-/// Polls a connection to its end, and has it say `goodbye` when the process stops or the watch says so.
+/// Polls a connection to its end, and calls `goodbye` when the process stops or the watch says so.
 pub(super) async fn drive<C: Future + Unpin>(
     connection: &mut C,
     state: &State,

@@ -1,4 +1,4 @@
-//! Listening sockets: one a worker for each address, so that the kernel spreads connections and no
+//! Listening sockets. Each worker has its own for each address, so the kernel spreads the connections and no
 //! thread hands one to another.
 
 use std::io;
@@ -21,14 +21,14 @@ use crate::proxy::tls::{Accepted, Greeted};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// The wait after an accept that failed for want of resources.
+/// How long to wait after an accept failed because resources ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// `count` sockets on `address`, one for each worker, and the address that they are bound to: with port
-/// 0 the system chooses one, the same for all.
+/// `count` sockets on `address`, one per worker, and the address that they are bound to: with port 0 the system
+/// chooses one, the same for all.
 ///
-/// The address is first bound alone: sharing a port is for our own sockets, and a second process on it
-/// would take half of the connections unnoticed.
+/// The address is first bound without sharing. Only our own sockets may share a port: a second process on it
+/// would silently get half of the connections.
 pub(crate) fn bind(
     address: SocketAddr,
     count: usize,
@@ -57,8 +57,8 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Accepts on what was configured as `address` until `stop`. Connections that the kernel has accepted by then are
-/// served too: closing their socket would reset them.
+/// Accepts on the address configured as `address` until `stop`. Connections that the kernel has accepted by
+/// then are served too: closing their socket would reset them.
 pub(crate) async fn accept(
     address: SocketAddr,
     listener: TcpListener,
@@ -93,12 +93,12 @@ type Permit = Option<tokio::sync::OwnedSemaphorePermit>;
 struct Served {
     address: SocketAddr,
     worker: Arc<Worker>,
-    /// What TLS was last configured there. A listener that a reload has taken away keeps it for those whom the
-    /// kernel has let in: they came for TLS, and get nothing else.
+    /// The latest TLS settings of this address. They are kept when a reload removes the listener, for
+    /// connections that the kernel has already accepted: these expect TLS.
     tls: Option<Arc<Listened>>,
 }
 
-/// The next connection, once there is room for one.
+/// The next connection, once there is room for it.
 async fn next(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
@@ -109,7 +109,7 @@ async fn next(
 }
 
 impl Served {
-    /// Serves a connection, on a task of its own.
+    /// Serves a connection on its own task.
     fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: Permit) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
@@ -129,7 +129,7 @@ impl Served {
                     let io = Io::Tcp(stream);
                     connection::serve(io, Peer::clear(client), worker, task).await;
                 }
-                // Boxed: who speaks clear text need not carry it.
+                // Boxed, so that clear-text connections do not carry its size.
                 Some(tls) => {
                     let greeted = Box::pin(greet(stream, client, &tls, limit)).await;
                     drop(tls);
@@ -140,12 +140,12 @@ impl Served {
             }
             drop(permit);
         });
-        // The task waits for this before it serves: it cannot be gone.
+        // The task waits for this before it serves, so the receiver cannot be gone.
         drop(tell.send(task.abort_handle()));
     }
 }
 
-/// The handshake of a connection; `None` where it came to nothing, of which all is said.
+/// Does the TLS handshake of a connection. `None` if it failed, which has been reported.
 async fn greet(
     stream: TcpStream,
     client: SocketAddr,
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
-    /// A connection takes after the socket that accepted it: after, nothing could be said any more.
+    /// A connection inherits from its listening socket. Once it is accepted, it would be too late.
     #[test]
     #[cfg(target_os = "linux")]
     fn what_a_listener_on_the_loopback_accepts_is_not_paced() {

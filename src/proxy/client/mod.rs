@@ -1,4 +1,4 @@
-//! Clients: where they connect, and what is spoken with them.
+//! Clients: how they connect, and the protocols that they speak.
 
 pub(crate) mod connection;
 mod conversation;

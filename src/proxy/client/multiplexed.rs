@@ -1,5 +1,4 @@
-//! HTTP/2 from clients: many requests on one connection, each on a task of its own, so that none waits
-//! for another.
+//! HTTP/2 connections with clients. Each request is served on its own task, so that none waits for another.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,8 +22,8 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-/// How a worker reads HTTP/2 off its connections. The library's guards against clients that open streams
-/// only to reset them are on as they come.
+/// How a worker speaks HTTP/2. The library's defaults already protect against clients that open streams only to
+/// reset them.
 fn protocol(limits: &Limits) -> http2::Builder<TokioExecutor> {
     let streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
     let head = u32::try_from(limits.head_size).unwrap_or(u32::MAX);
@@ -38,7 +37,7 @@ fn protocol(limits: &Limits) -> http2::Builder<TokioExecutor> {
     protocol
 }
 
-/// Serves one connection until either side ends it. `io` has the preface still before it.
+/// Serves one connection until either side closes it. `io` still has the preface to read.
 pub(super) async fn serve(
     io: Rewound<Io>,
     client: Peer,
@@ -56,7 +55,7 @@ pub(super) async fn serve(
             async move {
                 let answer = execute::serve(worker.site(), request, client, busy, interim);
                 let mut response = until_cut(&worker, answer).await;
-                // Closing a connection is said by GOAWAY here (RFC 9113 §8.2.2).
+                // HTTP/2 closes a connection with GOAWAY instead (RFC 9113 §8.2.2).
                 response.headers_mut().remove(header::CONNECTION);
                 Ok::<_, std::convert::Infallible>(response)
             }
@@ -67,8 +66,7 @@ pub(super) async fn serve(
     drive(&mut connection, state, &worker.core, http2::Connection::graceful_shutdown).await
 }
 
-/// `answer`, which looks again when what still runs is cut off: a stream's task is no connection's, and
-/// nobody else wakes it.
+/// Polls `answer`, and polls it again when running requests are cut off: nothing else wakes a stream's task then.
 async fn until_cut<F: Future>(worker: &Worker, answer: F) -> F::Output {
     let mut answer = pin!(answer);
     let mut cut = pin!(worker.core.cancel.cancelled());

@@ -1,10 +1,9 @@
-//! A connection that has changed its protocol: from the 101 on, bytes pass both ways and nobody here reads
-//! them (RFC 9110 §7.8).
+//! A tunnel: after a 101, bytes pass in both directions, and nobody here interprets them (RFC 9110 §7.8).
 //!
-//! The tunnel runs on the task of the client's connection, in its place: it counts against the limit of
-//! connections, and its request is in flight, until it ends. It ends when both sides have, when neither has
-//! sent a byte for `limits.tunnelTimeout`, and when a drain's grace is over. Each way is copied through a buffer
-//! of its own that is filled only when it is empty, so a reader that is slow slows its writer.
+//! The tunnel runs on the task of the client's connection. Until it ends, it counts against the limit of
+//! connections, and its request is in flight. It ends when both sides have closed, when neither has sent a byte
+//! for `limits.tunnelTimeout`, and when a drain's grace period is over. Each direction has its own buffer,
+//! which is filled only when it is empty, so that a slow reader slows its writer.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +20,7 @@ use crate::proxy::io::rewound::Rewound;
 use crate::proxy::request::flight::Flight;
 use crate::proxy::upstream::connection::Far;
 
-/// A tunnel, once the client's side has changed its protocol, too.
+/// A tunnel, after the client's side has switched the protocol too.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     far: Far,
@@ -31,33 +30,33 @@ pub(crate) struct Tunnel {
 /// Why a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Both sides have ended, or one is broken.
+    /// Both sides have closed, or one has failed.
     Ended,
-    /// Neither has sent anything for the bound.
+    /// Neither side has sent anything for the timeout.
     Idle,
     /// The process stops.
     Cut,
 }
 
 impl Tunnel {
-    /// Runs until it ends; `flight` ends with it.
+    /// A tunnel that runs until it ends. `flight` ends with it.
     pub(crate) const fn new(far: Far, flight: Flight) -> Self {
         Self { far, flight }
     }
 
-    /// Passes what comes of either side, the client's being `near`, until an end: both sides', the bound's of `idle`
-    /// time, or `cut`'s.
+    /// Copies bytes in both directions (`near` is the client's side) until both sides have closed, no byte has
+    /// passed for `idle`, or `cut` is cancelled.
     pub(crate) async fn run(self, near: Rewound<Io>, idle: Duration, cut: &CancellationToken) {
         let Self { mut far, flight } = self;
         let end = pass(near, far.bytes(), idle, cut).await;
         tracing::debug!(reason = ?end, "A tunnel has ended.");
         drop(far);
-        // What passes through a tunnel is no body.
+        // Tunnelled bytes are not a body.
         flight.finish(0);
     }
 }
 
-/// Passes bytes until both sides have ended or one is broken, neither has sent anything for `idle`, or `cut`.
+/// Copies bytes until both sides have closed or one fails, neither has sent anything for `idle`, or `cut`.
 async fn pass<A, B>(near: A, far: B, idle: Duration, cut: &CancellationToken) -> End
 where
     A: AsyncRead + AsyncWrite + Unpin,
@@ -74,18 +73,18 @@ where
             }
             sleep_until(until).await;
         }
-        // A bound beyond the end of time is none.
+        // A timeout beyond the end of time never fires.
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        // A side that breaks ends the tunnel as one that ends does: there is nobody left to tell.
+        // A side that fails ends the tunnel like one that closes: there is nobody left to tell.
         _broken = copied => End::Ended,
         () = silent => End::Idle,
         () = cut.cancelled() => End::Cut,
     }
 }
 
-/// Notes when a read last brought something, so that silence is noticed without a timer for each.
+/// Remembers when a read last returned data, so that idleness is noticed without a timer per read.
 #[derive(Debug)]
 struct Heard<T> {
     io: T,

@@ -1,8 +1,7 @@
-//! Where the body of a message ends, and what of the bytes is body (RFC 9112 §6, §7.1).
+//! Finds the end of a message's body, and the bytes that belong to the body (RFC 9112 §6, §7.1).
 //!
-//! Pure: bytes that came are put in, pieces of the body come out, which share the bytes' memory. The reader of
-//! bytes does not know framing, and this does not know reading, so that a law can hold them together: however
-//! the bytes are cut, the body is the same.
+//! This code is pure: bytes go in, and pieces of the body come out, which share the bytes' memory. It does not
+//! read from the connection. So a property test can check that the body is the same however the bytes are cut.
 
 use bytes::{Buf, Bytes};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,30 +9,30 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::error::Malformed;
 use super::{FIELDS, SIZE};
 
-/// How much all chunk extensions of a body, and zeros and blanks around its sizes, may take, in bytes: nobody here
-/// reads them.
+/// How many bytes the chunk extensions of a body may take in total, with the zeros and spaces around chunk
+/// sizes. Nobody here reads them.
 pub(super) const EXTENSIONS: usize = 16 * 1024;
 
-/// What frames a body, and how far it was read.
+/// The framing of a body, and how far it was read.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    /// So many bytes are left. None: it has ended.
+    /// This many bytes are left; at 0 the body has ended.
     Length(u64),
-    /// It comes in chunks.
+    /// The body is chunked.
     Chunked(Box<Chunks>),
-    /// It goes on until the connection ends.
+    /// The body goes on until the connection closes.
     UntilClose,
 }
 
-/// A body in chunks.
+/// A chunked body.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     at: At,
-    /// The chunk's size, as far as it was read; then how much of it is left.
+    /// The chunk's size as far as it was read; then how much of it is left.
     left: u64,
-    /// How much came that says nothing.
+    /// How many bytes without meaning have arrived.
     extensions: usize,
-    /// The trailer section, as far as it came.
+    /// The trailer section, as far as it has arrived.
     trailers: Vec<u8>,
 }
 
@@ -45,38 +44,38 @@ enum At {
     Start,
     /// A further digit, or the end of the size.
     Size,
-    /// The blanks that some put behind it.
+    /// Spaces that some senders put after the size.
     Blank,
     Extension,
-    /// The end of a size's line.
+    /// The line feed after a size.
     SizeLf,
     Data,
     DataCr,
     DataLf,
-    /// The start of a trailer field, or the end of them all.
+    /// The start of a trailer field, or the end of all of them.
     Field,
-    /// The rest of one.
+    /// The rest of a trailer field.
     Rest,
     /// Its end.
     RestLf,
     EndLf,
 }
 
-/// What was made of the bytes.
+/// The result of decoding.
 #[derive(Debug)]
 pub(crate) enum Decoded {
-    /// All was used up, and the body goes on.
+    /// All bytes were used, and the body goes on.
     More,
     /// The next piece of the body.
     Data(Bytes),
-    /// Its trailers, which are its end.
+    /// The body's trailers. They are its end.
     Trailers(HeaderMap),
-    /// Its end.
+    /// The end of the body.
     End,
 }
 
 impl Decoder {
-    /// No body, or none any more.
+    /// No body, or no more of it.
     pub(crate) const NONE: Self = Self::Length(0);
 
     /// A body in chunks.
@@ -89,7 +88,7 @@ impl Decoder {
         matches!(self, Self::Length(0))
     }
 
-    /// How much of it is left, where that is known.
+    /// How many bytes are left, if that is known.
     pub(crate) const fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
@@ -97,14 +96,14 @@ impl Decoder {
         }
     }
 
-    /// So many bytes of a body with a length went past without being decoded.
+    /// Skips bytes of a body with a length that were moved without being decoded.
     pub(crate) const fn pass(&mut self, size: u64) {
         if let Self::Length(left) = self {
             *left = left.saturating_sub(size);
         }
     }
 
-    /// Takes the next piece from the front of `bytes`. What stands behind the body stays.
+    /// Takes the next piece from the front of `bytes`. Bytes after the body stay there.
     pub(crate) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
         let decoded = match self {
             Self::Length(0) => return Ok(Decoded::End),
@@ -119,7 +118,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// The connection has ended: whether that is the body's end, too.
+    /// The connection has closed: returns whether that also ends the body.
     pub(crate) fn ended(&mut self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -132,7 +131,7 @@ impl Decoder {
     }
 }
 
-/// As much of `bytes` as is `left`.
+/// Takes at most `left` of `bytes`.
 fn take(left: &mut u64, bytes: &mut Bytes) -> Decoded {
     if bytes.is_empty() {
         return Decoded::More;
@@ -164,7 +163,7 @@ impl Chunks {
         }
     }
 
-    /// What the byte behind `byte` belongs to.
+    /// What the byte after `byte` belongs to.
     fn step(&mut self, byte: u8) -> Result<At, Malformed> {
         match (self.at, byte) {
             (At::Start | At::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte),
@@ -175,7 +174,7 @@ impl Chunks {
             (At::SizeLf, b'\n') if self.left == 0 => Ok(At::Field),
             (At::SizeLf, b'\n') => Ok(At::Data),
             (At::DataCr, b'\r') => Ok(At::DataLf),
-            // Behind a chunk the next one starts, behind the trailers nothing does.
+            // After a chunk comes the next one; after the trailers comes nothing.
             (At::DataLf | At::EndLf, b'\n') => Ok(At::Start),
             (At::DataCr | At::DataLf, _) => Err(Malformed::ChunkEnd),
             (At::Field, b'\r') => Ok(At::EndLf),
@@ -190,7 +189,7 @@ impl Chunks {
     fn digit(&mut self, byte: u8) -> Result<At, Malformed> {
         let digit = char::from(byte).to_digit(16).map(u64::from).ok_or(Malformed::ChunkHead)?;
         if self.at == At::Size && self.left == 0 {
-            // A zero in front of the others.
+            // A leading zero.
             self.idle(At::Size)?;
         }
         let sixteen = self.left.checked_mul(16).ok_or(Malformed::ChunkSize)?;
@@ -198,7 +197,7 @@ impl Chunks {
         Ok(At::Size)
     }
 
-    /// A byte of a size's line that says nothing.
+    /// A byte without meaning in a size's line.
     const fn idle(&mut self, next: At) -> Result<At, Malformed> {
         self.extensions += 1;
         if self.extensions > EXTENSIONS { Err(Malformed::Extensions) } else { Ok(next) }
@@ -240,16 +239,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a body came to: its bytes, its trailers, and what was left behind it.
+    /// The result: the body's bytes, its trailers, and the bytes left after it.
     #[derive(Debug, PartialEq)]
     struct Whole {
         data: Vec<u8>,
         trailers: Option<HeaderMap>,
-        /// `None` where the body did not end.
+        /// `None` if the body did not end.
         left: Option<Vec<u8>>,
     }
 
-    /// Decodes `bytes`, which come in pieces that end at each of `cuts`.
+    /// Decodes `bytes`, which arrive in pieces that end at each of `cuts`.
     fn decode(
         mut decoder: Decoder,
         bytes: &[u8],
@@ -342,7 +341,7 @@ mod tests {
         let extended = |size: usize| format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(size));
         assert_eq!(chunked(extended(EXTENSIONS).as_bytes()), Ok(plain("x", "")));
         assert_eq!(chunked(extended(EXTENSIONS + 1).as_bytes()), Err(Malformed::Extensions));
-        // Of all chunks together.
+        // The limit applies to all chunks together.
         let half = format!("1;{}\r\nx\r\n", "e".repeat(EXTENSIONS / 2 + 1));
         assert_eq!(chunked((half.clone() + &half).as_bytes()), Err(Malformed::Extensions));
         for idle in ["0", " "] {
@@ -370,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the body, its trailers and what stands behind are the same; so is the error.
+        /// However the bytes are cut, the body, its trailers and the bytes after it are the same; so is the error.
         #[test]
         fn cuts_change_nothing(
             bytes in prop_oneof![

@@ -1,76 +1,76 @@
-//! Why an exchange over a connection came to no good end.
+//! Errors of an exchange on a connection.
 
 use std::io;
 
-/// What went wrong with an exchange.
+/// What went wrong in an exchange.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The system says so.
+    /// An error of the system.
     #[error("connection error")]
     Io(#[source] io::Error),
-    /// The other side has ended before its message did (RFC 9112 §8).
+    /// The peer closed before its message was complete (RFC 9112 §8).
     #[error("connection closed before message completed")]
     Closed,
-    /// What came is no HTTP/1.1.
+    /// The bytes that arrived are not HTTP/1.1.
     #[error("{0}")]
     Malformed(#[source] Malformed),
-    /// The request's own body cannot go on.
+    /// The request's own body broke off.
     #[error("the request could not be sent whole")]
     Request(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The request's body is not of the length that its head says.
+    /// The request's body does not have the length that its head announces.
     #[error("the request's body is not as long as its head says")]
     Length,
 }
 
-/// In which way what came is no HTTP/1.1.
+/// How the bytes break HTTP/1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// A status line or a field is none (RFC 9112 §4, §5).
+    /// A status line or a field is malformed (RFC 9112 §4, §5).
     #[error("the head cannot be read: {0}")]
     Head(httparse::Error),
-    /// A head over the bound.
+    /// The head exceeds the limit.
     #[error("the head is over {} bytes", super::SIZE)]
     HeadTooLarge,
-    /// Three digits that are no status.
+    /// A status below 100.
     #[error("the status is below 100")]
     Status,
-    /// Both fields that frame a body: one of them lies (RFC 9112 §6.1).
+    /// Both framing fields are present, so one of them is wrong (RFC 9112 §6.1).
     #[error("the head has both Content-Length and Transfer-Encoding")]
     TwoFramings,
-    /// `Content-Length` is no number, or is several (RFC 9112 §6.3).
+    /// `Content-Length` is not a number, or has several values (RFC 9112 §6.3).
     #[error("Content-Length is no number, or several")]
     ContentLength,
-    /// A request's body in a coding that does not end in `chunked`: nobody knows where it ends (RFC 9112 §6.3).
+    /// A request's transfer coding does not end in `chunked`, so nobody knows where the body ends (RFC 9112 §6.3).
     #[error("Transfer-Encoding does not end in chunked")]
     Coding,
-    /// A coding in HTTP/1.0, which has none (RFC 9112 §6.1).
+    /// HTTP/1.0 has no transfer codings (RFC 9112 §6.1).
     #[error("Transfer-Encoding came in HTTP/1.0, which has none")]
     OldCoding,
-    /// The method is none (RFC 9110 §9.1).
+    /// The method is malformed (RFC 9110 §9.1).
     #[error("the method cannot be read")]
     Method,
-    /// The target is none (RFC 9112 §3.2).
+    /// The target is malformed (RFC 9112 §3.2).
     #[error("the target is no URI, nor a part of one")]
     Target,
-    /// Another protocol before the request was sent whole (RFC 9110 §7.8).
+    /// The protocol was switched before the request was sent completely (RFC 9110 §7.8).
     #[error("the protocol changed within the request")]
     Switched,
-    /// A chunk's size is none, or its line is not one (RFC 9112 §7.1).
+    /// A chunk's size line is malformed (RFC 9112 §7.1).
     #[error("a chunk's head cannot be read")]
     ChunkHead,
-    /// A chunk's size that no number here holds.
+    /// A chunk's size does not fit into 64 bits.
     #[error("a chunk's size is beyond any")]
     ChunkSize,
-    /// A chunk that goes on behind its size.
+    /// A chunk is longer than its size.
     #[error("a chunk is longer than its size")]
     ChunkEnd,
-    /// More of chunk extensions than anybody means (RFC 9112 §7.1.1).
+    /// The chunk extensions exceed the limit (RFC 9112 §7.1.1).
     #[error("chunk extensions are over {} bytes", super::decode::EXTENSIONS)]
     Extensions,
-    /// A trailer field is none.
+    /// A trailer field is malformed.
     #[error("the trailers cannot be read")]
     Trailers,
-    /// More trailers than a head may have fields.
+    /// The trailers exceed the limit of a head.
     #[error("the trailers are over {} bytes", super::SIZE)]
     TrailersTooLarge,
 }

@@ -1,8 +1,7 @@
-//! The fields of a head, and what they say of the connection and the body.
+//! The fields of a head, and what they say about the connection and the body.
 //!
-//! Their values share the memory that the head was read into. What two readers could read in two ways is no
-//! message (RFC 9112 §6.3): a message that ends elsewhere for the next hop than it does here could put words into
-//! another one.
+//! The values share the memory of the bytes that were read. A message that two readers could understand in two ways
+//! is refused (RFC 9112 §6.3): if it ended in different places for them, one message could smuggle in another.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -10,15 +9,15 @@ use httparse::Header;
 
 use super::error::Malformed;
 
-/// What the fields say of the connection and the body.
+/// What the fields say about the connection and the body.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// False: `Connection` has `close`. True: it has `keep-alive`, and not that.
+    /// `false`: `Connection` contains `close`. `true`: it contains `keep-alive`, but not `close`.
     stays: Option<bool>,
-    /// Whether `Transfer-Encoding` ends in `chunked`, where it is there.
+    /// Whether `Transfer-Encoding`, if present, ends in `chunked`.
     pub(crate) chunked: Option<bool>,
     pub(crate) length: Option<u64>,
-    /// How often the length is given.
+    /// How many lengths were given.
     lengths: usize,
     /// Whether there is an `Expect`.
     pub(crate) expects: bool,
@@ -26,10 +25,10 @@ pub(crate) struct Said {
     pub(crate) te: bool,
 }
 
-/// The fields `read` from `bytes`, whose values are slices of those.
+/// Converts the fields `read`, whose values are slices of `bytes`.
 ///
 /// # Errors
-/// Where one is no field, or `Content-Length` is no number.
+/// When a field is malformed, or `Content-Length` is not a number.
 pub(crate) fn read(bytes: &Bytes, read: &[Header<'_>]) -> Result<(HeaderMap, Said), Malformed> {
     let mut fields = HeaderMap::with_capacity(read.len());
     let mut said = Said::default();
@@ -68,7 +67,7 @@ impl Said {
         Ok(())
     }
 
-    /// A length, or several that are the same (RFC 9112 §6.3, rule 5).
+    /// A length, which may be repeated if it is the same (RFC 9112 §6.3, rule 5).
     fn hear_length(&mut self, value: &HeaderValue) -> Result<(), Malformed> {
         for element in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             let length = number(element).ok_or(Malformed::ContentLength)?;
@@ -81,8 +80,9 @@ impl Said {
         Ok(())
     }
 
-    /// Whether the connection stays open afterwards, as far as the fields say (RFC 9112 §9.3); `old`: in HTTP/1.0.
-    /// After a message in HTTP/1.0 that names a coding it never does: its sender may not have meant it (§6.1).
+    /// Whether the connection stays open, according to the fields (RFC 9112 §9.3). `old` means HTTP/1.0. After
+    /// an HTTP/1.0 message with a transfer coding it always closes, because its sender may not have meant the
+    /// coding (§6.1).
     pub(crate) const fn keeps(&self, old: bool) -> bool {
         match self.stays {
             Some(false) => false,
@@ -91,7 +91,7 @@ impl Said {
         }
     }
 
-    /// Has `Content-Length` say once what it says several times.
+    /// Leaves only one of several equal `Content-Length` values.
     fn give_one_length(&self, fields: &mut HeaderMap) {
         if let Some(length) = self.length.filter(|_| self.lengths > 1) {
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -99,7 +99,7 @@ impl Said {
     }
 }
 
-/// Digits and nothing else.
+/// Parses digits only.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     let add = |sum: u64, digit: &u8| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;

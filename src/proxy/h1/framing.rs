@@ -1,4 +1,4 @@
-//! A body in the framing that its head announces (RFC 9112 §6, §7).
+//! Writes a body in the framing that its head announces (RFC 9112 §6, §7).
 
 use std::io::Write as _;
 
@@ -7,18 +7,18 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::outbox::Outbox;
 
-/// How a body is framed, and how much of it is still to come.
+/// How a body is framed, and how much of it is left to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// Chunks, until an empty one.
+    /// Chunks, up to an empty one.
     Chunked,
-    /// The connection's end is the body's.
+    /// The end of the connection ends the body.
     UntilClose,
 }
 
-/// The body is not of the length that was announced.
+/// The body does not have the announced length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongLength;
 
@@ -27,7 +27,7 @@ pub(crate) fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     line(out, name, value.as_bytes());
 }
 
-/// Writes a field of this value.
+/// Writes a field with this value.
 pub(crate) fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(name.as_str().as_bytes());
     out.extend_from_slice(b": ");
@@ -36,18 +36,18 @@ pub(crate) fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
 }
 
 impl Framing {
-    /// Nothing is to come, or not any more.
+    /// Nothing is left to send.
     pub(crate) const NONE: Self = Self::Length(0);
 
-    /// Whether nothing is to come any more.
+    /// Whether nothing is left to send.
     pub(crate) const fn is_done(self) -> bool {
         matches!(self, Self::NONE)
     }
 
-    /// So much of a body was poured past.
+    /// Counts bytes of the body that were spliced.
     ///
     /// # Errors
-    /// Where that is more than was announced, or is no length.
+    /// When there are more bytes than announced, or the body has no length.
     pub(crate) fn pass(&mut self, size: usize) -> Result<(), WrongLength> {
         match self {
             Self::Length(left) => {
@@ -61,7 +61,7 @@ impl Framing {
     /// Puts the next piece of a body into `outbox`.
     pub(super) fn data(&mut self, outbox: &mut Outbox, data: Bytes) -> Result<(), WrongLength> {
         match self {
-            // An empty chunk would be the end.
+            // An empty chunk would end the body.
             _ if data.is_empty() => {}
             Self::Length(left) => {
                 *left = left.checked_sub(data.len() as u64).ok_or(WrongLength)?;
@@ -77,7 +77,7 @@ impl Framing {
         Ok(())
     }
 
-    /// Puts the end of a body into `outbox`, with its trailers where the framing has a place for them.
+    /// Puts the end of a body into `outbox`, with its trailers if the framing allows any.
     pub(super) fn end(
         &mut self,
         outbox: &mut Outbox,
@@ -102,7 +102,7 @@ impl Framing {
 
 /// The line before a chunk.
 fn size(out: &mut Vec<u8>, size: usize) {
-    // A vector takes whatever is written.
+    // Writing to a vector cannot fail.
     let _written = write!(out, "{size:x}\r\n").is_ok();
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     proptest! {
-        /// What is encoded in any pieces decodes to itself.
+        /// A body that is encoded in any pieces decodes to itself.
         #[test]
         fn a_body_in_any_pieces_is_itself(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3000), 0..8),

@@ -1,8 +1,8 @@
-//! What was read and is not made sense of yet.
+//! The read buffer: bytes that were read and not parsed yet.
 //!
-//! Most messages are small, and most connections wait. So a read goes into room on the stack first, and what came
-//! is kept in just as much memory as it takes: a connection that waits holds nothing, one that is busy holds what
-//! it is busy with. Where reads find their room full, the next have more of it, and of their own, uncopied.
+//! Most messages are small, and most connections are idle. So a read first goes into a buffer on the stack, and
+//! the data is then kept in a buffer of just its size: an idle connection holds none. When reads fill their
+//! buffer, the next ones get a larger one of their own, without copying.
 
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -14,42 +14,43 @@ use tokio_util::io::poll_read_buf;
 
 use crate::proxy::io::Io;
 
-/// The room on the stack.
+/// The size of the buffer on the stack.
 const FIRST: usize = 8 * 1024;
-/// Messages up to this size come in one read, where the one before them was as large. Of a larger one the first read is
-/// to bring the head: the rest need not come this way (see [`pour`](crate::proxy::io::pour)).
+/// Messages up to this size are read at once if the previous one was as large. For a larger one, the first read
+/// should only get the head, because the body may be spliced (see [`pour`](crate::proxy::io::pour)).
 const WHOLE: usize = 48 * 1024;
-/// Where a message's body was poured, the first read of the next has room for as large a head, and for so much more.
+/// After a spliced body, the first read of the next message has room for a head of the same size and this many
+/// more bytes.
 const BEYOND: usize = 256;
-/// The room of the first read behind a head is at most this.
+/// The most room of the first read after a head.
 const SECOND: usize = 64 * 1024;
-/// And no read has more.
+/// The most room of any read.
 const MOST: usize = 256 * 1024;
 
-/// Where bytes are read into.
+/// A read buffer.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: BytesMut,
     /// How much room the next read has.
     room: usize,
-    /// How much the first read of the next message has: messages of one connection are often alike.
+    /// How much room the first read of the next message has: the messages of a connection are often alike.
     first: usize,
-    /// How large the last head was.
+    /// The size of the last head.
     head: usize,
 }
 
 impl Inbox {
-    /// An empty one.
+    /// An empty buffer.
     pub(crate) fn new() -> Self {
         Self { bytes: BytesMut::new(), room: FIRST, first: FIRST, head: 0 }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What is in it.
+    /// The bytes in it.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -60,7 +61,7 @@ impl Inbox {
         self.bytes.capacity()
     }
 
-    /// Takes what is in it.
+    /// Takes the bytes.
     pub(crate) fn take(&mut self) -> Bytes {
         if self.bytes.capacity() == self.bytes.len() {
             return std::mem::take(&mut self.bytes).freeze();
@@ -68,17 +69,17 @@ impl Inbox {
         self.bytes.split().freeze()
     }
 
-    /// Lets go of the first `size` bytes in it.
+    /// Removes the first `size` bytes.
     pub(crate) fn skip(&mut self, size: usize) {
         self.bytes.advance(size.min(self.bytes.len()));
     }
 
-    /// Puts back what was taken: more must come to make sense of it.
+    /// Puts bytes back that need more data to be parsed.
     pub(crate) fn put_back(&mut self, bytes: Bytes) {
         self.bytes = bytes.into();
     }
 
-    /// A message has begun with a head of this size; of its body so much is `left`, where that is known.
+    /// A message has begun, with a head of this size. `left` bytes of its body are missing, if that is known.
     pub(crate) fn began(&mut self, head: usize, left: Option<u64>) {
         let left = left.map(room);
         self.room = left.unwrap_or_default().clamp(FIRST, SECOND);
@@ -87,7 +88,7 @@ impl Inbox {
         self.head = head;
     }
 
-    /// Of its body some went past without being read here. What comes with the next head is copied for nothing.
+    /// Part of the body was spliced. Whatever was read together with the next head would be copied for nothing.
     pub(crate) fn poured(&mut self) {
         self.first = self.head.saturating_add(BEYOND).min(FIRST);
     }
@@ -97,16 +98,16 @@ impl Inbox {
         self.room = self.first;
     }
 
-    /// Holds no more than it must from now on.
+    /// Releases all memory that is not needed now.
     pub(crate) fn rest(&mut self) {
         self.bytes = BytesMut::new();
     }
 
-    /// Reads what there is: how many bytes, none at the end. Of a body of which so much is `left`, no more room is
-    /// made than for that.
+    /// Reads what has arrived: the number of bytes, 0 at the end. If `left` bytes of a body are missing, the
+    /// room is not larger than that.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection's error.
     pub(crate) fn poll_read(
         &mut self,
         io: &mut Io,
@@ -119,7 +120,7 @@ impl Inbox {
             return self.poll_read_small(io, cx, wanted);
         }
         if spare <= wanted / 4 {
-            // Whoever only waits holds no room.
+            // A connection that waits holds no buffer.
             ready!(io.poll_read_ready(cx))?;
             self.bytes.reserve(wanted);
         }
@@ -133,7 +134,7 @@ impl Inbox {
         Poll::Ready(Ok(size))
     }
 
-    /// Not inlined: the room is only on the stack of whoever reads.
+    /// Not inlined, so that the buffer is on the stack only during a read.
     #[inline(never)]
     fn poll_read_small(
         &mut self,
@@ -151,7 +152,7 @@ impl Inbox {
         Poll::Ready(Ok(read.len()))
     }
 
-    /// So much was found by a read that had this `room`.
+    /// A read with this `room` found `size` bytes.
     fn found(&mut self, size: usize, room: usize) {
         if size == room && size >= self.room {
             self.room = size.saturating_mul(2).min(MOST);
@@ -159,8 +160,8 @@ impl Inbox {
     }
 }
 
-/// The room for what is left of a body, and a byte more: a read that leaves room has emptied the socket, and the
-/// runtime need not be told so by another.
+/// Room for the rest of a body and one byte more: a read that does not fill its room has emptied the socket, so
+/// the runtime needs no second read to know that.
 fn room(left: u64) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1)
 }

@@ -1,11 +1,10 @@
-//! HTTP/1.1 as bytes (RFC 9112), the same towards clients and towards upstreams.
+//! HTTP/1.1 as bytes (RFC 9112), for both clients and upstreams.
 //!
-//! Both sides read and write messages of one form, so what does that is here once: bytes that come are gathered
-//! ([`inbox`]), a head's fields are read and heard for what frames the message ([`fields`]), its body is decoded
-//! ([`decode`]); the other way a body is framed ([`framing`]), polled ([`sending`]) and written ([`outbox`]). What a
-//! side has of its own is beside it: the conversation with a [`client`](super::client),
-//! [`upstream::h1`](super::upstream) with an upstream. What the conversation and the body of its request read together is
-//! [`talk`].
+//! Both sides read and write messages of the same form, so the code for that is shared. Reading: bytes are
+//! collected ([`inbox`]), a head's fields are checked for the message's framing ([`fields`]), and the body is
+//! decoded ([`decode`]). Writing: a body is framed ([`framing`]), polled ([`sending`]) and written
+//! ([`outbox`]). [`talk`] is what a client's connection shares with the reader of its request's body. What
+//! differs is in [`client`](super::client) and [`upstream::h1`](super::upstream).
 
 mod decode;
 mod error;
@@ -25,7 +24,7 @@ pub(crate) use self::outbox::Outbox;
 pub(crate) use self::sending::{Sending, Unsendable};
 pub(crate) use self::talk::{Dropped, Talk, Wire};
 
-/// How large an answer's head, and any trailer section, may be, in bytes.
+/// The largest head of a response, and the largest trailer section, in bytes.
 pub(crate) const SIZE: usize = 64 * 1024;
-/// How many fields they may have.
+/// The most fields that these may have.
 pub(crate) const FIELDS: usize = 100;

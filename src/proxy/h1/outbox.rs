@@ -1,8 +1,8 @@
-//! What waits to be written.
+//! The write buffer.
 //!
-//! Small things (a head, the line before a chunk) are put together in one buffer, a large chunk of a body stands
-//! beside them uncopied, and all of it goes out in one system call. One chunk at a time: nobody reads a body
-//! further than the other side takes it.
+//! Small parts (a head, the line before a chunk) are collected in one buffer. A large chunk of a body is kept
+//! beside it without copying, and everything goes out in one system call. There is only one chunk at a time, so
+//! a body is not read faster than the peer accepts it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,29 +11,29 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-/// A chunk up to this size is copied behind what stands there: that is cheaper than another vector.
+/// A chunk up to this size is copied into the buffer, which is cheaper than another vector.
 const SMALL: usize = 1024;
 
-/// What is to be written: what stands before a chunk, the chunk, and what stands behind it.
+/// Bytes before a chunk, the chunk, and bytes after it.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     front: Vec<u8>,
     /// How much of `front` was written.
     at: usize,
     chunk: Bytes,
-    /// Empty where there is no chunk.
+    /// Empty if there is no chunk.
     back: Vec<u8>,
-    /// Whether a transport may hold some of what it took (TLS does).
+    /// Whether the stream may buffer bytes that it accepted, as TLS does.
     held: bool,
 }
 
 impl Outbox {
-    /// Where the next small thing is written to.
+    /// The buffer for the next small part.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         if self.chunk.is_empty() { &mut self.front } else { &mut self.back }
     }
 
-    /// The next chunk of a body, which must not be put in while there is another: see [`Outbox::is_full`].
+    /// Puts in the next chunk of a body. There must be none yet: see [`Outbox::is_full`].
     pub(crate) fn chunk(&mut self, chunk: Bytes) {
         if chunk.len() <= SMALL || !self.chunk.is_empty() {
             self.text().extend_from_slice(&chunk);
@@ -42,22 +42,22 @@ impl Outbox {
         }
     }
 
-    /// Whether the next chunk has to wait.
+    /// Whether there is no room for another chunk.
     pub(crate) fn is_full(&self) -> bool {
         !self.chunk.is_empty() || self.front.len().saturating_sub(self.at) > 2 * SMALL
     }
 
-    /// Whether all was written.
+    /// Whether everything was written.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_taken() && !self.held
     }
 
-    /// Whether the transport took all.
+    /// Whether the stream accepted everything.
     fn is_taken(&self) -> bool {
         self.at >= self.front.len() && self.chunk.is_empty()
     }
 
-    /// Writes all of it to `io`; `wrote` is set once a byte was written.
+    /// Writes everything to `io`. `wrote` is set once a byte was written.
     pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
         &mut self,
         io: &mut T,
@@ -87,7 +87,7 @@ impl Outbox {
         Poll::Ready(Ok(()))
     }
 
-    /// So much was written.
+    /// Removes what was written.
     fn advance(&mut self, written: usize) {
         let front = written.min(self.front.len().saturating_sub(self.at));
         self.at += front;
@@ -97,7 +97,7 @@ impl Outbox {
             return;
         }
         self.front.clear();
-        // What is behind the chunk is now all there is.
+        // The part after the chunk is now all there is.
         std::mem::swap(&mut self.front, &mut self.back);
         self.at = written - front - chunk;
         if self.at >= self.front.len() {
@@ -106,8 +106,8 @@ impl Outbox {
         }
     }
 
-    /// A message is over: no memory is held for the next. The allocator hands out again what was used last, which is
-    /// nearer than what a connection of many has kept for itself.
+    /// The message is complete: no memory is kept for the next one. What the allocator hands out again was used
+    /// more recently than a buffer that one of many connections keeps, so it is more likely in the cache.
     pub(crate) fn rest(&mut self) {
         *self = Self::default();
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Takes so many bytes with each write, in turn, and sometimes none yet.
+    /// Accepts this many bytes per write, in turn, and sometimes none.
     struct Narrow {
         widths: Vec<usize>,
         vectored: bool,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put in comes out in its order, however little is taken at a time.
+        /// The bytes come out in order, however few are accepted at a time.
         #[test]
         fn all_is_written_in_its_order(
             things in prop::collection::vec((any::<bool>(), 1_usize..4000), 1..12),

@@ -1,4 +1,4 @@
-//! What is still to be sent of a message.
+//! Sends the body of a message.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,26 +9,26 @@ use http_body::Body;
 use super::framing::{Framing, WrongLength};
 use super::outbox::Outbox;
 
-/// A body that is being sent, in the framing that its head announced.
+/// A body that is being sent in the framing that its head announced.
 #[derive(Debug)]
 pub(crate) struct Sending<B> {
     pub(crate) body: B,
     pub(crate) framing: Framing,
-    /// Whether the other side takes trailers.
+    /// Whether the peer accepts trailers.
     pub(crate) trailers: bool,
 }
 
-/// Why a body cannot be sent to its end.
+/// Why a body cannot be sent completely.
 #[derive(Debug)]
 pub(crate) enum Unsendable<E> {
     /// It broke off.
     Broken(E),
-    /// It is not of the length that was announced.
+    /// It does not have the announced length.
     Length,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
-    /// Puts of the body into `outbox` what has room there. Pending where there is nothing yet.
+    /// Moves as much of the body into `outbox` as it has room for. Pending if the body has nothing yet.
     pub(crate) fn poll_into(
         &mut self,
         outbox: &mut Outbox,
@@ -40,7 +40,8 @@ impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts the next piece of the body, or its end, into `outbox`. To be asked while there is more to come, and room.
+    /// Moves the next piece of the body, or its end, into `outbox`. Call it only if the body has not ended and
+    /// there is room.
     pub(crate) fn poll_piece_into(
         &mut self,
         outbox: &mut Outbox,

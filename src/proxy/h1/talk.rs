@@ -1,4 +1,4 @@
-//! The connection as the conversation and the body of its request share it.
+//! The connection, as shared by its own task and by the reader of its request's body.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,65 +10,65 @@ use http_body::Frame;
 use super::{Decoded, Decoder, Error, Inbox, Outbox};
 use crate::proxy::io::Io;
 
-/// How many bytes of interim answers wait for a client that reads slowly.
+/// How many bytes of interim responses may wait for a client that reads slowly.
 const PENDING: usize = 16 * 1024;
-/// How much is read, in bytes, of a request that was answered before its end, so that its connection can be used again.
+/// How many bytes of an answered request are discarded so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
-/// What a client is told that waits to be asked for its body (RFC 9110 §10.1.1).
+/// Asks a client that waits for it to send the body (RFC 9110 §10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// The client's first bytes in HTTP/2 with prior knowledge (RFC 9113 §3.4), which are no request of HTTP/1.
+/// The first bytes of HTTP/2 with prior knowledge (RFC 9113 §3.4). They are not a request of HTTP/1.1.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A client's connection. All who have it are on one thread, and none holds it while it waits.
+/// A handle to a client's connection. All handles are on one thread, and none holds the lock while it waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Talk {
     wire: Arc<Mutex<Wire>>,
-    /// The request that it is about: what is left over of an earlier one neither reads nor says anything.
+    /// The request that this handle belongs to. A handle of an earlier request can neither read nor write.
     turn: u32,
 }
 
-/// What there is of it.
+/// The connection itself.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    /// `None` once the conversation is over.
+    /// `None` once the connection is no longer served.
     io: Option<Io>,
-    /// Was read, and is not made sense of yet.
+    /// Bytes that were read and not parsed yet.
     pending: Bytes,
-    /// Where bytes are read into; while a head is awaited, also what there is of it.
+    /// The buffer for reading. While a head is awaited, it holds the beginning of that head.
     inbox: Inbox,
-    /// How much of a head was looked at in vain.
+    /// How many bytes of an incomplete head were already checked.
     seen: usize,
-    /// Which request is read and answered; counts up with each.
+    /// The number of the present request.
     turn: u32,
     /// Whether an empty line came before the first request.
     skipped: bool,
-    /// What is still to be read of the request's body.
+    /// The rest of the request's body.
     upload: Decoder,
-    /// Whether the client waits to be asked for it.
+    /// Whether the client waits for a 100 before it sends the body.
     asks: bool,
-    /// What is to be written before the answer.
+    /// Bytes to write before the answer.
     said: Vec<u8>,
-    /// Whether the request has its answer: what belongs before it comes too late.
+    /// Whether the request has its answer. Anything that belongs before the answer is then too late.
     answered: bool,
-    /// Of the task that holds the conversation.
+    /// Wakes the task that serves the connection.
     holder: Option<Waker>,
 }
 
-/// Why an interim answer does not reach a client.
+/// Why an interim response does not reach a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
     /// The client speaks HTTP/1.0, which has none (RFC 9110 §15.2).
     Http10,
-    /// The client speaks HTTP/2, over which the library says none.
+    /// The client speaks HTTP/2, where the library cannot send any.
     Http2,
-    /// The answer was there before it.
+    /// The answer has already been given.
     Late,
-    /// As many wait as may for a client that reads slowly.
+    /// Too many are waiting for a client that reads slowly.
     Full,
 }
 
 impl Talk {
-    /// A connection of which nothing was read.
+    /// A connection from which nothing was read yet.
     pub(crate) fn new(io: Io) -> Self {
         let wire = Wire {
             io: Some(io),
@@ -86,17 +86,17 @@ impl Talk {
         Self { wire: Arc::new(Mutex::new(wire)), turn: 0 }
     }
 
-    /// The same, for the request that was read last.
+    /// A handle for the request that was read last.
     pub(crate) fn of_this_request(&self) -> Self {
         Self { wire: Arc::clone(&self.wire), turn: self.lock().turn }
     }
 
-    /// It, until that is dropped.
+    /// Locks the connection.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Wire> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `head`, a whole interim answer, said before the answer.
+    /// Sends `head`, a complete interim response, before the answer.
     pub(crate) fn say_before(&self, head: &[u8]) -> Result<(), Dropped> {
         let mut wire = self.lock();
         if wire.answered || wire.turn != self.turn {
@@ -109,7 +109,7 @@ impl Talk {
         Ok(())
     }
 
-    /// The next piece of the request's body. A client that waits to be asked for it is, with the first.
+    /// The next piece of the request's body. The first call sends the 100 if the client waits for one.
     pub(crate) fn poll_body(
         &self,
         cx: &mut Context<'_>,
@@ -124,13 +124,13 @@ impl Talk {
         polled
     }
 
-    /// Whether the client waits to be asked for the request's body.
+    /// Whether the client waits for a 100 before it sends the body.
     pub(crate) fn waits(&self) -> bool {
         let wire = self.lock();
         wire.turn == self.turn && wire.asks
     }
 
-    /// How much of the request's body is left, where that is known.
+    /// How much of the request's body is left, if that is known.
     pub(crate) fn left(&self) -> Option<u64> {
         let wire = self.lock();
         if wire.turn == self.turn { wire.upload.left() } else { Some(0) }
@@ -138,28 +138,28 @@ impl Talk {
 }
 
 impl Wire {
-    /// The connection.
+    /// The connection's stream.
     pub(crate) fn io(&mut self) -> io::Result<&mut Io> {
         self.io.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Whether it is a socket and nothing else.
+    /// Whether it is a plain socket.
     pub(crate) fn is_plain(&self) -> bool {
         self.io.as_ref().is_some_and(|io| io.socket().is_some())
     }
 
-    /// The conversation is over, and has its connection back.
+    /// Ends serving and takes the stream back.
     pub(crate) const fn close(&mut self) -> Option<Io> {
         self.io.take()
     }
 
-    /// The conversation is held by the task that `waker` wakes.
+    /// Sets the waker of the task that serves the connection.
     pub(crate) fn held_by(&mut self, waker: &Waker) {
         self.holder = Some(waker.clone());
     }
 
-    /// Another task than the conversation's may read the body (one that sends it over HTTP/2 does). That the client is
-    /// to be asked for it, and that all of it is read and so its end to be looked for, is the conversation's business.
+    /// Wakes the connection's task if another task reads the body (as one does that sends it over HTTP/2). The
+    /// connection's task must send the 100 and, once the body was read, watch for the client's end.
     fn tell_holder(&self, cx: &Context<'_>) {
         if (self.is_read() || !self.said.is_empty())
             && let Some(holder) = &self.holder
@@ -169,34 +169,34 @@ impl Wire {
         }
     }
 
-    /// Whether nothing of a request is here that is not made sense of.
+    /// Whether no unparsed bytes of a request are here.
     pub(crate) fn is_between(&self) -> bool {
         self.pending.is_empty() && self.inbox.is_empty()
     }
 
-    /// Whether all of the request was read.
+    /// Whether the whole request was read.
     pub(crate) const fn is_read(&self) -> bool {
         self.upload.is_done()
     }
 
-    /// Whether nothing more is to come from a client that knows it.
+    /// Whether a client that follows the protocol will send nothing more.
     pub(crate) fn is_over(&self) -> bool {
         self.is_read() && self.is_between()
     }
 
-    /// Reads what there is: how many bytes, none at the end.
+    /// Reads what has arrived: the number of bytes, 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let io = self.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         self.inbox.poll_read(io, cx, self.upload.left().filter(|left| *left > 0))
     }
 
-    /// Takes what was read and not made sense of: it is another protocol's.
+    /// Takes the unparsed bytes: they belong to another protocol.
     pub(crate) fn take_rest(&mut self) -> Bytes {
         if self.pending.is_empty() { self.inbox.take() } else { std::mem::take(&mut self.pending) }
     }
 
-    /// Lets go of whole empty lines before a request (RFC 9112 §2.2): they are none, nor the beginning of one. As they
-    /// come, so that a head that is looked at again and again does not begin with thousands.
+    /// Discards complete empty lines before a request (RFC 9112 §2.2). They are discarded as they arrive, so
+    /// that an incomplete head never begins with thousands of them.
     pub(crate) fn skip_empty_lines(&mut self) {
         let (rest, read) = (empty_lines(&self.pending), empty_lines(self.inbox.bytes()));
         self.pending.advance(rest);
@@ -205,7 +205,7 @@ impl Wire {
         self.skipped |= read > 0;
     }
 
-    /// Whether what came begins as HTTP/2 does, and whether all of that beginning is here.
+    /// Whether the bytes begin like HTTP/2, and whether that beginning is complete.
     pub(crate) fn begins_http2(&self) -> Option<bool> {
         if self.skipped {
             return None;
@@ -215,22 +215,22 @@ impl Wire {
         (bytes.get(..known) == PREFACE.get(..known)).then_some(known == PREFACE.len())
     }
 
-    /// Whether a line has ended since a head was last looked for: a head ends with one, and so does whatever is wrong
-    /// with it but for its size.
+    /// Whether a line has ended since the head was last checked. A head ends with a line, and every mistake in
+    /// it, except its size, is in a complete line.
     pub(crate) fn is_worth_parsing(&mut self) -> bool {
         let bytes = self.inbox.bytes();
         let seen = std::mem::replace(&mut self.seen, bytes.len());
-        // One look for each so many bytes, for heads that never end.
+        // Check once per 4 KiB even without a line end, for heads that never end.
         let large = bytes.len() / 4096 > seen / 4096;
         let more = bytes.get(seen..).unwrap_or_default();
         !self.pending.is_empty() || large || more.contains(&b'\n')
     }
 
-    /// The request's head as `parse` makes it of what is here, where all of it is: with how many bytes it takes, and how
-    /// long the body behind it is, where that is known. What is behind it stays as `pending`.
+    /// The request's head as `parse` reads it, once it is complete; `parse` also returns the length of the
+    /// head, and that of the body after it if known. What follows the head stays in `pending`.
     ///
     /// # Errors
-    /// Where it is none, or beyond the limits.
+    /// When it is malformed or exceeds the limits.
     pub(crate) fn take_head<H, E>(
         &mut self,
         parse: impl FnOnce(&Bytes) -> Result<Option<(H, usize, Option<u64>)>, E>,
@@ -238,7 +238,7 @@ impl Wire {
         let mut bytes = self.take_rest();
         let (head, size, length) = match parse(&bytes) {
             Ok(Some(parsed)) => parsed,
-            // What is no head is not read any further, and so it stays: there may be more of it.
+            // An incomplete head stays in the inbox: more of it may come.
             unfinished => {
                 self.seen = bytes.len();
                 self.inbox.put_back(bytes);
@@ -254,25 +254,25 @@ impl Wire {
         Ok(Some(head))
     }
 
-    /// The request has a body in this framing; `asks`: its client waits to be asked for it.
+    /// Begins a request with a body in this framing. `asks`: its client waits for a 100 before it sends the body.
     pub(crate) fn begin(&mut self, upload: Decoder, asks: bool) {
         self.upload = upload;
         self.asks = asks;
     }
 
-    /// The request has its answer.
+    /// Marks the request as answered.
     pub(crate) const fn answered(&mut self) {
         self.answered = true;
     }
 
-    /// Puts what is to be written before the answer into `outbox`.
+    /// Moves what must be written before the answer into `outbox`.
     pub(crate) fn say_into(&mut self, outbox: &mut Outbox) {
         if !self.said.is_empty() {
             outbox.text().append(&mut std::mem::take(&mut self.said));
         }
     }
 
-    /// Asks for the body, once, where its client waits for that, and has no answer yet that says it all.
+    /// Sends the 100, once, if the client waits for it and has no final answer yet.
     fn ask(&mut self) {
         if self.asks {
             self.asks = false;
@@ -297,8 +297,8 @@ impl Wire {
         }
     }
 
-    /// Reads what is here already of the rest of a request that was answered, within a bound. True where that was all.
-    /// A client that was not asked for it may not send it.
+    /// Discards the rest of an answered request, as far as it has arrived, up to a limit. Returns whether that
+    /// was all. A client that was not asked for its body need not send it.
     pub(crate) fn read_out(&mut self) -> bool {
         let mut left = READ_OUT;
         let mut cx = Context::from_waker(Waker::noop());
@@ -332,7 +332,7 @@ impl Dropped {
     }
 }
 
-/// How many bytes the whole empty lines take that `bytes` begin with.
+/// The length of the complete empty lines at the start of `bytes`.
 fn empty_lines(bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {

@@ -1,4 +1,4 @@
-//! What messages go over.
+//! The byte stream under HTTP.
 
 pub(crate) mod nearby;
 pub(crate) mod peer;
@@ -17,26 +17,26 @@ use tokio::net::TcpStream;
 
 use crate::proxy::tls::{Greeted, Secured};
 
-/// The transport of one connection. The common one is called directly; whatever else there is, through a table.
+/// The stream of one connection. A socket, the common case, is called directly; everything else through a vtable.
 pub(crate) enum Io {
     /// A socket.
     Tcp(TcpStream),
-    /// TLS over one, to an upstream.
+    /// TLS to an upstream.
     Tls(Secured<TcpStream>),
-    /// TLS over one, from a client.
+    /// TLS from a client.
     Served(Greeted<TcpStream>),
-    /// Anything else: a rehearsal's pipe, a test's.
+    /// Anything else: the pipe of a rehearsal or a test.
     Other(Box<dyn Transport>),
 }
 
-/// What can stand in for a socket.
+/// A stream that can replace a socket.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Transport for T {}
 
 impl Io {
-    /// Whether nothing lies to be read, neither bytes nor an end. A socket is only asked by a system call where
-    /// the runtime has heard of something: otherwise its own note of what is ready says it.
+    /// Whether there is nothing to read, neither bytes nor an end. The runtime knows which sockets may be
+    /// ready, so a system call is made only for those.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         match self {
@@ -51,7 +51,7 @@ impl Io {
         }
     }
 
-    /// Ready when a read may find something; without a system call.
+    /// Ready when a read may find something. Makes no system call.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
@@ -59,7 +59,7 @@ impl Io {
         }
     }
 
-    /// The socket, where it is that and nothing else.
+    /// The socket, if this is a plain one.
     pub(crate) const fn socket(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(socket) => Some(socket),
@@ -67,15 +67,14 @@ impl Io {
         }
     }
 
-    /// From now on, or no longer, the end of the connection is one that nobody takes for the end of a message: a
-    /// reset, where there is such a thing. An end that TLS has not said is a break as it is (RFC 8446 §6.1), but clients
-    /// are known that do not look.
+    /// Sets whether closing the connection must be a reset, which nobody can take for the end of a message. Over TLS
+    /// a close without `close_notify` is already a break (RFC 8446 §6.1), but some clients do not check that.
     pub(crate) fn breaks_at_end(&self, breaks: bool) {
         let socket = match self {
             Self::Tcp(socket) => socket,
             Self::Tls(tls) => tls.get_ref().0,
             Self::Served(tls) => tls.get_ref().0,
-            // A pipe has one kind of end.
+            // A pipe has only one kind of end.
             Self::Other(_) => return,
         };
         if let Err(error) = SockRef::from(socket).set_linger(breaks.then_some(Duration::ZERO)) {
@@ -83,7 +82,8 @@ impl Io {
         }
     }
 
-    /// Says goodbye, as far as that needs no waiting: TLS has a word for it (RFC 8446 §6.1). A socket's is its close.
+    /// Says goodbye if that needs no waiting: TLS sends `close_notify` (RFC 8446 §6.1). For a socket, closing
+    /// is enough.
     pub(crate) fn farewell(&mut self) {
         if !matches!(self, Self::Tcp(_)) {
             let mut cx = Context::from_waker(Waker::noop());

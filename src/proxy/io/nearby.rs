@@ -1,17 +1,17 @@
-//! Connections that do not leave this machine.
+//! Turns pacing off for connections on this machine.
 //!
-//! A sidecar's service is on the loopback, where there is no congestion to control: nothing queues but what the other
-//! side has not read, which the window says. A system that is set to BBR paces there all the same, each connection
-//! by a timer of its own, and cuts what is sent to the pace: a third of what a megabyte costs a proxy. So a connection on the
-//! loopback is not paced. Elsewhere the system's choice stands.
+//! A sidecar's service is on the loopback interface, where there is no congestion to control: the only queue is
+//! what the peer has not read, and the TCP window covers that. A system that uses BBR still paces there. Each
+//! connection gets a timer, and its data is cut to that pace, which costs a proxy a third of its time for a
+//! megabyte. So connections on loopback are not paced. Elsewhere the system's choice stands.
 
 use socket2::SockRef;
 
-/// What every system has, and lets everybody choose (`tcp_allowed_congestion_control`). It does not pace.
+/// Every system has it and allows everybody to choose it (`tcp_allowed_congestion_control`). It does not pace.
 #[cfg(target_os = "linux")]
 const UNPACED: &[u8] = b"reno";
 
-/// What is sent by `socket`, or by the connections that it accepts, is not paced. To be said before there is a
+/// Turns pacing off for `socket`, or for the connections that it accepts. Must be called before there is a
 /// connection: pacing that has begun does not stop.
 #[cfg(target_os = "linux")]
 pub(crate) fn unpaced(socket: &SockRef<'_>) {
@@ -23,11 +23,11 @@ pub(crate) fn unpaced(socket: &SockRef<'_>) {
     }
 }
 
-/// Of other systems none is known to pace by default.
+/// No other system is known to pace by default.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const fn unpaced(_: &SockRef<'_>) {}
 
-/// Whether the algorithm of this name paces: BBR, in each of its versions.
+/// Whether the algorithm with this name paces: BBR, in all of its versions.
 #[cfg(target_os = "linux")]
 pub(crate) fn paces(name: &[u8]) -> bool {
     name.starts_with(b"bbr")
@@ -50,7 +50,7 @@ mod tests {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         unpaced(&SockRef::from(&socket));
         assert!(!paces(&socket.tcp_congestion().unwrap()));
-        // On a system that has not BBR that says little: what it would be set to can be set.
+        // On a system without BBR this proves little, except that the algorithm can be set.
         socket.set_tcp_congestion(UNPACED).unwrap();
         assert!(socket.tcp_congestion().unwrap().starts_with(UNPACED));
     }

@@ -1,31 +1,31 @@
-//! Who is at the other end of a client's connection.
+//! The peer of a client connection, and how its protocol was chosen.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// The other end of a client's connection.
+/// The peer of a client connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) over: Over,
 }
 
-/// What a connection's HTTP goes over.
+/// How the connection's protocol was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// The socket itself: which HTTP it is, the first bytes say.
+    /// Clear text: the first bytes decide between HTTP/1.1 and HTTP/2.
     Clear,
-    /// TLS, in whose handshake HTTP/2 was chosen, or was not.
+    /// TLS: the handshake decided.
     Tls { http2: bool },
 }
 
 impl Peer {
-    /// One that speaks clear text.
+    /// A peer in clear text.
     pub(crate) const fn clear(address: SocketAddr) -> Self {
         Self { address, over: Over::Clear }
     }
 
-    /// The scheme of what it asks for.
+    /// The scheme of its requests.
     pub(crate) const fn scheme(self) -> &'static str {
         match self.over {
             Over::Clear => "http",

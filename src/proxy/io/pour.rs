@@ -1,13 +1,14 @@
-//! Large bodies poured from one socket into the other, without coming into this process's memory.
+//! Moves large bodies from one socket to the other without copying them into this process.
 //!
-//! Half of what a megabyte costs a proxy is copying it out of the system and back in. Where nobody here looks at a
-//! body (both sides speak HTTP/1.1 in clear text, its length is known) the system can hand its pages on: from the
-//! upstream's socket into a pipe, from the pipe into the client's (`splice(2)`). It costs two system calls for each
-//! piece, as reading and writing do, and pays from some 48 KiB on.
+//! Half of the cost of a megabyte is copying it out of the kernel and back. If nobody here reads a body (both
+//! sides speak HTTP/1.1 in clear text, and its length is known), the kernel can hand its pages on: from the
+//! upstream's socket into a pipe, and from the pipe into the client's socket (`splice(2)`). That takes two
+//! system calls per piece, like reading and writing, and pays off from about 48 KiB.
 //!
-//! A pipe is lent for one piece: taken empty, filled, drained, given back. So whoever waits for an upstream holds none,
-//! and only clients that do not take what is there keep one. There are [`MOST`] of a worker; who gets none copies, and
-//! nobody waits for one. A pipe that still holds something is never given back: its bytes are one answer's.
+//! A pipe is lent for one piece: it is taken empty, filled, drained, and given back. So a request that waits
+//! for its upstream holds none; only a client that does not read keeps one. A worker has at most [`MOST`]. If
+//! none is free, the data is copied instead; nobody waits for a pipe. A pipe that is not empty is never given
+//! back, because its bytes belong to one answer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,14 +21,14 @@ use tokio::net::TcpStream;
 
 use self::system::Ends;
 
-/// A body of which less is left is copied: that is cheaper, or as cheap.
+/// If less of a body is left, it is copied, because that is at least as cheap.
 pub(crate) const LEAST: u64 = 48 * 1024;
-/// How much a pipe holds, in bytes.
+/// The capacity of a pipe, in bytes.
 const ROOM: usize = 256 * 1024;
-/// How many pipes a worker has at most. A user's processes may have 64 MiB in pipes together, unless the system is told
-/// otherwise (`pipe-user-pages-soft`).
+/// The most pipes of a worker. By default, all processes of a user may have 64 MiB in pipes together
+/// (`pipe-user-pages-soft`).
 const MOST: usize = 32;
-/// How many it keeps while nobody needs them.
+/// How many unused pipes are kept.
 const KEPT: usize = 4;
 
 /// The pipes of one worker.
@@ -36,24 +37,23 @@ pub(crate) struct Pipes(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Empty ones.
+    /// Empty pipes.
     idle: Mutex<Vec<Ends>>,
-    /// How many there are, lent ones included.
+    /// How many exist, including the lent ones.
     open: AtomicUsize,
 }
 
-/// A pipe that is lent, and what it holds.
+/// A lent pipe, and what it holds.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     ends: Option<Ends>,
-    /// So many bytes.
+    /// How many bytes it holds.
     held: usize,
     pipes: Pipes,
 }
 
 impl Pipes {
-    /// A pipe filled with what has come at `socket`, at most `most` bytes, which is nothing at the end. `None` where there
-    /// is no pipe to be had.
+    /// A pipe filled with at most `most` bytes from `socket`; an empty one at the end. `None` if no pipe is free.
     pub(crate) fn poll_fill(
         &self,
         socket: &TcpStream,
@@ -73,7 +73,7 @@ impl Pipes {
         }
     }
 
-    /// An empty pipe.
+    /// Takes an empty pipe.
     fn take(&self) -> Option<Pipe> {
         let idle = self.lock().pop();
         let ends = match idle {
@@ -105,12 +105,12 @@ impl Pipes {
 }
 
 impl Pipe {
-    /// How much it holds, in bytes.
+    /// How many bytes it holds.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
 
-    /// Only when it is empty: of one that is full, too, the system says that it would block.
+    /// Must be empty: of a full pipe, too, the kernel says that it would block.
     fn fill(&mut self, socket: &TcpStream, size: usize) -> io::Result<()> {
         if let Some(ends) = &self.ends {
             self.held = ends.fill(socket, size)?;
@@ -144,7 +144,7 @@ impl Pipe {
     }
 }
 
-/// Goes back where it is empty, closes where it is not.
+/// An empty pipe is given back; any other is closed.
 impl Drop for Pipe {
     fn drop(&mut self) {
         let ends = self.ends.take();
@@ -158,12 +158,12 @@ impl Drop for Pipe {
     }
 }
 
-/// A socket that is written to before a pipe is drained into it, at once: the system is told that more comes
-/// (`MSG_MORE`), and sends both together. Without that an answer's head is a segment of its own, which wakes the client
-/// for nothing.
+/// A socket that is written to just before a pipe is drained into it. The kernel is told that more data follows
+/// (`MSG_MORE`), and sends both together. Otherwise an answer's head would be a segment of its own and wake the
+/// client for nothing.
 ///
-/// Whoever writes here must drain a pipe next. Where that has to wait for room the system waits for nothing more: it
-/// sends what it has as soon as what is before it is acknowledged.
+/// The writer must drain a pipe next. If that has to wait, the kernel still sends what it has, as soon as
+/// everything before it is acknowledged.
 #[derive(Debug)]
 pub(crate) struct Before<'a>(pub(crate) &'a TcpStream);
 
@@ -198,7 +198,7 @@ impl AsyncWrite for Before<'_> {
         Poll::Ready(Ok(()))
     }
 
-    /// What is drained next ends nothing.
+    /// The data that follows is not the end.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
@@ -221,14 +221,14 @@ mod system {
         into: OwnedFd,
     }
 
-    /// Sends `parts`, behind which more comes.
+    /// Sends `parts`; more data follows them.
     pub(super) fn send_before(socket: &TcpStream, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         Ok(sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags)?)
     }
 
     impl Ends {
-        /// A pipe that holds so many bytes.
+        /// A pipe with this capacity.
         pub(super) fn open(room: usize) -> io::Result<Self> {
             let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
             fcntl_setpipe_size(&into, room)?;
@@ -264,7 +264,7 @@ mod system {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// None.
+    /// Never exists.
     #[derive(Debug)]
     pub(super) enum Ends {}
 

@@ -1,7 +1,7 @@
-//! A connection of which more was read than was made sense of: what came first comes once more, before the rest.
+//! A connection from which bytes were read that must be read again, before the rest.
 //!
-//! So another protocol begins where it begins: behind the 101 that changed to it, or with the preface by which HTTP/1
-//! found that it is HTTP/2.
+//! With it, another protocol starts with its own first byte: after the 101 that switched to it, or with the
+//! preface by which the HTTP/1.1 code recognised HTTP/2.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection, and what is read before it.
+/// A connection, and the bytes to read before it.
 #[derive(Debug)]
 pub(crate) struct Rewound<T> {
     io: T,
@@ -18,7 +18,7 @@ pub(crate) struct Rewound<T> {
 }
 
 impl<T> Rewound<T> {
-    /// `io`, of which `first` was read already.
+    /// `io`, from which `first` was already read.
     pub(crate) const fn new(io: T, first: Bytes) -> Self {
         Self { io, first }
     }

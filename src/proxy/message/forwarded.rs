@@ -1,10 +1,10 @@
-//! Who the client is, and what the upstream is told of it: `X-Forwarded-*`, `Forwarded` (RFC 7239), `Via`
+//! Who the client is, and what the upstream is told about it: `X-Forwarded-*`, `Forwarded` (RFC 7239), `Via`
 //! (RFC 9110 §7.6.3).
 //!
-//! Anybody can write these fields, so they are believed of configured sources only. From any other
-//! client they are taken off, and so are fields that a careless server reads as one of them
-//! (`X_Forwarded_For`: CGI and its heirs cannot tell the two apart). Without a `forwarded` section nothing of
-//! this happens: a sidecar often stands behind another proxy, whose word its service should hear.
+//! Anybody can write these fields, so they are trusted from configured sources only. From any other client they
+//! are removed, together with fields that a careless server would mistake for them (`X_Forwarded_For`: CGI and
+//! its successors cannot tell the two apart). Without a `forwarded` section nothing is changed, because a
+//! sidecar often runs behind another proxy whose fields its service should see.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,20 +30,20 @@ const NAMES: [&str; 8] = [
     "x-real-ip",
 ];
 
-/// One request, as it came over its connection.
+/// A request as it arrived on its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop<'a> {
-    /// The other end of the connection.
+    /// The peer of the connection.
     pub(crate) peer: IpAddr,
     /// The scheme of the listener.
     pub(crate) scheme: &'static str,
-    /// The authority that was asked for; empty where there was none.
+    /// The authority that was asked for, or empty.
     pub(crate) host: &'a str,
     pub(crate) version: Version,
 }
 
 impl Forwarded {
-    /// Brings the fields in order, and says who the client is.
+    /// Applies the settings to the fields, and returns the client's address.
     pub(crate) fn apply(&self, fields: &mut HeaderMap, hop: Hop<'_>) -> IpAddr {
         let trusted = self.trusts(hop.peer);
         drop_unbelieved(fields, trusted);
@@ -70,8 +70,8 @@ impl Forwarded {
         self.trusted.iter().any(|cidr| cidr.contains(address))
     }
 
-    /// The nearest address that nobody vouches for, from the proxy back: the entries behind it anybody may
-    /// have written. Where every address is trusted, the farthest; an entry that is no address ends the way.
+    /// The nearest address that is not trusted, counted from the proxy: anybody may have written the entries beyond
+    /// it. If every address is trusted, the farthest one. An entry that is not an address ends the search.
     fn client(&self, fields: &HeaderMap, peer: IpAddr) -> IpAddr {
         let mut client = plain(peer);
         for entry in chain(fields).into_iter().rev() {
@@ -87,8 +87,8 @@ impl Forwarded {
     }
 }
 
-/// The addresses that the fields name, the farthest first: of `X-Forwarded-For` where it is there, else of
-/// `Forwarded`. `None` stands for an entry that names no address.
+/// The addresses in the fields, farthest first, from `X-Forwarded-For` or else from `Forwarded`. `None` stands
+/// for an entry without an address.
 fn chain(fields: &HeaderMap) -> Vec<Option<IpAddr>> {
     let texts = |name: &HeaderName| -> Vec<String> {
         let values = fields.get_all(name).iter();
@@ -108,8 +108,8 @@ fn chain(fields: &HeaderMap) -> Vec<Option<IpAddr>> {
         .collect()
 }
 
-/// Splits where `separator` stands outside of quoted strings: a host that somebody chose may hold it inside
-/// of one.
+/// Splits at each `separator` outside of quoted strings, because a host chosen by somebody else may contain it
+/// inside of one.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let (mut quoted, mut escaped) = (false, false);
     let outside = |c: char| {
@@ -131,7 +131,7 @@ fn forwarded_for(pair: &str) -> Option<&str> {
     name.trim().eq_ignore_ascii_case("for").then(|| value.trim().trim_matches('"'))
 }
 
-/// An address, with or without a port, an IPv6 one with or without brackets.
+/// An address, with or without a port; an IPv6 one with or without brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     if let Some(rest) = text.strip_prefix('[') {
@@ -145,13 +145,12 @@ fn address(text: &str) -> Option<IpAddr> {
     host.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// An IPv4 address that came as an IPv6 one, as itself.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Takes off what cannot be believed: all of [`NAMES`] where the peer is not trusted, and their aliases in
-/// any case.
+/// Removes what cannot be trusted: all of [`NAMES`] if the peer is not trusted, and their aliases in any case.
 fn drop_unbelieved(fields: &mut HeaderMap, trusted: bool) {
     let unbelieved = |name: &&HeaderName| match is_one_of_ours(name.as_str()) {
         Some(alias) => alias || !trusted,
@@ -163,7 +162,7 @@ fn drop_unbelieved(fields: &mut HeaderMap, trusted: bool) {
     }
 }
 
-/// Whether a name is one of [`NAMES`], and whether only by an alias of it: with `_` or `.` for a hyphen.
+/// Whether a name is one of [`NAMES`]; `Some(true)` if it is only an alias, with `_` or `.` in place of a hyphen.
 fn is_one_of_ours(name: &str) -> Option<bool> {
     if !name.starts_with(['f', 'x']) {
         return None;
@@ -186,14 +185,15 @@ fn x_forwarded(fields: &mut HeaderMap, hop: Hop<'_>) {
     }
 }
 
-/// An element of `Forwarded`. What is no token is quoted: an IPv6 address in brackets, a host with a port.
+/// An element of `Forwarded`. Anything that is not a token is quoted: an IPv6 address in brackets, a host with
+/// a port.
 fn element(hop: Hop<'_>) -> String {
     let mut element = match plain(hop.peer) {
         IpAddr::V4(peer) => format!("for={peer}"),
         IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
     };
     if !hop.host.is_empty() {
-        // An authority that was accepted holds neither quote nor backslash. Writing to a string cannot fail.
+        // A valid authority contains neither a quote nor a backslash. Writing to a string cannot fail.
         write!(element, ";host=\"{}\"", hop.host).ok();
     }
     element.push_str(";proto=");
@@ -201,8 +201,8 @@ fn element(hop: Hop<'_>) -> String {
     element
 }
 
-/// Appends an element to a list, in one field: `a, b` and two fields mean the same, and one is read by
-/// more.
+/// Appends an element to a list, in one field. `a, b` and two fields mean the same, but more software reads the
+/// former.
 fn append(fields: &mut HeaderMap, name: &HeaderName, element: &str) {
     let mut all = Vec::new();
     for value in fields.get_all(name) {
@@ -212,13 +212,13 @@ fn append(fields: &mut HeaderMap, name: &HeaderName, element: &str) {
         }
     }
     all.extend_from_slice(element.as_bytes());
-    // The parts are values of fields; so is their list.
+    // The parts are field values, and so is a list of them.
     if let Ok(value) = HeaderValue::from_bytes(&all) {
         fields.insert(name, value);
     }
 }
 
-/// The authority that a request asks for, before anything is rewritten.
+/// The authority that a request asks for, before any rewriting.
 pub(crate) fn asked<'a>(uri: &'a Uri, fields: &'a HeaderMap) -> &'a str {
     let field = || fields.get(header::HOST).and_then(|host| host.to_str().ok());
     uri.authority().map(http::uri::Authority::as_str).or_else(field).unwrap_or_default()
@@ -253,7 +253,7 @@ impl Cidr {
         Err(format!("`{text}` has bits beyond its length; write `{first}/{length}`"))
     }
 
-    /// Whether the address is in the range. An IPv4 address is itself also where it came as an IPv6 one.
+    /// Whether the address is in the range. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let other = Self { address: plain(address), length: self.length };
         self.address.is_ipv4() == other.address.is_ipv4() && self.first() == other.first()
@@ -283,7 +283,7 @@ mod tests {
         Forwarded { trusted, x_forwarded: true, forwarded: true, via: true }
     }
 
-    /// The client and the fields after `fields` came from `peer`.
+    /// The client, and the fields, after `fields` arrived from `peer`.
     fn after(
         trusted: &[&str],
         peer: &str,

@@ -1,4 +1,4 @@
-//! Header fields: what stays between the two connections, what passes, and how expressions read them.
+//! Header fields: which belong to one connection, which pass, and how expressions read them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::language::value::{Map, Missing, Value};
 
-/// Fields that concern one connection only (RFC 9110 §7.6.1), whether or not `Connection` names them.
+/// Fields about one connection (RFC 9110 §7.6.1), whether `Connection` names them or not.
 static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -16,16 +16,16 @@ static HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// Whether a request has a field that is about this hop, so that more must be done than pass it on: what
-/// [`strip_hop_by_hop`] removes, an expectation, or the names of trailers. Most requests have none, and a look at each name costs
-/// less than a look-up for each of these.
+/// Whether a request has fields about this hop, so that more must be done than passing it on: the fields that
+/// [`strip_hop_by_hop`] removes, `Expect`, or `Trailer`. Most requests have none, and looking at each name once
+/// is cheaper than looking each of these up.
 pub(crate) fn concerns_this_hop(headers: &HeaderMap) -> bool {
     let ours = |name: &HeaderName| *name == header::EXPECT || *name == header::TRAILER;
     headers.keys().any(|name| is_hop_by_hop(name) || ours(name))
 }
 
-/// Whether the body's coding is one that is known here: `chunked`, once, or none. Any other coding would
-/// have to be taken off before the body can go on under a framing of our own (RFC 9112 §6.1).
+/// Whether the body has no transfer coding except `chunked`, once. Any other coding would have to be decoded
+/// before the body could be sent on with our own framing (RFC 9112 §6.1).
 fn is_coding_known(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let chunked =
@@ -33,12 +33,11 @@ fn is_coding_known(headers: &HeaderMap) -> bool {
     codings.next().is_none_or(chunked) && codings.next().is_none()
 }
 
-/// Removes what concerns one connection only: the known fields and those that `Connection` names.
-/// What frames the message (`Content-Length`, `Host`) stays even where `Connection` names it: a client
-/// must not be able to take it away from the next hop. False where the body is in a transfer coding
-/// that is not known here: see [`is_coding_known`].
+/// Removes fields about one connection: the known ones and those that `Connection` names. `Content-Length` and
+/// `Host` stay even if `Connection` names them: a client must not be able to take them from the next hop.
+/// Returns false if the body has an unknown transfer coding: see [`is_coding_known`].
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
-    // Most messages hold none of them, and a look at each name costs less than six look-ups.
+    // Most messages have none, and looking at each name once is cheaper than six lookups.
     if !headers.keys().any(is_hop_by_hop) {
         return true;
     }
@@ -55,9 +54,9 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     known
 }
 
-/// Whether `Content-Length` is there at most once, and a number. HTTP/1 is held to that where it is read;
-/// HTTP/2 carries the field without being framed by it, and what it says must not frame the next hop's
-/// message in two ways (RFC 9110 §8.6).
+/// Whether there is at most one `Content-Length`, and it is a number. The HTTP/1.1 parser checks this itself.
+/// HTTP/2 is not framed by this field, so it must be checked here: it must not give the next hop's message two
+/// framings (RFC 9110 §8.6).
 pub(crate) fn is_length_sound(headers: &HeaderMap) -> bool {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let is_number = |value: &HeaderValue| {
@@ -68,7 +67,7 @@ pub(crate) fn is_length_sound(headers: &HeaderMap) -> bool {
     lengths.next().is_none_or(is_number) && lengths.next().is_none()
 }
 
-/// Whether `TE` says that its sender takes trailers.
+/// Whether `TE` says that the sender accepts trailers.
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
     let all = headers.get_all(header::TE).iter();
     let mut codings = all.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -79,7 +78,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(name.as_str().len(), 2 | 7 | 10 | 16 | 17) && HOP_BY_HOP.contains(name)
 }
 
-/// The common forms, which name no further field.
+/// The common values, which name no other field.
 fn is_plain(connection: &HeaderValue) -> bool {
     let plain = |text: &str| connection.as_bytes().eq_ignore_ascii_case(text.as_bytes());
     plain("keep-alive") || plain("close")
@@ -95,14 +94,14 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// Fields as the object that expressions read: lower-case names; a repeated field joined by `, `, but
-/// `set-cookie` always an array, because its values hold commas. Bytes that are not UTF-8 become U+FFFD.
+/// The fields as the object that expressions read: names in lower case, repeated fields joined by `, `, but
+/// `set-cookie` always as an array, because its values contain commas. Bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn to_value(headers: &HeaderMap) -> Value {
     let member = |name: &HeaderName| Some((name.as_str().into(), field(headers, name.as_str())?));
     Value::Object(Arc::new(headers.keys().filter_map(member).collect::<Map>()))
 }
 
-/// What `path` leads to in [`to_value`], of which no other member is made.
+/// The value at `path` in [`to_value`]. Only this member is made.
 pub(crate) fn at(headers: &HeaderMap, path: &[Arc<str>]) -> Result<Value, Missing> {
     match path.split_first() {
         None => Ok(to_value(headers)),
@@ -112,7 +111,7 @@ pub(crate) fn at(headers: &HeaderMap, path: &[Arc<str>]) -> Result<Value, Missin
 
 /// The member `name` of [`to_value`].
 fn field(headers: &HeaderMap, name: &str) -> Option<Value> {
-    // The map would find it under any case.
+    // The map would find it in any case.
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return None;
     }
@@ -132,7 +131,7 @@ fn field(headers: &HeaderMap, name: &str) -> Option<Value> {
     Some(Value::string(joined))
 }
 
-/// Whether the field `name` is there, with `wanted` where that is given.
+/// Whether the field `name` is present, with the value `wanted` if that is given.
 pub(crate) fn has(headers: &HeaderMap, name: &HeaderName, wanted: Option<&str>) -> bool {
     let mut all = headers.get_all(name).iter();
     match wanted {
@@ -141,8 +140,8 @@ pub(crate) fn has(headers: &HeaderMap, name: &HeaderName, wanted: Option<&str>) 
     }
 }
 
-/// Makes the fields of an HTTP/2 request those that any HTTP version has: the crumbs of a cookie are joined
-/// (RFC 9113 §8.2.3).
+/// Converts the fields of an HTTP/2 request to the form of any version: the crumbs of a cookie are joined (RFC
+/// 9113 §8.2.3).
 pub(crate) fn join_crumbs(headers: &mut HeaderMap) {
     let mut crumbs = headers.get_all(header::COOKIE).iter();
     let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else {
@@ -153,7 +152,7 @@ pub(crate) fn join_crumbs(headers: &mut HeaderMap) {
         whole.extend_from_slice(b"; ");
         whole.extend_from_slice(crumb.as_bytes());
     }
-    // The crumbs were values, and so is what joins them.
+    // The crumbs were field values, and so is the joined cookie.
     if let Ok(whole) = HeaderValue::from_bytes(&whole) {
         headers.insert(header::COOKIE, whole);
     }

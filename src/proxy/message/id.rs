@@ -1,4 +1,4 @@
-//! `execution.id`: the request's own `x-request-id` where that is well-formed, else a new `UUIDv7`.
+//! `execution.id`: the request's own `x-request-id` if it is well-formed, otherwise a new `UUIDv7`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,13 +7,13 @@ use http::{HeaderName, HeaderValue};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
-/// The field that carries the id, both ways.
+/// The field with the id, in both directions.
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// How long an id that a client sends may be.
+/// The longest id that is accepted from a client.
 const MAX: usize = 128;
 
-/// Makes ids. One a worker: it is neither shared nor asks the system for randomness per request.
+/// Makes ids. Each worker has its own, so it shares nothing and asks the system for no randomness per request.
 #[derive(Debug)]
 pub(crate) struct Ids {
     random: Mutex<SmallRng>,
@@ -25,12 +25,12 @@ impl Ids {
         Self { random: Mutex::new(SmallRng::from_rng(&mut rand::rng())) }
     }
 
-    /// The same ids each time: for rehearsals.
+    /// The same ids in every run, for rehearsals.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { random: Mutex::new(SmallRng::seed_from_u64(seed)) }
     }
 
-    /// Random bytes: for ids of traces and spans, which must differ and need not be secret.
+    /// Random bytes for the ids of traces and spans, which must be unique but need not be secret.
     pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         self.random.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut bytes);
@@ -45,13 +45,13 @@ impl Ids {
         let millis = u64::try_from(nanos).unwrap_or(0) / 1_000_000;
         let high = (millis << 16) | 0x7000 | (high & 0x0fff);
         let low = 0x8000_0000_0000_0000 | (low >> 2);
-        // One allocation: a copied slice makes a second one when it is first cloned.
+        // One allocation. A copied slice would make a second one when it is first cloned.
         HeaderValue::from_maybe_shared(Bytes::from_owner(hyphenated(high, low)))
             .unwrap_or(HeaderValue::from_static("unknown"))
     }
 }
 
-/// The text of the UUID of these halves (RFC 9562 §4).
+/// The text of the UUID with these halves (RFC 9562 §4).
 fn hyphenated(high: u64, low: u64) -> [u8; 36] {
     let [a, b, c, d] = [high >> 32, high & 0xffff_ffff, low >> 32, low & 0xffff_ffff].map(hex);
     let mut text = [b'-'; 36];
@@ -70,8 +70,8 @@ fn hyphenated(high: u64, low: u64) -> [u8; 36] {
     text
 }
 
-/// The eight hexadecimal digits of a number below 2^32, all at once: its digits are spread over the bytes of
-/// a word, and those above nine are moved on to the letters.
+/// The eight hexadecimal digits of a number below 2^32, computed at once: the digits are spread over the bytes
+/// of a word, and those above nine are shifted to the letters.
 fn hex(number: u64) -> [u8; 8] {
     let word = (number | (number << 16)) & 0x0000_ffff_0000_ffff;
     let word = (word | (word << 8)) & 0x00ff_00ff_00ff_00ff;
@@ -81,16 +81,16 @@ fn hex(number: u64) -> [u8; 8] {
     (word + 0x3030_3030_3030_3030 + letters * to_letter).to_be_bytes()
 }
 
-/// Whether an id that a client sends is used: 1 to 128 characters of RFC 9110's `token`. Anything else
-/// would have to be escaped in logs, headers and expressions.
+/// Whether a client's id is used: 1 to 128 characters of RFC 9110's `token`. Anything else would have to be
+/// escaped in logs, headers and expressions.
 pub(crate) fn is_well_formed(id: &HeaderValue) -> bool {
     let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     (1..=MAX).contains(&id.len()) && id.as_bytes().iter().all(token)
 }
 
-/// The text of an id. Ids are ASCII, both made and taken.
+/// The text of an id. All ids are ASCII.
 pub(crate) fn text(id: &HeaderValue) -> &str {
-    // Cheaper than the field's own check, which goes byte by byte.
+    // Faster than the field's own check, which goes byte by byte.
     std::str::from_utf8(id.as_bytes()).unwrap_or_default()
 }
 

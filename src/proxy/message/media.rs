@@ -1,11 +1,11 @@
-//! Bodies as values: JSON media types parsed, text as a string, anything else as base64.
+//! Bodies as values: JSON media types are parsed, text becomes a string, anything else base64.
 
 use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::language::value::Value;
 
-/// What expressions read as `body`.
+/// The value of `body` in expressions.
 pub(crate) fn to_value(content_type: Option<&HeaderValue>, body: &[u8]) -> Value {
     if body.is_empty() {
         return Value::Null;
@@ -13,7 +13,7 @@ pub(crate) fn to_value(content_type: Option<&HeaderValue>, body: &[u8]) -> Value
     match Kind::of(content_type) {
         Kind::Json => match serde_json::from_slice::<serde_json::Value>(body) {
             Ok(json) => Value::from(json),
-            // Text that calls itself JSON and is not: still text.
+            // Text that claims to be JSON but is not is still text.
             Err(_) => text(body),
         },
         Kind::Text => text(body),
@@ -21,8 +21,8 @@ pub(crate) fn to_value(content_type: Option<&HeaderValue>, body: &[u8]) -> Value
     }
 }
 
-/// A value as a body, and its media type where none is given: a string is sent as it is unless the
-/// type says JSON, anything else as JSON, `null` as nothing.
+/// A value as a body, with a media type for when none is given. A string is sent as it is unless the type is
+/// JSON; anything else is sent as JSON, and `null` as nothing.
 pub(crate) fn from_value(
     value: &Value,
     content_type: Option<&HeaderValue>,
@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// A string where the bytes are UTF-8, else base64: bytes are never replaced.
+/// A string if the bytes are UTF-8, otherwise base64. No byte is ever replaced.
 fn text(body: &[u8]) -> Value {
     match std::str::from_utf8(body) {
         Ok(text) => Value::string(text),

@@ -1,4 +1,4 @@
-//! What the heads of messages say, and what is made of it: nothing here knows of a connection or waits.
+//! The heads of messages, read, checked and changed. Nothing here knows a connection or waits.
 
 pub(crate) mod forwarded;
 pub(crate) mod headers;

@@ -1,5 +1,5 @@
-//! Query strings: read as `application/x-www-form-urlencoded` pairs, changed without touching the bytes
-//! of the pairs that stay.
+//! Query strings: read as `application/x-www-form-urlencoded` pairs, and changed without touching the bytes of
+//! the other pairs.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, 
     })
 }
 
-/// Whether the parameter `name` is there, with `wanted` where that is given.
+/// Whether the parameter `name` is present, with the value `wanted` if that is given.
 pub(crate) fn has(query: &str, name: &str, wanted: Option<&str>) -> bool {
     pairs(query).any(|(key, value)| key == name && wanted.is_none_or(|wanted| value == wanted))
 }
 
-/// The object that expressions read: a repeated name is an array.
+/// The object that expressions read. A repeated name becomes an array.
 pub(crate) fn to_value(query: &str) -> Value {
     let mut all: indexmap::IndexMap<Cow<'_, str>, Vec<Value>> = indexmap::IndexMap::new();
     for (name, value) in pairs(query) {
@@ -29,7 +29,7 @@ pub(crate) fn to_value(query: &str) -> Value {
     Value::Object(Arc::new(all.into_iter().filter_map(member).collect::<Map>()))
 }
 
-/// What `path` leads to in [`to_value`], of which no other member is made.
+/// The value at `path` in [`to_value`]. Only this member is made.
 pub(crate) fn at(query: &str, path: &[Arc<str>]) -> Result<Value, Missing> {
     let Some((name, rest)) = path.split_first() else {
         return Ok(to_value(query));
@@ -43,8 +43,7 @@ fn one_or_all(mut values: Vec<Value>) -> Option<Value> {
     if values.len() > 1 { Some(Value::array(values)) } else { values.pop() }
 }
 
-/// `query` with `changes` laid over it: each name's pairs are replaced by those given, or removed where
-/// none is.
+/// `query` with `changes` applied: each name's pairs are replaced by the given ones, or removed if there are none.
 pub(crate) fn overlay(query: &str, changes: &[(Box<str>, Vec<String>)]) -> String {
     let replaced = |pair: &&str| {
         let name = decode(pair.split_once('=').map_or(*pair, |(name, _)| name));
@@ -76,8 +75,8 @@ fn separate(out: &mut String) {
     }
 }
 
-/// Percent-decoding, `+` for a space; what is no escape stands for itself, what is not UTF-8 becomes
-/// U+FFFD.
+/// Decodes percent-encoding, and `+` as a space. An invalid escape stays as it is; bytes that are not UTF-8
+/// become U+FFFD.
 fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);
@@ -100,7 +99,7 @@ fn decode(text: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// The byte that the first two hexadecimal digits of `text` stand for.
+/// The byte that the first two hexadecimal digits of `text` encode.
 pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
     let [high, low, ..] = text else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);

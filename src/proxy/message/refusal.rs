@@ -1,7 +1,7 @@
-//! Requests that no Flow runs for: malformed ones, those that no route takes, those beyond a limit.
+//! Requests for which no Flow runs: malformed ones, those that match no route, and those beyond a limit.
 //!
-//! Each has a [`Reason`] of a closed list: the label of `mwl_requests_refused_total`, and what the log
-//! says. What is refused while a head is read has one, too: nobody is turned away uncounted.
+//! Each has a [`Reason`] from a closed list, which is the label of `mwl_requests_refused_total` and appears in
+//! the log. This includes requests refused while their head is read: every refusal is counted.
 
 use http::StatusCode;
 
@@ -9,29 +9,29 @@ use super::target::TargetError;
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::h1::Malformed;
 
-/// Why a request was refused. How that is answered is its reason's.
+/// Why a request is refused. The answer depends on the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// Which kind of refusal it is.
     pub(crate) reason: Reason,
-    /// The problem document's `detail`: what was seen and what was wanted.
+    /// The problem document's `detail`: what was found and what is expected.
     pub(crate) detail: String,
 }
 
 /// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The head is no head of HTTP/1.1 or HTTP/2.
+    /// The head is not valid HTTP/1.1 or HTTP/2.
     MalformedHead,
-    /// The head, its target included, is over its limits.
+    /// The head exceeds the limits.
     HeadTooLarge,
     /// The head did not arrive in time.
     HeadTimeout,
-    /// The target's path or its form is refused.
+    /// The target's form or path is refused.
     BadTarget,
-    /// The target is over `limits.targetSize`.
+    /// The target exceeds `limits.targetSize`.
     TargetTooLong,
-    /// There is no single well-formed host.
+    /// There is not exactly one valid host.
     BadHost,
     /// `CONNECT`.
     Connect,
@@ -39,17 +39,17 @@ pub(crate) enum Reason {
     TransferCoding,
     /// An expectation other than `100-continue`.
     Expectation,
-    /// It may go no further (RFC 9110 §7.6.2).
+    /// The request may not be forwarded any further (RFC 9110 §7.6.2).
     MaxForwards,
-    /// No route takes it.
+    /// No route matches.
     NoRoute,
-    /// As many requests run as `limits.requests` allows.
+    /// The number of requests that `limits.requests` allows are running.
     Overloaded,
-    /// The body that a route reads is over the route's limit.
+    /// The route reads the body, and it exceeds the route's limit.
     BodyTooLarge,
-    /// The body that a route reads broke off or is malformed.
+    /// The route reads the body, and it broke off or is malformed.
     BodyBroken,
-    /// The body that a route reads made no progress for `limits.bodyTimeout`.
+    /// The route reads the body, and it stalled for `limits.bodyTimeout`.
     BodyTimeout,
 }
 
@@ -121,7 +121,7 @@ impl Reason {
         }
     }
 
-    /// Whether the connection closes: its framing, or what is meant by it, cannot be trusted.
+    /// Whether the connection closes, because the framing cannot be trusted.
     pub(crate) const fn closes(self) -> bool {
         !matches!(self, Self::NoRoute | Self::Overloaded)
     }
@@ -132,12 +132,12 @@ impl Refusal {
         Self { reason, detail: detail.into() }
     }
 
-    /// No route takes the request.
+    /// No route matches the request.
     pub(crate) fn no_route() -> Self {
         Self::new(Reason::NoRoute, "no route takes this request")
     }
 
-    /// `CONNECT`: this is a reverse proxy.
+    /// `CONNECT`, which a reverse proxy does not support.
     pub(crate) fn connect() -> Self {
         Self::new(Reason::Connect, "this is a reverse proxy: it opens no tunnels")
     }
@@ -148,26 +148,26 @@ impl Refusal {
         Self::new(Reason::TargetTooLong, detail)
     }
 
-    /// A transfer coding that is not `chunked` alone (RFC 9112 §6.1): the body cannot be decoded, and what
-    /// is not decoded cannot be sent on under another framing.
+    /// A transfer coding other than `chunked` (RFC 9112 §6.1). The body cannot be decoded, and so it cannot be
+    /// sent on with another framing.
     pub(crate) fn transfer_coding() -> Self {
         let detail = "the transfer coding is not known here: only `chunked` is";
         Self::new(Reason::TransferCoding, detail)
     }
 
-    /// `Max-Forwards: 0` on a TRACE or an OPTIONS: this is the last hop, and has nothing of its own to tell.
+    /// `Max-Forwards: 0` on a TRACE or OPTIONS: this is the last hop, and it has nothing to report.
     pub(crate) fn max_forwards() -> Self {
         let detail = "Max-Forwards is 0, and the proxy itself answers neither TRACE nor OPTIONS";
         Self::new(Reason::MaxForwards, detail)
     }
 
-    /// An expectation that cannot be met (RFC 9110 §10.1.1).
+    /// An unsupported expectation (RFC 9110 §10.1.1).
     pub(crate) fn expectation() -> Self {
         let detail = "the expectation is not known here: only `100-continue` is";
         Self::new(Reason::Expectation, detail)
     }
 
-    /// As many requests run as may, which is `limit` in this worker.
+    /// The allowed number of requests is running; in this worker that is `limit`.
     pub(crate) fn overloaded(limit: usize) -> Self {
         let detail = format!(
             "{limit} requests run already, as many as this worker may serve at once (limits.requests)"
@@ -189,17 +189,17 @@ impl Refusal {
         Self::new(Reason::HeadTooLarge, detail)
     }
 
-    /// A head that was not whole within `limits.headTimeout` (RFC 9110 §15.5.9).
+    /// A head that was not complete within `limits.headTimeout` (RFC 9110 §15.5.9).
     pub(crate) fn late_head() -> Self {
         Self::new(Reason::HeadTimeout, "the head did not come in time (limits.headTimeout)")
     }
 
-    /// `Content-Length` is there twice, or is no number.
+    /// Several `Content-Length` values, or one that is not a number.
     pub(crate) fn bad_length() -> Self {
         Self::new(Reason::MalformedHead, "the Content-Length field is not one number")
     }
 
-    /// A body that a route reads is larger than `limit` bytes.
+    /// The route reads the body, and it is larger than `limit` bytes.
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail =
             format!("this route reads the request's body, and reads at most {limit} bytes");
@@ -218,7 +218,7 @@ impl Refusal {
     }
 }
 
-/// What is no HTTP/1.1.
+/// The request is not valid HTTP/1.1.
 impl From<Malformed> for Refusal {
     fn from(malformed: Malformed) -> Self {
         Self::new(Reason::MalformedHead, malformed.to_string())

@@ -1,9 +1,9 @@
-//! What a route changes of its requests before its Flow sees them, and of its answers before the client
-//! does: the path's prefix, the host, fields. All of it is literal and made ready when a configuration
-//! is loaded.
+//! The changes that a route makes: to requests before its Flow sees them, and to answers before the client
+//! does. They concern the path's prefix, the host and the fields. All of them are literal and prepared when a
+//! configuration is loaded.
 //!
-//! A request is changed once, not once an attempt, and the Flow reads what will be sent: an expression
-//! over `frame.input.path` or `.headers` sees the new ones. `match` has seen the old.
+//! A request is changed once, not once per attempt, and the Flow reads what will be sent: `frame.input.path`
+//! and `.headers` show the new values. `match` has used the old ones.
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Uri, header};
@@ -24,11 +24,11 @@ pub(crate) fn edit(fields: &mut HeaderMap, edits: &FieldEdits) {
     }
 }
 
-/// `uri`, an origin form, with the matched prefix replaced. What follows the prefix keeps its bytes, the
-/// query included. `None` where there is nothing to replace: `*` has no prefix.
+/// `uri`, in origin form, with the matched prefix replaced. Everything after the prefix is kept byte for byte,
+/// including the query. `None` if there is nothing to replace: `*` has no prefix.
 pub(crate) fn rewrite(uri: &Uri, rewrite: &PrefixRewrite) -> Option<Uri> {
     let path = uri.path();
-    // The slash that may end a prefix begins what follows it.
+    // A slash at the end of the prefix belongs to what follows.
     let matched = rewrite.from.strip_suffix('/').unwrap_or(&rewrite.from);
     let rest = target::strip_prefix(path, matched)?;
     if !rest.is_empty() && !rest.starts_with('/') {
@@ -44,12 +44,11 @@ pub(crate) fn rewrite(uri: &Uri, rewrite: &PrefixRewrite) -> Option<Uri> {
         target.push('?');
         target.push_str(query);
     }
-    // Both halves are valid on their own: only the length of the whole can be refused.
+    // Both halves are valid, so only the length of the whole can be refused.
     PathAndQuery::try_from(target).ok().map(Uri::from)
 }
 
-/// Why `name` cannot be set, appended or removed by configuration, where it cannot. `request`: of a request,
-/// else of an answer.
+/// Why configuration may not set, append or remove `name`, if so. `request`: in a request, otherwise in an answer.
 pub(crate) fn reserved(name: &header::HeaderName, request: bool) -> Option<&'static str> {
     match name.as_str() {
         "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer"

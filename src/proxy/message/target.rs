@@ -1,10 +1,10 @@
-//! The request target and the authority, checked before anything is matched on them.
+//! Checks the request target and the authority before anything is matched on them.
 //!
-//! What is sent upstream are the bytes that came; what routes are matched on is what those bytes mean: a
-//! letter is a letter, escaped or not (RFC 3986 §6.2.2), so `/%61dmin` is `/admin`'s to take. A path that an
-//! upstream may read as yet another one must not get past: a path with a dot segment, plain or
-//! percent-encoded (`/pub/%2e%2e/admin`), is refused, and so is `%00`. Every other escape passes as it is,
-//! `%2f` and double slashes included: refusing those breaks real applications.
+//! The bytes are sent upstream as they came, but routes match on their meaning: a letter is a letter, escaped
+//! or not (RFC 3986 §6.2.2), so the route for `/admin` also gets `/%61dmin`. A path that an upstream might read
+//! as another path is refused: one with a dot segment, plain or percent-encoded (`/pub/%2e%2e/admin`), and one
+//! with `%00`. All other escapes pass unchanged, including `%2f`, and so do double slashes, because refusing
+//! them breaks real applications.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use std::net::Ipv6Addr;
 use http::uri::Scheme;
 use http::{HeaderMap, Method, Uri, Version, header};
 
-/// Why a target or an authority is refused. Always answered 400.
+/// Why a target or an authority is refused. Always answered with 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TargetError {
     /// `.` or `..` as a segment.
@@ -44,7 +44,7 @@ pub(crate) enum TargetError {
     UserInfo,
 }
 
-/// Checks the form of the target: a path, or `*` of OPTIONS; both also behind a whole URI.
+/// Checks the form of the target: a path, or `*` for OPTIONS, possibly in absolute form.
 pub(crate) fn check_form(uri: &Uri, method: &Method) -> Result<(), TargetError> {
     if let Some(scheme) = uri.scheme()
         && *scheme != Scheme::HTTP
@@ -59,7 +59,7 @@ pub(crate) fn check_form(uri: &Uri, method: &Method) -> Result<(), TargetError> 
     Err(TargetError::Form)
 }
 
-/// Checks the path, and says what it means: the form that routes are matched on.
+/// Checks the path, and returns it in normal form, on which routes match.
 pub(crate) fn check_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
     if !path.bytes().any(|byte| byte == b'.' || byte == b'%') {
         return Ok(Cow::Borrowed(path));
@@ -67,7 +67,7 @@ pub(crate) fn check_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
     if path.contains("%00") {
         return Err(TargetError::Nul);
     }
-    // A parameter (`..;x`) does not save a segment: some servers drop it before they resolve dots.
+    // A parameter (`..;x`) does not make a segment safe: some servers drop it before they resolve dots.
     let stem = |segment: &str| is_dots(segment.split(';').next().unwrap_or_default());
     if path.split('/').any(stem) {
         return Err(TargetError::DotSegment);
@@ -75,8 +75,8 @@ pub(crate) fn check_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
     Ok(normal(path))
 }
 
-/// The path in the form in which equal paths are equal (RFC 3986 §6.2.2): escapes of unreserved characters
-/// decoded, the digits of all others in upper case.
+/// The path in normal form (RFC 3986 §6.2.2): escapes of unreserved characters are decoded, and all other
+/// escapes are in upper case.
 pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -93,8 +93,8 @@ pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// What follows `prefix`, which is in normal form, in `path`, which need not be: bytes as they came.
-/// `None` where the path does not begin with it.
+/// The part of `path` after `prefix`, byte for byte. `prefix` must be in normal form, `path` need not be.
+/// `None` if the path does not begin with the prefix.
 pub(crate) fn strip_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let (mut path, mut prefix) = (path, prefix);
     while !prefix.is_empty() {
@@ -108,15 +108,15 @@ pub(crate) fn strip_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     Some(path)
 }
 
-/// The smallest piece of a path that means something.
+/// The smallest meaningful piece of a path.
 enum Unit<'a> {
-    /// A character as it stands, or an escaped unreserved one, decoded.
+    /// A character, or an escaped unreserved one, decoded.
     Char(char),
     /// Any other escape.
     Escape(&'a str),
 }
 
-/// The first unit of a path and what follows it.
+/// The first unit of a path, and the rest.
 fn unit(path: &str) -> Option<(Unit<'_>, &str)> {
     let first = path.chars().next()?;
     let escape = path.split_at_checked(3).filter(|_| first == '%');
@@ -131,7 +131,7 @@ fn unit(path: &str) -> Option<(Unit<'_>, &str)> {
         return Some((unit, after));
     }
     let (_, after) = path.split_at_checked(first.len_utf8())?;
-    // A percent sign that escapes nothing means itself, as `%25` does.
+    // A percent sign that begins no escape stands for itself, like `%25`.
     let unit = if first == '%' { Unit::Escape("%25") } else { Unit::Char(first) };
     Some((unit, after))
 }
@@ -150,9 +150,8 @@ fn is_dots(segment: &str) -> bool {
     dots == 1 || dots == 2
 }
 
-/// The authority that the request is for: the target's where it is in absolute form, else the `Host`
-/// field's (RFC 9112 §3.2.2: a proxy ignores the received Host then). Empty for an HTTP/1.0 request
-/// without one.
+/// The authority of the request: from a target in absolute form, otherwise from `Host` (RFC 9112 §3.2.2: with
+/// an absolute target, a proxy ignores the received Host). Empty for an HTTP/1.0 request without either.
 pub(crate) fn authority<'a>(
     uri: &'a Uri,
     version: Version,
@@ -201,14 +200,14 @@ pub(crate) fn check_authority(authority: &str) -> Result<(), TargetError> {
     if good_host && good_port { Ok(()) } else { Err(TargetError::BadHost) }
 }
 
-/// The host, brackets kept, and the port, empty where there is none.
+/// The host, with its brackets, and the port, which may be empty.
 fn split(authority: &str) -> Option<(&str, &str)> {
     if authority.starts_with('[') {
         let (host, rest) = authority.split_at_checked(authority.find(']')? + 1)?;
         let port = if rest.is_empty() { "" } else { rest.strip_prefix(':')? };
         return Some((host, port));
     }
-    // Authorities are short: a search that is made for long texts costs more to set up than this.
+    // Authorities are short. A search made for long texts would cost more to set up.
     match authority.bytes().position(|byte| byte == b':') {
         Some(colon) => Some((authority.get(..colon)?, authority.get(colon + 1..)?)),
         None => Some((authority, "")),
@@ -286,8 +285,7 @@ mod tests {
     }
 
     proptest! {
-        /// Normal form is a fixed point, and a path begins with every prefix of its own normal form that
-        /// cuts no escape.
+        /// Normal form is stable, and a path begins with every prefix of its normal form that cuts no escape.
         #[test]
         fn normal_form_is_final(path in "/([a-z%./0-9A-F]|%[0-9a-f]{2}){0,12}") {
             let once = normal(&path).into_owned();

@@ -1,14 +1,14 @@
-//! Trailer fields: passed on as trailers, never as header fields, and not all of them.
+//! Trailer fields are passed on as trailers, never as header fields, and not all of them.
 //!
-//! Whoever reads a trailer field may do so long after it has acted on the header section, so a field that
-//! says how the message is framed, where it goes, who sends it or how it is to be handled must not come as
-//! one (RFC 9110 §6.5.1). Such fields are dropped here; what a peer would have to drop, it need not be sent.
+//! A recipient may read trailers long after it acted on the headers. So a field about framing, routing,
+//! authentication or handling must not be sent as a trailer (RFC 9110 §6.5.1). Such fields are dropped here:
+//! the next hop would have to drop them anyway.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// The fields that are no trailers.
+/// The fields that must not be trailers.
 static FORBIDDEN: [HeaderName; 52] = [
-    // Framing, and what concerns one connection.
+    // Framing, and fields about one connection.
     header::CONNECTION,
     header::CONTENT_LENGTH,
     HeaderName::from_static("keep-alive"),
@@ -25,14 +25,14 @@ static FORBIDDEN: [HeaderName; 52] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-forwarded-host"),
     HeaderName::from_static("x-forwarded-proto"),
-    // Who asks, and what lets them.
+    // Authentication.
     header::AUTHORIZATION,
     header::COOKIE,
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::SET_COOKIE,
     header::WWW_AUTHENTICATE,
-    // How a request is to be handled.
+    // Handling of a request.
     header::ACCEPT,
     header::ACCEPT_CHARSET,
     header::ACCEPT_ENCODING,
@@ -47,7 +47,7 @@ static FORBIDDEN: [HeaderName; 52] = [
     header::ORIGIN,
     header::PRAGMA,
     header::RANGE,
-    // How a response is to be handled.
+    // Handling of a response.
     header::AGE,
     header::ALLOW,
     header::CACHE_CONTROL,
@@ -58,7 +58,7 @@ static FORBIDDEN: [HeaderName; 52] = [
     header::STRICT_TRANSPORT_SECURITY,
     header::VARY,
     header::WARNING,
-    // How the content is to be read.
+    // Interpretation of the content.
     header::CONTENT_DISPOSITION,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
@@ -68,7 +68,7 @@ static FORBIDDEN: [HeaderName; 52] = [
     header::REFRESH,
 ];
 
-/// The fields that may pass; `None` where none may.
+/// The fields that may pass; `None` if there are none.
 pub(crate) fn permitted(mut trailers: HeaderMap) -> Option<HeaderMap> {
     for name in &FORBIDDEN {
         if trailers.is_empty() {
@@ -79,7 +79,7 @@ pub(crate) fn permitted(mut trailers: HeaderMap) -> Option<HeaderMap> {
     (!trailers.is_empty()).then_some(trailers)
 }
 
-/// Has `Trailer` announce only what may pass.
+/// Removes from `Trailer` the names of fields that may not pass.
 pub(crate) fn announce_permitted(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::TRAILER)

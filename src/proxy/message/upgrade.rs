@@ -1,10 +1,9 @@
-//! An offer to change the protocol of a connection, and what of it is agreed on (RFC 9110 §7.8).
+//! An offer to switch a connection's protocol, and the upstream's choice from it (RFC 9110 §7.8).
 
 use http::header::{self, HeaderMap, HeaderValue};
 
-/// The protocols that a request offers to change to: `Upgrade`, where `Connection` says that it is meant
-/// (RFC 9110 §7.8). None where only HTTP itself or TLS is offered: a tunnel of those would carry requests past
-/// the routes.
+/// The protocols that a request offers to switch to: `Upgrade`, if `Connection` names it too (RFC 9110 §7.8).
+/// `None` if only HTTP itself or TLS is offered: a tunnel with those would carry requests past the routes.
 pub(crate) fn offered(fields: &HeaderMap) -> Option<HeaderValue> {
     if !elements(fields, &header::CONNECTION).any(|option| option.eq_ignore_ascii_case("upgrade")) {
         return None;
@@ -17,18 +16,18 @@ pub(crate) fn offered(fields: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(known.join(", ")).ok()
 }
 
-/// Whether what an upstream changes to was offered.
+/// Whether the protocol that an upstream switches to was offered.
 pub(crate) fn is_offered(offered: &HeaderValue, fields: &HeaderMap) -> bool {
     let Ok(offered) = offered.to_str() else {
         return false;
     };
     let mut all = elements(fields, &header::UPGRADE);
     let known = |name: &str| offered.split(", ").any(|offer| offer.eq_ignore_ascii_case(name));
-    // The layers of a change are listed from the lowest on: all of them must have been offered.
+    // The layers of a switch are listed from the lowest up. All of them must have been offered.
     all.next().is_some_and(known) && all.all(known)
 }
 
-/// Whether a protocol is HTTP or what HTTP is carried by.
+/// Whether a protocol is HTTP or carries HTTP.
 fn is_ours(name: &str) -> bool {
     let (base, _version) = name.split_once('/').unwrap_or((name, ""));
     ["http", "h2", "h2c", "tls"].iter().any(|ours| base.eq_ignore_ascii_case(ours))

@@ -1,4 +1,4 @@
-//! The proxy's own providers. To add one: a folder here with its document, and its line where a route's
+//! The proxy's own providers. To add one, add a folder here with its document, and its line where a route's
 //! catalog is built (`runtime`).
 
 pub(crate) mod http;

@@ -1,9 +1,8 @@
 //! A client's request, as the language carries it and as the http provider sends it on.
 //!
-//! One object is both: the value that a Flow receives as its input, read member by member where an
-//! expression asks, and the host's state of the execution. A route without expressions never makes JSON
-//! of it. Each request that is sent gets a copy of its header fields: whatever becomes of that one, the
-//! next can be made from here.
+//! One object serves as both: the value that a Flow gets as its input, read member by member by expressions,
+//! and the host's state of the execution. A route without expressions never turns it into JSON. Each request
+//! that is sent gets its own copy of the header fields, so the next one can always be made from here.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -32,7 +31,7 @@ use crate::proxy::message::{headers, id, media, query};
 use crate::proxy::site::{LocalRoute, Site};
 use crate::telemetry::record::Recorder;
 
-/// One request that a route has taken.
+/// A request that a route has matched.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) site: Arc<Site>,
@@ -42,49 +41,49 @@ pub(crate) struct Exchange {
     pub(crate) method: Method,
     /// Origin form, or `*`.
     pub(crate) uri: Uri,
-    /// As the client wrote it, where the route rewrites it.
+    /// The target as the client wrote it, if the route rewrites it.
     written: Option<Box<Uri>>,
-    /// The fields that are sent on.
+    /// The fields to send on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
     /// What the client asks of this hop.
     pub(crate) asked: Asked,
-    /// Where what an upstream says before its answer goes.
+    /// Where the upstream's interim responses go.
     pub(crate) interim: Interim,
-    /// When it began to be served.
+    /// When the request began to be served.
     pub(crate) begun: Instant,
-    /// Whether it is a gRPC call, to be answered as one.
+    /// Whether it is a gRPC call, which gets gRPC answers.
     pub(crate) grpc: bool,
     client: IpAddr,
-    /// Of the connection that it came over.
+    /// The scheme of its connection.
     pub(crate) scheme: &'static str,
-    /// Dispatches of the Flow's own Steps so far.
+    /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
-    /// How long the upstream of the last failed attempt asks to wait.
+    /// The wait that the upstream of the last failed attempt asked for.
     wait: Mutex<Option<Duration>>,
-    /// Cancels the execution, where it can be.
+    /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
-    /// Its place in a trace, where requests are traced.
+    /// Its place in a trace, if requests are traced.
     pub(crate) trace: Option<Box<Place>>,
-    /// What is remembered of it, where anybody wants that.
+    /// Its record, if anybody wants one.
     pub(crate) recorder: OnceLock<Box<Recorder>>,
 }
 
-/// A request that a route has taken, as far as that goes without waiting.
+/// A request that a route has matched, as far as that needs no waiting.
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// It can be served.
     Whole(Arc<Exchange>),
-    /// Its body is read first: an expression of the route reads it, or several calls may send it at once.
+    /// Its body must be read first, because an expression of the route reads it or several calls may send it at once.
     Unread(Box<Unread>),
 }
 
-/// A request whose body is to be read.
+/// A request whose body must be read.
 #[derive(Debug)]
 pub(crate) struct Unread {
-    /// What there is of it so far.
+    /// The request without its body.
     exchange: Exchange,
     body: ClientBody,
 }
@@ -94,20 +93,20 @@ pub(crate) struct Unread {
 pub(crate) enum Upload {
     /// There is none.
     None,
-    /// It is sent on as it comes.
+    /// It is sent on as it arrives.
     Stream(Arc<Source<ClientBody>>),
-    /// It was read: because an expression of the route reads it, as `value`, or because it is to be sent
-    /// several times side by side.
+    /// It was read, because an expression of the route reads it (as `value`), or because several calls may send
+    /// it side by side.
     Buffered {
         bytes: Bytes,
-        /// Those that may pass.
+        /// The trailers that may pass.
         trailers: Option<Box<HeaderMap>>,
         value: Option<Value>,
     },
 }
 
 impl Exchange {
-    /// Checks `request` and finds its route. A request that is refused leaves its body.
+    /// Checks `request` and finds its route. A refused request keeps its body.
     pub(crate) fn begin(
         site: Arc<Site>,
         request: Request<ClientBody>,
@@ -135,7 +134,7 @@ impl Exchange {
             let keep = facts.resends.then_some(route.buffer.replay);
             (Upload::Stream(Arc::new(Source::new(body, keep))), None)
         };
-        // From here on it is the exchange that takes the request off the count.
+        // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
         let mut exchange = Self {
             site,
@@ -166,7 +165,7 @@ impl Exchange {
         Ok(Begun::Whole(Arc::new(exchange)))
     }
 
-    /// A body that is in memory, or none, is not asked for.
+    /// A body in memory, or no body, need not be waited for.
     fn settle_expectation(&mut self) {
         if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
             self.asked.body_unasked = false;
@@ -174,7 +173,7 @@ impl Exchange {
         }
     }
 
-    /// A request without a body that no connection brought: for benches, which measure what reading it costs.
+    /// A request without a body and without a connection, for benches that measure what reading it costs.
     pub(crate) fn detached(
         site: Arc<Site>,
         mut parts: http::request::Parts,
@@ -228,18 +227,18 @@ impl Exchange {
         self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// How many of them there were.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// The execution is cancelled by `token`.
+    /// `token` cancels the execution.
     pub(crate) fn cancelled_by(&self, token: CancellationToken) {
-        // Set once: an execution is started once.
+        // Set once, because an execution is started once.
         let _first = self.cancel.set(token).is_ok();
     }
 
-    /// Cancels the execution because its client is gone; false where it cannot be cancelled.
+    /// Cancels the execution because its client has left. Returns false if that is not possible.
     pub(crate) fn cancel(&self) -> bool {
         self.cancel.get().is_some_and(|token| {
             token.cancel();
@@ -247,28 +246,28 @@ impl Exchange {
         })
     }
 
-    /// Whether the client went away before its request was whole.
+    /// Whether the client left before its request was complete.
     pub(crate) fn client_gone(&self) -> bool {
         self.upload.broken() == Some(Broken::Gone)
     }
 
-    /// An attempt failed, and its upstream asks to wait so long.
+    /// An attempt failed, and its upstream asked for this wait.
     pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
         *lock(&self.wait) = wait;
     }
 
-    /// How long the upstream of the last failed attempt asks to wait.
+    /// The wait that the upstream of the last failed attempt asked for.
     pub(crate) fn wait(&self) -> Option<Duration> {
         *lock(&self.wait)
     }
 
-    /// The endpoint of `upstream` that the next attempt should pass over.
+    /// The endpoint of `upstream` that the next attempt should avoid.
     pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
         let avoid = *lock(&self.avoid);
         avoid.filter(|(of, _)| *of == upstream).map(|(_, endpoint)| endpoint)
     }
 
-    /// `endpoint` of `upstream` gave no connection.
+    /// `endpoint` of `upstream` refused a connection.
     pub(crate) fn avoid(&self, upstream: usize, endpoint: usize) {
         *lock(&self.avoid) = Some((upstream, endpoint));
     }
@@ -282,7 +281,7 @@ impl Drop for Exchange {
 }
 
 impl Unread {
-    /// Reads the body, within the route's limit.
+    /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
         let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
@@ -306,11 +305,11 @@ impl Unread {
     }
 }
 
-/// A request that counts as running until this is dropped.
+/// Counts a request as running until it is dropped.
 struct Admitted<'a>(&'a Site);
 
 impl<'a> Admitted<'a> {
-    /// Counts a request, where one more may run.
+    /// Counts a request, if one more may run.
     fn admit(site: &'a Site) -> Result<Self, Refusal> {
         let admitted = Self(site);
         let share = site.runtime.share;
@@ -325,7 +324,7 @@ impl Drop for Admitted<'_> {
 }
 
 impl Upload {
-    /// How the client's body broke off, where it did.
+    /// How the client's body broke off, if it did.
     pub(crate) fn broken(&self) -> Option<Broken> {
         match self {
             Self::Stream(source) => source.broken(),
@@ -334,8 +333,7 @@ impl Upload {
     }
 }
 
-/// All of a body of at most `limit` bytes, no two of which come further than `timeout` apart, and those of its
-/// trailers that may pass.
+/// Reads a body of at most `limit` bytes, with pauses of at most `timeout`, and those of its trailers that may pass.
 async fn read(
     body: ClientBody,
     limit: usize,
@@ -349,7 +347,7 @@ async fn read(
     })
 }
 
-/// Why a body could not be read.
+/// The refusal of a request whose body could not be read.
 fn unread(error: BodyError) -> Refusal {
     match error {
         BodyError::Stalled(_) => Refusal::body_timeout(),

@@ -1,15 +1,15 @@
-//! One request being served, as the metrics, the drain and the records count it.
+//! One running request, as the metrics, the drain and the records count it.
 
 use std::sync::Arc;
 
 use super::exchange::Exchange;
 use crate::telemetry::record::{Answer, CLIENT_CLOSED_REQUEST};
 
-/// Counted once: as its status where it ended, as 499 where it was dropped before (the client left).
+/// Counted once: with its status if the answer was completed, with 499 if it was dropped before (the client left).
 #[derive(Debug)]
 pub(crate) struct Flight {
     exchange: Arc<Exchange>,
-    /// Of the answer, once there is one.
+    /// The answer's status, once known.
     status: u16,
     done: bool,
 }
@@ -27,12 +27,12 @@ impl Flight {
         self.status = status;
     }
 
-    /// All of the answer was handed over: `sent` bytes of body.
+    /// The whole answer was handed over, with `sent` bytes of body.
     pub(crate) fn finish(mut self, sent: u64) {
         self.end(self.status, sent);
     }
 
-    /// The client left, or the answer broke off, behind `sent` bytes of body.
+    /// The client left, or the answer broke off, after `sent` bytes of body.
     pub(crate) fn abandon(mut self, sent: u64) {
         self.end(CLIENT_CLOSED_REQUEST, sent);
     }

@@ -1,8 +1,8 @@
-//! A request's head on its way in: checked, matched, and brought into the one form in which it is sent on.
+//! A request's head on its way in: checked, matched to a route, and brought into the form in which it is sent on.
 //!
-//! The order is what keeps it safe. A route is found on what the client asked for. Then the fields of the
-//! client's connection go, those that it names with them: only after that is anything added, so that no client
-//! can have taken away what the proxy says.
+//! The order keeps it safe. The route is found by what the client sent. Then the fields about the client's
+//! connection are removed, with those that `Connection` names. Only after that are fields added, so no client
+//! can remove a field of the proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,33 +23,34 @@ use crate::proxy::site::route::Target;
 use crate::proxy::site::runtime::{Runtime, Shaping};
 use crate::proxy::site::{LocalRoute, Site};
 
-/// What is known of a request whose head was accepted; the rest is its parts, as they are sent on.
+/// Everything known about a request whose head was accepted, except its parts, which are in the form to send on.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) route: Arc<LocalRoute>,
     pub(crate) asked: Asked,
-    /// Who the client is.
+    /// The client's address.
     pub(crate) client: IpAddr,
     /// `execution.id`.
     pub(crate) id: HeaderValue,
-    /// The target as the client wrote it, where the route rewrites it.
+    /// The target as the client wrote it, if the route rewrites it.
     pub(crate) written: Option<Box<Uri>>,
-    /// Its place in a trace, where requests are traced.
+    /// Its place in a trace, if requests are traced.
     pub(crate) trace: Option<Box<trace::Place>>,
 }
 
 /// What the fields about this hop ask for.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// The protocols that the client offers to change to.
+    /// The protocols to which the client offers to switch.
     pub(crate) upgrade: Option<HeaderValue>,
-    /// Whether the client takes trailers (RFC 9110 §10.1.4).
+    /// Whether the client accepts trailers (RFC 9110 §10.1.4).
     pub(crate) trailers: bool,
-    /// Whether it waits to be asked for its body (RFC 9110 §10.1.1).
+    /// Whether the client waits for a 100 before it sends its body (RFC 9110 §10.1.1).
     pub(crate) body_unasked: bool,
 }
 
-/// Checks a head that came from `peer` and began to be served at `begun`, finds its route, and makes it what is sent on.
+/// Checks a head that came from `peer` and began to be served at `begun`, finds its route, and prepares it for
+/// sending on.
 pub(crate) fn accept(
     site: &Site,
     parts: &mut request::Parts,
@@ -88,7 +89,7 @@ pub(crate) fn accept(
     Ok(Accepted { route, asked, client, id, written, trace })
 }
 
-/// Brings the fields in order that say who the client is; says who it is.
+/// Updates the fields that say who the client is, and returns its address.
 fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: Peer) -> IpAddr {
     let host = forwarded::asked(&parts.uri, &parts.headers).to_owned();
     let (scheme, version) = (peer.scheme(), parts.version);
@@ -96,7 +97,7 @@ fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: Peer) -> IpA
     forwarded.apply(&mut parts.headers, hop)
 }
 
-/// Changes what the route changes.
+/// Makes the route's changes.
 fn shape(shaping: &Shaping, parts: &mut request::Parts) {
     if let Some(uri) = shaping.prefix.as_ref().and_then(|prefix| shape::rewrite(&parts.uri, prefix))
     {
@@ -110,9 +111,9 @@ fn shape(shaping: &Shaping, parts: &mut request::Parts) {
     }
 }
 
-/// Checks the fields that are about this hop, and takes them off: what is sent on is framed anew.
+/// Checks the fields about this hop, and removes them: the message gets a new framing.
 fn this_hop(parts: &mut request::Parts) -> Result<Asked, Refusal> {
-    // Older clients cannot mean it (RFC 9110 §10.1.1), and nobody here asks newer ones.
+    // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1), and HTTP/2 clients get no 100 from here.
     let may_wait = parts.version == Version::HTTP_11;
     let asked = Asked {
         upgrade: may_wait.then(|| upgrade::offered(&parts.headers)).flatten(),
@@ -131,7 +132,7 @@ fn this_hop(parts: &mut request::Parts) -> Result<Asked, Refusal> {
     Ok(asked)
 }
 
-/// Whether the client expects to be asked for its body. Nothing else can be expected here.
+/// Whether the client waits for a 100 before it sends its body. No other expectation is supported.
 fn expectation(fields: &HeaderMap) -> Result<bool, Refusal> {
     let mut expected = fields.get_all(header::EXPECT).iter().peekable();
     let any = expected.peek().is_some();
@@ -139,13 +140,12 @@ fn expectation(fields: &HeaderMap) -> Result<bool, Refusal> {
     if expected.all(known) { Ok(any) } else { Err(Refusal::expectation()) }
 }
 
-/// Whether the request is a gRPC call: only HTTP/2 carries them.
+/// Whether the request is a gRPC call. These need HTTP/2.
 pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
     version == Version::HTTP_2 && grpc::is_grpc(headers.get(header::CONTENT_TYPE))
 }
 
-/// Makes an HTTP/2 request's fields those that any version has, and checks what the HTTP/1 side has checked
-/// of its own.
+/// Converts an HTTP/2 request's fields to the form of any version, and checks what the HTTP/1.1 parser checks itself.
 fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
     let limit = site.runtime.limits.headers;
     if parts.headers.len() > limit {
@@ -158,14 +158,14 @@ fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal
     Ok(())
 }
 
-/// The first route that takes the request.
+/// The first route that matches the request.
 fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
     let found = matched(&site.runtime, parts, |target| site.runtime.router.find(target))?;
     let route = found.and_then(|position| site.routes.get(position));
     route.cloned().ok_or_else(Refusal::no_route)
 }
 
-/// What `find` makes of that which routes are matched on, where the request gets as far as that.
+/// Calls `find` with the parts of the request that routes match on, if the request is valid so far.
 pub(crate) fn matched<T>(
     runtime: &Runtime,
     parts: &request::Parts,
@@ -190,8 +190,8 @@ pub(crate) fn matched<T>(
     }))
 }
 
-/// Counts this hop off `Max-Forwards`, which only TRACE and OPTIONS heed (RFC 9110 §7.6.2). What is no number
-/// is nobody's count and passes.
+/// Decrements `Max-Forwards`, which only counts for TRACE and OPTIONS (RFC 9110 §7.6.2). A value that is not a
+/// number passes unchanged.
 fn one_hop_further(fields: &mut HeaderMap) -> Result<(), Refusal> {
     let asked = fields.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     let digits = asked.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -208,7 +208,7 @@ fn origin_form(uri: &Uri) -> Uri {
     Uri::from(uri.path_and_query().cloned().unwrap_or_else(root))
 }
 
-/// The id that the request carries, or a new one put in its place.
+/// The id in the request, or a new one that is added to it.
 fn request_id(site: &Site, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
     let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
     match headers.entry(&id::REQUEST_ID) {

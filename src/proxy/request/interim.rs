@@ -1,12 +1,12 @@
-//! Interim answers: what an upstream says before its answer (1xx, RFC 9110 §15.2).
+//! Interim responses: what an upstream sends before its final response (1xx, RFC 9110 §15.2).
 //!
-//! A proxy passes them on unless it asked for them itself. So those to the client's own request pass, of every
-//! attempt: each is a hint, and says nothing of the answer that the client will get (RFC 8297 §2). Those to a
-//! call that the Flow makes on its own, an audit say, are the Flow's. A 100 to a request that its client
-//! waits with passes as the permission that it is, see [`hold`](crate::proxy::body::hold).
+//! A proxy passes them on unless it asked for them itself. So those for the client's own request pass, from
+//! every attempt: each is a hint and says nothing about the final answer (RFC 8297 §2). Those for a call that
+//! the Flow itself makes, such as an audit, do not. A 100 for a request whose client waits for one passes as a
+//! permission; see [`hold`](crate::proxy::body::hold).
 //!
-//! They pass to HTTP/1.1 clients. Older ones must not be sent any; and the library that speaks HTTP/2 says none there,
-//! nor hears any.
+//! They pass to HTTP/1.1 clients. HTTP/1.0 clients must not be sent any, and the HTTP/2 library can neither
+//! send nor receive them.
 
 use http::StatusCode;
 use http::header::{self, HeaderMap};
@@ -15,17 +15,17 @@ use crate::proxy::h1::{Dropped, Talk};
 use crate::proxy::message::headers;
 use crate::proxy::site::LocalRoute;
 
-/// Where the interim answers to one request go.
+/// Where the interim responses for one request go.
 #[derive(Clone, Debug)]
 pub(crate) enum Interim {
     /// To the client on this connection.
     Client(Talk),
-    /// Nowhere, for this reason.
+    /// They are dropped, for this reason.
     Nowhere(Dropped),
 }
 
 impl Interim {
-    /// Passes one on that came to a request of `route`.
+    /// Passes on an interim response to a request of `route`.
     pub(crate) fn pass(&self, route: &LocalRoute, status: StatusCode, fields: &HeaderMap) {
         let passed = match self {
             Self::Client(talk) => talk.say_before(&head(route, status, fields)),
@@ -39,11 +39,11 @@ impl Interim {
     }
 }
 
-/// The bytes of an interim answer: without the fields of its hop, and those that the route takes off answers.
+/// The bytes of an interim response, without the fields about its hop and those that the route removes from answers.
 fn head(route: &LocalRoute, status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
     let mut fields = fields.clone();
     headers::strip_hop_by_hop(&mut fields);
-    // An interim answer has no body and no trailers (RFC 9110 §8.6, §15.2).
+    // An interim response has no body and no trailers (RFC 9110 §8.6, §15.2).
     fields.remove(header::CONTENT_LENGTH);
     fields.remove(header::TRAILER);
     let edits = route.shaping.as_ref().and_then(|shaping| shaping.response.as_ref());

@@ -10,13 +10,12 @@ use crate::telemetry::trace::{Context, Parent, TRACEPARENT, TRACESTATE};
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(super) context: Context,
-    /// Of HTTP, as the client speaks it.
+    /// The client's HTTP version.
     pub(super) version: Version,
 }
 
-/// The place in a trace of a request with this head; `None` where nothing is traced, and the caller's
-/// fields are left as they are. A `tracestate` without a well-formed `traceparent` is taken out (W3C
-/// Trace Context §3.3).
+/// The place in a trace of a request with this head. `None` if nothing is traced; the caller's fields then stay
+/// unchanged. A `tracestate` without a valid `traceparent` is removed (W3C Trace Context §3.3).
 pub(super) fn trace(site: &Site, head: &mut Parts) -> Option<Box<Place>> {
     let tracer = site.runtime.sinks().tracer()?;
     let headers = &mut head.headers;

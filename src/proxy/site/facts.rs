@@ -1,13 +1,13 @@
-//! What a plan's shape decides about a route's requests: whether bodies are kept or read into memory,
-//! and whether a request must be unwound. Found once, when a configuration is loaded.
+//! What the shape of a plan decides about a route's requests: whether bodies are kept or read into memory, and
+//! whether a request must be unwound. Computed once, when a configuration is loaded.
 //!
-//! Each answer errs on the side that keeps a policy's meaning: a body that might be read is buffered, a
-//! request that might be sent again is kept.
+//! In doubt, each answer keeps a policy's meaning: a body that might be read is buffered, a request that might
+//! be sent again is kept.
 
 use crate::language::expr::{Path, PathEnd, Program, Root};
 use crate::language::plan::Plan;
 
-/// What is true of a plan.
+/// The properties of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -24,7 +24,7 @@ pub(crate) struct Facts {
     pub(crate) fans_out: bool,
     /// Several calls make up an execution, whatever fails: a Flow of several Steps, a cleanup.
     pub(crate) several_calls: bool,
-    /// A bound may be imposed on it.
+    /// A timeout may apply to it.
     pub(crate) bounds: bool,
     /// Something must run when the request is cut off: a cleanup.
     pub(crate) unwinds: bool,
@@ -47,7 +47,7 @@ impl Facts {
         facts
     }
 
-    /// An expression reads the bodies that this one may.
+    /// An expression reads the bodies that `program` may read.
     pub(crate) fn read_by(&mut self, program: &Program) {
         let blind = program.may_select("body");
         for path in program.reads() {
@@ -55,10 +55,9 @@ impl Facts {
         }
     }
 
-    /// A path that may reach a member `body`: it names one, it goes on by a name that is not known, or
-    /// (`blind`) the expression reads one somewhere in what such a path leads to. That of the response
-    /// where the path goes through a result or a failure; of the request where it starts at the frame's
-    /// input; of either where it may be both.
+    /// Handles a path that may reach a member `body`: it names one, it continues with an unknown name, or (`blind`)
+    /// the expression reads one somewhere below the path. If the path goes through a result or a failure, that is the
+    /// response's body; if it starts at the frame's input, the request's; if it may be both, either.
     fn path(&mut self, path: &Path, blind: bool) {
         let named = path.members.iter().position(|name| &**name == "body");
         let reaches = match path.end {
@@ -78,7 +77,7 @@ impl Facts {
     }
 }
 
-/// Whether a path leads to where no message is: into a message's own fields, or a record.
+/// Whether a path ends where no message can be: inside a message's own fields, or in a record.
 fn is_bodiless(path: &Path) -> bool {
     let members: Vec<&str> = path.members.iter().map(AsRef::as_ref).collect();
     match (path.root, members.as_slice()) {
@@ -92,7 +91,7 @@ fn is_bodiless(path: &Path) -> bool {
     }
 }
 
-/// Whether the member `name` of a message holds no other message.
+/// Whether the member `name` of a message cannot contain another message.
 fn is_field(name: &str) -> bool {
     matches!(name, "method" | "scheme" | "host" | "path" | "query" | "headers" | "status")
 }

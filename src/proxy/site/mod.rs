@@ -1,8 +1,8 @@
-//! What one worker holds: its clock and ids, its counts, and the running configuration as it sees it.
+//! The state of one worker: its clock and ids, its counts, and the present configuration.
 //!
-//! Everything here belongs to one thread. The locks and atomics make it `Send`; nothing is ever waited
-//! for, and no cache line is fought over: even reference counts that every request changes are per
-//! worker, which is why a [`Site`] wraps what the workers share.
+//! Everything here belongs to one thread. The locks and atomics only make it `Send`: nobody ever waits for
+//! them, and no cache line is shared. Even reference counts that every request changes are per worker, which is
+//! why a [`Site`] wraps what the workers share.
 
 pub(crate) mod facts;
 pub(crate) mod route;
@@ -25,29 +25,29 @@ use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
 use crate::telemetry::pace::{Pace, Sparse};
 
-/// What outlives configurations.
+/// The state that outlives configurations.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
-    /// The clients' connections.
+    /// The client connections.
     pub(crate) connections: Connections,
     /// Cancels every execution that must unwind.
     pub(crate) cancel: CancellationToken,
-    /// For large bodies.
+    /// For splicing large bodies.
     pub(crate) pipes: Pipes,
-    /// Of the plain requests that `/executions` shows.
+    /// Limits how many plain requests `/executions` records.
     pub(crate) pace: Pace,
     in_flight: AtomicUsize,
-    /// Of those, executions on tasks of their own, whose cleanups must run.
+    /// How many of them are executions on their own task, whose cleanups must run.
     unwinding: AtomicUsize,
     draining: AtomicBool,
     cut: AtomicBool,
-    /// The `Date` of the second that it was last asked in.
+    /// The `Date` field of the second in which it was last needed.
     date: Mutex<Option<(i128, HeaderValue)>>,
 }
 
-/// A configuration as one worker serves it.
+/// A configuration, as one worker serves it.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) core: Arc<Core>,
@@ -58,17 +58,17 @@ pub(crate) struct Site {
     pub(crate) routes: Vec<Arc<LocalRoute>>,
 }
 
-/// A route behind a reference count of this worker's own.
+/// A route behind this worker's own reference count.
 #[derive(Debug)]
 pub(crate) struct LocalRoute {
     route: Arc<Route>,
     /// The Flow's arguments, likewise.
     pub(crate) arguments: Value,
-    /// Which of its failures the log is told of.
+    /// Limits which of its failures are logged.
     pub(crate) failures: Sparse,
 }
 
-/// A worker's current site.
+/// A worker's present site.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) core: Arc<Core>,
@@ -81,7 +81,7 @@ impl Core {
         Self::with(Clock::system(), Ids::new())
     }
 
-    /// A worker's core with another clock and other ids than the system's.
+    /// A worker's core with another clock and other ids.
     pub(crate) fn with(clock: Clock, ids: Ids) -> Self {
         Self {
             clock,
@@ -98,7 +98,7 @@ impl Core {
         }
     }
 
-    /// The time of day, as `Date` says it (RFC 9110 §5.6.7).
+    /// The current time as a `Date` field (RFC 9110 §5.6.7).
     pub(crate) fn date(&self) -> HeaderValue {
         let second = self.clock.now().as_nanos().div_euclid(1_000_000_000);
         let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,27 +114,27 @@ impl Core {
         }
     }
 
-    /// Counts a request; [`Core::end`] takes it off again. Says how many ran already.
+    /// Counts a request, until [`Core::end`] is called. Returns how many were already running.
     pub(crate) fn begin(&self) -> usize {
         self.in_flight.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A request and all that it left running have ended.
+    /// A request and everything that it left running have ended.
     pub(crate) fn end(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many requests run, cleanups of requests whose client has left included.
+    /// How many requests are running, including cleanups of requests whose client has left.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Counts an execution whose cleanups must run; [`Core::unwound`] takes it off again.
+    /// Counts an execution whose cleanups must run, until [`Core::unwound`] is called.
     pub(crate) fn unwinds(&self) {
         self.unwinding.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its cleanups have run.
+    /// The execution's cleanups have run.
     pub(crate) fn unwound(&self) {
         self.unwinding.fetch_sub(1, Ordering::Relaxed);
     }
@@ -144,7 +144,7 @@ impl Core {
         self.unwinding.load(Ordering::Relaxed)
     }
 
-    /// Idle connections close, the others after their answer.
+    /// Closes idle connections now, and the others after their answer.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.connections.drain();
@@ -155,7 +155,7 @@ impl Core {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Cancels what still runs.
+    /// Cancels everything that still runs.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
         self.cancel.cancel();
@@ -169,7 +169,7 @@ impl Core {
 }
 
 impl Site {
-    /// `runtime` on the worker of `core`; upstreams that did not change keep their connections.
+    /// `runtime` on the worker of `core`. Unchanged upstreams keep their connections.
     pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
         let known = last.map_or(&[][..], |last| &last.upstreams);
         let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
@@ -218,7 +218,7 @@ impl Worker {
         Arc::clone(&self.lock())
     }
 
-    /// Requests that begin from now on are served by `runtime`.
+    /// Serves requests that begin from now on with `runtime`.
     pub(crate) fn replace(&self, runtime: Arc<Runtime>) {
         let last = self.site();
         let next = Arc::new(Site::new(Arc::clone(&self.core), runtime, Some(&last)));

@@ -1,8 +1,8 @@
-//! The route table: the first route in the file's order that matches.
+//! The route table: finds the first route in the file's order that matches.
 //!
-//! Routes are indexed by what can be looked up (host, exact path, path prefix), so a request only tries
-//! the few routes that its host and path allow, in order, and a table of ten thousand costs what a table
-//! of ten does. The path is compared byte by byte as it was sent.
+//! Routes are indexed by host, exact path and path prefix. So a request only tries the few routes that its host
+//! and path allow, in order, and ten thousand routes cost as much as ten. The path is compared byte by byte as
+//! it was sent.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,18 +18,18 @@ use crate::proxy::settings::RouteMatch;
 #[derive(Debug)]
 pub struct Router {
     routes: Vec<RouteMatch>,
-    /// Routes of any host.
+    /// Routes for any host.
     any: PathIndex,
-    /// By exact host, lower case.
+    /// By exact host, in lower case.
     hosts: HashMap<Box<str>, PathIndex>,
-    /// By what follows `*.` in a wildcard host.
+    /// By the part after `*.` of a wildcard host.
     suffixes: HashMap<Box<str>, PathIndex>,
 }
 
-/// What of a request decides its route.
+/// The parts of a request that decide its route.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Without a port; any case.
+    /// Without a port, in any case.
     pub host: &'a str,
     /// As sent.
     pub path: &'a str,
@@ -48,19 +48,19 @@ enum Miss<'a> {
     Path,
     Prefix,
     Host,
-    /// `header` or `query`, its name, and the value that is wanted.
+    /// `header` or `query`, the name, and the expected value.
     Field(&'static str, &'a str, Option<&'a str>),
 }
 
-/// Positions of routes, ascending in each list.
+/// Indexes of routes, ascending in each list.
 #[derive(Debug, Default)]
 struct PathIndex {
-    /// Routes of any path.
+    /// Routes for any path.
     any: Vec<usize>,
     exact: HashMap<Box<str>, Vec<usize>>,
-    /// By prefix, without a closing slash.
+    /// By prefix, without a trailing slash.
     prefix: HashMap<Box<str>, Vec<usize>>,
-    /// By prefix, up to and with its closing slash.
+    /// By prefix, up to and including its trailing slash.
     folder: HashMap<Box<str>, Vec<usize>>,
 }
 
@@ -91,12 +91,12 @@ impl Router {
         index
     }
 
-    /// The position of the first route that takes `target`.
+    /// The index of the first route that matches `target`.
     pub fn find(&self, target: Target<'_>) -> Option<usize> {
         let mut lists = Lists::new();
         self.any.look_up(target.path, &mut lists);
         self.look_up_host(target, &mut lists);
-        // The lists are in order: the smallest front of all of them is the next to try.
+        // The lists are sorted, so the smallest first element is the next route to try.
         loop {
             let next = *lists.iter().filter_map(|list| list.first()).min()?;
             if self.routes.get(next).is_some_and(|route| matches(route, target)) {
@@ -110,7 +110,7 @@ impl Router {
         }
     }
 
-    /// Why each route does not take `target`, in order, up to the one that does: `None`, the last.
+    /// Why each route does not match `target`, in order, up to the one that does, which has `None`.
     pub(crate) fn misses(&self, target: Target<'_>) -> Vec<Option<String>> {
         let found = self.find(target);
         let tried = self.routes.iter().take(found.map_or(usize::MAX, |found| found + 1));
@@ -182,8 +182,8 @@ fn matches(route: &RouteMatch, target: Target<'_>) -> bool {
     miss(route, target).is_none()
 }
 
-/// The first condition that `target` does not meet, including those that the index has looked up: the index
-/// only narrows.
+/// The first condition that `target` does not meet. The index only narrows the search, so the conditions that
+/// it covers are checked again.
 fn miss<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
     let RouteMatch { hosts, path, path_prefix, methods, headers, query } = route;
     if !methods.is_empty() && !methods.contains(target.method) {
@@ -211,7 +211,7 @@ fn miss<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
 }
 
 impl Miss<'_> {
-    /// What was seen and what was wanted.
+    /// What was found and what was expected.
     fn say(&self, route: &RouteMatch, target: Target<'_>) -> String {
         let text = |written: &Option<Arc<str>>| written.as_deref().unwrap_or_default().to_owned();
         match self {
@@ -230,7 +230,7 @@ impl Miss<'_> {
     }
 }
 
-/// `/a` holds `/a`, `/a/` and `/a/b`, not `/ab`; `/` holds all.
+/// `/a` matches `/a`, `/a/` and `/a/b`, but not `/ab`; `/` matches everything.
 fn in_prefix(prefix: &str, path: &str) -> bool {
     if prefix == "/" {
         return true;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     proptest! {
-        /// The index finds what a walk through all routes finds.
+        /// The index finds the same route as a search through all routes.
         #[test]
         fn the_index_agrees_with_a_walk(
             routes in prop::collection::vec((0_usize..4, 0_usize..6, 0_usize..6), 0..12),

@@ -1,7 +1,7 @@
 //! One configuration, ready to serve: the route table, each route's plan, the upstreams' settings.
 //!
-//! Immutable. A reload makes a new one beside it and swaps the two; a request keeps the one that it
-//! began with. What lives longer than a configuration (connections, counters) lives elsewhere.
+//! It is immutable. A reload makes a new one and swaps the two; a request keeps the one with which it began.
+//! Things that outlive a configuration (connections, counters) are kept elsewhere.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::proxy::upstream::resolve::Resolve;
 use crate::telemetry::metrics::{RefusalMetrics, RouteMetrics, UpstreamMetrics};
 use crate::telemetry::sinks::Sinks;
 
-/// What serves requests.
+/// Serves requests.
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) environment: Arc<str>,
@@ -34,16 +34,16 @@ pub struct Runtime {
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
     pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
-    /// Who says which addresses the names of endpoints have.
+    /// Resolves the names of endpoints.
     pub(crate) resolver: Arc<dyn Resolve>,
-    /// In a rehearsal, what stands in for the upstreams.
+    /// In a rehearsal, replaces the upstreams.
     pub(crate) stage: Option<Arc<Stage>>,
     /// How many requests a worker may serve at once: its share of `limits.requests`.
     pub(crate) share: usize,
     pub(crate) forwarded: Option<Forwarded>,
     pub(crate) refusals: RefusalMetrics,
     pub(crate) hash: Arc<str>,
-    /// Who is told of requests; set before it serves.
+    /// Who gets the records of requests. Set before it serves.
     pub(crate) sinks: OnceLock<Sinks>,
 }
 
@@ -51,7 +51,7 @@ pub struct Runtime {
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
-    /// Where TLS is spoken.
+    /// The TLS settings, if any.
     pub(crate) tls: Option<Arc<Listened>>,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Listening {
 #[derive(Debug)]
 pub(crate) struct Listened {
     pub(crate) tls: ServerTls,
-    /// `mwl_tls_handshake_failures_total`, by the places of [`tls::Reason::ALL`].
+    /// `mwl_tls_handshake_failures_total`, in the order of [`tls::Reason::ALL`].
     pub(crate) failures: RefusalMetrics,
 }
 
-/// Where nobody is told of anything.
+/// For a runtime whose requests nobody records.
 static NOBODY: LazyLock<Sinks> = LazyLock::new(Sinks::default);
 
 /// One route, ready to run.
@@ -71,9 +71,9 @@ static NOBODY: LazyLock<Sinks> = LazyLock::new(Sinks::default);
 pub(crate) struct Route {
     pub(crate) name: Arc<str>,
     pub(crate) plan: Arc<Plan>,
-    /// Arguments for the Flow's parameters.
+    /// The arguments for the Flow's parameters.
     pub(crate) with: Value,
-    /// What is changed of requests and of answers, where anything is.
+    /// Changes to requests and answers, if there are any.
     pub(crate) shaping: Option<Box<Shaping>>,
     pub(crate) classify: Vec<ClassifyRule>,
     pub(crate) buffer: Buffer,
@@ -82,7 +82,7 @@ pub(crate) struct Route {
     pub(crate) metrics: Arc<RouteMetrics>,
 }
 
-/// What a route changes of its messages. At least one thing.
+/// The changes that a route makes to messages. At least one.
 #[derive(Debug)]
 pub(crate) struct Shaping {
     pub(crate) prefix: Option<PrefixRewrite>,
@@ -92,7 +92,7 @@ pub(crate) struct Shaping {
 }
 
 impl Runtime {
-    /// Has `resolver` say which addresses the names of endpoints have, in place of the system's.
+    /// Replaces the system's resolver of endpoint names by `resolver`.
     #[must_use]
     pub fn resolved_by(self, resolver: Arc<dyn Resolve>) -> Self {
         Self { resolver, ..self }
@@ -103,8 +103,7 @@ impl Runtime {
         &self.hash
     }
 
-    /// The listeners that speak TLS, each with the time until which its certificates are valid, in seconds since
-    /// the Unix epoch.
+    /// The listeners with TLS, each with the time when its certificates expire, in seconds since the Unix epoch.
     pub fn certificates(&self) -> impl Iterator<Item = (SocketAddr, f64)> {
         let until = |listened: &Arc<Listened>| {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
@@ -119,24 +118,24 @@ impl Runtime {
         self.routes.iter().map(|route| &*route.plan)
     }
 
-    /// The most calls of providers, cleanups' included, that each route makes for one request.
+    /// The most provider calls that each route makes for one request, including those of cleanups.
     pub fn most_calls(&self) -> impl Iterator<Item = (&str, Calls)> {
         self.routes.iter().map(|route| (route.name.as_ref(), route.plan.most_calls()))
     }
 
-    /// Tells `sinks` of its requests: said once, before it serves.
+    /// Delivers the records of its requests to `sinks`. Called once, before it serves.
     pub fn tell(&self, sinks: Sinks) {
         if self.sinks.set(sinks).is_err() {
             tracing::error!("A configuration tells those of its requests whom it told before.");
         }
     }
 
-    /// Who is told of requests.
+    /// Who gets the records of requests.
     pub(crate) fn sinks(&self) -> &Sinks {
         self.sinks.get().unwrap_or_else(|| &NOBODY)
     }
 
-    /// Counts a request that no Flow ran for, and says why in the log.
+    /// Counts a request for which no Flow ran, and logs the reason.
     pub(crate) fn refused(&self, reason: Reason, client: SocketAddr, detail: &dyn fmt::Display) {
         self.refusals.count(reason as usize);
         tracing::info!(%client, reason = reason.as_str(), %detail, "A request was refused.");
@@ -149,8 +148,8 @@ impl Runtime {
 }
 
 impl Listened {
-    /// A client's handshake has come to nothing. Who opens a connection and leaves it at that is a health check or
-    /// a scan, and no news.
+    /// A client's handshake has failed. A client that just closes the connection is not logged: it is a health
+    /// check or a scan.
     pub(crate) fn refused(&self, client: SocketAddr, refused: &tls::Refused) {
         self.failures.count(refused.reason as usize);
         let (reason, detail) = (refused.reason.as_str(), refused);

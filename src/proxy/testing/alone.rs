@@ -1,4 +1,4 @@
-//! One connection without a listener or a server: for fuzz targets, which have bytes and no sockets.
+//! Serves one connection without a listener or a server, for fuzz targets: these have bytes and no sockets.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -34,11 +34,11 @@ pub async fn serve<U>(
         let client = Io::Other(Box::new(client));
         connection::serve(client, nowhere, serving, told.await.ok()).await;
     });
-    // The task waits for this before it serves: it cannot be gone.
+    // The task waits for this before it serves, so the receiver cannot be gone.
     drop(tell.send(task.abort_handle()));
     tokio::select! {
         ended = task => {
-            // A panic is the caller's to see; a bound that fired is an end like any other.
+            // A panic is for the caller to see. A timeout is a normal end.
             if let Err(error) = ended && error.is_panic() {
                 std::panic::resume_unwind(error.into_panic());
             }

@@ -1,5 +1,5 @@
-//! What expressions read of a live request and of a failed attempt, without a socket: for the benches, which
-//! measure what reading it costs, and for nothing else.
+//! What expressions read of a live request and of a failed attempt, without a socket. Only for the benches,
+//! which measure the cost of reading.
 
 pub mod alone;
 

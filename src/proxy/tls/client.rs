@@ -1,4 +1,4 @@
-//! An upstream's side: whom the proxy believes, who it says it is, and the handshake of one connection.
+//! TLS to upstreams: which authorities are trusted, which certificate is presented, and the handshake.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,25 +13,25 @@ use tokio_rustls::client::TlsStream;
 
 use super::{H2, HTTP_1_1, Identity, Mark, Problem, Roots, provider};
 
-/// How TLS is spoken to an upstream. Equal to another that is made of the same files.
+/// The TLS settings of an upstream. Equal if made from the same files.
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     http2: bool,
     mark: Mark,
 }
 
-/// How it is spoken to one of its endpoints.
+/// The TLS settings of one of its endpoints.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secure {
     client: Arc<ClientTls>,
-    /// Who must answer there.
+    /// The name that the endpoint's certificate must have.
     name: ServerName<'static>,
 }
 
-/// A connection to an endpoint within TLS.
+/// A TLS connection to an endpoint.
 pub(crate) type Secured<T> = Box<TlsStream<T>>;
 
-/// Why a handshake came to nothing.
+/// Why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) trouble: Trouble,
@@ -39,14 +39,14 @@ pub(crate) struct Failed {
     pub(crate) message: String,
 }
 
-/// Its kinds, as RFC 9209 has them.
+/// The kinds of failures, as in RFC 9209.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The endpoint's certificate is not believed.
+    /// The endpoint's certificate is not accepted.
     Certificate,
     /// The endpoint refuses.
     Alert,
-    /// It does not speak TLS, not as we do, or was gone in the middle of it.
+    /// The endpoint does not speak TLS, or speaks it wrongly, or left during the handshake.
     Protocol,
     /// It took too long.
     Timeout,
@@ -64,9 +64,9 @@ impl Trouble {
     }
 }
 
-/// Whether `error` is the other side's refusal of a handshake that was done on this side. With TLS 1.3 a client has
-/// finished, and may speak, before the server has looked at its certificate (RFC 8446 §2); these alerts are of
-/// handshakes alone, so nothing of what was spoken was looked at.
+/// Whether `error` is a refusal of a handshake that this side had already completed. With TLS 1.3 a client
+/// finishes, and may send data, before the server has checked its certificate (RFC 8446 §2). These alerts only
+/// occur in handshakes, so the server has not looked at any data.
 pub(crate) fn is_late_refusal(error: &(dyn StdError + 'static)) -> bool {
     use AlertDescription as Alert;
     let mut at = Some(error);
@@ -94,11 +94,11 @@ pub(crate) fn is_late_refusal(error: &(dyn StdError + 'static)) -> bool {
 }
 
 impl ClientTls {
-    /// Believes who `roots` vouch for, shows `identity` where it is asked for one, and speaks HTTP/2 over it, or
+    /// Trusts the authorities in `roots`, presents `identity` if asked for a certificate, and uses HTTP/2 or
     /// else HTTP/1.1.
     ///
     /// # Errors
-    /// Where the library refuses what it is given.
+    /// When the library rejects the arguments.
     pub fn new(roots: &Roots, identity: Option<&Identity>, http2: bool) -> Result<Self, Problem> {
         let builder = ClientConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions();
@@ -122,7 +122,7 @@ impl PartialEq for ClientTls {
 
 impl Eq for ClientTls {}
 
-/// Nothing of its keys.
+/// Shows no keys.
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientTls").field("http2", &self.http2).finish_non_exhaustive()
@@ -130,14 +130,13 @@ impl fmt::Debug for ClientTls {
 }
 
 impl Secure {
-    /// To an endpoint that must show a certificate for `name`: a host's name, or an address. `None` where it is
-    /// neither.
+    /// For an endpoint whose certificate must have `name`: a host name or an address. `None` if it is neither.
     pub fn new(client: &Arc<ClientTls>, name: &str) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).ok()?;
         Some(Self { client: Arc::clone(client), name })
     }
 
-    /// The handshake over `io`. Who waits for it bounds it.
+    /// Does the handshake over `io`. The caller sets a timeout.
     pub(crate) async fn connect<T>(&self, io: T) -> Result<Secured<T>, Failed>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -176,7 +175,7 @@ impl Secure {
         Failed { trouble, message }
     }
 
-    /// What is wrong with the certificate that the endpoint showed.
+    /// What is wrong with the endpoint's certificate.
     fn unbelieved(&self, error: &CertificateError) -> String {
         let name = self.name.to_str();
         match error {
@@ -205,13 +204,13 @@ impl Secure {
     }
 }
 
-/// A name that the library has written as it would for a programmer: `DnsName("a.test")`.
+/// The name inside of the library's debug form: `DnsName("a.test")`.
 fn plain(written: &str) -> &str {
     let inner = written.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.map_or(written, |inner| inner.trim_matches('"'))
 }
 
-/// The name alone.
+/// Shows only the name.
 impl fmt::Debug for Secure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
@@ -241,7 +240,7 @@ mod tests {
         Secure::new(&Arc::new(client), "a.test").unwrap()
     }
 
-    /// A server's configuration: what it shows, and which protocols it takes.
+    /// A server's configuration: its certificate, and the protocols that it accepts.
     fn server(shows: &Issued, takes: &[&[u8]]) -> ServerConfig {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions().unwrap();
@@ -251,7 +250,7 @@ mod tests {
         config
     }
 
-    /// What the client's side of a handshake comes to.
+    /// The result of a handshake on the client's side.
     async fn meet(client: &Secure, server: ServerConfig) -> Result<Secured<DuplexStream>, Failed> {
         let (near, far) = duplex(64 * 1024);
         let accepting = TlsAcceptor::from(Arc::new(server)).accept(far);
@@ -275,7 +274,7 @@ mod tests {
         let met = meet(&client, server(&other.issue(&["a.test"]), &[])).await;
         insta::assert_snapshot!(told(met), @"tls_certificate_error: showed a certificate of an authority that is not trusted: is `tls.ca` right?");
         let old = authority.issue_for(&["a.test"], days(0), days(365));
-        // The server of this test does not look at its own certificate's age.
+        // This test's server does not check its own certificate's age.
         insta::assert_snapshot!(told(meet(&client, server(&old, &[])).await), @"tls_certificate_error: showed a certificate that has expired");
         let early = authority.issue_for(&["a.test"], days(39_000), days(40_000));
         insta::assert_snapshot!(told(meet(&client, server(&early, &[])).await), @"tls_certificate_error: showed a certificate that is not valid yet");
@@ -289,7 +288,7 @@ mod tests {
         for (client, takes) in [
             (&http1, &[HTTP_1_1][..]),
             (&http1, &[H2, HTTP_1_1]),
-            // A server that knows nothing of the choice speaks what is older than it.
+            // A server without ALPN speaks the older protocol.
             (&http1, &[]),
             (&http2, &[HTTP_1_1, H2]),
         ] {
@@ -308,7 +307,7 @@ mod tests {
             let roots = Roots::read(&authority.pem()).unwrap().store;
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
             let builder = ServerConfig::builder_with_provider(provider());
-            // With this version the client hears within the handshake that it is refused.
+            // With this version the client learns of the refusal within the handshake.
             let builder = builder.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
             let builder = builder.with_client_cert_verifier(verifier.build().unwrap());
             builder.with_cert_resolver(identity(&issued).resolver())

@@ -1,4 +1,4 @@
-//! Certificates and keys as they stand in files (PEM, RFC 7468): read, and found to be of use.
+//! Certificates and keys in files (PEM, RFC 7468): reads and checks them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,58 +13,58 @@ use super::validity::Validity;
 use super::{Mark, provider};
 use crate::language::temporal::Timestamp;
 
-/// Why a file is of no use: the end of a sentence that begins with its name.
+/// Why a file cannot be used: the end of a sentence that begins with its name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// There is no certificate in it.
+    /// It contains no certificate.
     #[error(
         "holds no certificate; wanted: PEM, with a part that begins `-----BEGIN CERTIFICATE-----`"
     )]
     NoCertificate,
-    /// There is no private key in it.
+    /// It contains no private key.
     #[error(
         "holds no private key; wanted: PEM, with a part that begins `-----BEGIN PRIVATE KEY-----` (or `EC PRIVATE KEY`, or `RSA PRIVATE KEY`)"
     )]
     NoKey,
-    /// There is one, but it is encrypted.
+    /// Its key is encrypted.
     #[error(
         "holds a private key that is encrypted, and nobody is there to give its passphrase; `openssl pkey -in FILE` writes it out in clear"
     )]
     EncryptedKey,
-    /// It is no PEM, or a part of it is malformed.
+    /// It is not valid PEM.
     #[error("is not well-formed PEM: {0}")]
     Malformed(String),
-    /// A certificate is none.
+    /// A part is not a valid certificate.
     #[error("holds no X.509 certificate in its part {0}")]
     NotX509(usize),
-    /// The key is of a kind that is not known here.
+    /// The type of the key is not supported.
     #[error(
         "holds a private key that cannot be used; wanted: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 bits or more"
     )]
     KeyKind,
-    /// The key is that of another certificate.
+    /// The key belongs to another certificate.
     #[error("is not the key of the certificate: their public keys differ")]
     Mismatch,
-    /// A certificate's time is over.
+    /// A certificate has expired.
     #[error("holds a certificate that expired at {0}; no peer would take it: renew it")]
     Expired(Timestamp),
-    /// The library refuses them together.
+    /// The library rejects the combination.
     #[error("cannot be used: {0}")]
     Refused(String),
 }
 
-/// A chain of certificates, the owner's own first.
+/// A certificate chain, the owner's own certificate first.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     chain: Vec<CertificateDer<'static>>,
-    /// The shortest of their spans.
+    /// The time in which all of them are valid.
     validity: Validity,
 }
 
 /// A private key.
 pub struct Key(PrivateKeyDer<'static>);
 
-/// Who one is: a chain of certificates and the key of its first.
+/// An identity: a certificate chain, and the key of its first certificate.
 #[derive(Clone)]
 pub struct Identity {
     certified: Arc<CertifiedKey>,
@@ -72,7 +72,7 @@ pub struct Identity {
     pub(super) mark: Mark,
 }
 
-/// Whose word is taken for who others are.
+/// Certificate authorities that are trusted.
 #[derive(Clone, Debug)]
 pub struct Roots {
     pub(super) store: Arc<RootCertStore>,
@@ -80,7 +80,7 @@ pub struct Roots {
 }
 
 impl Certificates {
-    /// Reads a file; `now` is the time by which it must not have expired.
+    /// Reads a file. The certificates must not have expired at `now`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -103,7 +103,7 @@ impl Certificates {
         Ok(Self { chain, validity: Validity { from, until } })
     }
 
-    /// From when all of them are valid.
+    /// The time from which all of them are valid.
     pub const fn valid_from(&self) -> Timestamp {
         self.validity.from
     }
@@ -127,7 +127,7 @@ impl Key {
     }
 }
 
-/// Nothing of it.
+/// Shows nothing of the key.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
@@ -135,10 +135,10 @@ impl fmt::Debug for Key {
 }
 
 impl Identity {
-    /// `key` is that of the first of `certificates`.
+    /// `key` must belong to the first of `certificates`.
     ///
     /// # Errors
-    /// Where it is another's, or of an unknown kind.
+    /// When the key belongs to another certificate, or its type is not supported.
     pub fn pair(certificates: Certificates, key: &Key) -> Result<Self, Problem> {
         let Certificates { chain, validity } = certificates;
         let provider = provider();
@@ -146,23 +146,23 @@ impl Identity {
         let signing = signing.map_err(|_| Problem::KeyKind)?;
         let mark = Mark::of((&chain, key.0.secret_der()));
         let certified = CertifiedKey::new(chain, signing);
-        // Every kind of key that the provider loads knows its public half.
+        // The provider can compute the public half of every key type that it loads.
         certified.keys_match().map_err(|_| Problem::Mismatch)?;
         Ok(Self { certified: Arc::new(certified), validity, mark })
     }
 
-    /// Until when it is of use.
+    /// The time until which it is valid.
     pub(super) const fn until(&self) -> Timestamp {
         self.validity.until
     }
 
-    /// Shows it to whoever asks.
+    /// Presents it to every peer.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(Arc::clone(&self.certified)))
     }
 }
 
-/// Nothing of its key.
+/// Shows nothing of the key.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("validity", &self.validity).finish_non_exhaustive()
@@ -170,7 +170,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Roots {
-    /// Reads a file of authorities' certificates.
+    /// Reads a file with certificates of authorities.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -185,11 +185,11 @@ impl Roots {
     }
 }
 
-/// The authorities that the system trusts: what `SSL_CERT_FILE` and `SSL_CERT_DIR` name, or else the usual places.
-/// Single certificates that cannot be used are passed over, as everywhere.
+/// The authorities that the system trusts: those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, otherwise those in the
+/// usual places. Single unusable certificates are skipped, as is customary.
 ///
 /// # Errors
-/// Where there is none: why, for people.
+/// When there are none. The error is a text for people.
 pub fn system_roots() -> Result<Roots, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
@@ -209,7 +209,7 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
     if all.is_empty() { Err(Problem::NoCertificate) } else { Ok(all) }
 }
 
-/// What is wrong with a PEM, without any of what is in it.
+/// What is wrong with a PEM file, without any of its contents.
 fn malformed(error: &pem::Error) -> Problem {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a part of it has no `-----END …-----`",

@@ -1,14 +1,13 @@
-//! TLS on both sides of the proxy: 1.3 and 1.2 (RFC 8446, RFC 5246), by rustls over ring.
+//! TLS 1.3 and 1.2 on both sides of the proxy (RFC 8446, RFC 5246), with rustls and ring.
 //!
-//! What can be wrong with a file is found when the configuration is read ([`material`]), so that [`ServerTls`]
-//! and [`ClientTls`] cannot fail for want of a key; what is left for a connection is its handshake. Both are made
-//! anew at each load and compared by what they are made of: an upstream whose certificates are the same keeps its
-//! connections, a listener takes new connections by the new ones, and whoever has a connection keeps it.
+//! Mistakes in a file are found when the configuration is read ([`material`]), so [`ServerTls`] and
+//! [`ClientTls`] never lack a key, and a connection only has its handshake to do. Both are made anew at each
+//! load and compared by the files they are made from. So an upstream with unchanged certificates keeps its
+//! connections, a listener uses the new ones for new connections, and existing connections continue.
 //!
-//! The provider of the cryptography is passed wherever one is wanted: none is installed for the process, where a
-//! dependency might install another. An upstream is always verified. There is no switch that turns it off: a
-//! private authority is named by `ca`, another name by `serverName`, and with these nothing is left that the
-//! switch would be for.
+//! The cryptography provider is passed explicitly and not installed for the process, because a dependency might
+//! install another one. Upstreams are always verified, and there is no switch to turn that off: with `ca` for a
+//! private authority and `serverName` for another name, nothing is left that would need it.
 
 mod client;
 mod material;
@@ -29,19 +28,19 @@ pub use self::material::{Certificates, Identity, Key, Problem, Roots, system_roo
 pub use self::server::ServerTls;
 pub(crate) use self::server::{Accepted, Greeted, Reason, Refused};
 
-/// The other side's protocol as a connection's first flight names it (RFC 7301): HTTP/2.
+/// HTTP/2 in ALPN (RFC 7301).
 const H2: &[u8] = b"h2";
-/// HTTP/1.1.
+/// HTTP/1.1 in ALPN.
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// What does the cryptography.
+/// The provider of cryptography.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     Arc::clone(&PROVIDER)
 }
 
-/// Tells one set of files from another. It proves nothing, and nobody is shown it.
+/// Tells one set of files from another. It proves nothing, and it is never shown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Mark(u64);
 
@@ -53,7 +52,7 @@ impl Mark {
     }
 }
 
-/// Nothing of it: it is made of a secret, too.
+/// Shows nothing, because it is also made from secrets.
 impl fmt::Debug for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mark")

@@ -1,4 +1,4 @@
-//! A listener's side: who the proxy is, whom it lets in, and the handshake of one connection.
+//! TLS from clients: the proxy's certificate, which clients are accepted, and the handshake.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use super::{H2, HTTP_1_1, Identity, Mark, Problem, Roots, provider};
 use crate::language::temporal::{Span, Timestamp};
 
-/// How a listener speaks TLS. Equal to another that is made of the same files.
+/// The TLS settings of a listener. Equal if made from the same files.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
@@ -21,19 +21,19 @@ pub struct ServerTls {
     mark: Mark,
 }
 
-/// A connection whose handshake is done.
+/// A connection whose handshake is complete.
 #[derive(Debug)]
 pub(crate) struct Accepted<T> {
     pub(crate) io: Greeted<T>,
-    /// Whether both sides chose HTTP/2 (ALPN, RFC 7301); else it is HTTP/1.1, whatever it begins with: over TLS
-    /// there is no HTTP/2 that was not chosen (RFC 9113 §3.2).
+    /// Whether both sides chose HTTP/2 (ALPN, RFC 7301). Otherwise it is HTTP/1.1, whatever its first bytes:
+    /// HTTP/2 over TLS must be negotiated (RFC 9113 §3.2).
     pub(crate) http2: bool,
 }
 
-/// A client's connection within TLS.
+/// A TLS connection from a client.
 pub(crate) type Greeted<T> = Box<TlsStream<T>>;
 
-/// A handshake that came to nothing.
+/// A failed handshake.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Refused {
@@ -41,24 +41,24 @@ pub(crate) struct Refused {
     message: String,
 }
 
-/// Why handshakes come to nothing: the label of `mwl_tls_handshake_failures_total`.
+/// Why handshakes fail: the label of `mwl_tls_handshake_failures_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// It took longer than `limits.headTimeout`.
     Timeout,
     /// The client left.
     Closed,
-    /// What came is no TLS: plain HTTP, say.
+    /// The client sent something else than TLS, for example plain HTTP.
     NotTls,
-    /// The client has no certificate, and `clientCa` wants one.
+    /// The client has no certificate, but `clientCa` requires one.
     NoCertificate,
-    /// It has one that is not taken.
+    /// The client's certificate is not accepted.
     BadCertificate,
-    /// There is no version, cipher or protocol that both know.
+    /// There is no common version, cipher or protocol.
     Incompatible,
-    /// The client refuses: it does not trust the proxy's certificate, say.
+    /// The client refuses, for example because it does not trust the proxy's certificate.
     Alert,
-    /// The client does not keep to the protocol.
+    /// The client violates the protocol.
     Protocol,
 }
 
@@ -104,10 +104,11 @@ impl Reason {
 }
 
 impl ServerTls {
-    /// Shows `identity`, and where there are `clients`, takes only those whose certificate they vouch for.
+    /// Presents `identity`. With `clients`, only accepts clients whose certificate one of these authorities has
+    /// issued.
     ///
     /// # Errors
-    /// Where the library refuses what it is given.
+    /// When the library rejects the arguments.
     pub fn new(identity: &Identity, clients: Option<&Roots>) -> Result<Self, Problem> {
         let refused = |error: &dyn std::fmt::Display| Problem::Refused(error.to_string());
         let builder = ServerConfig::builder_with_provider(provider());
@@ -127,12 +128,12 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config), until: identity.until(), mark })
     }
 
-    /// Until when its certificates are valid: all of the chain.
+    /// The time until which its whole certificate chain is valid.
     pub const fn valid_until(&self) -> Timestamp {
         self.until
     }
 
-    /// The handshake of a connection, within `limit`.
+    /// Does the handshake of a connection, within `limit`.
     pub(crate) async fn accept<T>(&self, io: T, limit: Duration) -> Result<Accepted<T>, Refused>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -159,7 +160,7 @@ impl PartialEq for ServerTls {
 
 impl Eq for ServerTls {}
 
-/// Nothing of its keys.
+/// Shows no keys.
 impl std::fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerTls").field("until", &self.until).finish_non_exhaustive()
@@ -203,7 +204,7 @@ mod tests {
         Identity::pair(certificates, &Key::read(&issued.key()).unwrap()).unwrap()
     }
 
-    /// A client's configuration: whom it trusts, what it shows, and which protocols it offers.
+    /// A client's configuration: which authority it trusts, its certificate, and the protocols that it offers.
     fn client(trusts: &Authority, shows: Option<&Issued>, offers: &[&[u8]]) -> ClientConfig {
         let roots = Roots::read(&trusts.pem()).unwrap().store;
         let builder = ClientConfig::builder_with_provider(provider());
@@ -217,7 +218,7 @@ mod tests {
         config
     }
 
-    /// What the server's side of a handshake comes to.
+    /// The result of a handshake on the server's side.
     async fn meet(
         server: &ServerTls,
         client: ClientConfig,
@@ -275,7 +276,7 @@ mod tests {
         insta::assert_snapshot!(told(met), @"notTls: what came is no TLS: plain HTTP, perhaps");
         let mut alert = Vec::new();
         near.read_to_end(&mut alert).await.unwrap();
-        // A record of the kind `alert`.
+        // A record of type `alert`.
         assert_eq!(alert.first(), Some(&21));
         let (near, far) = duplex(1024);
         drop(near);

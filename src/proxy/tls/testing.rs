@@ -1,4 +1,4 @@
-//! A certificate authority of a test's own. Shared with `tests/it`, which includes this file.
+//! A certificate authority for tests. `tests/it` includes this file too.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -17,7 +17,7 @@ pub(crate) struct Issued {
     key: KeyPair,
 }
 
-/// So many days after the beginning of 1970.
+/// The time this many days after the beginning of 1970.
 pub(crate) const fn days(count: u64) -> u64 {
     count * 24 * 60 * 60
 }
@@ -27,7 +27,8 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
-        // Whose name is another's is taken for it, and its signatures for forged.
+        // Two authorities with the same name would be confused, and signatures of one taken for forgeries of
+        // the other.
         let name = format!("an authority: {:?}", key.public_key_raw());
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
@@ -39,12 +40,12 @@ impl Authority {
         self.certificate.pem()
     }
 
-    /// For these names, valid for as long as any test runs.
+    /// Issues a certificate for these names that is valid for as long as any test runs.
     pub(crate) fn issue(&self, names: &[&str]) -> Issued {
         self.issue_for(names, days(0), days(40_000))
     }
 
-    /// For these names, valid between two times, in seconds since the beginning of 1970.
+    /// Issues a certificate for these names that is valid between two times, in seconds since the beginning of 1970.
     pub(crate) fn issue_for(&self, names: &[&str], from: u64, until: u64) -> Issued {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();

@@ -1,17 +1,17 @@
-//! From when until when a certificate is valid, read out of its DER (RFC 5280 §4.1). The TLS library looks at this
-//! in a peer's certificate; what our own says it does not ask.
+//! Reads the validity period of a certificate from its DER (RFC 5280 §4.1). The TLS library checks it in a
+//! peer's certificate, but not in our own.
 
 use crate::language::temporal::Timestamp;
 
 const SEQUENCE: u8 = 0x30;
-/// `[0] EXPLICIT`: the version, which the oldest certificates leave out.
+/// `[0] EXPLICIT`: the version, which the oldest certificates omit.
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// No end is known (RFC 5280 §4.1.2.5).
+/// No known end (RFC 5280 §4.1.2.5).
 const NEVER: &str = "99991231235959Z";
 
-/// A span of time, both ends included.
+/// A period of time, with both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) from: Timestamp,
@@ -19,14 +19,14 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// That of a certificate; `None` where it is none.
+    /// The validity of a certificate; `None` if the bytes are not one.
     pub(super) fn of(certificate: &[u8]) -> Option<Self> {
         let (whole, _) = element(SEQUENCE, certificate)?;
         let (mut fields, _) = element(SEQUENCE, whole)?;
         if fields.first() == Some(&VERSION) {
             fields = element(VERSION, fields)?.1;
         }
-        // The serial number, the algorithm of the signature, the issuer.
+        // The serial number, the signature algorithm, and the issuer.
         for _ in 0..3 {
             fields = element(*fields.first()?, fields)?.1;
         }
@@ -37,7 +37,7 @@ impl Validity {
     }
 }
 
-/// The content of the element with this tag that `bytes` begins with, and what is behind it.
+/// The content of the element with this tag at the start of `bytes`, and the bytes after it.
 fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk::<2>()?;
     if found != tag {
@@ -55,7 +55,7 @@ fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// A time in either of its two forms, and what is behind it.
+/// A time in either form, and the bytes after it.
 fn time(bytes: &[u8]) -> Option<(Timestamp, &[u8])> {
     let tag = *bytes.first()?;
     let (text, rest) = element(tag, bytes)?;
@@ -96,7 +96,7 @@ mod tests {
         };
         let both = |from: &str, until: &str| (from.to_owned(), until.to_owned());
         assert_eq!(of(0, 1), both("1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z"));
-        // From 2050 on the other form is written.
+        // From 2050 on the other form is used.
         assert_eq!(of(18_000, 30_000), both("2019-04-14T00:00:00Z", "2052-02-20T00:00:00Z"));
     }
 

@@ -1,4 +1,4 @@
-//! An upstream's response body, and the connection that it comes over.
+//! An upstream's response body, and the connection that it arrives on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,45 +18,44 @@ use crate::proxy::body::stall::Stall;
 use crate::proxy::io::pour::{Pipe, Pipes};
 use crate::proxy::message::trailers::permitted;
 
-/// How much of a response that nobody wants is read so that its connection can be used again.
+/// How many bytes of an unwanted response are read so that its connection can be used again.
 const DRAIN_BYTES: u64 = 64 * 1024;
-/// For how long.
+/// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// A body that gives its connection back when it was read to its end, and closes it when it was not.
+/// A body that returns its connection to the pool when it was read to the end, and closes it otherwise.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     from: Coming,
-    /// What was looked at before anybody read: it comes once more.
+    /// A frame that was read ahead. The reader gets it next.
     peeked: Option<Box<Peeked>>,
-    /// Of the request that this answers: a connection over which a request is still being sent is
-    /// not free.
+    /// The progress of the request. Its connection is not free while the request is still being sent.
     request: Progress,
     stall: Stall,
-    /// Whether the reader has got something since it last had to wait: see [`ResponseBody::poll_fail`].
+    /// Whether the reader has got data since it last had to wait; see [`ResponseBody::poll_fail`].
     given: bool,
 }
 
-/// Where the rest of it comes from.
+/// Where the rest of the body comes from.
 #[derive(Debug)]
 enum Coming {
-    /// A connection of HTTP/1.1.
+    /// An HTTP/1.1 connection.
     Link(Alone),
-    /// The same, over which the request is still being sent.
+    /// An HTTP/1.1 connection on which the request is still being sent.
     Meanwhile(Meanwhile),
-    /// A stream of HTTP/2.
+    /// An HTTP/2 stream.
     Stream(Incoming, Box<Shared>),
-    /// There is no more.
+    /// Nothing more will come.
     Ended,
-    /// It broke off.
+    /// The body broke off.
     Broken,
 }
 
-/// What a read gives.
+/// The result of one read.
 type Peeked = Option<Result<Frame<Bytes>, BodyError>>;
 
 impl ResponseBody {
-    /// What is `arriving`, at most `idle` between two chunks.
+    /// The body that is `arriving`. Two chunks may be at most `idle` apart.
     pub(crate) fn new(arriving: Arriving, request: Progress, idle: Duration) -> Self {
         let from = match arriving {
             Arriving::Shared(incoming, shared) => Coming::Stream(incoming, shared),
@@ -71,7 +70,7 @@ impl ResponseBody {
         body
     }
 
-    /// The trailers, where they come before any data and within `bound`; whatever comes is still read after.
+    /// The trailers, if they arrive before any data and within `bound`. Reading the body still returns everything.
     pub(crate) async fn peek_trailers(&mut self, bound: Duration) -> Option<&HeaderMap> {
         if self.peeked.is_none() {
             let read = std::future::poll_fn(|cx| self.poll_first(cx));
@@ -88,8 +87,8 @@ impl ResponseBody {
         }
     }
 
-    /// Reads on in the background, within bounds, so that the connection serves again; beyond them it
-    /// closes. A body whose rest is here already is dealt with at once.
+    /// Reads the rest in the background, within limits, so that the connection can be used again; beyond the
+    /// limits it closes. A body that has already arrived is finished at once.
     pub(crate) fn drain(mut self) {
         let mut left = DRAIN_BYTES;
         let mut idle = Context::from_waker(std::task::Waker::noop());
@@ -110,7 +109,7 @@ impl ResponseBody {
         });
     }
 
-    /// Ready when the body ended, broke, or holds more than is `left`.
+    /// Ready when the body has ended or broken off, or holds more than `left`.
     fn poll_drain(&mut self, left: &mut u64, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.is_end_stream() || self.size_hint().lower() > *left {
@@ -127,7 +126,7 @@ impl ResponseBody {
         }
     }
 
-    /// The first frame that holds something.
+    /// The first frame that is not empty.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
         loop {
             match self.poll_next(cx) {
@@ -172,7 +171,7 @@ impl ResponseBody {
         }
     }
 
-    /// Pours what came of it into one of `pipes`. `None` where it must be read.
+    /// Moves the next bytes into one of `pipes`. `None` if the body must be read instead.
     pub(crate) fn poll_pour(
         &mut self,
         pipes: &Pipes,
@@ -189,20 +188,20 @@ impl ResponseBody {
                 Poll::Ready(Some(Ok(pipe)))
             }
             Poll::Ready(None) => Poll::Ready(None),
-            // An error is read like any other.
+            // An error is handled as in a read.
             Poll::Ready(Some(Err(error))) => self.poll_fail(error, cx).map(failed),
             Poll::Pending => self.poll_stall(cx).map(failed),
         }
     }
 
-    /// Nothing has come.
+    /// No data has arrived.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Peeked> {
         self.given = false;
         ready!(self.stall.poll(cx));
         self.poll_fail(BodyError::Stalled(self.stall.bound()), cx)
     }
 
-    /// Those trailers that may pass; what comes behind them is the end.
+    /// The trailers that may be passed on. The end follows them.
     fn poll_trailers(&mut self, trailers: HeaderMap, cx: &mut Context<'_>) -> Poll<Peeked> {
         match permitted(trailers) {
             Some(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
@@ -210,14 +209,14 @@ impl ResponseBody {
         }
     }
 
-    /// A connection that has nothing more to read is not kept until somebody asks for more.
+    /// Returns the connection as soon as the body is read, without waiting for another poll.
     fn end_where_read(&mut self) {
         if matches!(&self.from, Coming::Link(alone) if alone.link.is_read()) {
             self.end();
         }
     }
 
-    /// All was read. What is left of the request is not sent any more.
+    /// Everything was read. The rest of the request is not sent.
     fn end(&mut self) {
         let (alone, sent) = match std::mem::replace(&mut self.from, Coming::Ended) {
             Coming::Link(alone) => (Some(alone), false),
@@ -237,8 +236,8 @@ impl ResponseBody {
         }
     }
 
-    /// It broke off, and the connection with it. Whoever writes to the client drops what it holds when it is told:
-    /// what came before is let go out first.
+    /// The body and its connection broke off. The writer to the client drops its buffered data when it gets the
+    /// error, so it must first have the chance to send it.
     fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<Peeked> {
         self.from = Coming::Broken;
         self.request.abandon();
@@ -251,7 +250,7 @@ impl ResponseBody {
     }
 }
 
-/// What broke a body that was poured.
+/// The error of a spliced body.
 fn failed(read: Peeked) -> Option<Result<Pipe, BodyError>> {
     read?.err().map(Err)
 }
@@ -301,7 +300,7 @@ impl Drop for ResponseBody {
     fn drop(&mut self) {
         match &self.from {
             Coming::Stream(incoming, _) if incoming.is_end_stream() => self.end(),
-            // A connection of its own closes; on a shared one the request must end by itself.
+            // An exclusive connection closes. On a shared one, the request must be ended explicitly.
             Coming::Link(_) | Coming::Meanwhile(_) | Coming::Stream(..) => self.request.abandon(),
             Coming::Ended | Coming::Broken => {}
         }

@@ -1,6 +1,6 @@
-//! Opening a connection to an endpoint: find its addresses, connect; of HTTP/2, start the task that drives it.
+//! Opens a connection to an endpoint: resolves its name, connects and, for HTTP/2, starts the task that drives it.
 //!
-//! All of it within `connectTimeout`, the look-up of the name included.
+//! All of this must finish within `connectTimeout`, including the name lookup.
 
 use std::error::Error as _;
 use std::io;
@@ -27,13 +27,13 @@ use crate::proxy::io::{Io, nearby};
 use crate::proxy::stage::{Line, Near, Stage};
 use crate::proxy::tls::{Failed, Secure, Secured, Trouble};
 
-/// Of how many of a name's addresses a message tells what became of them.
+/// For how many of a name's addresses a message tells what happened.
 const TOLD: usize = 4;
 
-/// How large a response head may be, as HTTP/2 counts it.
+/// The largest response head, by HTTP/2's way of counting.
 const HEAD_LIST: u32 = 64 * 1024;
 
-/// Why no connection came to be. Nothing of the request was sent.
+/// Why no connection was made. Nothing of the request was sent.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ConnectError {
@@ -43,29 +43,29 @@ pub(crate) struct ConnectError {
     pub(crate) message: String,
 }
 
-/// What went wrong on the way to a connection.
+/// What went wrong while connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The name has no address.
     Dns,
-    /// Nobody said within `connectTimeout` which addresses the name has.
+    /// The name was not resolved within `connectTimeout`.
     DnsTimeout,
     /// Nobody listens there.
     Refused,
-    /// There is no way there.
+    /// There is no route to the address.
     Unreachable,
     /// It took longer than `connectTimeout`.
     Timeout,
-    /// Somebody listens there, but greets in another protocol, or not at all.
+    /// The other side does not speak HTTP/2, or says nothing at all.
     Greeting,
-    /// Somebody listens there, but there is no TLS with them, or none that can be believed.
+    /// The TLS handshake failed, or the certificate is not accepted.
     Tls(Trouble),
     /// Anything else.
     Other,
 }
 
 impl Cause {
-    /// `details.phase`: how far it got.
+    /// `details.phase`: how far connecting got.
     pub(crate) const fn phase(self) -> &'static str {
         match self {
             Self::Dns | Self::DnsTimeout => "dns",
@@ -96,33 +96,33 @@ impl ConnectError {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
     }
 
-    /// The name has no address, or nobody says which.
+    /// The name has no address, or the lookup failed.
     pub(super) fn dns(host: &str, message: &str) -> Self {
         Self { cause: Cause::Dns, message: format!("cannot be resolved ({host}): {message}") }
     }
 
-    /// Nobody said within `limit` which addresses the name has.
+    /// The name was not resolved within `limit`.
     fn unresolved(host: &str, limit: Duration) -> Self {
         let limit = Span::from_duration(limit);
         let message = format!("cannot be resolved ({host}): no answer within {limit}");
         Self { cause: Cause::DnsTimeout, message }
     }
 
-    /// Nobody took the connection within `limit`.
+    /// No connection was accepted within `limit`.
     fn silent(limit: Duration) -> Self {
         let limit = Span::from_duration(limit);
         let message = format!("did not accept a connection within {limit}");
         Self { cause: Cause::Timeout, message }
     }
 
-    /// None of a name's addresses took a connection.
+    /// None of a name's addresses accepted a connection.
     fn none_of(failed: Vec<(SocketAddr, Self)>) -> Self {
         let all = failed.len();
         if all <= 1 {
             let only = failed.into_iter().next();
             return only.map_or_else(Self::no_endpoint, |(_, error)| error);
         }
-        // A family of addresses that leads nowhere from here says less than an address that refuses.
+        // An address that cannot be reached from here says less than one that refuses.
         let telling = failed.iter().find(|(_, error)| error.cause != Cause::Unreachable);
         let cause =
             telling.or_else(|| failed.first()).map_or(Cause::Other, |(_, error)| error.cause);
@@ -154,26 +154,26 @@ impl ConnectError {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) link: Box<Link>,
-    /// The address that it leads to, where it was opened here.
+    /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A new connection that is shared.
+/// A new HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct OpenedShared {
     pub(super) sender: http2::SendRequest<RequestBody>,
     pub(super) counts: Arc<Counts>,
-    /// How many requests the other side takes at a time, as far as it has said.
+    /// The most concurrent requests that the other side accepts, as far as it has said.
     pub(super) limit: Arc<AtomicU32>,
     /// The address that it leads to.
     pub(super) peer: Option<IpAddr>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// A connection to `endpoint` of `upstream`. On a stage it leads to what stands there.
+/// Opens a connection to `endpoint` of `upstream`. On a stage, it leads to the script.
 pub(super) async fn open(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -196,7 +196,7 @@ pub(super) async fn open(
     }
 }
 
-/// The same with HTTP/2.
+/// The same for HTTP/2.
 pub(super) async fn open_shared(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -222,15 +222,15 @@ pub(super) async fn open_shared(
     }
 }
 
-/// When a connect that begins now has failed.
+/// The time at which connecting fails if it begins now.
 fn deadline(upstream: &Upstream) -> Instant {
     let now = Instant::now();
     now.checked_add(upstream.settings.connect_timeout).unwrap_or(now)
 }
 
-/// HTTP/2 over `io`. A connection that is silent for `ping` with requests on it is asked whether it is
-/// still there, and closed when it does not answer for as long again: requests on it would be lost one by
-/// one, and the next would be put on it, too.
+/// Speaks HTTP/2 over `io`. If nothing arrives for `ping` while requests are running, a PING is sent, and the
+/// connection closes if the answer takes as long again. Otherwise its requests would be lost one by one, and
+/// more would be put on it.
 async fn shared<T>(
     io: T,
     ping: Duration,
@@ -253,8 +253,8 @@ where
     }
     let handshake = protocol.handshake(TokioIo::new(wire)).await;
     let (sender, mut driver) = handshake.map_err(|error| ConnectError::handshake(&error))?;
-    // The other side begins by saying how much it takes (RFC 9113 §3.4). Whatever is sent before may be more,
-    // and be refused; and one that does not say it speaks something else.
+    // The other side first sends its settings (RFC 9113 §3.4). Requests that are sent earlier might exceed them
+    // and be refused; and if no settings arrive, the other side speaks another protocol.
     let greeted = tokio::select! {
         biased;
         ended = &mut driver => Err(ended.err()),
@@ -262,7 +262,7 @@ where
         () = sleep_until(deadline) => Err(None),
     };
     if let Err(error) = greeted {
-        // The library keeps of an error below it the words: of a TLS handshake that was refused late, say.
+        // The library only keeps the text of the error below, for example of a TLS handshake that was refused late.
         let why = error.and_then(|error| error.source().map(|why| format!(" ({why})")));
         let why = why.unwrap_or_default();
         let message = format!("did not greet in HTTP/2{why}: is `protocol` right?");
@@ -285,7 +285,7 @@ where
 
 type Driver<T> = http2::Connection<TokioIo<Wire<T>>, RequestBody, TokioExecutor>;
 
-/// How many requests the other side takes at a time.
+/// The most concurrent requests that the other side accepts.
 fn streams<T>(driver: &Driver<T>) -> u32
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -293,7 +293,7 @@ where
     u32::try_from(driver.current_max_send_streams()).unwrap_or(u32::MAX)
 }
 
-/// A socket to `endpoint`, and the address that it leads to.
+/// Opens a socket to `endpoint`, and returns the address that it leads to.
 async fn socket(
     upstream: &Arc<Upstream>,
     endpoint: usize,
@@ -312,7 +312,7 @@ async fn socket(
     Ok((stream, address.ip()))
 }
 
-/// TLS over `io`, within the same time as the connect.
+/// Does the TLS handshake over `io`, within the same timeout.
 async fn secured<T>(
     upstream: &Upstream,
     tls: &Secure,
@@ -337,7 +337,7 @@ where
     within(deadline, greeting, late).await
 }
 
-/// A pipe to what stands on `stage` in place of `endpoint`.
+/// Opens a scripted connection that replaces `endpoint` on `stage`.
 async fn staged(
     upstream: &Upstream,
     endpoint: usize,
@@ -353,20 +353,20 @@ async fn staged(
     within(deadline, connecting, || ConnectError::silent(limit)).await
 }
 
-/// What `connecting` comes to before `deadline`, or else the error that `late` makes.
+/// Awaits `connecting` until `deadline`; after that, the error that `late` makes.
 async fn within<T>(
     deadline: Instant,
     connecting: impl Future<Output = Result<T, ConnectError>>,
     late: impl FnOnce() -> ConnectError,
 ) -> Result<T, ConnectError> {
-    // A connect is a leaf: it may be dropped.
+    // Connecting is a leaf: it may be dropped.
     let connected = tokio::time::timeout_at(deadline, connecting).await;
     connected.map_err(|_elapsed| late())?
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     let stream = connected(address).await.map_err(|error| ConnectError::from_io(&error))?;
-    // Nagle's algorithm only delays; where it cannot be turned off, it only delays.
+    // Nagle's algorithm only delays data, so failing to turn it off does no harm.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "TCP_NODELAY could not be set.");
     }

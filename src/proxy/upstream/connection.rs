@@ -1,4 +1,4 @@
-//! A connection that is lent to one request: all of it (HTTP/1.1), or a place on it (HTTP/2).
+//! A connection that is lent to one request: all of it (HTTP/1.1), or one stream (HTTP/2).
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -25,114 +25,114 @@ use crate::proxy::stage::Line;
 /// A connection for one request.
 #[derive(Debug)]
 pub(crate) enum Connection {
-    /// It is this request's alone.
+    /// It carries this request alone.
     Alone(Alone),
-    /// It carries others beside it.
+    /// It carries other requests too.
     Shared(Box<Shared>),
 }
 
-/// A connection of HTTP/1.1. Dropped, it closes; [`Alone::release`] puts it back.
+/// An HTTP/1.1 connection. Dropping it closes it; [`Alone::release`] returns it to the pool.
 #[derive(Debug)]
 pub(crate) struct Alone {
     /// The connection itself.
     pub(crate) link: Box<Link>,
     lease: Lease,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     line: Option<Arc<Line>>,
     reused: bool,
 }
 
-/// What there is of a connection of HTTP/1.1 while nobody uses it.
+/// An HTTP/1.1 connection that nobody uses.
 #[derive(Debug)]
 pub(super) struct Parked {
     pub(super) link: Box<Link>,
     pub(super) endpoint: usize,
-    /// The address that it leads to, where it was opened here.
+    /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     pub(super) line: Option<Arc<Line>>,
 }
 
-/// Which connection of which upstream is lent; dropped, it counts as closed.
+/// Which connection of which upstream is lent. When dropped, the connection counts as closed.
 #[derive(Debug)]
 struct Lease {
     upstream: Arc<Upstream>,
     endpoint: usize,
     peer: Option<IpAddr>,
-    /// Not any more when it goes back.
+    /// False once it was returned.
     open: bool,
 }
 
-/// A place on a connection of HTTP/2. Dropped, it is free for another request.
+/// A stream on an HTTP/2 connection. Dropping it frees the stream for another request.
 #[derive(Debug)]
 pub(crate) struct Shared {
     place: Place,
     counts: Arc<Counts>,
-    /// What they were when the request was handed over.
+    /// The byte counts when the request was handed over.
     mark: Mark,
     sent: Sent,
     reused: bool,
 }
 
-/// The head of a response to a request that was handed over.
+/// The future response head, once a request was handed over.
 struct Sent(Option<BoxFuture<'static, Result<Response<Incoming>, Failed>>>);
 
 type Failed = TrySendError<Request<RequestBody>>;
 
-/// A response, of which the head is there.
+/// A response whose head has arrived.
 #[derive(Debug)]
 pub(crate) struct Answered {
     /// The status.
     pub(crate) status: StatusCode,
     /// The fields.
     pub(crate) fields: HeaderMap,
-    /// Where the body comes from.
+    /// The source of its body.
     pub(crate) body: Arriving,
 }
 
-/// Where the body of a response comes from.
+/// The source of a response's body.
 #[derive(Debug)]
 pub(crate) enum Arriving {
     /// The connection is read.
     Alone(Alone),
-    /// It is one stream of a connection's.
+    /// One stream of a shared connection.
     Shared(Incoming, Box<Shared>),
 }
 
-/// The upstream's half of a tunnel, from its 101 on.
+/// The upstream's half of a tunnel, after its 101.
 #[derive(Debug)]
 pub(crate) struct Far {
-    /// Counts as active for as long as the tunnel is there.
+    /// Counts as active while the tunnel exists.
     connection: Alone,
 }
 
-/// Why a request over a connection got no response.
+/// Why a request got no response.
 #[derive(Debug)]
 pub(crate) struct SendError {
     /// What happened.
     pub(crate) error: Fault,
-    /// The request, where it can go over another connection as if it had never been on this one.
+    /// The request, if it can be sent on another connection as if it had never been on this one.
     pub(crate) unsent: Option<Unsent>,
     /// Whether a byte was written.
     pub(crate) wrote: bool,
     /// Whether a byte was read.
     pub(crate) read: bool,
-    /// What the error says of the request.
+    /// What the error says about the request.
     pub(crate) ending: Ending,
-    /// Whether the connection was there before the request.
+    /// Whether the connection was used before this request.
     pub(crate) reused: bool,
 }
 
-/// A request that was not begun.
+/// A request of which nothing was sent.
 #[derive(Debug)]
 pub(crate) enum Unsent {
-    /// To a connection of HTTP/1.1.
+    /// For HTTP/1.1.
     Alone(Box<h1::Unsent>),
-    /// To one of HTTP/2.
+    /// For HTTP/2.
     Shared(Box<Request<RequestBody>>),
 }
 
 impl Connection {
-    /// Hands one request over.
+    /// Hands a request over.
     pub(crate) fn send(&mut self, outgoing: Outgoing<'_>, body: RequestBody) {
         match self {
             Self::Alone(alone) => alone.send(&outgoing, body),
@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// The response to the request that was handed over. Heads of interim answers go to `interim`.
+    /// Waits for the response to the request that was handed over. Heads of interim responses go to `interim`.
     pub(crate) async fn response(self, interim: Interim<'_>) -> Result<Answered, Box<SendError>> {
         match self {
             Self::Alone(alone) => alone.response(interim).await,
@@ -165,7 +165,7 @@ impl Alone {
         self.link.send(outgoing, upstream.authority(*endpoint), body);
     }
 
-    /// Hands over a request that another connection took nothing of.
+    /// Hands over a request of which another connection sent nothing.
     pub(super) fn resend(&mut self, unsent: h1::Unsent) {
         self.announce();
         self.link.resend(unsent);
@@ -199,7 +199,7 @@ impl Alone {
         }
     }
 
-    /// Puts it back for the next request, where it can carry one.
+    /// Returns it to the pool, if it can carry another request.
     pub(crate) fn release(self) {
         let Self { mut link, mut lease, line, reused: _ } = self;
         if link.rest() {
@@ -219,7 +219,7 @@ impl Drop for Lease {
 }
 
 impl Shared {
-    /// A request's place on a connection.
+    /// A stream for one request.
     pub(super) fn new(place: Place, reused: bool) -> Self {
         let counts = Arc::clone(&place.shared().counts);
         let mark = counts.mark();
@@ -239,7 +239,7 @@ impl Shared {
 
     async fn response(mut self: Box<Self>) -> Result<Answered, Box<SendError>> {
         let Some(sent) = self.sent.0.take() else {
-            // Nothing was handed over, and nothing will come.
+            // Nothing was handed over, so nothing will arrive.
             return std::future::pending().await;
         };
         let response = sent.await;
@@ -273,7 +273,7 @@ impl Shared {
 }
 
 impl Arriving {
-    /// Whether the connection was there before the request.
+    /// Whether the connection was used before this request.
     pub(crate) fn reused(&self) -> bool {
         match self {
             Self::Alone(alone) => alone.reused,
@@ -283,7 +283,7 @@ impl Arriving {
 }
 
 impl Far {
-    /// What `connection` has become.
+    /// The half that `connection` has become.
     pub(crate) const fn new(connection: Alone) -> Self {
         Self { connection }
     }

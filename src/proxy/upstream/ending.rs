@@ -1,4 +1,4 @@
-//! What an error says of a request that got no response.
+//! What an error says about a request that got no response.
 
 use std::error::Error as StdError;
 
@@ -7,7 +7,7 @@ use h2::Reason;
 use crate::proxy::h1::Error;
 use crate::proxy::tls;
 
-/// What happened on a connection, by its protocol.
+/// An error on a connection, by protocol.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// HTTP/1.1.
@@ -26,25 +26,25 @@ impl Fault {
     }
 }
 
-/// How a request ended that got no response.
+/// How a request without a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The connection was lost.
     Lost,
-    /// The other side refused the stream: it has not looked at the request (RFC 9113 §8.7).
+    /// The other side refused the stream, so it has not processed the request (RFC 9113 §8.7).
     Refused,
-    /// It took leave of the connection before the request: it has not looked at it (RFC 9113 §6.8).
+    /// The other side sent GOAWAY before the request, so it has not processed it (RFC 9113 §6.8).
     Leaving,
-    /// It refused the TLS handshake, which was done on this side already: it has not looked at the request.
+    /// The other side refused the TLS handshake after this side had completed it. It has not processed the request.
     Unwelcome,
     /// The other side reset the stream.
     Reset(Reason),
-    /// What came is no HTTP.
+    /// The bytes that arrived are not valid HTTP.
     Invalid,
 }
 
 impl Ending {
-    /// What `error` says.
+    /// Interprets `error`.
     pub(super) fn of(error: &hyper::Error) -> Self {
         match h2_error(error) {
             Some(error) => Self::of_h2(error),
@@ -54,7 +54,7 @@ impl Ending {
         }
     }
 
-    /// What `error` says of a request over HTTP/1.1.
+    /// Interprets `error` of an HTTP/1.1 connection.
     pub(super) fn of_link(error: &Error) -> Self {
         match error {
             Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
@@ -63,12 +63,12 @@ impl Ending {
         }
     }
 
-    /// Whether the other side says that it has not looked at the request.
+    /// Whether the other side says that it has not processed the request.
     pub(crate) const fn is_unprocessed(self) -> bool {
         matches!(self, Self::Refused | Self::Leaving | Self::Unwelcome)
     }
 
-    /// Whether the connection carries further requests all the same.
+    /// Whether the connection can still carry other requests.
     pub(crate) const fn spares_connection(self) -> bool {
         matches!(self, Self::Refused | Self::Reset(_))
     }
@@ -76,8 +76,8 @@ impl Ending {
     fn of_h2(error: &h2::Error) -> Self {
         let reason = error.reason().unwrap_or(Reason::NO_ERROR);
         match (error.is_remote(), error.is_go_away(), error.is_reset()) {
-            // The library ends with a GOAWAY's own error those streams that its last stream id leaves out,
-            // and the others with the loss of the connection.
+            // After a GOAWAY, the library ends streams above its last stream id with the GOAWAY's error, and
+            // the others with a lost connection.
             (true, true, _) => Self::Leaving,
             (true, _, true) if reason == Reason::REFUSED_STREAM => Self::Refused,
             (true, _, true) => Self::Reset(reason),
@@ -87,7 +87,7 @@ impl Ending {
     }
 }
 
-/// The error of HTTP/2 within `error`.
+/// The HTTP/2 error within `error`.
 fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
     let mut at = error.source();
     while let Some(error) = at {

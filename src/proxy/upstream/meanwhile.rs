@@ -1,8 +1,8 @@
-//! An answer that comes while its request is still being sent.
+//! A response that arrives while its request is still being sent.
 //!
-//! Whoever reads the answer may read slowly, or wait for the request to end before it reads at all: the upload
-//! must not wait for that. So a task of its own sends what is left, over the same connection, until it is done or
-//! the answer's reader is. Few requests have one: an upstream that answers in the middle of them.
+//! The client may read the response slowly, or finish its upload before it reads at all. The upload must not
+//! wait for that, so a task sends the rest of it over the same connection, until it is complete or the response
+//! has no reader any more. This is rare: the upstream must answer in the middle of an upload.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -14,25 +14,25 @@ use tokio::task::AbortHandle;
 use super::connection::Alone;
 use crate::proxy::h1::Error;
 
-/// A connection that is read here and written by a task, which ends with this.
+/// A connection that is read here and written by a task. Dropping this ends the task.
 #[derive(Debug)]
 pub(super) struct Meanwhile {
     both: Arc<Mutex<Both>>,
     task: AbortHandle,
 }
 
-/// What the reader and the task share. Both are on one thread, and neither holds it while it waits.
+/// Shared by the reader and the task. Both are on one thread, and neither holds the lock while it waits.
 #[derive(Debug)]
 struct Both {
-    /// `None` once it was taken, or closed because the request broke.
+    /// `None` once it was taken back, or closed because the request broke off.
     connection: Option<Alone>,
-    /// How the request broke, for the reader, which waits here.
+    /// How the request broke off, for the reader, which waits here.
     broken: Option<Error>,
     reader: Option<Waker>,
 }
 
 impl Meanwhile {
-    /// Has the rest of the request that is on `connection` sent.
+    /// Sends the rest of the request on `connection`.
     pub(super) fn new(connection: Alone) -> Self {
         let connection = Some(connection);
         let both = Arc::new(Mutex::new(Both { connection, broken: None, reader: None }));
@@ -40,7 +40,7 @@ impl Meanwhile {
         Self { both, task }
     }
 
-    /// The next piece of the answer's body.
+    /// The next piece of the response's body.
     pub(super) fn poll_body(
         &self,
         cx: &mut Context<'_>,
@@ -59,12 +59,12 @@ impl Meanwhile {
         polled
     }
 
-    /// How much of the answer's body is left, where that is known.
+    /// How much of the response's body is left, if that is known.
     pub(super) fn left(&self) -> Option<u64> {
         lock(&self.both).connection.as_ref().and_then(|connection| connection.link.left())
     }
 
-    /// The connection back. What is still to be sent is not sent by anybody any more.
+    /// Takes the connection back. The rest of the request is not sent.
     pub(super) fn take(&self) -> Option<Alone> {
         lock(&self.both).connection.take()
     }

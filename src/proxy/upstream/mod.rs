@@ -1,7 +1,7 @@
-//! An upstream as one worker sees it: its endpoints in turn, and its idle connections.
+//! An upstream in one worker: its endpoints, taken in turn, and its idle connections.
 //!
-//! Each worker has its own, so nothing here is shared between threads: the locks are there because the
-//! futures are `Send`, and nobody ever waits for one.
+//! Each worker has its own, so nothing here is shared between threads. The locks exist because the futures are
+//! `Send`; nobody ever waits for one.
 
 pub(crate) mod body;
 pub(crate) mod connect;
@@ -38,21 +38,21 @@ use crate::telemetry::metrics::UpstreamMetrics;
 /// One upstream of one worker.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// What the configuration says. Two upstreams with equal settings are the same one: a reload that
-    /// leaves them alone leaves their connections alone.
+    /// The configuration. Two upstreams with equal settings count as the same one, so a reload that does not
+    /// change them keeps their connections.
     pub(crate) settings: Arc<settings::Upstream>,
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
     pool: Mutex<Pool<Parked>>,
-    /// Those that speak HTTP/2.
+    /// The HTTP/2 connections.
     shared: Mutex<Connections>,
     /// The addresses of its endpoints.
     names: Names,
-    /// In a rehearsal, what stands at the other end.
+    /// In a rehearsal, replaces the upstream.
     stage: Option<Arc<Stage>>,
-    /// The endpoint whose turn it is, counted up without end.
+    /// A counter that selects the next endpoint.
     turn: AtomicUsize,
-    /// Whether a task is there that closes old idle connections.
+    /// Whether a task is running that closes old idle connections.
     swept: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Upstream {
         }
     }
 
-    /// The endpoint whose turn it is, passing over `avoid` where there is another.
+    /// The next endpoint, or the one after it if that is `avoid` and there is another.
     pub(crate) fn pick(&self, avoid: Option<usize>) -> usize {
         let count = self.settings.endpoints.len().max(1);
         if count == 1 {
@@ -95,29 +95,29 @@ impl Upstream {
         if Some(endpoint) == avoid { turn() } else { endpoint }
     }
 
-    /// What messages call an endpoint.
+    /// The name of an endpoint in messages.
     pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
         self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
     }
 
-    /// The scheme of what is asked of `endpoint`.
+    /// The scheme of requests to `endpoint`.
     pub(crate) fn scheme(&self, endpoint: usize) -> Scheme {
         let endpoint = self.settings.endpoints.get(endpoint);
         let secure = endpoint.is_some_and(|endpoint| endpoint.tls.is_some());
         if secure { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
-    /// A connection to `endpoint` that lies idle and takes a request at once.
+    /// An idle connection to `endpoint` that can take a request at once.
     pub(crate) fn at_hand(self: &Arc<Self>, endpoint: usize, now: Instant) -> Option<Connection> {
-        // In a rehearsal the script is asked first, by `connection`.
+        // In a rehearsal the script decides first, in `connection`.
         if self.stage.is_some() || self.settings.protocol == Protocol::Http2 {
             return None;
         }
         self.idle(endpoint, now)
     }
 
-    /// A connection to `endpoint` for one request: one that is there, or else a new one.
+    /// A connection to `endpoint` for one request: an idle one, or else a new one.
     pub(crate) async fn connection(
         self: &Arc<Self>,
         endpoint: usize,
@@ -125,11 +125,11 @@ impl Upstream {
         if let Some(stage) = &self.stage
             && stage.refuses(&self.settings)
         {
-            // Who takes no connection has closed those that were open.
+            // An upstream that refuses connections has closed the open ones.
             self.disconnect();
         }
         if self.settings.protocol == Protocol::Http2 {
-            // Boxed, as a connect is: what is awaited most carries neither.
+            // Boxed, like a connect, so that the common case carries the size of neither.
             return Box::pin(self.place(endpoint)).await;
         }
         match self.idle(endpoint, Instant::now()) {
@@ -138,19 +138,19 @@ impl Upstream {
         }
     }
 
-    /// The same, but none that has lain idle.
+    /// The same, but never an idle one.
     pub(crate) async fn fresh(
         self: &Arc<Self>,
         endpoint: usize,
     ) -> Result<Connection, ConnectError> {
         match self.settings.protocol {
             Protocol::Http1 => self.connect(endpoint).await.map(Connection::Alone),
-            // One that is known to be dead is retired by now.
+            // A connection that is known to be dead is retired by now.
             Protocol::Http2 => self.place(endpoint).await,
         }
     }
 
-    /// The same, for a request that another connection took nothing of: hands it over.
+    /// The same for a request of which another connection sent nothing. Hands it over.
     pub(crate) async fn resend(
         self: &Arc<Self>,
         endpoint: usize,
@@ -181,7 +181,7 @@ impl Upstream {
         Some(Connection::Alone(Alone::new(Arc::clone(self), parked, true)))
     }
 
-    /// Keeps `io`, which somebody else has opened, as an idle connection to the first endpoint.
+    /// Keeps `io`, which somebody else opened, as an idle connection to the first endpoint.
     pub(crate) fn adopt<T>(self: &Arc<Self>, io: T)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
@@ -193,13 +193,13 @@ impl Upstream {
 
     /// A new connection to `endpoint`.
     async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Alone, ConnectError> {
-        // Boxed: most requests find a connection, and carry one word of this.
+        // Boxed: most requests find an idle connection and should not carry its size.
         let Opened { link, peer, line } = Box::pin(connect::open(self, endpoint)).await?;
         self.metrics.opened();
         Ok(Alone::new(Arc::clone(self), Parked { link, endpoint, peer, line }, false))
     }
 
-    /// A place on a connection to `endpoint`.
+    /// A stream on a connection to `endpoint`.
     async fn place(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
         self.take_place(endpoint).await.map(Box::new).map(Connection::Shared)
     }
@@ -248,14 +248,14 @@ impl Upstream {
         self.keep_swept();
     }
 
-    /// Has old idle connections closed from now on.
+    /// Makes sure that a task closes old idle connections.
     fn keep_swept(self: &Arc<Self>) {
         if !self.swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
     }
 
-    /// Closes the idle connections, and puts no further request on the others.
+    /// Closes the idle connections, and puts no further requests on the others.
     fn disconnect(&self) {
         let closed = self.lock().retain(|_| false);
         for _ in 0..closed {
@@ -272,8 +272,8 @@ impl Upstream {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes idle connections that are old, and those that the other side has closed, and looks again where the
-    /// others lead; says when to come again. `None` once there are none.
+    /// Closes idle connections that are old or that the other side has closed, and checks whether the others
+    /// still lead to the right addresses. Returns when to do so again; `None` if there are none left.
     fn sweep(self: &Arc<Self>) -> Option<Instant> {
         let now = Instant::now();
         let (closed, next) = self.lock().sweep(now);
@@ -289,8 +289,8 @@ impl Upstream {
     }
 }
 
-/// Runs while there are idle connections, and ends with the last: without it, connections to an
-/// upstream that nobody calls any more would stay open.
+/// Runs while there are idle connections. Without it, connections to an upstream that is not called any more
+/// would stay open.
 async fn sweep(upstream: Weak<Upstream>) {
     loop {
         let Some(next) = upstream.upgrade().and_then(|upstream| upstream.sweep()) else {

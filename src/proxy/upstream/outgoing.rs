@@ -1,4 +1,4 @@
-//! The head of a request, before it is put on a connection of either protocol.
+//! The head of a request, before it is sent in either protocol.
 
 use std::borrow::Cow;
 
@@ -8,34 +8,34 @@ use http::{Method, Request, Uri};
 
 use crate::proxy::body::request::RequestBody;
 
-/// What of a request goes before its body. What the client's own request says already is borrowed from there.
+/// Everything that is sent before a request's body. What the client's own request contains is borrowed from there.
 #[derive(Debug)]
 pub(crate) struct Outgoing<'a> {
     /// The method.
     pub(crate) method: Method,
     /// The target, of which the path and the query are sent.
     pub(crate) uri: Cow<'a, Uri>,
-    /// The fields, without those of one connection. Where there is no `Host`, the endpoint's name is sent.
+    /// The fields, without those about one connection. Without a `Host`, the endpoint's name is sent.
     pub(crate) fields: Cow<'a, HeaderMap>,
-    /// Whether the endpoint's name is sent in the place of the fields' own `Host`.
+    /// Whether the endpoint's name replaces the fields' own `Host`.
     pub(crate) names_endpoint: bool,
-    /// The protocols that are offered to change to.
+    /// The protocols that the request offers to switch to.
     pub(crate) upgrade: Option<HeaderValue>,
-    /// Whether the body waits to be asked for.
+    /// Whether the body waits for a 100.
     pub(crate) expects: bool,
-    /// Whether its client takes trailers.
+    /// Whether the client accepts trailers.
     pub(crate) trailers: bool,
 }
 
 impl Outgoing<'_> {
-    /// The target as HTTP/1.1 carries it (RFC 9112 §3.2.1): what goes before it, and the rest.
+    /// The target in HTTP/1.1's form (RFC 9112 §3.2.1): an addition before it, and the rest.
     pub(super) fn target(&self) -> (&'static str, &str) {
         let target = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         (if target.starts_with(['/', '*']) { "" } else { "/" }, target)
     }
 
-    /// The same as a request of HTTP/2 to an endpoint. The library gives no word of an interim answer there: a body
-    /// goes at once. No protocol is offered: HTTP/2 has no other (RFC 9113 §8.6).
+    /// The same as an HTTP/2 request to an endpoint. The library does not report interim responses, so a body
+    /// is sent at once. HTTP/2 cannot switch to another protocol, so none is offered (RFC 9113 §8.6).
     pub(super) fn into_request(
         self,
         body: RequestBody,
@@ -57,7 +57,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// The target as HTTP/2 carries it, to an endpoint: what `Host` says is its authority (RFC 9113 §8.3.1).
+/// The target in HTTP/2's form for an endpoint. The value of `Host` becomes the authority (RFC 9113 §8.3.1).
 fn absolute(uri: Uri, host: Option<&HeaderValue>, (scheme, endpoint): (Scheme, &str)) -> Uri {
     let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let authority = host.or_else(|| endpoint.parse().ok());
@@ -65,7 +65,7 @@ fn absolute(uri: Uri, host: Option<&HeaderValue>, (scheme, endpoint): (Scheme, &
     parts.scheme = Some(scheme);
     parts.authority = authority;
     parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    // All three parts are there, which is all that is asked of them.
+    // All three parts are present, so this cannot fail.
     Uri::from_parts(parts).unwrap_or_default()
 }
 

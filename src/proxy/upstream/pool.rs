@@ -1,40 +1,40 @@
-//! Idle connections, the latest used first.
+//! A pool of idle connections, last in, first out.
 //!
-//! Last in, first out keeps the hot few warm and lets the rest grow old, and old ones are closed
-//! before common servers close them. The pool knows nothing of HTTP: it is generic over what it keeps,
-//! so its rules are tested with numbers.
+//! This order keeps a few connections busy and lets the others grow old. Old ones are closed before common
+//! servers would close them. The pool knows nothing of HTTP: it is generic over its items, so its rules can be
+//! tested with numbers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often, at least, those are looked for that the other side has closed: they hold a descriptor each.
+/// How often, at least, to look for connections that the other side has closed: each holds a descriptor.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a pool keeps.
+/// An item of a pool.
 pub(crate) trait Idle {
-    /// Whether the other side has closed it, or has said what makes it useless.
+    /// Whether the other side has closed it, or sent something that makes it useless.
     fn is_closed(&mut self) -> bool;
 }
 
-/// The idle ones of one worker and one upstream.
+/// The idle items of one worker and one upstream.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
-    /// The oldest in front.
+    /// The oldest is at the front.
     idle: VecDeque<(Instant, T)>,
     keep_alive: Duration,
     max: usize,
 }
 
 impl<T: Idle> Pool<T> {
-    /// Keeps at most `max`, each for at most `keep_alive`.
+    /// Keeps at most `max` items, each for at most `keep_alive`.
     pub(crate) const fn new(keep_alive: Duration, max: usize) -> Self {
         Self { idle: VecDeque::new(), keep_alive, max }
     }
 
-    /// The one that was put in last and that `wanted` takes. Those that are closed or too old are let
-    /// go on the way, and counted in the second value.
+    /// The newest item that `wanted` accepts. Closed and old ones on the way are dropped, and the second value
+    /// counts them.
     pub(crate) fn take(&mut self, now: Instant, wanted: impl Fn(&T) -> bool) -> (Option<T>, usize) {
         let before = self.idle.len();
         let mut found = None;
@@ -54,7 +54,7 @@ impl<T: Idle> Pool<T> {
         (found, dropped)
     }
 
-    /// Keeps `item`, or gives it back where there are enough.
+    /// Keeps `item`, or returns it if there are enough.
     pub(crate) fn put(&mut self, now: Instant, item: T) -> Result<(), T> {
         if self.idle.len() >= self.max {
             return Err(item);
@@ -63,8 +63,8 @@ impl<T: Idle> Pool<T> {
         Ok(())
     }
 
-    /// Lets go of those that are closed or too old, and says how many there were and when the next is
-    /// due; `None` where none is left.
+    /// Drops items that are closed or too old. Returns how many, and when the next one is due; `None` if none
+    /// is left.
     pub(crate) fn sweep(&mut self, now: Instant) -> (usize, Option<Instant>) {
         let before = self.idle.len();
         let keep_alive = self.keep_alive;
@@ -75,7 +75,7 @@ impl<T: Idle> Pool<T> {
         (before.saturating_sub(self.idle.len()), next)
     }
 
-    /// Lets go of those that are not to `stay`, and says how many there were.
+    /// Drops the items that should not `stay`, and returns how many.
     pub(crate) fn retain(&mut self, stay: impl Fn(&T) -> bool) -> usize {
         let before = self.idle.len();
         self.idle.retain(|(_, item)| stay(item));
@@ -132,7 +132,7 @@ mod tests {
         let then = Instant::now();
         let mut pool = Pool::new(KEEP, 9);
         pool.put(then, 2).unwrap();
-        // Within a second, or when the next is due.
+        // Within a second, or when the next one is due.
         assert_eq!(pool.sweep(then), (0, then.checked_add(LOOK)));
         let nearly = then + KEEP - LOOK / 2;
         assert_eq!(pool.sweep(nearly), (0, then.checked_add(KEEP)));

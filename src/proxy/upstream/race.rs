@@ -1,8 +1,8 @@
-//! One connection out of several addresses (RFC 8305 §5).
+//! Connects to one of several addresses (RFC 8305 §5).
 //!
-//! The addresses are tried in their order, each as soon as the one before it has failed, or has not answered for a
-//! while: one that swallows packets takes its turn's time and not the whole of the connect's. The first connection
-//! that is there wins, and the others are dropped.
+//! The addresses are tried in order. The next one starts when the previous one has failed or has not answered
+//! for a while, so an address that swallows packets costs its turn and not the whole timeout. The first
+//! connection wins, and the others are dropped.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,15 +11,15 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep;
 
-/// How long an address has before the next is tried beside it: RFC 8305 §8's recommendation.
+/// How long an address is tried alone (recommended by RFC 8305 §8).
 const TURN: Duration = Duration::from_millis(250);
-/// The least that it has, by the same section.
+/// The minimum (the same section).
 const LEAST: Duration = Duration::from_millis(10);
 
-/// What `connect` gives for one of `addresses`, and which, within about `limit` for all of them.
+/// Returns the first result of `connect` for one of `addresses`, and which, within about `limit` for all of them.
 ///
 /// # Errors
-/// Each address's, in the order in which they failed; none where there is no address.
+/// Each address's error, in the order in which they failed; none if there is no address.
 pub(super) async fn first<T, E, F>(
     addresses: &[SocketAddr],
     limit: Duration,
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// So that each of `addresses` gets a turn within `limit`, where there is time for that.
+/// The turn of each of `addresses`, so that all of them fit into `limit` if possible.
 fn turn(addresses: usize, limit: Duration) -> Duration {
     let share = limit.checked_div(u32::try_from(addresses).unwrap_or(u32::MAX));
     share.unwrap_or(TURN).clamp(LEAST, TURN)
@@ -69,7 +69,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What an address does: after so many milliseconds it is there or fails; or never anything.
+    /// What an address does: it connects or fails after this many milliseconds, or never answers.
     #[derive(Clone, Copy)]
     enum Does {
         Come(u64),
@@ -78,7 +78,7 @@ mod tests {
     }
     use Does::{Come, Fail, Hang};
 
-    /// Which address won or which failed, after how many milliseconds, and when each was tried.
+    /// Which address won, or which failed; after how many milliseconds; and when each was tried.
     async fn race(limit: Duration, does: &[Does]) -> (Result<u16, Vec<u16>>, u128, Vec<u128>) {
         let begun = Instant::now();
         let tried = RefCell::new(Vec::new());
@@ -124,7 +124,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_hangs_takes_its_turn_only() {
         assert_eq!(race(SECOND, &[Hang, Hang, Come(5)]).await, (Ok(2), 505, vec![0, 250, 500]));
-        // Shorter turns where there are more addresses, or less time.
+        // The turns are shorter with more addresses or less time.
         let (ended, took, tried) = race(SECOND / 10, &[Hang, Hang, Come(5)]).await;
         assert_eq!((ended, took), (Ok(2), 73));
         assert_eq!(tried.len(), 3);

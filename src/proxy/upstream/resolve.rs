@@ -1,13 +1,14 @@
-//! The names of endpoints, and the addresses that they have.
+//! Resolves the names of endpoints to addresses.
 //!
-//! The system's resolver says which addresses a name has, and not for how long. So a name is looked up for each
-//! connect, and the next connection sees a change. Connects that wait at the same time wait for one look-up, which
-//! goes on when all of them have given up: however many requests a silent name server keeps waiting, one thread
-//! waits with them.
+//! The system's resolver returns the addresses of a name, but not how long they are valid. So a name is looked
+//! up for each connect, and the next connection sees a change. Connects at the same time share one lookup,
+//! which continues even when all of them have given up. So a name server that does not answer occupies one
+//! thread, however many requests wait.
 //!
-//! Where connections are kept, nobody may connect for a long time: their names are looked up again every [`FRESH`].
-//! Whatever look-up finds it, a connection to an address that the name no longer has gets no further request. A
-//! look-up that fails says nothing of addresses: connections that are there serve on, and new ones fail.
+//! While connections are kept, there may be no connect for a long time. So names with connections are looked up
+//! again every [`FRESH`]. When a lookup, for whatever reason, finds that a name has lost an address,
+//! connections to that address get no further requests. A failed lookup says nothing about addresses: existing
+//! connections continue, and new ones fail.
 
 use std::fmt;
 use std::io;
@@ -24,28 +25,28 @@ use super::Upstream;
 use super::connect::ConnectError;
 use crate::proxy::settings::Endpoint;
 
-/// How old what is known of a name may get while connections to it are kept.
+/// How old the addresses of a name may be while connections to it are kept.
 pub(super) const FRESH: Duration = Duration::from_secs(30);
 
 /// Finds the addresses of names.
 pub trait Resolve: fmt::Debug + Send + Sync {
-    /// The addresses of `host`, each with `port`, in the order in which they are to be tried.
+    /// The addresses of `host`, each with `port`, in the order in which to try them.
     ///
     /// # Errors
-    /// Where the name has none, or nobody says.
+    /// When the name has none, or the lookup fails.
     fn resolve(&self, host: Arc<str>, port: u16)
     -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 }
 
-/// The system's resolver, `getaddrinfo`: `/etc/hosts` counts, and what `/etc/resolv.conf` says.
+/// The system's resolver, `getaddrinfo`. It uses `/etc/hosts` and `/etc/resolv.conf`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct System;
 
 /// The addresses of one name. Cheap to clone.
 pub(super) type Addresses = Arc<[SocketAddr]>;
-/// What a look-up comes to.
+/// The result of a lookup.
 pub(super) type Found = Result<Addresses, ConnectError>;
-/// A look-up, whose end all get that wait for it.
+/// A lookup that several tasks can await.
 type LookUp = Shared<BoxFuture<'static, Found>>;
 
 /// The names of one upstream's endpoints, as one worker knows them.
@@ -54,18 +55,18 @@ pub(super) struct Names {
     resolver: Arc<dyn Resolve>,
     /// By endpoint.
     known: Mutex<Vec<Known>>,
-    /// Whether any of them ever had other addresses than before: until then no connection can lead astray.
+    /// Whether any of them has ever changed. Until then, no connection can lead to a wrong address.
     changed: AtomicBool,
 }
 
-/// What is known of one name.
+/// What is known about one name.
 #[derive(Debug, Default)]
 struct Known {
-    /// What the last look-up found that found anything; `None` for an address literal.
+    /// The result of the last successful lookup; `None` for an address literal.
     addresses: Option<Addresses>,
-    /// When the last look-up ended.
+    /// When the last lookup ended.
     looked: Option<Instant>,
-    /// The one that is under way.
+    /// The lookup in progress.
     under_way: Option<LookUp>,
 }
 
@@ -80,14 +81,13 @@ impl Resolve for System {
 }
 
 impl Names {
-    /// Nothing is known of the names of so many endpoints.
+    /// Nothing is known about the names of this many endpoints.
     pub(super) fn new(resolver: Arc<dyn Resolve>, endpoints: usize) -> Self {
         let known = (0..endpoints).map(|_| Known::default()).collect();
         Self { resolver, known: Mutex::new(known), changed: AtomicBool::new(false) }
     }
 
-    /// Whether a connection to `peer`, opened as one to `endpoint`, still leads there. One whose peer is not known
-    /// does.
+    /// Whether a connection to `peer`, opened for `endpoint`, still leads there. True if the peer is not known.
     pub(super) fn lead(&self, endpoint: usize, peer: Option<IpAddr>) -> bool {
         if !self.changed.load(Ordering::Relaxed) {
             return true;
@@ -100,7 +100,7 @@ impl Names {
         }
     }
 
-    /// The look-up for `endpoint` that is under way, or else the one that `begin` begins.
+    /// The lookup for `endpoint` in progress, or else the one that `begin` starts.
     fn look_up(
         &self,
         endpoint: usize,
@@ -113,7 +113,7 @@ impl Names {
         known.under_way.get_or_insert_with(|| begin().shared()).clone()
     }
 
-    /// A look-up for `endpoint` has ended.
+    /// A lookup for `endpoint` has ended.
     fn looked_up(&self, endpoint: usize, found: Option<&Addresses>, now: Instant) {
         let mut known = self.lock();
         let Some(known) = known.get_mut(endpoint) else {
@@ -131,8 +131,8 @@ impl Names {
         }
     }
 
-    /// The endpoints whose names are to be looked up again, and when the next is due after that; `None` where none
-    /// has a name that was ever found.
+    /// The endpoints whose names must be looked up again, and when the next one is due after that; `None` if no
+    /// name was ever found.
     fn due(&self, now: Instant) -> (Vec<usize>, Option<Instant>) {
         let mut due = Vec::new();
         let mut next = None;
@@ -156,7 +156,7 @@ impl Names {
 }
 
 impl Upstream {
-    /// Where `endpoint` is, which is `at`: looked up, where it is a name.
+    /// The addresses of `endpoint`, which is `at`. Looks its name up if needed.
     pub(super) async fn addresses(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> Found {
         if let Ok(address) = at.host.parse::<IpAddr>() {
             return Ok(Arc::new([SocketAddr::new(address, at.port)]));
@@ -164,12 +164,12 @@ impl Upstream {
         self.look_up(endpoint, at).await
     }
 
-    /// Looks again for the names whose addresses have been known for long; says when to come again.
+    /// Looks names up again whose addresses are old. Returns when to do so again.
     pub(super) fn look_again(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let (due, next) = self.names.due(now);
         for endpoint in due {
             if let Some(at) = self.settings.endpoints.get(endpoint) {
-                // It runs by itself.
+                // It runs on its own.
                 drop(self.look_up(endpoint, at));
             }
         }
@@ -179,7 +179,7 @@ impl Upstream {
     fn look_up(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> LookUp {
         self.names.look_up(endpoint, || {
             let (host, port) = (Arc::clone(&at.host), at.port);
-            // A task of its own, so that it ends, and is known to have ended, though nobody waits for it any more.
+            // A task of its own, so that it ends, and is known to have ended, even if nobody waits any more.
             let task = tokio::spawn(look(Arc::clone(self), endpoint, Arc::clone(&host), port));
             let ended = task.map(move |ended| {
                 let stopped = |_| Err(ConnectError::dns(&host, "the proxy is stopping"));
@@ -205,7 +205,7 @@ impl Upstream {
     }
 }
 
-/// Looks `host` up, the name of `endpoint`.
+/// Looks up `host`, the name of `endpoint`.
 async fn look(upstream: Arc<Upstream>, endpoint: usize, host: Arc<str>, port: u16) -> Found {
     let found = match upstream.names.resolver.resolve(Arc::clone(&host), port).await {
         Ok(found) if found.is_empty() => Err(ConnectError::dns(&host, "it has no address")),
@@ -217,8 +217,8 @@ async fn look(upstream: Arc<Upstream>, endpoint: usize, host: Arc<str>, port: u1
     found
 }
 
-/// The addresses in their order, once each, the two families by turns beginning with the first one's: where one
-/// family leads nowhere, the next attempt is with the other (RFC 8305 §4).
+/// The addresses in order, without duplicates, alternating between the two families, beginning with the first
+/// one's. If one family does not work, the next attempt uses the other (RFC 8305 §4).
 fn in_turn(found: &[SocketAddr]) -> Addresses {
     let first = found.first().is_some_and(SocketAddr::is_ipv4);
     let mut families = [Vec::new(), Vec::new()];
@@ -270,7 +270,7 @@ mod tests {
         let (old, new) = (addresses(&["127.0.0.2:80", "[::1]:80"]), addresses(&["127.0.0.3:80"]));
         names.looked_up(0, Some(&old), now);
         assert!(lead(&names, 0, "127.0.0.9"), "nothing has changed yet");
-        // The same ones in another order are no change.
+        // The same addresses in another order are no change.
         names.looked_up(0, Some(&addresses(&["[::1]:80", "127.0.0.2:80"])), now);
         assert!(lead(&names, 0, "127.0.0.9"));
         names.looked_up(0, Some(&new), now);
@@ -278,7 +278,7 @@ mod tests {
         assert!(lead(&names, 0, "127.0.0.3"));
         assert!(names.lead(0, None), "nobody knows where it leads");
         assert!(lead(&names, 1, "127.0.0.2"), "another endpoint's");
-        // A failure says nothing of addresses.
+        // A failure says nothing about addresses.
         names.looked_up(0, None, now);
         assert!(lead(&names, 0, "127.0.0.3"));
     }
@@ -294,7 +294,7 @@ mod tests {
         let then = now + FRESH;
         assert_eq!(names.due(now), (vec![], Some(then)));
         assert_eq!(names.due(then), (vec![0], Some(then + FRESH)));
-        // A failed one counts, too.
+        // A failed lookup counts too.
         names.looked_up(0, None, then);
         assert_eq!(names.due(then), (vec![], Some(then + FRESH)));
     }
@@ -314,7 +314,7 @@ mod tests {
         assert!(!first.ptr_eq(&next));
     }
 
-    /// Says what the test says.
+    /// Resolves to what the test sets.
     #[derive(Debug)]
     struct Scripted(Mutex<Addresses>);
 

@@ -1,8 +1,8 @@
 //! HTTP/2 connections, each shared by many requests.
 //!
-//! One connection to an endpoint serves until it carries as many requests as it may; then there is a second.
-//! Requests that find none wait for the same connect, and all of them get its error: a hundred requests to an
-//! endpoint that does not answer wait for one `connectTimeout`, not for a hundred.
+//! There is one connection per endpoint until it carries as many requests as it may; then there is a second.
+//! Requests that find none wait for the same connect, and all get its error: a hundred requests to an endpoint
+//! that does not answer wait for one `connectTimeout`, not for a hundred.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use crate::proxy::h2::STREAMS;
 use crate::proxy::stage::Line;
 use crate::telemetry::metrics::UpstreamMetrics;
 
-/// How often, at most, connections that are in use are looked at for when they are not.
+/// How often, at most, connections in use are checked for becoming idle.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One connection.
@@ -29,19 +29,19 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Shared {
     pub(super) sender: SendRequest<RequestBody>,
     pub(super) counts: Arc<Counts>,
-    /// In a rehearsal, the way to the other end.
+    /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<Line>>,
     pub(super) endpoint: usize,
-    /// The scheme of what is asked there, and what messages call it.
+    /// The scheme and the endpoint's name in messages.
     origin: (Scheme, Arc<str>),
-    /// The address that it leads to, where it was opened here.
+    /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
-    /// How many requests the other side takes at a time.
+    /// The most concurrent requests that the other side accepts.
     pub(super) limit: Arc<AtomicU32>,
     metrics: Arc<UpstreamMetrics>,
-    /// How many it carries. It counts as active while there are any.
+    /// How many requests it carries. It counts as active while there are any.
     open: AtomicU32,
-    /// Whether it takes no new ones.
+    /// Whether it takes no new requests.
     retired: AtomicBool,
     /// Since when it carries none.
     idle_since: Mutex<Instant>,
@@ -51,25 +51,25 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     open: Vec<Arc<Shared>>,
-    /// The connect that is under way to an endpoint, for as long as anybody waits for it.
+    /// Connects in progress, as long as anybody waits for them.
     dialing: Vec<(usize, WeakShared<Dial>)>,
 }
 
-/// A connect, whose end all get that wait for it.
+/// A connect that several tasks can await.
 type Dial = BoxFuture<'static, Dialed>;
-/// What it comes to.
+/// Its result.
 pub(super) type Dialed = Result<Arc<Shared>, ConnectError>;
 
-/// A request's place on a connection, until this is dropped.
+/// A request's stream on a connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     shared: Arc<Shared>,
-    /// What the connection had carried when the request was handed over, until it is answered.
+    /// The connection's byte counts when the request was handed over, until it is answered.
     asked: Option<Mark>,
 }
 
 impl Shared {
-    /// A new connection, which carries nothing yet.
+    /// A new connection without requests.
     pub(super) fn new(
         opened: OpenedShared,
         endpoint: usize,
@@ -98,12 +98,12 @@ impl Shared {
         !self.retired.load(Ordering::Relaxed) && !self.sender.is_closed()
     }
 
-    /// A place for one more request. The connection and all that use it are on one thread.
+    /// A stream for one more request. The connection and everything that uses it are on one thread.
     pub(super) fn take(self: &Arc<Self>) -> Option<Place> {
         let open = self.open.load(Ordering::Relaxed);
         let limit = self.limit.load(Ordering::Relaxed).min(STREAMS);
-        // The first goes on in any case, and waits there for as long as the other side takes none: another
-        // connection would take none either.
+        // The first request always goes on it, and waits there while the other side accepts none: another
+        // connection would not help.
         if !self.is_usable() || (open > 0 && open >= limit) {
             return None;
         }
@@ -114,7 +114,7 @@ impl Shared {
         Some(Place { shared: Arc::clone(self), asked: None })
     }
 
-    /// Since when it carries nothing; `None` where it carries something.
+    /// Since when it carries no request; `None` if it carries some.
     fn idle_since(&self) -> Option<Instant> {
         let idle = self.open.load(Ordering::Relaxed) == 0;
         idle.then(|| *lock(&self.idle_since))
@@ -123,7 +123,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Every place holds the connection: there is none left.
+        // Every stream holds the connection, so there is none left.
         self.metrics.closed_idle();
     }
 }
@@ -134,7 +134,7 @@ impl Place {
         &self.shared
     }
 
-    /// The scheme of what is asked of the endpoint, and what messages call it.
+    /// The scheme and the endpoint's name in messages.
     pub(super) fn origin(&self) -> (Scheme, &str) {
         let (scheme, authority) = &self.shared.origin;
         (scheme.clone(), authority)
@@ -145,12 +145,12 @@ impl Place {
         self.shared.retired.store(true, Ordering::Relaxed);
     }
 
-    /// A request is handed over; `mark` is what the connection has carried so far.
+    /// A request is handed over. `mark` holds the connection's byte counts.
     pub(super) const fn ask(&mut self, mark: Mark) {
         self.asked = Some(mark);
     }
 
-    /// It has ended, well or badly.
+    /// The request has ended, well or badly.
     pub(super) const fn answered(&mut self) {
         self.asked = None;
     }
@@ -159,8 +159,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let shared = &self.shared;
-        // A request that was given up, and not a byte came meanwhile: the other side may be gone without a
-        // word, and the next request shall not find that out in its turn.
+        // A request was given up, and no byte has arrived since it was handed over. The other side may be gone
+        // without a sign, and the next request must not find that out by waiting.
         if self.asked.is_some_and(|mark| !shared.counts.read_since(mark)) {
             self.retire();
         }
@@ -174,14 +174,14 @@ impl Drop for Place {
 }
 
 impl Connections {
-    /// A place on a connection to `endpoint` that is there. Those that have closed are let go.
+    /// A stream on an existing connection to `endpoint`. Closed connections are dropped.
     pub(super) fn place(&mut self, endpoint: usize) -> Option<Place> {
         self.open.retain(|shared| shared.is_usable());
         let mut there = self.open.iter().filter(|shared| shared.endpoint == endpoint);
         there.find_map(Shared::take)
     }
 
-    /// The connect to `endpoint` that is under way, or else the one that `dial` begins.
+    /// The connect to `endpoint` in progress, or else the one that `dial` starts.
     pub(super) fn dial(
         &mut self,
         endpoint: usize,
@@ -200,26 +200,26 @@ impl Connections {
         dial
     }
 
-    /// `shared` is there from now on.
+    /// Adds a new connection.
     pub(super) fn add(&mut self, shared: Arc<Shared>) {
         self.open.push(shared);
     }
 
-    /// Puts no further request on those that are not to `stay`, and says how many there were. Those that carry
-    /// requests end with them.
+    /// Puts no further requests on connections that should not `stay`, and returns how many there were. Those
+    /// that carry requests close with the last one.
     pub(super) fn retain(&mut self, stay: impl Fn(&Shared) -> bool) -> usize {
         let before = self.open.len();
         self.open.retain(|shared| stay(shared));
         before.saturating_sub(self.open.len())
     }
 
-    /// Lets go of all: those that carry requests end with them.
+    /// Drops all connections. Those that carry requests close with the last one.
     pub(super) fn clear(&mut self) {
         self.open.clear();
     }
 
-    /// Lets go of those that have closed and those that have carried nothing since before `keep_alive`; says
-    /// when to come again, `None` where none is left.
+    /// Drops connections that are closed, and those without requests since before `keep_alive`. Returns when to
+    /// do so again; `None` if none is left.
     pub(super) fn sweep(&mut self, now: Instant, keep_alive: Duration) -> Option<Instant> {
         self.open.retain(|shared| {
             let old = |since: Instant| now.duration_since(since) >= keep_alive;

@@ -1,11 +1,10 @@
-//! A connection that counts its bytes.
+//! A stream that counts its bytes.
 //!
-//! Whether an attempt may be sent again depends on what was on the wire when it failed: nothing
-//! written, or not a byte of a response read. The HTTP library does not say; the byte counts do.
+//! Whether an attempt may be sent again depends on what was written and read when it failed. The HTTP library
+//! does not tell that, but byte counts do.
 //!
-//! And it hears an upstream out. One that answers before it has read the whole request, and closes, makes
-//! the next write fail while its answer lies in the socket: a failed write is only reported when there is
-//! nothing left to read.
+//! An upstream may respond and close before it has read the whole request. Then the next write fails while the
+//! response is still in the socket. So a failed write is reported only when there is nothing left to read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,13 +17,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep};
 
-/// How many bytes went each way. Written by the connection's task and read by the attempt, both on one
-/// thread, so the orderings are relaxed.
+/// How many bytes went in each direction. The connection's task writes them and the attempt reads them, both on
+/// one thread, so relaxed ordering is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     read: AtomicU64,
     written: AtomicU64,
-    /// Told of the first byte that is read.
+    /// Notified when the first byte is read.
     heard: Notify,
 }
 
@@ -36,7 +35,7 @@ pub(crate) struct Mark {
 }
 
 impl Counts {
-    /// The counts now.
+    /// The present counts.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             read: self.read.load(Ordering::Relaxed),
@@ -63,36 +62,36 @@ impl Counts {
     }
 }
 
-/// `io`, counted.
+/// `io`, with its bytes counted.
 #[derive(Debug)]
 pub(crate) struct Wire<T> {
     io: T,
     counts: Arc<Counts>,
     /// Whether there is nothing more to read.
     read_ended: bool,
-    /// A write that failed, held back while there may be something to read.
+    /// A failed write, held back while there may be something to read.
     failed: Option<Failed>,
 }
 
 #[derive(Debug)]
 struct Failed {
     error: io::Error,
-    /// When it is reported in any case.
+    /// When it is reported at the latest.
     until: Pin<Box<Sleep>>,
 }
 
-/// For how long a failed write is held back.
+/// How long a failed write is held back.
 const HEAR_OUT: Duration = Duration::from_secs(1);
 
 impl<T> Wire<T> {
-    /// Counts what goes over `io`.
+    /// Counts the bytes of `io`.
     pub(crate) fn new(io: T) -> (Self, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
         let wire = Self { io, counts: Arc::clone(&counts), read_ended: false, failed: None };
         (wire, counts)
     }
 
-    /// What a write came to.
+    /// The result of a write.
     fn wrote(
         &mut self,
         polled: Poll<io::Result<usize>>,
@@ -106,7 +105,7 @@ impl<T> Wire<T> {
             }
             Poll::Ready(Err(error)) => {
                 self.failed = Some(Failed { error, until: Box::pin(sleep(HEAR_OUT)) });
-                // What can be read is read first: have the task come round again.
+                // Reading comes first, so have the task polled again.
                 cx.waker().wake_by_ref();
                 self.poll_failed(cx).map(Err)
             }
@@ -114,7 +113,7 @@ impl<T> Wire<T> {
         }
     }
 
-    /// The error of a write that failed, once it is to be reported.
+    /// The error of a failed write, once it must be reported.
     fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(failed) = &mut self.failed else {
             return Poll::Pending;

@@ -1,27 +1,27 @@
-//! A request that a connection is answering.
+//! Marks connections that are answering a request.
 
 use std::sync::Arc;
 
 use super::State;
 use crate::language::engine::Alarm;
 
-/// A connection is answering until this is dropped.
+/// Marks a connection as answering a request, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<State>);
 
 impl Busy {
-    /// A request on the connection of `state` is being answered.
+    /// Marks the connection of `state` as answering a request.
     pub(crate) fn new(state: &Arc<State>) -> Self {
         state.begin();
         Self(Arc::clone(state))
     }
 
-    /// The timer that the connection's last execution left, for the bounds of this one.
+    /// The timer that the connection's last execution left, for reuse.
     pub(crate) fn take_alarm(&self) -> Alarm {
         self.0.take_alarm()
     }
 
-    /// Keeps it for the next.
+    /// Keeps the timer for the next execution.
     pub(crate) fn keep_alarm(&self, alarm: Alarm) {
         self.0.keep_alarm(alarm);
     }

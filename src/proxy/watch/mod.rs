@@ -1,10 +1,10 @@
-//! What each client's connection is doing, and the watch over all of them: how long a head may take to
-//! arrive, how long a kept-alive connection may idle, how long a client may take nothing of its answer.
+//! The state of each client connection, and the watch over all of them, which enforces how long a head may
+//! take, how long a connection may be idle, and how long a client may read nothing of its answer.
 //!
-//! They are watched together, once a tick: a timer for each request would cost every request, and these
-//! bounds are coarse by nature. What a connection is doing is a few relaxed stores in a [`State`] of its
-//! own. A client that does not finish its head is told so (408) by the [conversation](crate::proxy::client); one that
-//! takes nothing of its answer can be told nothing, and is cut off.
+//! All connections are checked together once per tick, because these timeouts need no precision and a timer per
+//! request would cost every request. Changing a connection's [`State`] costs a few relaxed stores. A client
+//! that does not complete its head gets a 408 from the [conversation](crate::proxy::client). One that does not
+//! read its answer cannot be told anything and is cut off.
 
 pub(crate) mod busy;
 pub(crate) mod watched;
@@ -22,32 +22,32 @@ use tokio::time::sleep;
 use crate::language::engine::Alarm;
 use crate::proxy::settings::Limits;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug)]
 pub(crate) struct State {
     doing: AtomicU8,
-    /// The tick at which it began to.
+    /// The tick at which this state began.
     since: AtomicU32,
     /// The worker's tick.
     tick: Arc<AtomicU32>,
     draining: AtomicBool,
-    /// Since which tick the client takes no bytes, plus one; 0 where it does.
+    /// The tick since which the client has accepted no bytes, plus one; 0 if it accepts them.
     blocked: AtomicU32,
     /// Whether the head that is being read has taken too long.
     late: AtomicBool,
-    /// How many requests are being answered: with HTTP/2 there may be several.
+    /// How many requests are being answered. In HTTP/2 there may be several.
     streams: AtomicU32,
-    /// What it is doing when there is none.
+    /// The state to return to when there are none.
     rest: AtomicU8,
-    /// Whether a request has come.
+    /// Whether a request has arrived.
     asked: AtomicBool,
-    /// For the bounds of its requests.
+    /// For the timeouts of its requests.
     alarm: Mutex<Alarm>,
-    /// Of the task that serves it.
+    /// Wakes the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
 
-/// After how many ticks of idling a connection keeps no timer.
+/// After this many idle ticks a connection gives up its timer.
 const AFTER: u32 = 2;
 
 /// Between two requests.
@@ -58,19 +58,19 @@ const NEW: u8 = 1;
 const HEAD: u8 = 2;
 /// Answering.
 const BUSY: u8 = 3;
-/// Without a request, and speaking HTTP/2: bytes that come may be of no request.
+/// HTTP/2 without a request: arriving bytes need not belong to a request.
 const QUIET: u8 = 4;
-/// Speaking another protocol.
+/// Tunnelling another protocol.
 const TUNNEL: u8 = 5;
 
-/// How long clients may take over what.
+/// How long clients may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Over a head.
+    /// For a head.
     pub(crate) head: Duration,
-    /// Over the next request.
+    /// Until the next request.
     pub(crate) idle: Duration,
-    /// Over the next bytes of an answer.
+    /// For the next bytes of an answer.
     pub(crate) body: Duration,
 }
 
@@ -88,14 +88,14 @@ struct Open {
     task: Option<AbortHandle>,
 }
 
-/// One entry of [`Connections`]; taken out when dropped.
+/// One entry of [`Connections`], removed when dropped.
 pub(super) struct Registered<'a> {
     connections: &'a Connections,
     key: u64,
 }
 
 impl Patience {
-    /// What the configuration allows.
+    /// The configured values.
     pub(crate) const fn of(limits: &Limits) -> Self {
         Self { head: limits.head_timeout, idle: limits.idle_timeout, body: limits.body_timeout }
     }
@@ -130,7 +130,7 @@ impl State {
         self.set(QUIET);
     }
 
-    /// One more request is being answered. The connection and all its streams are on one thread.
+    /// One more request is being answered. The connection and all of its streams are on one thread.
     pub(super) fn begin(&self) {
         let streams = self.streams.load(Ordering::Relaxed);
         self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl State {
         self.set(BUSY);
     }
 
-    /// One was answered.
+    /// One request was answered.
     pub(super) fn end(&self) {
         let rest = self.rest.load(Ordering::Relaxed);
         let streams = self.streams.load(Ordering::Relaxed).saturating_sub(1);
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    /// Has the connection end as soon as no request is left.
+    /// Makes the connection close as soon as no request is left.
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.wake();
@@ -159,7 +159,7 @@ impl State {
         std::mem::take(&mut lock(&self.alarm))
     }
 
-    /// Keeps a timer for its next.
+    /// Keeps a timer for its next execution.
     pub(super) fn keep_alarm(&self, alarm: Alarm) {
         *lock(&self.alarm) = alarm;
     }
@@ -170,17 +170,17 @@ impl State {
         }
     }
 
-    /// Whether a request has come: a connection chooses its protocol before the first.
+    /// Whether a request has arrived: a connection chooses its protocol before the first one.
     pub(super) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to end as soon as no request is left.
+    /// Whether it should close as soon as no request is left.
     pub(super) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The task that serves it is woken by `waker`.
+    /// Sets the waker of the task that serves it.
     pub(super) fn woken_by(&self, waker: &Waker) {
         *lock(&self.waker) = Some(waker.clone());
     }
@@ -195,7 +195,7 @@ impl State {
         self.doing.load(Ordering::Relaxed) == IDLE
     }
 
-    /// Bytes came: of a head, where none was being read and nothing is being answered.
+    /// Bytes arrived. If no head was being read and nothing is being answered, they begin a head.
     pub(crate) fn heard(&self) {
         if matches!(self.doing.load(Ordering::Relaxed), IDLE | NEW) {
             self.set(HEAD);
@@ -207,7 +207,8 @@ impl State {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// Whether the client takes no bytes now. One that idles does so since it has taken the last of its answer.
+    /// Sets whether the client accepts no bytes at present. Its idle time begins when it accepts the last of
+    /// its answer.
     pub(crate) fn set_blocked(&self, blocked: bool) {
         if !blocked && self.idles() {
             self.set(IDLE);
@@ -216,19 +217,19 @@ impl State {
         self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Whether the client takes no bytes now.
+    /// Whether the client accepts no bytes at present.
     #[cfg(test)]
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked_ticks().is_some()
     }
 
-    /// For how many ticks the client has taken no bytes; `None` where it does.
+    /// For how many ticks the client has accepted no bytes; `None` if it does.
     fn blocked_ticks(&self) -> Option<u32> {
         let since = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.tick.load(Ordering::Relaxed).wrapping_sub(since))
     }
 
-    /// For how many ticks it has been doing `doing`; `None` where it does something else.
+    /// For how many ticks it has been in the state `doing`; `None` if it is in another.
     fn ticks(&self, doing: u8) -> Option<u32> {
         let now = self.tick.load(Ordering::Relaxed);
         let since = self.since.load(Ordering::Relaxed);
@@ -237,14 +238,14 @@ impl State {
 }
 
 impl Connections {
-    /// Idle connections close now, the others after the answer that they are giving.
+    /// Closes idle connections now, and the others after their present answer.
     pub(crate) fn drain(&self) {
         for open in lock(&self.open).values() {
             open.state.drain();
         }
     }
 
-    /// Has every connection's task look again.
+    /// Wakes every connection's task.
     pub(crate) fn wake(&self) {
         for open in lock(&self.open).values() {
             open.state.wake();
@@ -256,7 +257,7 @@ impl Connections {
         lock(&self.open).len()
     }
 
-    /// Closes what has overstayed, every tick, for as long as it is polled.
+    /// Closes connections that have exceeded a timeout, once per tick, while it is polled.
     pub(crate) async fn watch(&self, patience: impl Fn() -> Patience) {
         let (mut last, mut settled) = (self.turnover(), true);
         loop {
@@ -276,7 +277,7 @@ impl Connections {
         }
     }
 
-    /// What is another once a connection has come or gone.
+    /// Differs once a connection was opened or closed.
     fn turnover(&self) -> (u64, usize) {
         (self.next.load(Ordering::Relaxed), self.len())
     }
@@ -287,21 +288,21 @@ impl Connections {
         for open in lock(&self.open).values() {
             let state = &open.state;
             if state.doing.load(Ordering::Relaxed) == TUNNEL {
-                // It has a bound of its own.
+                // It has a timeout of its own.
                 continue;
             }
             if state.ticks(IDLE) == Some(AFTER) {
-                // It is not to be woken for a bound of a request that is over.
+                // The timer of an ended request must not wake it.
                 drop(state.take_alarm());
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {
-                // It closes itself, with a last word.
+                // It closes itself, after a last answer.
                 state.wake();
                 continue;
             }
             if over(QUIET, idle) {
-                // HTTP/2 has a farewell; a client that does not answer it is gone.
+                // HTTP/2 has a goodbye. A client that does not react to it is gone.
                 state.drain();
             }
             if (over(NEW, head)
@@ -327,7 +328,7 @@ impl Connections {
 }
 
 impl Registered<'_> {
-    /// Lets the watch close the connection by aborting this task, which serves nothing else.
+    /// Allows the watch to close the connection by aborting this task, which serves nothing else.
     pub(super) fn closed_by(&self, task: AbortHandle) {
         if let Some(open) = lock(&self.connections.open).get_mut(&self.key) {
             open.task = Some(task);
@@ -341,8 +342,8 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Has the allocator give back to the system what connections that came and went have left: it looks for that
-/// when it hands out or takes back a large block, of which an idle worker needs none.
+/// Has the allocator return the memory of closed connections to the system. It only checks for that when it
+/// allocates or frees a large block, which an idle worker never does.
 fn give_back() {
     const LARGE: usize = 256 * 1024;
     drop(black_box(Vec::<u8>::with_capacity(LARGE)));

@@ -1,4 +1,4 @@
-//! Whether a client takes bytes, where a library writes them: the watch over all connections wants to know.
+//! Tells the watch whether a client accepts bytes, for connections that a library writes to.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::State;
 
-/// The bytes of a client's connection that a library reads and writes.
+/// The stream of a client connection that a library reads and writes.
 #[derive(Debug)]
 pub(crate) struct Watched<T> {
     io: T,
     state: Arc<State>,
     /// Whether the last write found no room.
     blocked: bool,
-    /// Whether what was written before is held on the way, for want of room.
+    /// Whether earlier bytes are still buffered below, because there was no room.
     held: bool,
 }
 
@@ -26,7 +26,7 @@ impl<T> Watched<T> {
         Self { io, state, blocked: false, held: false }
     }
 
-    /// Notes whether the client takes bytes.
+    /// Notes whether the client accepts bytes.
     fn wrote<R>(&mut self, polled: Poll<R>) -> Poll<R> {
         if polled.is_pending() != self.blocked {
             self.blocked = polled.is_pending();
@@ -35,8 +35,8 @@ impl<T> Watched<T> {
         polled
     }
 
-    /// Notes whether what was written before has left. A socket holds nothing; TLS does, so that a client may take
-    /// no bytes though every write found room.
+    /// Notes whether earlier bytes have left. A socket buffers nothing that it reports, but TLS does: there a
+    /// client may accept no bytes although every write found room.
     fn pushed<R>(&mut self, polled: Poll<R>) -> Poll<R> {
         if polled.is_ready() && !self.held {
             return polled;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::proxy::watch::Connections;
 
-    /// Takes every byte, and lets it go when it is told to.
+    /// Accepts every byte, and passes them on when told to.
     struct Holds {
         lets_go: bool,
     }

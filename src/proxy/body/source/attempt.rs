@@ -1,4 +1,4 @@
-//! The client's body as one attempt sends it: first what is kept of it, then what still comes.
+//! The client's body as one attempt sends it: first the part that is kept, then the rest as it arrives.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub struct Attempt<B> {
     turn: u32,
     /// The next kept chunk to replay.
     next: usize,
-    /// How much this attempt has sent.
+    /// How many bytes this attempt has sent.
     sent: u64,
-    /// Whether it has sent the trailers, where there are any.
+    /// Whether it has sent the trailers, if there are any.
     trailed: bool,
     stall: Stall,
 }
@@ -32,12 +32,12 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// The attempt of this turn, whose client may stall for so long.
+    /// The attempt with this number. Its client may stall for at most `stall`.
     pub(super) const fn new(source: Arc<Source<B>>, turn: u32, stall: Duration) -> Self {
         Self { source, turn, next: 0, sent: 0, trailed: false, stall: Stall::new(stall) }
     }
 
-    /// Which of the source's attempts this is.
+    /// The number of this attempt.
     pub(crate) const fn turn(&self) -> u32 {
         self.turn
     }

@@ -2,7 +2,7 @@ use super::*;
 use http_body::Frame;
 use proptest::prelude::*;
 
-/// A body of these chunks; `None` stands for a poll that finds nothing yet.
+/// A body of these chunks. `None` stands for a poll that finds nothing yet.
 #[derive(Debug)]
 struct Script(VecDeque<Option<Vec<u8>>>);
 
@@ -55,7 +55,7 @@ async fn a_second_attempt_replays_and_goes_on_where_the_first_stopped() {
     assert_eq!(take(&mut third, 9).await, b"abcdef");
 }
 
-/// A client chooses how its body is cut, and not how much memory that takes.
+/// The client decides how its body is cut into chunks, but not how much memory that takes.
 #[tokio::test(start_paused = true)]
 async fn small_chunks_are_kept_together() {
     let whole: Vec<u8> = (0..50_000_u32).map(|number| number.to_le_bytes()[0]).collect();
@@ -146,8 +146,8 @@ async fn trailers_come_behind_every_attempt_and_only_those_that_may_pass() {
 }
 
 proptest! {
-    /// However the body is cut into chunks and wherever the attempts before it stopped, the last
-    /// attempt sends exactly what the client sent.
+    /// However the body is cut into chunks, and wherever earlier attempts stopped, the last attempt sends
+    /// exactly what the client sent.
     #[test]
     fn any_interleaving_replays_the_exact_bytes(
         chunks in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 1..20)), 0..20),

@@ -5,20 +5,20 @@ use http::{StatusCode, Version, response};
 
 use crate::proxy::h1::{Framing, field, line};
 
-/// What of a request its answer's head depends on.
+/// The parts of a request on which its answer's head depends.
 #[derive(Debug)]
 pub(super) struct Asking {
-    /// The version that it came in.
+    /// The request's HTTP version.
     pub(super) version: Version,
-    /// Whether it is a HEAD: its answer has no body, whatever its fields say.
+    /// Whether it is a HEAD. Its answer has no body, whatever its fields say.
     pub(super) head: bool,
-    /// Whether the connection is to carry another.
+    /// Whether the connection may carry another request.
     pub(super) keeps: bool,
-    /// Whether an answer that has no date gets one.
+    /// Whether an answer without a date gets one.
     pub(super) dates: bool,
 }
 
-/// What the fields of an answer say.
+/// What the answer's fields say.
 #[derive(Default)]
 struct Said<'a> {
     length: Option<&'a HeaderValue>,
@@ -26,8 +26,9 @@ struct Said<'a> {
     dated: bool,
 }
 
-/// Writes the head of the answer to `asking` that is followed by a body of this `length`, where that is known; says how
-/// the body is to be framed, and whether the connection stays open behind it. The version is the proxy's own, also to who speaks an older one (RFC 9110 §6.2).
+/// Writes the head of the answer to `asking`, for a body of this `length` if that is known. Returns how the
+/// body must be framed, and whether the connection stays open after it. The version sent is always HTTP/1.1,
+/// even to an older client (RFC 9110 §6.2).
 pub(super) fn head(
     out: &mut Vec<u8>,
     parts: &response::Parts,
@@ -59,7 +60,7 @@ pub(super) fn head(
         connection(out, keeps, asking.version);
     }
     if asking.dates && !said.dated {
-        // A recipient with a clock adds what an origin server left out (RFC 9110 §6.6.1).
+        // A recipient with a clock adds a missing date (RFC 9110 §6.6.1).
         line(out, &header::DATE, date().as_bytes());
     }
     out.extend_from_slice(b"\r\n");
@@ -74,7 +75,7 @@ fn status_line(out: &mut Vec<u8>, status: StatusCode) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Says how the body is framed (RFC 9112 §6.3, RFC 9110 §8.6).
+/// Writes how the body is framed (RFC 9112 §6.3, RFC 9110 §8.6).
 fn framing(
     out: &mut Vec<u8>,
     status: StatusCode,
@@ -86,7 +87,7 @@ fn framing(
         return Framing::NONE;
     }
     if asking.head || status == StatusCode::NOT_MODIFIED {
-        // The length that the answer would have to a GET.
+        // The length that the answer to a GET would have.
         if let Some(length) = said.length {
             field(out, &header::CONTENT_LENGTH, length);
         }
@@ -105,7 +106,7 @@ fn framing(
     }
 }
 
-/// Says whether the connection stays open, where that is not what is understood (RFC 9112 §9.3).
+/// Writes whether the connection stays open, if that differs from the version's default (RFC 9112 §9.3).
 fn connection(out: &mut Vec<u8>, keeps: bool, version: Version) {
     match (keeps, version) {
         (true, Version::HTTP_10) => line(out, &header::CONNECTION, b"keep-alive"),

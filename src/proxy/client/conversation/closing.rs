@@ -1,8 +1,8 @@
-//! The end of a conversation.
+//! Closes a client connection.
 //!
-//! A connection that is closed while its client still sends is reset by the system, and the reset may overtake the
-//! answer. So where not all was read that comes, the way back is closed first, and what still comes is read for a
-//! while (RFC 9112 §9.6).
+//! If a connection is closed while its client still sends, the system resets it, and the client may see the
+//! reset before the answer. So if unread data may remain, the proxy closes its sending side first and discards
+//! what still arrives for a while (RFC 9112 §9.6).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,18 +16,18 @@ use tokio::time::{Sleep, sleep};
 use super::Conversation;
 use crate::proxy::io::Io;
 
-/// How long, and how much, a client may go on sending after its last answer.
+/// How long, and how many bytes, a client may still send after its last answer.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 * 1024;
 
-/// What is left of the patience with a client that still sends.
+/// What is left of these limits.
 struct Linger {
     until: Pin<Box<Sleep>>,
     bytes: usize,
 }
 
 impl Conversation {
-    /// Closes, and reads on for a while where something may still come.
+    /// Closes the connection, and lingers if more data may arrive.
     pub(super) async fn close(&mut self) -> io::Result<()> {
         self.break_at_end(false);
         let mut linger = None;
@@ -59,7 +59,7 @@ impl Linger {
         Self { until: Box::pin(sleep(LINGER_TIME)), bytes: LINGER_BYTES }
     }
 
-    /// Ready when the client has ended, or patience has.
+    /// Ready when the client has closed, or a limit is reached.
     fn poll(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<()> {
         let mut sink = [MaybeUninit::uninit(); 4096];
         loop {

@@ -1,4 +1,4 @@
-//! The head of a request: its line, its fields, and what frames its body (RFC 9112 §3, §5, §6).
+//! The head of a request: its request line, its fields, and the framing of its body (RFC 9112 §3, §5, §6).
 
 use std::mem::MaybeUninit;
 
@@ -11,37 +11,37 @@ use crate::proxy::message::headers;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::settings::Limits;
 
-/// So many fields have their place on the stack.
+/// This many fields are parsed on the stack.
 const USUAL_FIELDS: usize = 100;
-/// The longest target that the library has a number for, in bytes.
+/// The longest target that the HTTP library can represent, in bytes.
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
-/// A head.
+/// The head of a request.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// The line and the fields.
+    /// The request line and the fields.
     pub(super) parts: request::Parts,
-    /// What frames the body behind it.
+    /// The decoder of the body after it.
     pub(super) body: Decoder,
     /// Whether the connection stays open afterwards (RFC 9112 §9.3).
     pub(super) keeps: bool,
-    /// Whether the client waits to be asked for the body (RFC 9110 §10.1.1).
+    /// Whether the client waits for a 100 before it sends the body (RFC 9110 §10.1.1).
     pub(super) asks: bool,
-    /// Whether it takes trailers (RFC 9110 §10.1.4).
+    /// Whether the client accepts trailers (RFC 9110 §10.1.4).
     pub(super) trailers: bool,
 }
 
-/// A line that was read, in slices of what was read.
+/// A request line, as slices of the bytes that were read.
 struct Line<'a> {
     method: &'a str,
     target: &'a str,
     version: Version,
 }
 
-/// The next head of `talk`, where all of it is there.
+/// The next head of `talk`, once it is complete.
 ///
 /// # Errors
-/// Where it is none, or beyond the limits.
+/// When it is malformed or exceeds the limits.
 pub(super) fn take(talk: &mut Wire, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
     talk.take_head(|bytes| {
         let parsed = parse(bytes, limits)?;
@@ -52,10 +52,10 @@ pub(super) fn take(talk: &mut Wire, limits: &Limits) -> Result<Option<Box<Head>>
     })
 }
 
-/// The head at the start of `bytes`, and how many bytes it takes; `None` where it is not all there.
+/// Parses the head at the start of `bytes`. Also returns its length. `None` if it is incomplete.
 ///
 /// # Errors
-/// Where it is none, or beyond the limits.
+/// When it is malformed or exceeds the limits.
 fn parse(bytes: &Bytes, limits: &Limits) -> Result<Option<(Head, usize)>, Refusal> {
     if limits.headers <= USUAL_FIELDS {
         let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; USUAL_FIELDS];
@@ -113,8 +113,8 @@ fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, R
     Ok(Head { parts, body, keeps: said.keeps(old), asks, trailers })
 }
 
-/// What frames the body (RFC 9112 §6.3). A request that is framed in two ways is refused: that is how one request is
-/// made two (§11.2).
+/// The framing of the body (RFC 9112 §6.3). A request with two framings is refused, because that is how request
+/// smuggling works (§11.2).
 fn framing(said: &Said, old: bool) -> Result<Decoder, Malformed> {
     match (said.chunked, said.length) {
         (None, None) => Ok(Decoder::NONE),

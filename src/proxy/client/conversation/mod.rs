@@ -1,17 +1,17 @@
-//! HTTP/1.1 with a client.
+//! HTTP/1.1 connections with clients.
 //!
-//! One task holds a conversation: it reads a head, has the request answered, writes the answer, and does so again. Like
-//! the other side's ([`upstream::h1`](crate::proxy::upstream)) it is its own, for the data path is what a proxy exists for: nothing
-//! goes through a channel, a client that waits costs a socket and a few hundred bytes, and what HTTP/1.1 has to say
-//! (interim answers, the end of a connection, a length without a body) is said where it belongs.
+//! One task serves a connection: it reads a head, has the request answered, writes the answer, and repeats.
+//! Like [`upstream::h1`](crate::proxy::upstream) this is our own code, because the data path is what a proxy is
+//! about: no data goes through a channel, a waiting client costs a socket and a few hundred bytes, and all of
+//! HTTP/1.1 is available (interim responses, how a connection ends, a length without a body).
 //!
-//! What is read of a connection is two parties' business: the conversation's own, for heads and for the end, and the
-//! request's body's, which whoever sends it on reads at its own pace. So the reading half is shared ([`Talk`]). What is
-//! written is the conversation's alone, in the order in which it is to be read: what comes before the answer, the
-//! answer's head ([`answer`]), its body, piece by piece as the client takes it ([`saying`]).
+//! Two parties read from the connection: this task reads heads and notices the end, and whoever sends the
+//! request's body on reads that body at its own pace. So they share the reading half ([`Talk`]). Only this task
+//! writes: first interim responses, then the answer's head ([`answer`]), then its body, piece by piece as the
+//! client accepts it ([`saying`]).
 //!
-//! A client that ends while its request is answered is gone: nobody waits for the answer any more. That is looked
-//! for whenever the task runs, once all of the request was read.
+//! A client that closes while its request is answered has left: nobody waits for the answer any more. Once the
+//! whole request was read, this is checked whenever the task runs.
 
 mod answer;
 mod closing;
@@ -46,55 +46,55 @@ use crate::proxy::site::{Site, Worker};
 use crate::proxy::watch::State;
 use crate::proxy::watch::busy::Busy;
 
-/// What a conversation came to.
+/// How serving a connection ended.
 pub(super) enum End {
-    /// Its end: the connection is closed.
+    /// The connection is closed.
     Closed,
-    /// Another protocol, which both sides agreed on.
+    /// Both sides agreed to switch to another protocol.
     Switched(Box<Tunnel>, Rewound<Io>),
-    /// HTTP/2, with which the client began.
+    /// The client began with HTTP/2.
     Http2(Rewound<Io>),
 }
 
-/// What a conversation is about next.
+/// What the client sends next.
 enum Next {
-    /// A request, and what serves it.
+    /// A request, and the site that serves it.
     Request(Box<Head>, Arc<Site>),
-    /// What is no request.
+    /// Something that is not a valid request.
     Refused(Refusal),
     /// The client began with HTTP/2.
     Http2,
-    /// Nothing: the client has ended, or the process stops.
+    /// Nothing: the client has closed, or the process stops.
     Nothing,
 }
 
-/// What comes behind an answer.
+/// What follows an answer.
 enum After {
     /// The next request.
     Next,
-    /// The end.
+    /// The connection closes.
     End,
     /// Another protocol.
     Switch(Box<Tunnel>),
 }
 
-/// A client's connection, and what is being said on it. Dropped, it closes.
+/// A client's connection, while it is served. Dropping it closes the connection.
 pub(super) struct Conversation {
     talk: Talk,
     client: Peer,
     worker: Arc<Worker>,
     state: Arc<State>,
     outbox: Outbox,
-    /// What is written behind that: a piece of a body that is poured.
+    /// A piece of a spliced body, to be written after `outbox`.
     pipe: Option<Pipe>,
-    /// Whether the client takes no bytes.
+    /// Whether the client accepts no bytes at present.
     blocked: bool,
-    /// Whether an end now would be a reset.
+    /// Whether closing now would be a reset.
     breaks: bool,
 }
 
 impl Conversation {
-    /// A conversation over `io` that has not begun.
+    /// A connection over `io` that has not begun.
     pub(super) fn new(io: Io, client: Peer, worker: &Arc<Worker>, state: &Arc<State>) -> Self {
         Self {
             talk: Talk::new(io),
@@ -108,10 +108,10 @@ impl Conversation {
         }
     }
 
-    /// Holds it to its end.
+    /// Serves the connection to its end.
     ///
     /// # Errors
-    /// Where the client leaves in the midst of it, or the connection breaks.
+    /// When the client leaves in the middle, or the connection breaks.
     pub(super) async fn hold(&mut self) -> io::Result<End> {
         std::future::poll_fn(|cx| {
             self.state.woken_by(cx.waker());
@@ -124,7 +124,7 @@ impl Conversation {
             let after = match next {
                 Next::Request(head, site) => self.serve(head, site).await?,
                 Next::Refused(refusal) => {
-                    // Boxed, as all is that few connections come to: the others need not carry it.
+                    // Boxed, because few connections need it; the others should not carry its size.
                     Box::pin(self.refuse(refusal)).await?;
                     return Ok(End::Closed);
                 }
@@ -146,7 +146,7 @@ impl Conversation {
         }
     }
 
-    /// The next request, where it is whole.
+    /// The next request, once it is complete.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
         let mut talk = self.talk.lock();
         loop {
@@ -163,7 +163,7 @@ impl Conversation {
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // Whoever has asked nothing yet may be about to.
+                // A client that has not sent anything yet may be about to.
                 Poll::Pending if self.ends() && self.state.idles() => {
                     return Poll::Ready(Ok(Next::Nothing));
                 }
@@ -172,7 +172,7 @@ impl Conversation {
         }
     }
 
-    /// What came, as far as sense can be made of it.
+    /// Interprets what has arrived, as far as possible.
     fn take_next(&self, talk: &mut Wire) -> Option<Next> {
         talk.skip_empty_lines();
         if talk.is_between() {
@@ -194,12 +194,12 @@ impl Conversation {
         }
     }
 
-    /// Whether it ends as soon as no request is left.
+    /// Whether the connection closes as soon as no request is left.
     fn ends(&self) -> bool {
         self.state.is_draining() || self.worker.core.draining()
     }
 
-    /// Has a request answered, and says the answer.
+    /// Has a request answered and sends the answer.
     async fn serve(&mut self, head: Box<Head>, site: Arc<Site>) -> io::Result<After> {
         let Head { parts, body, keeps, asks, trailers } = *head;
         let mut asking = Asking {
@@ -229,7 +229,7 @@ impl Conversation {
         self.say(response, &asking, trailers).await
     }
 
-    /// The answer. What comes before it is said meanwhile.
+    /// Waits for the answer, and sends interim responses meanwhile.
     fn poll_answer(
         &mut self,
         answering: &mut Answering,
@@ -245,7 +245,7 @@ impl Conversation {
         self.poll_gone(cx).map(Err)
     }
 
-    /// Ready when the client is gone.
+    /// Ready when the client has left.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut talk = self.talk.lock();
         if !talk.is_read() {
@@ -254,7 +254,7 @@ impl Conversation {
         loop {
             talk.skip_empty_lines();
             if !talk.is_between() {
-                // The next request waits.
+                // The next request is waiting in the socket.
                 return Poll::Pending;
             }
             match ready!(talk.poll_read(cx)) {
@@ -265,7 +265,7 @@ impl Conversation {
         }
     }
 
-    /// Says an answer; what comes behind it.
+    /// Sends an answer, and returns what follows it.
     async fn say(
         &mut self,
         response: Response<AnswerBody>,
@@ -275,7 +275,7 @@ impl Conversation {
         let (parts, mut body) = response.into_parts();
         let switch = body.take_tunnel();
         self.talk.lock().say_into(&mut self.outbox);
-        // Trailers have their place behind chunks only: a length that is known is not said to whoever takes them.
+        // Trailers need chunked framing, so the length is left out for a client that accepts trailers.
         let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
         let length = body.size_hint().exact().filter(|_| !trailed);
         let clock = || self.worker.core.date();
@@ -290,12 +290,12 @@ impl Conversation {
         if let Some((far, flight)) = switch {
             return Ok(After::Switch(Box::new(Tunnel::new(*far, flight))));
         }
-        // What is left of the request is read where it is here already, for nobody.
+        // The rest of the request is discarded, if it has already arrived.
         let read = keeps && self.talk.lock().read_out();
         Ok(if read { After::Next } else { After::End })
     }
 
-    /// Answers what is no request, and closes.
+    /// Answers an invalid request, and closes.
     async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
         let core = &self.worker.core;
         let runtime = Arc::clone(&self.worker.site().runtime);
@@ -308,9 +308,9 @@ impl Conversation {
         self.close().await
     }
 
-    /// From now on, or no longer, the end of the connection is no end of an answer. An answer to an HTTP/1.0 client
-    /// whose length nobody knows ends with the connection (RFC 9112 §6.3): while it is on its way the connection would
-    /// be reset, whatever ends it, this process's end included; only behind the last byte it closes.
+    /// Sets whether closing the connection now must be a reset. An answer of unknown length to an HTTP/1.0
+    /// client ends with the connection (RFC 9112 §6.3). So until its last byte is out, the connection must be
+    /// reset rather than closed, whatever ends it, even the end of this process.
     fn break_at_end(&mut self, breaks: bool) {
         if self.breaks != breaks {
             self.breaks = breaks;
@@ -320,7 +320,7 @@ impl Conversation {
         }
     }
 
-    /// The connection, for another protocol.
+    /// Gives the connection up, for another protocol.
     fn give_up(&mut self) -> io::Result<Rewound<Io>> {
         let mut talk = self.talk.lock();
         let first = talk.take_rest();
@@ -328,7 +328,7 @@ impl Conversation {
     }
 }
 
-/// The body of a request may outlive it: an execution that unwinds has it. The connection does not.
+/// The request's body may outlive this, in an execution that unwinds. The connection does not.
 impl Drop for Conversation {
     fn drop(&mut self) {
         drop(self.talk.lock().close());

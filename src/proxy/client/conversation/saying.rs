@@ -1,7 +1,7 @@
-//! An answer on its way out, as the client takes it.
+//! Writes an answer as fast as the client accepts it.
 //!
-//! Nothing more is asked of a body while something that it gave is still to be written: no client makes more pile up
-//! than a piece, and where a body breaks off nothing of what came before is lost.
+//! The body is not polled again while some of its data is still to be written. So no client makes more than one
+//! piece pile up, and if a body breaks off, everything before that is still sent.
 
 use std::io;
 use std::pin::Pin;
@@ -18,15 +18,15 @@ use crate::proxy::io::pour::{self, Before, Pipe};
 type BoxError = <AnswerBody as Body>::Error;
 
 impl Conversation {
-    /// Sends on. Ready when all of the answer is out. `sending` is over, and what depends on it is counted, before the
-    /// last of it is written: who has read an answer finds it counted.
+    /// Sends the answer. Ready when all of it is out. The body is ended, and everything that depends on it is
+    /// counted, before its last bytes are written: a client that has read an answer finds it counted.
     pub(super) fn poll_send(
         &mut self,
         sending: &mut Option<Sending<AnswerBody>>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        // What was given is taken before more is asked for: it is in its order, and where the body breaks off, nothing
-        // of it is lost.
+        // Write the present data before polling for more: that keeps the order, and nothing is lost if the body
+        // breaks off.
         if self.blocked && self.poll_flush(cx)?.is_pending() {
             return self.poll_gone(cx).map(Err);
         }
@@ -40,7 +40,7 @@ impl Conversation {
             }
             let flushed = self.poll_flush(cx)?;
             match polled {
-                // At once: a body that is asked once more would seem to have ended.
+                // At once: if the body were polled again, it would seem to have ended.
                 Poll::Ready(Err(Unsendable::Broken(error))) => {
                     return Poll::Ready(Err(io::Error::other(error)));
                 }
@@ -57,8 +57,8 @@ impl Conversation {
         }
     }
 
-    /// Takes of the body what goes out next: pieces as long as the outbox has room, or one that is poured behind them.
-    /// Pending where there is nothing yet.
+    /// Takes the next data of the body: pieces while the outbox has room, or one spliced piece after them.
+    /// Pending if there is none yet.
     fn poll_take(
         &mut self,
         sending: &mut Sending<AnswerBody>,
@@ -74,8 +74,8 @@ impl Conversation {
         Poll::Ready(Ok(()))
     }
 
-    /// Pours the next piece of a large body. `None` where it is copied: a small one, one that somebody here must read, or
-    /// one for which there is no pipe.
+    /// Splices the next piece of a large body. `None` if it must be copied: it is small, somebody here must
+    /// read it, or there is no free pipe.
     fn poll_pour(
         &mut self,
         sending: &mut Sending<AnswerBody>,
@@ -94,7 +94,7 @@ impl Conversation {
         }))
     }
 
-    /// Writes what there is to write.
+    /// Writes everything that is ready.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut talk = self.talk.lock();
         talk.say_into(&mut self.outbox);
@@ -103,7 +103,7 @@ impl Conversation {
         }
         let mut wrote = false;
         let polled = poll_out(&mut self.outbox, &mut self.pipe, talk.io()?, cx, &mut wrote);
-        // A client that takes some, and not all, is blocked anew.
+        // A client that accepts some bytes, but not all, blocks anew from now on.
         if polled.is_pending() != self.blocked || (wrote && self.blocked) {
             self.blocked = polled.is_pending();
             self.state.set_blocked(self.blocked);
@@ -112,7 +112,7 @@ impl Conversation {
     }
 }
 
-/// Writes all of `outbox`, and then of `pipe`; `wrote` is set where some of it was taken.
+/// Writes all of `outbox`, then all of `pipe`. `wrote` is set if any byte was accepted.
 fn poll_out(
     outbox: &mut Outbox,
     pipe: &mut Option<Pipe>,
@@ -137,7 +137,7 @@ fn poll_out(
     Poll::Ready(Ok(()))
 }
 
-/// Nothing more is sent of `body`. An end may come behind the last byte, and should be heard: nothing else comes.
+/// Ends `body`. An end may follow its last byte and should be seen; no data can follow.
 fn over(mut body: AnswerBody, cx: &mut Context<'_>) {
     if !body.is_end_stream() {
         let _end = Pin::new(&mut body).poll_frame(cx).is_ready();

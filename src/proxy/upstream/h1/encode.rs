@@ -7,7 +7,7 @@ use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{Framing, field, line, number};
 use crate::proxy::upstream::outgoing::Outgoing;
 
-/// Writes the head of a request to `endpoint` that is followed by `body`; says how the body is to be framed.
+/// Writes the head of a request to `endpoint` that is followed by `body`. Returns how the body must be framed.
 pub(super) fn head(
     out: &mut Vec<u8>,
     outgoing: &Outgoing<'_>,
@@ -30,7 +30,7 @@ pub(super) fn head(
             }
             hosted = true;
         } else if *name == header::CONTENT_LENGTH {
-            // What trails a body has no place behind one with a length (RFC 9112 §6.2).
+            // A body with a length cannot have trailers (RFC 9112 §6.2).
             if known.is_none() {
                 continue;
             }
@@ -50,8 +50,8 @@ pub(super) fn head(
     framing
 }
 
-/// How a body is framed of a `length` that the written fields give, or that is `known` without them. One of which
-/// nobody knows the length comes in chunks, whatever the method (RFC 9112 §6.3, rule 7).
+/// The framing of a body whose `length` is in the written fields, or is `known` without them. A body of unknown
+/// length is chunked, whatever the method (RFC 9112 §6.3, rule 7).
 fn framing(out: &mut Vec<u8>, length: Option<u64>, known: Option<u64>) -> Framing {
     match (length, known) {
         (_, Some(0)) => Framing::NONE,

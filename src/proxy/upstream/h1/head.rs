@@ -1,4 +1,4 @@
-//! The head of an answer: its status, its fields, and what frames its body.
+//! The head of a response: its status, its fields, and the framing of its body.
 //!
 use std::mem::MaybeUninit;
 
@@ -8,19 +8,19 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::proxy::h1::{Decoder, FIELDS, Malformed, SIZE, Said, read};
 
-/// A head.
+/// The head of a response.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
-    /// What frames the body behind it.
+    /// The decoder of the body after it.
     pub(super) body: Decoder,
     /// Whether the connection stays open afterwards (RFC 9112 §9.3).
     pub(super) keep: bool,
 }
 
-/// The head at the start of `bytes`, and how many bytes it takes; `None` where it is not all there. `bodiless`
-/// is the answer to a HEAD.
+/// Parses the head at the start of `bytes`. Also returns its length. `None` if it is incomplete. `bodiless`:
+/// the response answers a HEAD.
 pub(super) fn parse(bytes: &Bytes, bodiless: bool) -> Result<Option<(Head, usize)>, Malformed> {
     let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
     let mut response = Response::new(&mut []);
@@ -43,7 +43,7 @@ pub(super) fn parse(bytes: &Bytes, bodiless: bool) -> Result<Option<(Head, usize
     Ok(Some((head, size)))
 }
 
-/// What frames the body (RFC 9112 §6.3).
+/// The framing of the body (RFC 9112 §6.3).
 fn framing(said: &Said, status: StatusCode, bodiless: bool) -> Result<Decoder, Malformed> {
     if bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Decoder::NONE);

@@ -1,28 +1,26 @@
-//! HTTP/1.1 towards an upstream.
+//! HTTP/1.1 to upstreams.
 //!
-//! The data path is what a proxy exists for, so this one is its own. A general client serves callers that share a
-//! connection without knowing of each other: it gives each connection a task, and passes requests and answers
-//! through channels to it. Here every connection is one request's at a time. So a [`Link`] has no task and no
-//! channel: whoever waits for the answer polls the connection itself, first the attempt (the head), then the
-//! answer's body, and the last of them puts it back. It is one allocation for the life of the connection, and
-//! moving it is moving a pointer.
+//! This is our own code, because the data path is what a proxy is about. A general client serves callers that share a
+//! connection without knowing each other, so it gives each connection a task and passes requests and responses
+//! through channels. Here, a connection serves one request at a time. So a [`Link`] has no task and no channel.
+//! Whoever waits for the response polls the connection: first the attempt (for the head), then the response's body,
+//! and the last one returns it to the pool. It is allocated once, and moving it only moves a pointer.
 //!
-//! An exchange is three things that go on by themselves. The *upload*: a body is polled, framed and
-//! written, no further than the other side takes it. The *answer*: bytes are read, the head is parsed
-//! ([`head`]), the body is decoded into slices of what was read, uncopied. (What reads and writes bytes of HTTP/1.1
-//! is [`h1`](crate::proxy::h1)'s.) And what both leave
-//! behind: whether a byte was written or read, on which it depends whether a request may be sent again, and
-//! whether the connection carries another exchange. Both are polled together while the head is awaited, for an
-//! upstream may answer before the upload is done; what is left of the upload then is for somebody else to poll,
-//! beside the answer's body.
+//! An exchange has three parts. The *upload*: a body is polled, framed and written, no faster than the other
+//! side accepts it. The *response*: bytes are read, the head is parsed ([`head`]), and the body is decoded into
+//! slices of the read buffer, without copying. (Reading and writing HTTP/1.1 bytes is in
+//! [`h1`](crate::proxy::h1).) And what remains: whether a byte was written or read, which decides whether a
+//! request may be sent again, and whether the connection can carry another exchange. The first two are polled
+//! together until the head arrives, because an upstream may respond before the upload is complete. After that,
+//! somebody else polls the rest of the upload beside the response's body.
 //!
-//! It hears an upstream out. One that answers before it has read the whole request, and closes, makes the next
-//! write fail while its answer lies in the socket: a failed write is only reported when there is nothing left to
-//! read, or when nothing came for [`HEAR_OUT`].
+//! An upstream may respond and close before it has read the whole request. Then the next write fails while the
+//! response is still in the socket. So a failed write is reported only when there is nothing left to read, or
+//! when nothing has arrived for [`HEAR_OUT`].
 //!
-//! An idle link holds no buffer that it read into. Whether it has closed meanwhile, or has sent what nobody asked
-//! for, is seen when it is handed out ([`Link::is_quiet`]), without a system call: the runtime notes what becomes
-//! ready whether or not anybody waits for it.
+//! An idle link has no read buffer. When it is taken from the pool, [`Link::is_quiet`] checks whether it was
+//! closed or received unexpected bytes. That needs no system call, because the runtime notes readiness even
+//! when nobody waits.
 
 mod encode;
 mod head;
@@ -50,31 +48,31 @@ use crate::proxy::io::Io;
 use crate::proxy::io::pour::{Pipe, Pipes};
 use crate::proxy::io::rewound::Rewound;
 
-/// For how long a failed write is held back.
+/// How long a failed write is held back.
 const HEAR_OUT: Duration = Duration::from_secs(1);
 
-/// A connection to an upstream, and the exchange that is on it.
+/// A connection to an upstream, with the exchange on it.
 #[derive(Debug)]
 pub(crate) struct Link {
     io: Io,
     outbox: Outbox,
-    /// Was read, and is not made sense of yet.
+    /// Bytes that were read and not parsed yet.
     pending: Bytes,
-    /// Where the next bytes are read into; while a head is awaited, also what there is of it.
+    /// The buffer for reading. While a head is awaited, it holds the beginning of that head.
     inbox: Inbox,
-    /// What is still to be sent.
+    /// The rest of the request.
     upload: Sending<RequestBody>,
-    /// Whether no more of it is sent, though it has not ended.
+    /// Set if no more of the request is sent, although it has not ended.
     stopped: Option<Stopped>,
-    /// What is still to be read of the answer's body.
+    /// The rest of the response's body.
     download: Decoder,
-    /// Given by the upstream's 100.
+    /// Given when the upstream sends a 100.
     permission: Option<Arc<Permission>>,
-    /// Whether the answer has no body, whatever its head says.
+    /// Whether the response has no body, whatever its head says.
     bodiless: bool,
-    /// What there was on the wire.
+    /// What was written and read.
     seen: Seen,
-    /// Whether the connection may carry another exchange after this one.
+    /// Whether the connection can carry another exchange after this one.
     keep: bool,
 }
 
@@ -82,7 +80,7 @@ pub(crate) struct Link {
 const NOTHING: Sending<RequestBody> =
     Sending { body: RequestBody::Empty, framing: Framing::NONE, trailers: true };
 
-/// What there was on the wire of an exchange.
+/// What was written and read in an exchange.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     /// Whether a byte was written.
@@ -94,13 +92,13 @@ pub(crate) struct Seen {
 /// Why no more of a request is sent.
 #[derive(Debug)]
 enum Stopped {
-    /// Its body broke: how, until somebody was told.
+    /// Its body broke off. The error, until somebody takes it.
     Body(Option<Error>),
-    /// A write failed, which is reported then at the latest.
+    /// A write failed. This is reported when the timer fires at the latest.
     Write(std::io::Error, Pin<Box<Sleep>>),
 }
 
-/// A request of which no byte was written: it goes over another connection as if it had never been on one.
+/// A request of which no byte was written. It can be sent on another connection as if it had never been on this one.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     outbox: Outbox,
@@ -109,7 +107,7 @@ pub(crate) struct Unsent {
     bodiless: bool,
 }
 
-/// The head of an answer, or of an interim one.
+/// The head of a response or an interim response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The status.
@@ -118,11 +116,11 @@ pub(crate) struct Answer {
     pub(crate) fields: HeaderMap,
 }
 
-/// Takes the heads of interim answers.
+/// Receives the heads of interim responses.
 pub(crate) type Interim<'a> = &'a mut (dyn FnMut(Answer) + Send);
 
 impl Link {
-    /// A connection over `io` that has carried nothing yet.
+    /// A connection over `io` that was not used yet.
     pub(crate) fn new(io: Io) -> Box<Self> {
         Box::new(Self {
             io,
@@ -139,7 +137,7 @@ impl Link {
         })
     }
 
-    /// Begins an exchange: writes what can be written now of the request to `endpoint`.
+    /// Begins an exchange: writes as much as possible of the request to `endpoint`.
     pub(crate) fn send(&mut self, outgoing: &Outgoing<'_>, endpoint: &str, body: RequestBody) {
         let framing = encode::head(self.outbox.text(), outgoing, endpoint, &body);
         self.permission = body.permission().cloned();
@@ -148,7 +146,7 @@ impl Link {
         self.begin();
     }
 
-    /// The same with a request that was on another connection, which took nothing of it.
+    /// The same for a request of which another connection sent nothing.
     pub(crate) fn resend(&mut self, unsent: Unsent) {
         let Unsent { outbox, upload, permission, bodiless } = unsent;
         self.outbox = outbox;
@@ -161,11 +159,11 @@ impl Link {
     fn begin(&mut self) {
         self.inbox.next();
         self.seen = Seen::default();
-        // Whoever waits for the answer polls this once more.
+        // Whoever waits for the response polls this again.
         let _sent = self.poll_upload(&mut Context::from_waker(Waker::noop())).is_ready();
     }
 
-    /// The request that ended in `error`, where no byte of it was written and its body can still go on.
+    /// The request that failed with `error`, if no byte of it was written and its body can still be sent.
     pub(crate) fn unsent(&mut self, error: &Error) -> Option<Unsent> {
         if self.seen.wrote || matches!(error, Error::Request(_) | Error::Length) {
             return None;
@@ -178,39 +176,39 @@ impl Link {
         })
     }
 
-    /// What there was on the wire.
+    /// What was written and read.
     pub(crate) const fn seen(&self) -> Seen {
         self.seen
     }
 
-    /// Whether all of the request was written.
+    /// Whether the whole request was written.
     pub(crate) fn is_sent(&self) -> bool {
         self.upload.framing.is_done() && self.outbox.is_empty()
     }
 
-    /// Whether there is something to send that may be sent.
+    /// Whether more of the request can be sent.
     pub(crate) fn is_sending(&self) -> bool {
         let held = self.permission.as_ref().is_some_and(|permission| !permission.is_given());
         !self.is_sent() && self.stopped.is_none() && !held
     }
 
-    /// Whether all of the answer was read.
+    /// Whether the whole response was read.
     pub(crate) const fn is_read(&self) -> bool {
         self.download.is_done()
     }
 
-    /// How much of the answer's body is left, where that is known.
+    /// How much of the response's body is left, if that is known.
     pub(crate) const fn left(&self) -> Option<u64> {
         self.download.left()
     }
 
-    /// Whether nothing has come since it was put by: no end, and no byte, which would be the answer to nothing.
+    /// Whether nothing has arrived since it became idle: no end, and no byte, which would be a response to nothing.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.io.is_quiet()
     }
 
-    /// The exchange is over. Whether the connection carries another: where both messages ended, the other side
-    /// has not said that it closes, and nothing came behind the answer.
+    /// Ends the exchange. Returns whether the connection can carry another: both messages must be complete, the
+    /// other side must not have announced that it closes, and nothing may have arrived after the response.
     pub(crate) fn rest(&mut self) -> bool {
         if !(self.keep && self.is_sent() && self.is_read() && self.pending.is_empty()) {
             return false;
@@ -223,8 +221,8 @@ impl Link {
         true
     }
 
-    /// The head of the answer. Sends on meanwhile. What comes before it is given to `interim`, but for a 100 that the
-    /// body waits for.
+    /// Waits for the response's head, and keeps sending meanwhile. Interim responses go to `interim`, except a
+    /// 100 for which the body waits.
     pub(crate) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -245,8 +243,8 @@ impl Link {
         Poll::Ready(Err(error.into()))
     }
 
-    /// Sends on. Ready when all of the request is sent, or no more of it will be: its body broke, which
-    /// [`Link::take_broken`] tells, or a write failed.
+    /// Sends the request. Ready when it is sent completely, or when no more of it will be sent because its body
+    /// broke off (see [`Link::take_broken`]) or a write failed.
     pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_sent() && self.stopped.is_none() {
             let waits = match self.upload.poll_into(&mut self.outbox, cx) {
@@ -270,7 +268,7 @@ impl Link {
         Poll::Ready(())
     }
 
-    /// How the request's body broke, where it did; once.
+    /// How the request's body broke off, if it did. Can be taken once.
     pub(crate) const fn take_broken(&mut self) -> Option<Error> {
         match &mut self.stopped {
             Some(Stopped::Body(error)) => error.take(),
@@ -293,7 +291,7 @@ impl Link {
             if ready!(self.poll_read_more(cx, None))? == 0 {
                 return Poll::Ready(Err(Error::Closed));
             }
-            // A head ends with a line, and so does whatever is wrong with it but for its size.
+            // A head ends with a line, and every mistake in it, except its size, is in a complete line.
             let read = self.inbox.bytes();
             let more = read.get(before..).unwrap_or_default();
             if !more.contains(&b'\n') && read.len() <= SIZE {
@@ -305,7 +303,7 @@ impl Link {
         }
     }
 
-    /// The answer's head, where all of it was read. What is behind it stays as `pending`.
+    /// The response's head, once it is complete. What follows it stays in `pending`.
     fn take_head(&mut self, interim: Interim<'_>) -> Result<Option<Answer>, Error> {
         let mut bytes = self.inbox.take();
         while !bytes.is_empty() {
@@ -326,7 +324,7 @@ impl Link {
                 self.pending = bytes;
                 return Ok(Some(answer));
             }
-            // As many as there are: each is let go of before the next, and a bound on waiting is a Timeout's.
+            // Any number of them: each is dropped before the next one, and a Timeout bounds the wait.
             match (answer.status, &self.permission) {
                 (StatusCode::CONTINUE, Some(permission)) => permission.give(),
                 _ => interim(answer),
@@ -335,7 +333,7 @@ impl Link {
         Ok(None)
     }
 
-    /// From here on the connection is another protocol's, of which `first` came already.
+    /// From here on, the connection speaks another protocol, whose first bytes are `first`.
     fn switched(&mut self, answer: Answer, first: Bytes) -> Result<Answer, Error> {
         self.keep = false;
         if !self.is_sent() {
@@ -345,12 +343,12 @@ impl Link {
         Ok(answer)
     }
 
-    /// What the connection has become, once the answer to an offer was 101: bytes, and nothing is made of them.
+    /// The raw bytes of the connection, after an accepted switch of the protocol (101).
     pub(crate) fn bytes(&mut self) -> Rewound<&mut Io> {
         Rewound::new(&mut self.io, std::mem::take(&mut self.pending))
     }
 
-    /// The next piece of the answer's body; `None` at its end.
+    /// The next piece of the response's body; `None` at its end.
     pub(crate) fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
@@ -370,8 +368,8 @@ impl Link {
         }
     }
 
-    /// Pours what came of the answer's body into one of `pipes`. `None` where it must be read: because some of it was, or
-    /// it is no plain socket's, or of no known length, or there is no pipe.
+    /// Moves the next bytes of the response's body into one of `pipes`. `None` if it must be read instead:
+    /// because some of it was, the stream is not a plain socket, its length is unknown, or no pipe is free.
     pub(crate) fn poll_pour(
         &mut self,
         pipes: &Pipes,
@@ -394,7 +392,7 @@ impl Link {
         Poll::Ready(Some(Ok(pipe)))
     }
 
-    /// Reads what there is: how many bytes, none at the end.
+    /// Reads what has arrived: the number of bytes, 0 at the end.
     fn poll_read_more(
         &mut self,
         cx: &mut Context<'_>,
@@ -406,7 +404,7 @@ impl Link {
     }
 }
 
-/// Between two exchanges the other side is told; within one, a closed connection tells it.
+/// Between exchanges the other side is told. Within one, it sees the closed connection.
 impl Drop for Link {
     fn drop(&mut self) {
         if self.is_sent() && self.is_read() {

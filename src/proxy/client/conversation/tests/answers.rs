@@ -1,4 +1,4 @@
-//! Whole answers, and what another client makes of them.
+//! Whole answers, and how another client reads them.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use hyper::ext::on_informational;
 
 use super::*;
 
-/// One exchange: what is asked, and the answer.
+/// One exchange: a request, and its answer.
 #[derive(Clone, Debug)]
 struct Exchange {
     version: Version,
@@ -26,7 +26,7 @@ struct Exchange {
     trailed: bool,
 }
 
-/// What a client makes of an answer.
+/// What a client reads of an answer.
 #[derive(Debug, Default, PartialEq)]
 struct Read {
     hints: Vec<u16>,
@@ -60,7 +60,7 @@ impl Exchange {
         asked && !ends && self.says("connection").is_none()
     }
 
-    /// What is to be read of it.
+    /// What the client should read.
     fn wanted(&self) -> Read {
         let framed = ["content-length", "connection"];
         let kept = self.fields.iter().filter(|field| !framed.contains(&field.0));
@@ -114,7 +114,7 @@ impl Exchange {
     }
 }
 
-/// A body in pieces, none of which is there when it is first asked for.
+/// A body in pieces, none of which is ready when it is first polled.
 struct Pieces {
     frames: VecDeque<Frame<Bytes>>,
     length: Option<u64>,
@@ -155,7 +155,7 @@ impl Body for Pieces {
     }
 }
 
-/// Answers the requests that come on `near` as a conversation does; how many.
+/// Answers the requests on `near` as a conversation does. Returns how many.
 async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
     let talk = Talk::new(Io::Other(Box::new(near)));
     let mut outbox = Outbox::default();
@@ -200,7 +200,7 @@ async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
     exchanges.len()
 }
 
-/// Asks on `far`, one after the other, for as long as the connection stays open.
+/// Sends requests on `far`, one after the other, while the connection stays open.
 async fn ask(far: DuplexStream, exchanges: &[Exchange]) -> Vec<Read> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(far)).await.unwrap();
     let driver = tokio::spawn(connection);
@@ -240,7 +240,7 @@ const FIELDS: [Field; 6] = [
     ("x-empty", b""),
 ];
 
-/// Fields that mean something to the connection.
+/// Fields with a meaning for the connection.
 const ONCE: [Field; 3] = [("date", b"now"), ("content-length", b"7"), ("connection", b"close")];
 
 fn exchanges() -> impl Strategy<Value = Vec<Exchange>> {
@@ -267,7 +267,7 @@ fn exchanges() -> impl Strategy<Value = Vec<Exchange>> {
         let fields = [fields, once].concat();
         let version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
         let method = if head { Method::HEAD } else { Method::GET };
-        // An answer to a HEAD or a 304 has nothing to send.
+        // The answer to a HEAD, and a 304, have no body.
         let none = head || status == 304;
         let (pieces, trailed) = if none { (vec![], false) } else { (pieces, trailed) };
         Exchange {
@@ -289,8 +289,8 @@ fn exchanges() -> impl Strategy<Value = Vec<Exchange>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Whatever is answered, through however narrow a pipe, another client reads that, and of it all; and the next
-    /// answer is the next request's.
+    /// Whatever is answered, and however little fits through the pipe at a time, another client reads all of
+    /// it; and the next answer belongs to the next request.
     #[test]
     fn another_client_reads_what_was_said(exchanges in exchanges(), narrow in 1..300_usize) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

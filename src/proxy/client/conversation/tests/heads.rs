@@ -86,7 +86,7 @@ fn an_answer_without_a_body_may_say_the_length_that_it_has_elsewhere() {
     );
 }
 
-/// RFC 9110 §8.6: a server must not send a length there.
+/// RFC 9110 §8.6: a server must not send a length here.
 #[test]
 fn a_204_has_no_length() {
     for asking in [&GET, &HEAD] {
@@ -121,7 +121,7 @@ fn an_end_is_said_whoever_wants_it() {
     assert_eq!(said(&ends, 200, &[("connection", b"close")], Some(0)), wanted);
     let ends = Asking { keeps: false, ..OLD };
     assert_eq!(said(&ends, 200, &[], Some(0)), wanted);
-    // Any other option is another hop's.
+    // Any other option belongs to another hop.
     assert_eq!(
         said(&GET, 200, &[("connection", b"x-a")], Some(0)),
         is("HTTP/1.1 200 OK\ncontent-length: 0\n\n", Framing::NONE, true)
@@ -182,7 +182,7 @@ async fn what_comes_before_an_answer_waits_within_a_bound_and_not_behind_it() {
     assert_eq!(talk.say_before(hint), Err(Dropped::Late));
 }
 
-/// Whatever is left over of a request that was answered has no part in the next.
+/// Whatever remains of an answered request cannot affect the next one.
 #[tokio::test]
 async fn a_body_and_a_hint_are_of_their_own_request() {
     let (near, mut far) = duplex(1 << 10);

@@ -1,4 +1,4 @@
-//! What is read and said on a connection, and what another server, or client, makes of the same bytes.
+//! What is read and written on a connection, compared with another server and another client.
 
 mod answers;
 mod heads;
@@ -41,7 +41,7 @@ fn listed(fields: &HeaderMap) -> Vec<(String, Vec<u8>)> {
         (name.as_str().to_owned(), value.as_bytes().to_vec())
     };
     let mut all: Vec<_> = fields.iter().map(one).collect();
-    // Those of one name stay in their order.
+    // Fields of the same name stay in their order.
     all.sort_by(|one, other| one.0.cmp(&other.0));
     all
 }

@@ -1,4 +1,4 @@
-//! What is heard on a connection, and what another server makes of the same bytes.
+//! Requests on a connection, as read by us and by another server.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -10,17 +10,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// A request as it was heard.
+/// A request as it was read.
 #[derive(Clone, Debug, PartialEq)]
 struct Heard {
     line: String,
     fields: Vec<(String, Vec<u8>)>,
-    /// `None` where it did not come to its end.
+    /// `None` if it broke off.
     body: Option<Vec<u8>>,
     trailers: Vec<(String, Vec<u8>)>,
 }
 
-/// All that was heard, and whether the last of it was no request.
+/// All requests that were read, and whether something invalid followed.
 type All = (Vec<Heard>, bool);
 
 impl Heard {
@@ -35,7 +35,7 @@ impl Heard {
     }
 }
 
-/// Says `pieces`, one at a time.
+/// Sends `pieces`, one at a time.
 async fn say(mut far: DuplexStream, pieces: &[&[u8]]) {
     for piece in pieces {
         if far.write_all(piece).await.is_err() {
@@ -44,12 +44,12 @@ async fn say(mut far: DuplexStream, pieces: &[&[u8]]) {
         tokio::task::yield_now().await;
     }
     far.shutdown().await.ok();
-    // Whatever is answered is let go.
+    // The answers are discarded.
     let mut answers = Vec::new();
     far.read_to_end(&mut answers).await.ok();
 }
 
-/// What the reading half makes of it.
+/// What our reading half reads.
 async fn by_talk(near: DuplexStream) -> All {
     let talk = Talk::new(Io::Other(Box::new(near)));
     let mut all = Vec::new();
@@ -76,7 +76,7 @@ async fn by_talk(near: DuplexStream) -> All {
     }
 }
 
-/// What the library makes of it.
+/// What the library reads.
 async fn by_library(near: DuplexStream) -> All {
     let all = Mutex::new(Vec::new());
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
@@ -106,7 +106,7 @@ fn run<F: Future<Output = All>>(pieces: &[&[u8]], hear: impl FnOnce(DuplexStream
     runtime.block_on(async { tokio::join!(hear(near), say(far, pieces)).0 })
 }
 
-/// Requests, and parts of them that go wrong in all the usual ways.
+/// Requests, and parts of them with all the usual mistakes.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         4 => Just("GET /a?b HTTP/1.1\r\n"),
@@ -145,7 +145,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(request, 1..4).prop_map(|all| all.concat().into_bytes())
 }
 
-/// Where the two differ on purpose: the library takes one of two framings, and keeps the first of equal lengths.
+/// Where the two differ on purpose: the library accepts two framings, and keeps the first of equal lengths.
 fn is_one_of_ours(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     text.split("HTTP/1").any(|request| {
@@ -157,13 +157,13 @@ fn is_one_of_ours(bytes: &[u8]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Of whatever comes, another server makes the same requests.
+    /// Another server reads the same requests from any bytes.
     #[test]
     fn another_server_hears_the_same(bytes in bytes()) {
         prop_assume!(!is_one_of_ours(&bytes));
         let (mut ours, refused) = run(&[&bytes], by_talk);
         let (mut theirs, theirs_refused) = run(&[&bytes], by_library);
-        // Behind a request that is none, or a body that breaks off, nothing is heard; how that is told is our own.
+        // After something invalid or a broken body, no request follows. How that is reported is our own.
         for all in [&mut ours, &mut theirs] {
             all.retain(|heard| heard.body.is_some());
         }

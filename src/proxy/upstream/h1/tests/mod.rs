@@ -92,7 +92,7 @@ async fn a_failed_write_waits_until_all_is_read() {
     assert!(link.is_read() && !link.rest());
 }
 
-/// One that takes nothing and says nothing.
+/// The other side neither reads nor writes.
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_does_not_wait_for_ever() {
     struct Deaf(DuplexStream);
@@ -129,7 +129,7 @@ async fn a_failed_write_does_not_wait_for_ever() {
     let error = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap_err();
     assert!(matches!(error, Error::Io(_)), "{error:?}");
     assert_eq!(begun.elapsed(), HEAR_OUT);
-    // Nothing of it was written: it goes over another connection as it was.
+    // Nothing of it was written, so another connection can send it unchanged.
     let unsent = link.unsent(&error).unwrap();
     let (mut other, mut far) = self::link();
     other.resend(unsent);
@@ -211,7 +211,7 @@ fn a_head_is_written_as_it_stands() {
     assert!(written(&query, RequestBody::Empty).0.starts_with("PUT /?q HTTP/1.1\r\n"));
 }
 
-/// The bytes of a body in memory go out with the head.
+/// A body in memory is sent together with the head.
 #[tokio::test(start_paused = true)]
 async fn a_body_in_memory_goes_out_with_the_head() {
     let (mut link, mut far) = link();

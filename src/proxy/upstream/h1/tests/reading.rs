@@ -1,4 +1,4 @@
-//! What is made of an upstream's bytes, beside what another client makes of them.
+//! What is read of an upstream's bytes, compared with another client.
 
 use http::Request;
 use http_body_util::{BodyExt, Empty};
@@ -9,17 +9,17 @@ use tokio::task::yield_now;
 
 use super::*;
 
-/// What a client makes of what an upstream says.
+/// What a client reads of an upstream's response.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
-    /// `Err` where there was no answer: whether what came was no HTTP.
+    /// `Err` if there was no response: whether the bytes were not HTTP.
     status: Option<Result<u16, bool>>,
     fields: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
     trailers: Vec<(String, Vec<u8>)>,
-    /// Whether the body came to its end.
+    /// Whether the body was complete.
     whole: bool,
-    /// Whether the connection carries another request.
+    /// Whether the connection can carry another request.
     reusable: bool,
 }
 
@@ -41,7 +41,7 @@ impl Heard {
     }
 }
 
-/// Hears a request, says `pieces`, one at a time, and then closes the connection or leaves it open.
+/// Reads a request, sends `pieces`, one at a time, and then closes the connection or leaves it open.
 async fn say(mut far: DuplexStream, pieces: Vec<Vec<u8>>, closes: bool) -> Option<DuplexStream> {
     let mut asked = Vec::new();
     while !asked.ends_with(b"\r\n\r\n") {
@@ -80,7 +80,7 @@ async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
             }
         }
         heard.whole = true;
-        // What came right behind it has its time to come.
+        // Wait for bytes right after the response.
         for _ in 0..20 {
             yield_now().await;
         }
@@ -133,7 +133,7 @@ fn paused() -> tokio::runtime::Runtime {
     runtime.enable_time().start_paused(true).build().unwrap()
 }
 
-/// Answers of which both make the same; whether the upstream closes behind each.
+/// Responses that both read alike, and whether the upstream closes after each.
 const SAME: [(&str, bool); 43] = [
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false),
     ("HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", false),
@@ -198,14 +198,14 @@ fn another_client_makes_the_same_of_it() {
                 let ours = by_link(method.clone(), pieces(), closes).await;
                 (ours, by_library(method.clone(), pieces(), closes).await)
             });
-            // A field that frames is read where it frames nothing, too.
+            // A framing field is checked even where it frames nothing.
             let stricter = method == Method::HEAD && ours.status == Some(Err(true));
             assert!(ours == theirs || stricter, "{method} {answer:?}: {ours:?}, not {theirs:?}");
         }
     }
 }
 
-/// Where we decide otherwise, each time because a second reader may.
+/// Cases where we are stricter, because two readers could understand the bytes differently.
 #[test]
 fn what_two_readers_may_read_in_two_ways_is_no_answer() {
     let fields = "X: y\r\n".repeat(101);
@@ -221,7 +221,7 @@ fn what_two_readers_may_read_in_two_ways_is_no_answer() {
     }
 }
 
-/// Its sender may not have meant the coding, so nothing comes after it.
+/// Its sender may not have meant the coding, so nothing follows it.
 #[test]
 fn an_old_answer_in_chunks_is_read_and_is_the_last() {
     let old = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n";
@@ -266,7 +266,7 @@ fn a_head_has_a_bound_however_it_comes() {
 }
 
 proptest! {
-    /// However an answer is cut, it is the same answer.
+    /// However a response is cut, it is the same response.
     #[test]
     fn cuts_change_no_answer(
         case in 0..SAME.len(),
