@@ -3,21 +3,24 @@
 //! Such a client would hold one of the few connections forever, and enough of them would leave no room
 //! for the probes. So each write must make progress within a fixed time.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
+
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
 /// How long the client may read nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A stream that fails when no written byte has left for too long.
+pub(super) type WriteTimeout<T> = Wrapped<T, Timer>;
+
+/// Since when it waits.
 #[derive(Debug)]
-pub(super) struct WriteTimeout<T> {
-    io: T,
+pub(super) struct Timer {
     timer: Pin<Box<Sleep>>,
     waiting: bool,
 }
@@ -25,15 +28,19 @@ pub(super) struct WriteTimeout<T> {
 impl<T> WriteTimeout<T> {
     /// Wraps `io`.
     pub(super) fn new(io: T) -> Self {
-        Self { io, timer: Box::pin(sleep(WRITE_TIMEOUT)), waiting: false }
+        let timer = Box::pin(sleep(WRITE_TIMEOUT));
+        Self { io, hooks: Timer { timer, waiting: false } }
     }
+}
 
+impl Hooks for Timer {
     /// The outcome of a write, or an error if it has been waiting for too long.
-    fn watched<R>(
+    fn write(
         &mut self,
         cx: &mut Context<'_>,
-        polled: Poll<io::Result<R>>,
-    ) -> Poll<io::Result<R>> {
+        write: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let polled = write(cx);
         if polled.is_ready() {
             self.waiting = false;
             return polled;
@@ -43,48 +50,6 @@ impl<T> WriteTimeout<T> {
         }
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the other side reads nothing");
         self.timer.as_mut().poll(cx).map(|()| Err(late()))
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeout<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.watched(cx, polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.watched(cx, polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

@@ -7,9 +7,10 @@ use crate::admin::routes::{RouteDescriptions, RouteHeads};
 use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
 use crate::proxy::Runtime;
-use crate::proxy::settings::{Admin, Observed, Settings};
+use crate::proxy::settings::{Admin, Settings};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::settings::Observed;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::{Check, Format, complain, say};
+use super::arguments::{Check, Format};
+use super::output::{complain, say};
 use crate::app;
 use crate::config::{self, Origin};
 use crate::language::definition::{SCHEMA_URI, Strictness, compile};

@@ -6,7 +6,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{Eval, complain, flow, say};
+use super::arguments::Eval;
+use super::flow;
+use super::output::{complain, say};
 use crate::language::clock::Clock;
 use crate::language::expr::{Bindings, CompileError, EvalError, Program, Root, Roots};
 use crate::language::value::{Map, Value};

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{FlowRun, complain, say};
+use super::arguments::FlowRun;
+use super::output::{complain, say};
 use crate::language::definition::{Strictness, compile};
 use crate::language::engine::{self, Start};
 use crate::language::outcome::Outcome;

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::{FlowTest, complain, say};
+use super::arguments::FlowTest;
+use super::output::{complain, say};
 use crate::testing::{Report, find};
 
 /// The exit code when the directory holds no cases or a case is malformed.

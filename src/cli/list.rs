@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::{complain, say};
+use super::output::{complain, say};
 use crate::config;
 use crate::language::conformance::CLAIM;
 use crate::language::provider::Catalog;

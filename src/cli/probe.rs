@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::complain;
+use super::output::complain;
 
 /// How long each step of the probe may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);

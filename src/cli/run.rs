@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value as Json, json};
 
-use super::{ADMIN, Run, complain, say};
+use super::arguments::{ADMIN, Run};
+use super::output::{complain, say};
 use crate::app::{self, Addresses, Input, StartError};
 use crate::quickstart;
 use crate::telemetry::log;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 
-use super::read::{Object, Report};
-use super::root::with_section;
+use super::read::{Object, Report, with_section};
 use super::shape::{Section, Shape, optional, or};
 use crate::proxy::message::target;
 use crate::proxy::settings::RouteMatch;

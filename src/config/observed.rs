@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::read::{Object, Report};
-use super::root::{LONGEST, with_section};
+use super::read::{LONGEST, Object, Report, with_section};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
-use crate::proxy::settings::{Access, Admin, BUCKETS, Observed, Tracing, When};
+use crate::proxy::settings::Admin;
 use crate::source::{Diagnostic, Node};
+use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
 
 /// The admin address.
 pub(super) const ADMIN: Section = Section {

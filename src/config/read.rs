@@ -11,6 +11,9 @@ use super::scalar;
 use super::shape::{Absent, Section, Shape};
 use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span, did_you_mean};
 
+/// The longest duration that a configuration may contain.
+pub(super) const LONGEST: &str = "P365D";
+
 /// The mistakes found so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
@@ -367,5 +370,21 @@ impl<'a> Object<'a> {
     /// The members of an object whose keys the author chooses, empty if it is absent.
     pub(super) fn map(&self, key: &'static str) -> &'a [Member] {
         self.get(key).map_or(&[], |node| self.report.map(key, node))
+    }
+}
+
+/// The section under `key` as `read` converts it; an empty one if it is absent or not an object.
+pub(super) fn with_section<T>(
+    report: &Report,
+    object: &Object<'_>,
+    key: &'static str,
+    section: &'static Section,
+    read: impl FnOnce(&Object<'_>) -> T,
+) -> T {
+    let empty = Node { span: object.node.span, kind: Kind::Object(Arc::default()) };
+    let opened = object.get(key).and_then(|node| Object::open(report, key, node, section));
+    match opened {
+        Some(object) => read(&object),
+        None => read(&Object::unchecked(report, &empty, section)),
     }
 }

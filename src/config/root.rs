@@ -1,9 +1,7 @@
 //! The root of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
-use std::sync::Arc;
-
 use super::observed::{ADMIN, LOG, METRICS, TRACING};
-use super::read::{Object, Report};
+use super::read::{LONGEST, Object, Report, with_section};
 use super::route::ROUTE;
 use super::shape::{Field, Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
@@ -11,9 +9,6 @@ use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, Shutdown};
 use crate::source::{Diagnostic, Node};
-
-/// The longest duration that a configuration may contain.
-pub(super) const LONGEST: &str = "P365D";
 
 /// The file.
 pub(super) const ROOT: Section = Section {
@@ -244,22 +239,6 @@ pub(super) fn shutdown(report: &Report, root: &Object<'_>) -> Shutdown {
         delay: object.duration("delay", ("PT0S", LONGEST)),
         grace: object.duration("grace", ("PT0S", LONGEST)),
     })
-}
-
-/// The section under `key` as `read` converts it; an empty one if it is absent or not an object.
-pub(super) fn with_section<T>(
-    report: &Report,
-    object: &Object<'_>,
-    key: &'static str,
-    section: &'static Section,
-    read: impl FnOnce(&Object<'_>) -> T,
-) -> T {
-    let empty = Node { span: object.node.span, kind: crate::source::Kind::Object(Arc::default()) };
-    let opened = object.get(key).and_then(|node| Object::open(report, key, node, section));
-    match opened {
-        Some(object) => read(&object),
-        None => read(&Object::unchecked(report, &empty, section)),
-    }
 }
 
 fn processors() -> usize {

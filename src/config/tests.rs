@@ -10,10 +10,10 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Access, BUCKETS, Buffer, Endpoint, HostPolicy, Limits, Observed, Protocol, RouteMatch,
-    Shutdown, Upstream, Verdict, When,
+    Buffer, Endpoint, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream, Verdict,
 };
 use crate::proxy::tls::testing::Authority;
+use crate::telemetry::settings::{Access, BUCKETS, Observed, When};
 
 /// The files and variables that a load may read.
 #[derive(Default)]

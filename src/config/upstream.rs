@@ -1,7 +1,6 @@
 //! `upstreams:`, the servers to which requests are forwarded.
 
-use super::read::{Object, Report};
-use super::root::LONGEST;
+use super::read::{LONGEST, Object, Report};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{TlsReader, UPSTREAM_TLS};

@@ -7,7 +7,7 @@
 //! [`site`] is the configuration as one worker holds it; [`build`] makes it, and [`server`] runs the workers.
 //! [`rehearsal`] does all of this for one request in virtual time, with scripted upstreams (a [`stage`]).
 //!
-//! Each folder only names those beneath it (`tests/it/layering.rs` lists them in order).
+//! Each folder only names those beneath it (`tests/it/layering` lists them, from the lowest up).
 
 mod answer;
 mod body;
@@ -17,7 +17,7 @@ mod code;
 mod grpc;
 mod h1;
 mod h2;
-mod io;
+pub(crate) mod io;
 pub(crate) mod message;
 pub(crate) mod provider;
 pub(crate) mod rehearsal;

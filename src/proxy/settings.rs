@@ -9,9 +9,9 @@ use http::{HeaderName, HeaderValue, Method};
 
 use crate::language::expr::Program;
 use crate::language::value::Value;
-pub use crate::proxy::tls::{Secure, ServerTls};
+use crate::proxy::tls::{Secure, ServerTls};
 use crate::source::{Node, Span};
-pub use crate::telemetry::settings::{Access, BUCKETS, Observed, Tracing, When};
+use crate::telemetry::settings::Observed;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

@@ -19,7 +19,9 @@ use std::sync::Arc;
 use http::header::{self, HeaderValue};
 
 use self::response::Response;
-use super::{ADMIN, Explain, Format, LISTEN, complain, run, say};
+use super::arguments::{ADMIN, Explain, Format, LISTEN};
+use super::output::{complain, say};
+use super::run;
 use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
 use crate::language::provider::Catalog;

@@ -16,8 +16,9 @@ use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::Source;
 use crate::proxy::code;
 use crate::proxy::grpc::{Ended, Status};
-use crate::proxy::request::exchange::{Exchange, Upload};
+use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::flight::Flight;
+use crate::proxy::request::upload::Upload;
 use crate::proxy::watch::busy::Busy;
 
 /// The answer to `exchange`, for a client that speaks `version`.

@@ -6,17 +6,17 @@
 //! which is filled only when it is empty, so that a slow reader slows its writer.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::proxy::io::Io;
 use crate::proxy::io::rewound::Rewound;
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::upstream::connection::Far;
 
@@ -63,8 +63,8 @@ where
     B: AsyncRead + AsyncWrite + Unpin,
 {
     let heard = Arc::new(Mutex::new(Instant::now()));
-    let mut near = Heard { io: near, last: Arc::clone(&heard) };
-    let mut far = Heard { io: far, last: Arc::clone(&heard) };
+    let mut near = Wrapped { io: near, hooks: Heard(Arc::clone(&heard)) };
+    let mut far = Wrapped { io: far, hooks: Heard(Arc::clone(&heard)) };
     let copied = copy_bidirectional(&mut near, &mut far);
     let silent = async {
         while let Some(until) = last(&heard).checked_add(idle) {
@@ -86,45 +86,18 @@ where
 
 /// Remembers when a read last returned data, so that idleness is noticed without a timer per read.
 #[derive(Debug)]
-struct Heard<T> {
-    io: T,
-    last: Arc<Mutex<Instant>>,
-}
+struct Heard(Arc<Mutex<Instant>>);
 
 fn last(heard: &Mutex<Instant>) -> Instant {
     *heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
-        if buf.filled().len() > before {
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+impl Hooks for Heard {
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
+        if size > 0 {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         polled
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Heard<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

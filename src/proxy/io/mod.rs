@@ -4,6 +4,7 @@ pub(crate) mod nearby;
 pub(crate) mod peer;
 pub(crate) mod pour;
 pub(crate) mod rewound;
+pub(crate) mod wrapped;
 
 use std::fmt;
 use std::io::{self, IoSlice};

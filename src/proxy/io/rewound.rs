@@ -3,69 +3,33 @@
 //! With it, another protocol starts with its own first byte: after the 101 that switched to it, or with the
 //! preface by which the HTTP/1.1 code recognised HTTP/2.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::ReadBuf;
+
+use super::wrapped::{Hooks, Wrapped};
 
 /// A connection, and the bytes to read before it.
+pub(crate) type Rewound<T> = Wrapped<T, First>;
+
+/// The bytes to read before the rest.
 #[derive(Debug)]
-pub(crate) struct Rewound<T> {
-    io: T,
-    first: Bytes,
-}
+pub(crate) struct First(Bytes);
 
 impl<T> Rewound<T> {
     /// `io`, from which `first` was already read.
     pub(crate) const fn new(io: T, first: Bytes) -> Self {
-        Self { io, first }
+        Self { io, hooks: First(first) }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, buf);
+impl Hooks for First {
+    fn first(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        if self.0.is_empty() {
+            return false;
         }
-        let size = self.first.len().min(buf.remaining());
-        buf.put_slice(&self.first.split_to(size));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let size = self.0.len().min(buf.remaining());
+        buf.put_slice(&self.0.split_to(size));
+        true
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
 use tokio::time::Instant;
@@ -19,15 +18,14 @@ use tokio_util::sync::CancellationToken;
 use super::head::{self, Accepted, Asked};
 use super::interim::Interim;
 use super::trace::Place;
+use super::upload::Upload;
 use crate::language::value::{Map, Missing, Native, Value};
-use crate::proxy::body::BodyError;
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::body::collect::{CollectError, collect};
-use crate::proxy::body::source::{Broken, NotReplayable, Source};
+use crate::proxy::body::source::{Broken, Source};
 use crate::proxy::h1::Dropped;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
-use crate::proxy::message::{headers, id, media, query};
+use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{LocalRoute, Site};
 use crate::telemetry::record::Recorder;
 
@@ -86,23 +84,6 @@ pub(crate) struct Unread {
     /// The request without its body.
     exchange: Exchange,
     body: ClientBody,
-}
-
-/// The request's body.
-#[derive(Debug)]
-pub(crate) enum Upload {
-    /// There is none.
-    None,
-    /// It is sent on as it arrives.
-    Stream(Arc<Source<ClientBody>>),
-    /// It was read, because an expression of the route reads it (as `value`), or because several calls may send
-    /// it side by side.
-    Buffered {
-        bytes: Bytes,
-        /// The trailers that may pass.
-        trailers: Option<Box<HeaderMap>>,
-        value: Option<Value>,
-    },
 }
 
 impl Exchange {
@@ -176,35 +157,15 @@ impl Exchange {
     /// A request without a body and without a connection, for benches that measure what reading it costs.
     pub(crate) fn detached(
         site: Arc<Site>,
-        mut parts: http::request::Parts,
+        parts: http::request::Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
-        let begun = Instant::now();
-        let Accepted { route, asked, client, id, written, trace } =
-            head::accept(&site, &mut parts, peer, begun)?;
-        site.core.begin();
-        Ok(Arc::new(Self {
-            site,
-            route,
-            id,
-            method: parts.method,
-            uri: parts.uri,
-            written,
-            headers: parts.headers,
-            upload: Upload::None,
-            asked,
-            interim: Interim::Nowhere(Dropped::Late),
-            begun,
-            grpc: false,
-            client,
-            scheme: peer.scheme(),
-            attempts: AtomicU32::new(0),
-            avoid: Mutex::new(None),
-            wait: Mutex::new(None),
-            cancel: OnceLock::new(),
-            trace,
-            recorder: OnceLock::new(),
-        }))
+        let request = Request::from_parts(parts, ClientBody::Empty);
+        match Self::begin(site, request, peer, Interim::Nowhere(Dropped::Late)) {
+            Ok(Begun::Whole(exchange)) => Ok(exchange),
+            Ok(Begun::Unread(unread)) => Ok(Arc::new(unread.exchange)),
+            Err(refused) => Err(refused.0),
+        }
     }
 
     /// The client's address.
@@ -284,22 +245,9 @@ impl Unread {
     /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let (facts, buffer) = (exchange.route.facts, exchange.route.buffer);
         let timeout = exchange.site.runtime.limits.body_timeout;
-        exchange.upload = if facts.reads_request {
-            let (bytes, trailers) = read(body, buffer.request, timeout).await?;
-            let value = media::to_value(exchange.headers.get(header::CONTENT_TYPE), &bytes);
-            Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: Some(value) }
-        } else {
-            let keep = facts.resends.then_some(buffer.replay);
-            let source = Arc::new(Source::new(body, keep));
-            match source.read_ahead(timeout).await.map_err(unread)? {
-                Some((bytes, trailers)) => {
-                    Upload::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
-                }
-                None => Upload::Stream(source),
-            }
-        };
+        let content_type = exchange.headers.get(header::CONTENT_TYPE);
+        exchange.upload = Upload::read(body, &exchange.route, content_type, timeout).await?;
         exchange.settle_expectation();
         Ok(Arc::new(exchange))
     }
@@ -320,39 +268,6 @@ impl<'a> Admitted<'a> {
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         self.0.core.end();
-    }
-}
-
-impl Upload {
-    /// How the client's body broke off, if it did.
-    pub(crate) fn broken(&self) -> Option<Broken> {
-        match self {
-            Self::Stream(source) => source.broken(),
-            Self::None | Self::Buffered { .. } => None,
-        }
-    }
-}
-
-/// Reads a body of at most `limit` bytes, with pauses of at most `timeout`, and those of its trailers that may pass.
-async fn read(
-    body: ClientBody,
-    limit: usize,
-    timeout: Duration,
-) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
-    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
-    let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
-    collect(&mut attempt, limit).await.map_err(|error| match error {
-        CollectError::TooLarge => Refusal::too_large(limit),
-        CollectError::Broken(error) => unread(error),
-    })
-}
-
-/// The refusal of a request whose body could not be read.
-fn unread(error: BodyError) -> Refusal {
-    match error {
-        BodyError::Stalled(_) => Refusal::body_timeout(),
-        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
-        error => Refusal::broken_body(&error),
     }
 }
 

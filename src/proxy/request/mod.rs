@@ -6,3 +6,4 @@ pub(crate) mod head;
 pub(crate) mod interim;
 pub(crate) mod recording;
 mod trace;
+pub(crate) mod upload;

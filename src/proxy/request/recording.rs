@@ -12,8 +12,9 @@ use http::Version;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
-use super::exchange::{Exchange, Upload};
+use super::exchange::Exchange;
 use super::trace::Place;
+use super::upload::Upload;
 use crate::language::outcome::Outcome;
 use crate::proxy::site::Site;
 use crate::telemetry::record::{Answer, Execution, Recorder, Request, Traced};

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,13 +13,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use tokio::io::{DuplexStream, duplex};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Stage;
 use super::record::{Call, Sent};
 use super::script::{Act, Turn};
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::settings::{Endpoint, Protocol, Upstream};
 
 /// How much the pipe holds each way.
@@ -42,11 +42,11 @@ pub(crate) struct Line {
 }
 
 /// The proxy's end.
+pub(crate) type Near = Wrapped<DuplexStream, Lost>;
+
+/// Makes the end of a connection that is lost an error.
 #[derive(Debug)]
-pub(crate) struct Near {
-    pipe: DuplexStream,
-    line: Arc<Line>,
-}
+pub(crate) struct Lost(Arc<Line>);
 
 /// The proxy has gone away with some of its request.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint)
             () = lost.cancelled() => {}
         }
     });
-    Near { pipe, line }
+    Near { io: pipe, hooks: Lost(line) }
 }
 
 /// The upstream's end. No date: it would be the system's, which has nothing to do with the rehearsal's.
@@ -148,40 +148,16 @@ impl Line {
 impl Near {
     /// What the connection is known by.
     pub(crate) fn line(&self) -> Arc<Line> {
-        Arc::clone(&self.line)
+        Arc::clone(&self.hooks.0)
     }
 }
 
-impl AsyncRead for Near {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.pipe).poll_read(cx, buf);
-        let ended = matches!(polled, Poll::Ready(Ok(()))) && buf.filled().len() == before;
-        if ended && self.line.lost.is_cancelled() {
+impl Hooks for Lost {
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
+        let ended = matches!(polled, Poll::Ready(Ok(()))) && size == 0;
+        if ended && self.0.lost.is_cancelled() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         polled
-    }
-}
-
-impl AsyncWrite for Near {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.pipe).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_shutdown(cx)
     }
 }

@@ -4,9 +4,11 @@
 //! `Send`; nobody ever waits for one.
 
 pub(crate) mod body;
-pub(crate) mod connect;
+mod connect;
+pub(crate) mod connect_error;
 pub(crate) mod connection;
 pub(crate) mod ending;
+mod failed_write;
 pub(crate) mod h1;
 mod meanwhile;
 pub(crate) mod outgoing;
@@ -24,7 +26,8 @@ use http::uri::Scheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use self::connect::{ConnectError, Opened};
+use self::connect::Opened;
+use self::connect_error::ConnectError;
 use self::connection::{Alone, Connection, Parked, Unsent};
 use self::h1::Link;
 use self::pool::{Idle, Pool};

@@ -22,7 +22,7 @@ use tokio::net::lookup_host;
 use tokio::time::Instant;
 
 use super::Upstream;
-use super::connect::ConnectError;
+use super::connect_error::ConnectError;
 use crate::proxy::settings::Endpoint;
 
 /// How old the addresses of a name may be while connections to it are kept.

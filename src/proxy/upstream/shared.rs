@@ -14,7 +14,8 @@ use http::uri::Scheme;
 use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
-use super::connect::{ConnectError, OpenedShared};
+use super::connect::OpenedShared;
+use super::connect_error::ConnectError;
 use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::STREAMS;

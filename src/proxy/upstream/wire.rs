@@ -3,19 +3,17 @@
 //! Whether an attempt may be sent again depends on what was written and read when it failed. The HTTP library
 //! does not tell that, but byte counts do.
 //!
-//! An upstream may respond and close before it has read the whole request. Then the next write fails while the
-//! response is still in the socket. So a failed write is reported only when there is nothing left to read.
+//! A failed write is reported late ([`FailedWrite`]).
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio::time::{Sleep, sleep};
+
+use super::failed_write::FailedWrite;
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
 /// How many bytes went in each direction. The connection's task writes them and the attempt reads them, both on
 /// one thread, so relaxed ordering is enough.
@@ -62,78 +60,41 @@ impl Counts {
     }
 }
 
-/// `io`, with its bytes counted.
+/// A stream with its bytes counted.
+pub(crate) type Wire<T> = Wrapped<T, Counted>;
+
+/// The counts, and a failed write.
 #[derive(Debug)]
-pub(crate) struct Wire<T> {
-    io: T,
+pub(crate) struct Counted {
     counts: Arc<Counts>,
     /// Whether there is nothing more to read.
     read_ended: bool,
     /// A failed write, held back while there may be something to read.
-    failed: Option<Failed>,
+    failed: Option<FailedWrite>,
 }
-
-#[derive(Debug)]
-struct Failed {
-    error: io::Error,
-    /// When it is reported at the latest.
-    until: Pin<Box<Sleep>>,
-}
-
-/// How long a failed write is held back.
-const HEAR_OUT: Duration = Duration::from_secs(1);
 
 impl<T> Wire<T> {
     /// Counts the bytes of `io`.
     pub(crate) fn new(io: T) -> (Self, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
-        let wire = Self { io, counts: Arc::clone(&counts), read_ended: false, failed: None };
-        (wire, counts)
-    }
-
-    /// The result of a write.
-    fn wrote(
-        &mut self,
-        polled: Poll<io::Result<usize>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        match polled {
-            Poll::Ready(Ok(size)) => {
-                let written = &self.counts.written;
-                written.fetch_add(size as u64, Ordering::Relaxed);
-                Poll::Ready(Ok(size))
-            }
-            Poll::Ready(Err(error)) => {
-                self.failed = Some(Failed { error, until: Box::pin(sleep(HEAR_OUT)) });
-                // Reading comes first, so have the task polled again.
-                cx.waker().wake_by_ref();
-                self.poll_failed(cx).map(Err)
-            }
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
-    /// The error of a failed write, once it must be reported.
-    fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let Some(failed) = &mut self.failed else {
-            return Poll::Pending;
-        };
-        if !self.read_ended {
-            ready!(failed.until.as_mut().poll(cx));
-        }
-        Poll::Ready(io::Error::new(failed.error.kind(), failed.error.to_string()))
+        let hooks = Counted { counts: Arc::clone(&counts), read_ended: false, failed: None };
+        (Self { io, hooks }, counts)
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
-        let size = buf.filled().len().saturating_sub(before);
+impl Counted {
+    /// The error of a failed write, once it must be reported.
+    fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        match &mut self.failed {
+            Some(failed) if self.read_ended => Poll::Ready(failed.error()),
+            Some(failed) => failed.poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Hooks for Counted {
+    fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
         let before = self.counts.read.fetch_add(size as u64, Ordering::Relaxed);
         if before == 0 && size > 0 {
             self.counts.heard.notify_waiters();
@@ -143,50 +104,37 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
         }
         polled
     }
-}
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
+    fn write(
+        &mut self,
         cx: &mut Context<'_>,
-        buf: &[u8],
+        write: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if self.failed.is_some() {
-            return self.poll_failed(cx).map(Err);
+        if self.failed.is_none() {
+            match write(cx) {
+                Poll::Ready(Err(error)) => {
+                    self.failed = Some(FailedWrite::new(error));
+                    // Reading comes first, so have the task polled again.
+                    cx.waker().wake_by_ref();
+                }
+                polled => {
+                    if let Poll::Ready(Ok(size)) = polled {
+                        self.counts.written.fetch_add(size as u64, Ordering::Relaxed);
+                    }
+                    return polled;
+                }
+            }
         }
-        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.wrote(polled, cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.failed.is_some() {
-            return self.poll_failed(cx).map(Err);
-        }
-        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.wrote(polled, cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        self.poll_failed(cx).map(Err)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::failed_write::HEAR_OUT;
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use std::pin::Pin;
+    use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_write_waits_until_all_is_read() {

@@ -1,18 +1,18 @@
 //! Tells the watch whether a client accepts bytes, for connections that a library writes to.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
 use super::State;
+use crate::proxy::io::wrapped::{Hooks, Wrapped};
 
 /// The stream of a client connection that a library reads and writes.
+pub(crate) type Watched<T> = Wrapped<T, Watch>;
+
+/// Notes whether its writes make progress.
 #[derive(Debug)]
-pub(crate) struct Watched<T> {
-    io: T,
+pub(crate) struct Watch {
     state: Arc<State>,
     /// Whether the last write found no room.
     blocked: bool,
@@ -23,9 +23,11 @@ pub(crate) struct Watched<T> {
 impl<T> Watched<T> {
     /// Watches `io` for `state`.
     pub(crate) const fn new(io: T, state: Arc<State>) -> Self {
-        Self { io, state, blocked: false, held: false }
+        Self { io, hooks: Watch { state, blocked: false, held: false } }
     }
+}
 
+impl Watch {
     /// Notes whether the client accepts bytes.
     fn wrote<R>(&mut self, polled: Poll<R>) -> Poll<R> {
         if polled.is_pending() != self.blocked {
@@ -34,10 +36,20 @@ impl<T> Watched<T> {
         }
         polled
     }
+}
+
+impl Hooks for Watch {
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.wrote(write(cx))
+    }
 
     /// Notes whether earlier bytes have left. A socket buffers nothing that it reports, but TLS does: there a
     /// client may accept no bytes although every write found room.
-    fn pushed<R>(&mut self, polled: Poll<R>) -> Poll<R> {
+    fn flushed(&mut self, polled: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         if polled.is_ready() && !self.held {
             return polled;
         }
@@ -46,54 +58,12 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.wrote(polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.wrote(polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.io).poll_flush(cx);
-        self.pushed(polled)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.io).poll_shutdown(cx);
-        self.pushed(polled)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proxy::watch::Connections;
+    use std::pin::Pin;
+    use tokio::io::AsyncWrite;
 
     /// Accepts every byte, and passes them on when told to.
     struct Holds {

@@ -17,7 +17,7 @@ use clap::Parser;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::cli::{Cli, Command};
+use crate::cli::arguments::{Cli, Command};
 
 /// Parses arguments as the command line would.
 fn typed(arguments: &[&str]) -> Explain {

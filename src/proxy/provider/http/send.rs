@@ -16,7 +16,7 @@ use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
-use crate::proxy::upstream::connect::ConnectError;
+use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Answered, Connection, SendError};
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::outgoing::Outgoing;

@@ -14,9 +14,7 @@
 //! together until the head arrives, because an upstream may respond before the upload is complete. After that,
 //! somebody else polls the rest of the upload beside the response's body.
 //!
-//! An upstream may respond and close before it has read the whole request. Then the next write fails while the
-//! response is still in the socket. So a failed write is reported only when there is nothing left to read, or
-//! when nothing has arrived for [`HEAR_OUT`].
+//! A failed write is reported late ([`FailedWrite`]).
 //!
 //! An idle link has no read buffer. When it is taken from the pool, [`Link::is_quiet`] checks whether it was
 //! closed or received unexpected bytes. That needs no system call, because the runtime notes readiness even
@@ -27,17 +25,15 @@ mod head;
 #[cfg(test)]
 mod tests;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
-use tokio::time::{Sleep, sleep};
 
 use self::head::Head;
+use super::failed_write::FailedWrite;
 use super::outgoing::Outgoing;
 use crate::proxy::body::hold::Permission;
 use crate::proxy::body::request::RequestBody;
@@ -47,9 +43,6 @@ use crate::proxy::h1::{
 use crate::proxy::io::Io;
 use crate::proxy::io::pour::{Pipe, Pipes};
 use crate::proxy::io::rewound::Rewound;
-
-/// How long a failed write is held back.
-const HEAR_OUT: Duration = Duration::from_secs(1);
 
 /// A connection to an upstream, with the exchange on it.
 #[derive(Debug)]
@@ -94,8 +87,8 @@ pub(crate) struct Seen {
 enum Stopped {
     /// Its body broke off. The error, until somebody takes it.
     Body(Option<Error>),
-    /// A write failed. This is reported when the timer fires at the latest.
-    Write(std::io::Error, Pin<Box<Sleep>>),
+    /// A write failed. This is reported late.
+    Write(FailedWrite),
 }
 
 /// A request of which no byte was written. It can be sent on another connection as if it had never been on this one.
@@ -235,12 +228,10 @@ impl Link {
         if let Poll::Ready(answer) = self.poll_head(cx, interim) {
             return Poll::Ready(answer);
         }
-        let Some(Stopped::Write(error, until)) = &mut self.stopped else {
+        let Some(Stopped::Write(failed)) = &mut self.stopped else {
             return Poll::Pending;
         };
-        ready!(until.as_mut().poll(cx));
-        let error = std::io::Error::new(error.kind(), error.to_string());
-        Poll::Ready(Err(error.into()))
+        failed.poll(cx).map(|error| Err(error.into()))
     }
 
     /// Sends the request. Ready when it is sent completely, or when no more of it will be sent because its body
@@ -262,7 +253,7 @@ impl Link {
             match ready!(self.outbox.poll_write(&mut self.io, cx, &mut self.seen.wrote)) {
                 Ok(()) if waits => return Poll::Pending,
                 Ok(()) => {}
-                Err(error) => self.stop(Stopped::Write(error, Box::pin(sleep(HEAR_OUT)))),
+                Err(error) => self.stop(Stopped::Write(FailedWrite::new(error))),
             }
         }
         Poll::Ready(())
@@ -272,7 +263,7 @@ impl Link {
     pub(crate) const fn take_broken(&mut self) -> Option<Error> {
         match &mut self.stopped {
             Some(Stopped::Body(error)) => error.take(),
-            Some(Stopped::Write(..)) | None => None,
+            Some(Stopped::Write(_)) | None => None,
         }
     }
 

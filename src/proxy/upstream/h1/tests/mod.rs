@@ -4,6 +4,7 @@ mod reading;
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::pin::Pin;
 
 use http::Uri;
 use tokio::io::{
@@ -13,6 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::*;
+use crate::proxy::upstream::failed_write::HEAR_OUT;
 
 fn outgoing(method: Method) -> Outgoing<'static> {
     Outgoing {

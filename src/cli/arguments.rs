@@ -1,0 +1,244 @@
+//! The arguments of every command.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The default admin address of the quick-start.
+pub(super) const ADMIN: &str = "127.0.0.1:9900";
+
+/// The default listen address of the quick-start and the dev proxy.
+pub(super) const LISTEN: &str = "127.0.0.1:8080";
+
+/// How a case is written, for the help of `flow test`.
+const CASES: &str = "\
+A case is a directory in the layout of MWL's conformance corpus:
+
+  case.json                              `description`, `profiles` (as `mwl-proxy conformance` prints
+                                         them), `marks` (`temporal` or none), `scenarios` (an object
+                                         with a member for each)
+  definition.json                        the definition
+  scenarios/NAME/input.json              the execution's input
+  scenarios/NAME/arguments.json          arguments for the Flow's parameters, if it has any
+  scenarios/NAME/expected-result.json    the Result: a success whole, of a failure what matters
+
+and with what the corpus has no form for:
+
+  case.json                              `section`: where the rule is written
+  scenarios/NAME/expected.json           `took`: how long the run takes, such as \"PT1M2S\"; within 20 ms
+  scenarios/NAME/expected-error.json     in place of a Result, `codes`: why the definition is refused,
+                                         such as \"unknown-step\"
+
+Time is virtual: an hour of backoff takes no time. What fails is printed with its path, the JSON pointer
+of the difference, and both sides.";
+
+/// How a response is written, for the help of `explain`.
+const RESPONSES: &str = "\
+A RESPONSE is one of
+
+  STATUS    the upstream answers, 200 to 599
+  reset     the connection is lost once the request was sent
+  refused   the upstream takes no connection
+  hang      the upstream reads the request and never answers
+
+with any of these behind it, a comma before each:
+
+  NAME=VALUE       a header field of the answer: 503,retry-after=2
+  after=DURATION   how long it takes: 200,after=PT40S
+  upstream=NAME    kept for calls to that upstream: 500,upstream=audit
+  body=TEXT        the answer's body: the rest, but for after= and upstream= at its end
+
+Responses are used in order, one for each request that reaches an upstream; the last of them is given again
+where more are asked for. Those that name no upstream are for the calls of the Flow's Steps. A cleanup (an
+audit, say) gets 200 from an upstream that no response names.
+
+Jitter is drawn from --seed: the same arguments say the same.";
+
+/// A sidecar reverse proxy whose resilience policy is a language.
+///
+/// Without a command and without a file, the quick-start runs: a proxy before a built-in upstream that
+/// fails on purpose.
+#[derive(Debug, Parser)]
+#[command(name = "mwl-proxy", version, args_conflicts_with_subcommands = true)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Runs the proxy; what is done without a command.
+    Run(Run),
+    /// Validates configurations and MWL definitions. Exit 0: no errors; 1: errors.
+    Check(Check),
+    /// Runs and inspects MWL definitions without a proxy.
+    #[command(subcommand)]
+    Flow(Flow),
+    /// Evaluates one CEL expression as a route would and prints the value as JSON. Exit 0: it has one; 1:
+    /// it fails, with the failure's code; 2: it does not compile.
+    Eval(Eval),
+    /// Says what a policy would do with a request and these responses, in virtual time: no socket is opened,
+    /// an hour of waiting takes no time. Exit 0: it was said; 2: the configuration or the arguments are wrong.
+    #[command(after_long_help = RESPONSES)]
+    Explain(Explain),
+    /// Prints the configuration's JSON Schema, for editors.
+    Schema,
+    /// Prints the provider documents.
+    Catalog,
+    /// Prints the URIs of the MWL conformance profiles that are claimed, one a line.
+    Conformance,
+    /// Asks a running proxy whether it is ready. Exit 0: it is; 1: it is not.
+    Probe(Probe),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The configuration file, YAML or JSON. Loaded anew when it changes.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "listen", "admin"])]
+    pub(super) config: Option<PathBuf>,
+    /// No file: a proxy before this URL with a sensible default policy.
+    #[arg(long, value_name = "URL")]
+    pub(super) upstream: Option<String>,
+    /// Where to listen, without a file.
+    #[arg(long, value_name = "ADDR", default_value = LISTEN)]
+    pub(super) listen: SocketAddr,
+    /// Where operators are answered, without a file. The quick-start has 127.0.0.1:9900.
+    #[arg(long, value_name = "ADDR")]
+    pub(super) admin: Option<SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// Configurations or MWL definitions, YAML or JSON.
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// For people, or for machines.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// With source excerpts.
+    Text,
+    /// One JSON value.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Flow {
+    /// Runs a definition to its Result, printed as JSON. Exit 0: a success; 1: a failure; 2: the
+    /// definition is ill-formed.
+    Run(FlowRun),
+    /// Runs a directory of cases and prints what fails. Exit 0: nothing; 1: something; 2: DIR holds no
+    /// case, or a case is malformed.
+    #[command(after_long_help = CASES)]
+    Test(FlowTest),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct FlowTest {
+    /// A case, or a folder of cases, or a folder of such folders.
+    #[arg(value_name = "DIR")]
+    pub(super) directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct FlowRun {
+    /// The definition, JSON or YAML.
+    #[arg(value_name = "DEF")]
+    pub(super) definition: PathBuf,
+    /// The execution's input, a JSON file; without it null.
+    #[arg(long, value_name = "FILE")]
+    pub(super) input: Option<PathBuf>,
+    /// Arguments for the Flow's parameters, a JSON file; without it none.
+    #[arg(long, value_name = "FILE")]
+    pub(super) arguments: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Eval {
+    /// The expression, with or without `{{ }}` around it.
+    #[arg(value_name = "EXPR", allow_hyphen_values = true)]
+    pub(super) expression: String,
+    /// What the roots hold (`vars`, `step`, `middleware`…): an object, JSON or YAML; without it nothing.
+    #[arg(long, value_name = "FILE")]
+    pub(super) bindings: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// The configuration file; without it the quick-start's.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "upstream")]
+    pub(super) config: Option<PathBuf>,
+    /// No file: the policy of `run --upstream URL`.
+    #[arg(long, value_name = "URL")]
+    pub(super) upstream: Option<String>,
+    /// The request: a method and a target.
+    #[arg(long, value_name = "REQUEST", default_value = "GET /")]
+    pub(super) request: String,
+    /// A field of the request, `name: value`. May be given several times.
+    #[arg(long = "header", value_name = "FIELD")]
+    pub(super) headers: Vec<String>,
+    /// The request's body: a text, or a file's content as @FILE.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) body: Option<String>,
+    /// What an upstream answers, in order; the last goes on. Without any: 200.
+    #[arg(long = "respond", value_name = "RESPONSE")]
+    pub(super) responses: Vec<String>,
+    /// How long the client waits before it leaves, as PT5S; without it, for ever.
+    #[arg(long, value_name = "DURATION")]
+    pub(super) client_timeout: Option<String>,
+    /// Another number gives other draws of jitter.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// For people, or for machines.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Probe {
+    /// The proxy's admin address.
+    #[arg(long, value_name = "ADDR", default_value = ADMIN)]
+    pub(super) admin: SocketAddr,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn running_is_what_is_done_without_a_command() {
+        for line in
+            [&["mwl-proxy"][..], &["mwl-proxy", "-c", "f"], &["mwl-proxy", "run", "-c", "f"]]
+        {
+            let cli = Cli::try_parse_from(line).unwrap();
+            let run = match cli.command {
+                Some(Command::Run(run)) => run,
+                None => cli.run,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(run.config.is_some(), line.contains(&"f"));
+            assert_eq!(run.listen.to_string(), LISTEN);
+        }
+        for line in [
+            &["mwl-proxy", "-c", "f", "--upstream", "http://a"][..],
+            &["mwl-proxy", "-c", "f", "--listen", "127.0.0.1:1"],
+            &["mwl-proxy", "--listen", "8080"],
+            &["mwl-proxy", "check"],
+            &["mwl-proxy", "nonsense"],
+        ] {
+            assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A request's body: sent on as it comes, or read before the Flow begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+
+use crate::language::value::Value;
+use crate::proxy::body::BodyError;
+use crate::proxy::body::client::ClientBody;
+use crate::proxy::body::collect::{CollectError, collect};
+use crate::proxy::body::source::{Broken, NotReplayable, Source};
+use crate::proxy::message::media;
+use crate::proxy::message::refusal::Refusal;
+use crate::proxy::site::runtime::Route;
+
+/// A request's body.
+#[derive(Debug)]
+pub(crate) enum Upload {
+    /// There is none.
+    None,
+    /// It is sent on as it arrives.
+    Stream(Arc<Source<ClientBody>>),
+    /// It was read, because an expression of the route reads it (as `value`), or because several calls may send
+    /// it side by side.
+    Buffered {
+        bytes: Bytes,
+        /// The trailers that may pass.
+        trailers: Option<Box<HeaderMap>>,
+        value: Option<Value>,
+    },
+}
+
+impl Upload {
+    /// Reads `body` before the Flow begins: all of it if an expression of `route` reads it, else as much as can be sent
+    /// again.
+    pub(super) async fn read(
+        body: ClientBody,
+        route: &Route,
+        content_type: Option<&HeaderValue>,
+        timeout: Duration,
+    ) -> Result<Self, Refusal> {
+        if route.facts.reads_request {
+            let (bytes, trailers) = read(body, route.buffer.request, timeout).await?;
+            let value = media::to_value(content_type, &bytes);
+            let trailers = trailers.map(Box::new);
+            return Ok(Self::Buffered { bytes, trailers, value: Some(value) });
+        }
+        let keep = route.facts.resends.then_some(route.buffer.replay);
+        let source = Arc::new(Source::new(body, keep));
+        Ok(match source.read_ahead(timeout).await.map_err(unread)? {
+            Some((bytes, trailers)) => {
+                Self::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
+            }
+            None => Self::Stream(source),
+        })
+    }
+
+    /// How the client's body broke off, if it did.
+    pub(crate) fn broken(&self) -> Option<Broken> {
+        match self {
+            Self::Stream(source) => source.broken(),
+            Self::None | Self::Buffered { .. } => None,
+        }
+    }
+}
+
+/// Reads a body of at most `limit` bytes, with pauses of at most `timeout`, and those of its trailers that may pass.
+async fn read(
+    body: ClientBody,
+    limit: usize,
+    timeout: Duration,
+) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
+    let attempt = Arc::new(Source::new(body, None)).attempt(timeout);
+    let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
+    collect(&mut attempt, limit).await.map_err(|error| match error {
+        CollectError::TooLarge => Refusal::too_large(limit),
+        CollectError::Broken(error) => unread(error),
+    })
+}
+
+/// The refusal of a request whose body could not be read.
+fn unread(error: BodyError) -> Refusal {
+    match error {
+        BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
+        error => Refusal::broken_body(&error),
+    }
+}
