@@ -68,7 +68,7 @@ pub struct Addresses {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is not valid.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] Box<ConfigError>),
     /// The process cannot listen on an address.
     #[error("{message}")]
@@ -79,10 +79,10 @@ pub enum StartError {
         taken: bool,
     },
     /// Spans cannot be exported.
-    #[error("{0}")]
+    #[error(transparent)]
     Tracing(#[from] trace::Refused),
-    /// The system provides no threads, signals or runtime.
-    #[error("the system refuses: {0}")]
+    /// The system provides no threads, signals or runtime. The source says which error it was.
+    #[error("the system refuses")]
     System(#[from] io::Error),
 }
 

@@ -10,6 +10,7 @@ use super::arguments::{ADMIN, Run};
 use super::output::{complain, say};
 use crate::app::{self, Addresses, Input, StartError};
 use crate::quickstart;
+use crate::source::Causes;
 use crate::telemetry::log;
 
 /// The built-in configuration of the quick-start.
@@ -26,7 +27,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
     match started {
         Ok(code) => code,
         Err(error) => {
-            complain(error.to_string().trim_end());
+            complain(Causes(&error).to_string().trim_end());
             if let Some(help) = help(run, &error) {
                 complain(&help);
             }

@@ -1,91 +1,74 @@
 //! What happened, as it happens: the engine tells an [`Observer`], and telemetry is one.
 //!
-//! Every method's default does nothing, every argument is borrowed from what the engine holds anyway: an
-//! observer that is not interested costs a call through a table. The engine measures no durations for
-//! it; an observer that wants one reads the clock at both ends.
+//! There is one enum of events, [`Event`], which each observer matches. An event borrows everything from what the
+//! engine holds anyway, so an observer that is not interested costs one call through a table. Observers compose: a
+//! pair of observers is an observer, and so is an observer that may be absent.
+//!
+//! Each dispatch of a call is an [`Attempt`]. The engine reports its beginning and, however it ends, its end. Both
+//! events carry the whole attempt, so no observer has to pair an end with its beginning by the Step's name: several
+//! attempts may run under one name at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::code::system;
 use super::outcome::{Failure, Outcome};
-use super::provider::{DelaySource, Middleware, Prepared, Role};
+use super::provider::{Attempt, Destination, Middleware, Prepared, Wait};
 
-/// Told what one execution does.
+/// Is told what one execution does.
 pub trait Observer: Send + Sync {
-    /// A call is being dispatched to a provider.
-    fn attempt_started(&self, attempt: &Attempt<'_>) {
-        let _ = attempt;
-    }
-
-    /// A provider's Result was accepted.
-    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
-        let _ = (attempt, outcome);
-    }
-
-    /// A dispatch was interrupted before its Result was accepted: by a bound, whose failure
-    /// `explanation` is, or from outside.
-    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
-        let _ = (attempt, explanation);
-    }
-
-    /// A re-running entry consumed a failure and will run its inner scope again after a wait.
-    fn retry_scheduled(&self, retry: &Retry<'_>) {
-        let _ = retry;
-    }
-
-    /// A re-run that was scheduled is not made: the execution was cancelled from outside during its wait, or dropped.
-    fn retry_dropped(&self, step: &str) {
-        let _ = step;
-    }
-
-    /// A re-running entry acted on failures and let this one rise: none of its policies takes it, or, where
-    /// `gated`, its own `when` says so.
-    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
-        let _ = (step, failure, gated);
-    }
-
-    /// A middleware's action emitted a failure of its own in place of the one that rose: a policy's
-    /// budget ran out (`Provider.Middleware.Retry.Exhausted`; `details` say which, and why where it was
-    /// for another reason). The failure that rose is its `previous`.
-    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
-        let _ = (step, failure);
-    }
-
-    /// A bound fired and its scope has unwound; `emitted` is what rises from the seam.
-    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
-        let _ = (step, emitted);
-    }
-
-    /// A clause of the Step's `catch` takes the failure: the Step `next` is entered.
-    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
-        let _ = (step, failure, next);
-    }
-
-    /// A cleanup ended.
-    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
-        let _ = (step, outcome);
-    }
+    /// `event` happens.
+    fn on(&self, event: &Event<'_>);
 }
 
-/// An observer that looks away.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {}
-
-/// Two observers that are told the same.
-#[derive(Debug)]
-pub struct Both<'a, A, B>(pub &'a A, pub &'a B);
-
-/// Which dispatch.
+/// One thing that an execution does. `step` is the Step's name, or the Flow's name for a Flow-level stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
-    /// The Step; the Flow, for a cleanup of a Flow-level entry.
-    pub step: &'a str,
-    /// The run of the innermost re-running entry around it, from 1.
-    pub number: u32,
-    /// Whose call it is.
-    pub role: Role,
+#[expect(missing_docs, reason = "a variant's comment names its members")]
+pub enum Event<'a> {
+    /// A call is being dispatched to a provider.
+    AttemptStarted(&'a Attempt<'a>),
+    /// It ended: its Result was accepted, or it was interrupted before.
+    AttemptEnded(&'a Ended<'a>),
+    /// A re-running entry consumed a failure and will run its inner scope again after a wait.
+    RetryScheduled(&'a Retry<'a>),
+    /// A re-run that was scheduled is not made: the execution was cancelled from outside during its wait, or dropped.
+    RetryDropped { step: &'a str },
+    /// A re-running entry acted on failures and let this `failure` rise: none of its policies takes it, or, where
+    /// `gated`, its own `when` says so.
+    PassedOver { step: &'a str, failure: &'a Arc<Failure>, gated: bool },
+    /// A middleware's action emitted this `failure` of its own in place of the one that rose: a policy's budget ran
+    /// out (`Provider.Middleware.Retry.Exhausted`; `details` say which, and why where it was for another reason). The
+    /// one that rose is its `previous`.
+    GaveUp { step: &'a str, failure: &'a Arc<Failure> },
+    /// A bound fired and its scope has unwound; `emitted` is what rises from the seam.
+    TimeoutExceeded { step: &'a str, emitted: &'a Arc<Failure> },
+    /// A clause of the Step's `catch` takes this `failure`: the Step `next` is entered.
+    Caught { step: &'a str, failure: &'a Arc<Failure>, next: &'a str },
+    /// A cleanup ended with this `outcome`.
+    CleanupDone { step: &'a str, outcome: &'a Outcome },
+}
+
+/// An attempt that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// Which.
+    pub attempt: &'a Attempt<'a>,
+    /// How.
+    pub end: End<'a>,
+    /// From its beginning to its end.
+    pub took: Duration,
+    /// Where it went, if its provider has said so.
+    pub destination: Option<&'a Destination<'a>>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug)]
+pub enum End<'a> {
+    /// Its Result was accepted.
+    Accepted(&'a Outcome),
+    /// It was interrupted before: by a bound, which this failure explains, by a `Gather` that has enough, or from
+    /// outside.
+    Interrupted(Option<&'a Failure>),
 }
 
 /// Which re-run.
@@ -95,66 +78,47 @@ pub struct Retry<'a> {
     pub step: &'a str,
     /// What was consumed.
     pub failure: &'a Arc<Failure>,
-    /// The position of the policy that decided, where policies did.
-    pub policy: Option<usize>,
     /// The wait before the re-run.
-    pub delay: Duration,
-    /// Where the wait came from.
-    pub source: DelaySource,
+    pub wait: Wait,
     /// What a jittered wait was drawn from.
     pub range: Option<(Duration, Duration)>,
     /// What the entry captured in its `onEntry`, and the middleware that can say what it means.
     pub config: Option<(&'a dyn Middleware, &'a Prepared)>,
 }
 
-impl<A: Observer, B: Observer> Observer for Both<'_, A, B> {
-    fn attempt_started(&self, attempt: &Attempt<'_>) {
-        self.0.attempt_started(attempt);
-        self.1.attempt_started(attempt);
+impl Ended<'_> {
+    /// The code of its failure, or of what interrupted it; `None` of a success.
+    pub fn code(&self) -> Option<&str> {
+        match self.end {
+            End::Accepted(outcome) => outcome.failure().map(|failure| failure.code.as_str()),
+            End::Interrupted(by) => Some(by.map_or(system::CANCELLED, |by| by.code.as_str())),
+        }
     }
+}
 
-    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
-        self.0.attempt_done(attempt, outcome);
-        self.1.attempt_done(attempt, outcome);
+/// Ignores everything.
+impl Observer for () {
+    fn on(&self, _event: &Event<'_>) {}
+}
+
+impl<T: Observer + ?Sized> Observer for &T {
+    fn on(&self, event: &Event<'_>) {
+        (**self).on(event);
     }
+}
 
-    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
-        self.0.attempt_interrupted(attempt, explanation);
-        self.1.attempt_interrupted(attempt, explanation);
+impl<T: Observer> Observer for Option<T> {
+    fn on(&self, event: &Event<'_>) {
+        if let Some(observer) = self {
+            observer.on(event);
+        }
     }
+}
 
-    fn retry_scheduled(&self, retry: &Retry<'_>) {
-        self.0.retry_scheduled(retry);
-        self.1.retry_scheduled(retry);
-    }
-
-    fn retry_dropped(&self, step: &str) {
-        self.0.retry_dropped(step);
-        self.1.retry_dropped(step);
-    }
-
-    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
-        self.0.passed_over(step, failure, gated);
-        self.1.passed_over(step, failure, gated);
-    }
-
-    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
-        self.0.gave_up(step, failure);
-        self.1.gave_up(step, failure);
-    }
-
-    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
-        self.0.caught(step, failure, next);
-        self.1.caught(step, failure, next);
-    }
-
-    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
-        self.0.timeout_exceeded(step, emitted);
-        self.1.timeout_exceeded(step, emitted);
-    }
-
-    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
-        self.0.cleanup_done(step, outcome);
-        self.1.cleanup_done(step, outcome);
+/// Both are told the same.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn on(&self, event: &Event<'_>) {
+        self.0.on(event);
+        self.1.on(event);
     }
 }

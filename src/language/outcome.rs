@@ -35,6 +35,9 @@ pub struct Failure {
     pub retryable: Option<bool>,
     /// The failure that this one superseded.
     pub previous: Option<Arc<Self>>,
+    /// If this failure interrupted the wait before a re-run: the failure that the re-run had consumed. It is not part
+    /// of the envelope and not a link of the chain, but the host's answer may depend on it.
+    pub awaited: Option<Arc<Self>>,
 }
 
 /// A failure's `type`: the four that the specification defines, or an extension type.
@@ -140,6 +143,7 @@ impl Failure {
             details: None,
             retryable: None,
             previous: None,
+            awaited: None,
         }
     }
 
@@ -278,7 +282,7 @@ impl Failure {
             };
             let details = map.get("details").cloned();
             at = map.get("previous").cloned();
-            links.push(Self { ty, code: code.into(), message, details, retryable, previous: None });
+            links.push(Self { ty, message, details, retryable, ..Self::error(code, "") });
         }
         let mut previous: Option<Arc<Self>> = None;
         while let Some(mut link) = links.pop() {
@@ -315,24 +319,9 @@ impl Failure {
 fn relink(links: &[&Failure], tail: Option<Arc<Failure>>) -> Arc<Failure> {
     let mut previous = tail;
     for link in links.iter().rev() {
-        let mut copy = (*link).shallow();
-        copy.previous = previous;
-        previous = Some(Arc::new(copy));
+        previous = Some(Arc::new(Failure { previous, ..(*link).clone() }));
     }
     previous.unwrap_or_else(|| Arc::new(Failure::error(system::FAILURE_CHAIN_TRUNCATED, "empty")))
-}
-
-impl Failure {
-    fn shallow(&self) -> Self {
-        Self {
-            ty: self.ty.clone(),
-            code: self.code.clone(),
-            message: self.message.clone(),
-            details: self.details.clone(),
-            retryable: self.retryable,
-            previous: None,
-        }
-    }
 }
 
 /// Deep, without recursion over the chain.

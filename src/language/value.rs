@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::ser::{Error as _, SerializeMap, SerializeSeq};
@@ -66,6 +67,11 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
     /// Why running the work again cannot help with a failure that carries this object, if that is so: a word
     /// for `details.reason`. For example, the input of the work is gone.
     fn rerun_refusal(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The wait that the peer asked for, if it is longer than the one that the members show.
+    fn longer_wait(&self) -> Option<Duration> {
         None
     }
 

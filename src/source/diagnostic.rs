@@ -1,6 +1,21 @@
-//! Makes and collects diagnostics.
+//! Makes and collects diagnostics, and writes errors with their sources.
+
+use std::error::Error;
+use std::fmt;
 
 use super::{Diagnostic, Diagnostics, Severity, Span};
+
+/// An error and its sources, in one line. The error's own text says only what happened at its level.
+#[derive(Debug)]
+pub struct Causes<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut sources = std::iter::successors(self.0.source(), |error| (*error).source());
+        sources.try_for_each(|error| write!(f, ": {error}"))
+    }
+}
 
 impl Diagnostic {
     /// An error at `span`.

@@ -20,6 +20,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use self::diagnostic::Causes;
 pub use self::node::with_article;
 pub use self::suggest::{did_you_mean, nearest};
 

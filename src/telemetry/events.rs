@@ -6,20 +6,19 @@
 //! holds a request back.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value as Json, json};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::record::{Call, status};
 use crate::language::clock::process_clock;
 use crate::language::code::system;
-use crate::language::observe::{Attempt, Observer, Retry};
+use crate::language::observe::{End, Ended, Event, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::Role;
+use crate::language::provider::{Attempt, Role, Wait};
 use crate::language::temporal::Span;
-use crate::language::value::Value;
 
 /// How many events a listener may be behind.
 const BEHIND: usize = 1024;
@@ -56,19 +55,8 @@ pub struct Events {
     begun: Instant,
     /// How many of the Steps' own calls were dispatched.
     attempts: AtomicU32,
-    /// When the calls that run were dispatched; several only in a `Gather`.
-    running: Mutex<Vec<Running>>,
     /// Whether its end was told.
     done: AtomicBool,
-}
-
-/// A call under way.
-#[derive(Debug)]
-struct Running {
-    step: Box<str>,
-    number: u32,
-    role: Role,
-    begun: Instant,
 }
 
 /// Whether the log has the events: told by the log when it starts.
@@ -83,16 +71,19 @@ pub(super) fn logged(wanted: bool) {
     }
 }
 
-/// A request was sent again on a fresh connection, because a reused one had died under it.
-pub fn resent(execution: &str, route: &str, upstream: &str, endpoint: &str) {
+/// The request of `attempt` was sent again on a fresh connection, because a reused one had died under it.
+pub fn resent(
+    (execution, route): (&str, &str),
+    attempt: &Attempt<'_>,
+    (upstream, endpoint): (&str, &str),
+) {
     if LISTENING.load(Ordering::Relaxed) == 0 {
         return;
     }
-    let members = json!({
-        "upstream": upstream,
-        "endpoint": endpoint,
-        "reason": "staleConnection",
-    });
+    let mut members = json!(Call::of(attempt));
+    put(&mut members, "upstream", upstream);
+    put(&mut members, "endpoint", endpoint);
+    put(&mut members, "reason", "staleConnection");
     tell("attempt.resent", execution, route, members);
 }
 
@@ -134,7 +125,6 @@ impl Events {
             route: Arc::clone(route),
             begun: Instant::now(),
             attempts: AtomicU32::new(0),
-            running: Mutex::default(),
             done: AtomicBool::new(false),
         };
         events.report("execution.started", json!({}));
@@ -144,13 +134,15 @@ impl Events {
 
     /// The execution came to its Result. Dropped without one, it was cancelled.
     pub fn done(&self, outcome: &Outcome) {
-        self.end(described(outcome));
+        let mut event = json!({});
+        describe(&mut event, outcome);
+        self.end(event);
     }
 
     fn end(&self, mut event: Json) {
         self.done.store(true, Ordering::Relaxed);
         put(&mut event, "attempts", self.attempts.load(Ordering::Relaxed));
-        put(&mut event, "duration", seconds(self.begun.elapsed()));
+        put(&mut event, "duration", self.begun.elapsed().as_secs_f64());
         self.report("execution.done", event);
     }
 
@@ -158,79 +150,43 @@ impl Events {
         tell(name, &self.id, &self.route, members);
     }
 
-    fn attempt(&self, name: &str, attempt: &Attempt<'_>, mut members: Json) {
-        put(&mut members, "step", attempt.step);
-        put(&mut members, "attempt", attempt.number);
-        if attempt.role == Role::Cleanup {
-            put(&mut members, "cleanup", true);
-        }
-        if let Some(took) = self.ended(attempt) {
-            put(&mut members, "duration", seconds(took));
-        }
-        self.report(name, members);
-    }
-
-    /// How long the attempt ran, where it was seen to start.
-    fn ended(&self, attempt: &Attempt<'_>) -> Option<Duration> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let this = |call: &Running| {
-            *call.step == *attempt.step
-                && call.number == attempt.number
-                && call.role == attempt.role
-        };
-        let found = running.iter().position(this);
-        found.map(|place| running.swap_remove(place).begun.elapsed())
-    }
-}
-
-impl Observer for Events {
-    fn attempt_started(&self, attempt: &Attempt<'_>) {
+    fn started(&self, attempt: &Attempt<'_>) {
         if attempt.role == Role::Step {
             self.attempts.fetch_add(1, Ordering::Relaxed);
         }
-        self.attempt("attempt.started", attempt, json!({}));
-        let started = Running {
-            step: attempt.step.into(),
-            number: attempt.number,
-            role: attempt.role,
-            begun: Instant::now(),
-        };
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.push(started);
+        self.report("attempt.started", json!(Call::of(attempt)));
     }
 
-    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
-        let name = if outcome.is_success() { "attempt.done" } else { "attempt.failed" };
-        let mut event = described(outcome);
-        let from = match outcome {
-            Outcome::Success(value) => value.get("status"),
-            Outcome::Failure(failure) => failure.details.as_ref().and_then(|d| d.get("status")),
-        };
-        if let Some(status) = from.as_ref().and_then(Value::as_u64) {
+    fn ended(&self, ended: &Ended<'_>) {
+        let mut event = json!(Call::of(ended.attempt));
+        put(&mut event, "duration", ended.took.as_secs_f64());
+        match ended.end {
+            End::Accepted(outcome) => describe(&mut event, outcome),
+            End::Interrupted(_) => {
+                put(&mut event, "code", ended.code());
+                put(&mut event, "interrupted", true);
+            }
+        }
+        if let Some(status) = status(&ended.end) {
             put(&mut event, "status", status);
         }
-        self.attempt(name, attempt, event);
+        let done = ended.code().is_none();
+        self.report(if done { "attempt.done" } else { "attempt.failed" }, event);
     }
 
-    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
-        let code = explanation.map_or(system::CANCELLED, |failure| failure.code.as_str());
-        self.attempt("attempt.failed", attempt, json!({ "code": code, "interrupted": true }));
+    fn scheduled(&self, retry: &Retry<'_>) {
+        let Wait { delay, source, policy } = retry.wait;
+        let members = json!({
+            "step": retry.step,
+            "code": retry.failure.code.as_str(),
+            "policy": policy,
+            "delay": Span::from_duration(delay).to_string(),
+            "source": source.as_str(),
+        });
+        self.report("retry.scheduled", members);
     }
 
-    fn retry_scheduled(&self, retry: &Retry<'_>) {
-        self.report(
-            "retry.scheduled",
-            json!({
-                "step": retry.step,
-                "code": retry.failure.code.as_str(),
-                "policy": retry.policy,
-                "delay": Span::from_duration(retry.delay).to_string(),
-                "source": retry.source.as_str(),
-            }),
-        );
-    }
-
-    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
+    fn gave_up(&self, step: &str, failure: &Failure) {
         let mut event = json!({ "step": step, "code": failure.code.as_str() });
         if let Some(details) = &failure.details {
             for member in ["policy", "attempts", "reason"] {
@@ -241,17 +197,27 @@ impl Observer for Events {
         }
         self.report("retry.exhausted", event);
     }
+}
 
-    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
-        let event = json!({ "step": step, "code": emitted.code.as_str() });
-        self.report("timeout.exceeded", event);
-    }
-
-    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
-        let name = if outcome.is_success() { "finally.done" } else { "finally.failed" };
-        let mut event = described(outcome);
-        put(&mut event, "step", step);
-        self.report(name, event);
+impl Observer for Events {
+    fn on(&self, event: &Event<'_>) {
+        match *event {
+            Event::AttemptStarted(attempt) => self.started(attempt),
+            Event::AttemptEnded(ended) => self.ended(ended),
+            Event::RetryScheduled(retry) => self.scheduled(retry),
+            Event::GaveUp { step, failure } => self.gave_up(step, failure),
+            Event::TimeoutExceeded { step, emitted } => {
+                let members = json!({ "step": step, "code": emitted.code.as_str() });
+                self.report("timeout.exceeded", members);
+            }
+            Event::CleanupDone { step, outcome } => {
+                let done = outcome.is_success();
+                let mut event = json!({ "step": step });
+                describe(&mut event, outcome);
+                self.report(if done { "finally.done" } else { "finally.failed" }, event);
+            }
+            Event::RetryDropped { .. } | Event::PassedOver { .. } | Event::Caught { .. } => {}
+        }
     }
 }
 
@@ -290,6 +256,7 @@ fn log(event: &Json) {
         upstream = text("upstream"),
         endpoint = text("endpoint"),
         attempt = number("attempt"),
+        dispatch = number("dispatch"),
         cleanup = flag("cleanup"),
         interrupted = flag("interrupted"),
         "type" = text("type"),
@@ -305,11 +272,12 @@ fn log(event: &Json) {
 }
 
 /// The Result's type and, of a failure, its code. Values and messages may hold what belongs to clients.
-fn described(outcome: &Outcome) -> Json {
+fn describe(event: &mut Json, outcome: &Outcome) {
     match outcome {
-        Outcome::Success(_) => json!({ "type": "success" }),
+        Outcome::Success(_) => put(event, "type", "success"),
         Outcome::Failure(failure) => {
-            json!({ "type": failure.ty.as_str(), "code": failure.code.as_str() })
+            put(event, "type", failure.ty.as_str());
+            put(event, "code", failure.code.as_str());
         }
     }
 }
@@ -320,15 +288,13 @@ fn put(event: &mut Json, key: &str, value: impl Into<Json>) {
     }
 }
 
-fn seconds(duration: Duration) -> f64 {
-    duration.as_secs_f64()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::language::observe::Both;
-    use crate::language::provider::DelaySource;
+    use crate::language::provider::{AttemptId, DelaySource};
+    use crate::language::value::Value;
 
     fn failure() -> Arc<Failure> {
         let details = Value::object([
@@ -346,33 +312,45 @@ mod tests {
         assert!(Events::begin(|| "0", &route).is_none(), "nobody asks");
         let mut heard = listen();
         let events = Events::begin(|| "1", &route).unwrap();
-        let attempt = Attempt { step: "pay", number: 1, role: Role::Step };
-        let cleanup = Attempt { role: Role::Cleanup, ..attempt };
+        let attempt = Attempt {
+            id: AttemptId(1),
+            step: "pay",
+            number: 1,
+            role: Role::Step,
+            dispatch: None,
+            wait: None,
+            begun: Instant::now(),
+        };
         let failed = Outcome::Failure(failure());
-        let silent = crate::language::observe::Silent;
-        let both = Both(&silent, &*events);
-        both.attempt_started(&attempt);
+        let both = ((), Some(&*events));
+        let ended = |attempt: &Attempt<'_>, end| {
+            let took = attempt.begun.elapsed();
+            both.on(&Event::AttemptEnded(&Ended { attempt, end, took, destination: None }));
+        };
+        both.on(&Event::AttemptStarted(&attempt));
         tokio::time::advance(Duration::from_millis(250)).await;
-        both.attempt_done(&attempt, &failed);
-        both.retry_scheduled(&Retry {
+        ended(&attempt, End::Accepted(&failed));
+        both.on(&Event::RetryScheduled(&Retry {
             step: "pay",
             failure: &failure(),
-            policy: Some(1),
-            delay: Duration::from_millis(1500),
-            source: DelaySource::Override,
+            wait: Wait {
+                delay: Duration::from_millis(1500),
+                source: DelaySource::Override,
+                policy: Some(1),
+            },
             range: None,
             config: None,
-        });
-        both.attempt_started(&Attempt { number: 2, ..attempt });
-        both.attempt_interrupted(&Attempt { number: 2, ..attempt }, None);
-        both.timeout_exceeded("pay", &failure());
-        both.gave_up("pay", &failure());
-        both.attempt_started(&cleanup);
-        both.attempt_done(
-            &cleanup,
-            &Outcome::Success(Value::object([("status", Value::from(204_u32))])),
-        );
-        both.cleanup_done("pay", &Outcome::Success(Value::Null));
+        }));
+        let second = Attempt { number: 2, begun: Instant::now(), ..attempt };
+        both.on(&Event::AttemptStarted(&second));
+        ended(&second, End::Interrupted(None));
+        both.on(&Event::TimeoutExceeded { step: "pay", emitted: &failure() });
+        both.on(&Event::GaveUp { step: "pay", failure: &failure() });
+        let cleanup = Attempt { role: Role::Cleanup, number: 1, dispatch: Some(3), ..second };
+        both.on(&Event::AttemptStarted(&cleanup));
+        let answered = Outcome::Success(Value::object([("status", Value::from(204_u32))]));
+        ended(&cleanup, End::Accepted(&answered));
+        both.on(&Event::CleanupDone { step: "pay", outcome: &Outcome::Success(Value::Null) });
         events.done(&failed);
         drop(events);
         drop(Events::begin(|| "1", &route));
@@ -392,8 +370,8 @@ mod tests {
         {"attempt":2,"code":"System.Cancelled","duration":0.0,"event":"attempt.failed","interrupted":true,"step":"pay"}
         {"code":"A.B","event":"timeout.exceeded","step":"pay"}
         {"attempts":2,"code":"A.B","event":"retry.exhausted","policy":1,"step":"pay"}
-        {"attempt":1,"cleanup":true,"event":"attempt.started","step":"pay"}
-        {"attempt":1,"cleanup":true,"duration":0.0,"event":"attempt.done","status":204,"step":"pay","type":"success"}
+        {"attempt":1,"cleanup":true,"dispatch":3,"event":"attempt.started","step":"pay"}
+        {"attempt":1,"cleanup":true,"dispatch":3,"duration":0.0,"event":"attempt.done","status":204,"step":"pay","type":"success"}
         {"event":"finally.done","step":"pay","type":"success"}
         {"attempts":2,"code":"A.B","duration":0.25,"event":"execution.done","type":"error"}
         {"event":"execution.started"}

@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use super::trace::{Context, SpanId};
 use crate::language::code::system;
+use crate::language::observe::{End, Ended};
 use crate::language::outcome::{FailureType, Outcome};
-use crate::language::provider::DelaySource;
+use crate::language::provider::{self, Destination, Role, Wait};
 use crate::language::temporal::Timestamp;
 
 /// How many attempts of one request are kept: the first half of them, and the last.
@@ -40,31 +41,32 @@ struct Trail {
     provisional: bool,
     attempts: Vec<Attempt>,
     omitted: usize,
-    /// Decided and not yet taken by the attempt that follows: several only in a `Gather`.
-    waits: Vec<(Box<str>, Wait)>,
     /// How it ended, once it did.
     end: Option<Vec<Cause>>,
     answer: Option<Answer>,
 }
 
-/// A wait before an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// How long.
-    pub delay: Duration,
-    /// Who said so.
-    pub source: DelaySource,
+/// Which attempt it is, as records and events say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Call {
+    /// The Step's name; the Flow's, of a cleanup of its own stack.
+    pub step: Box<str>,
+    /// The run of the innermost re-running entry around it, from 1.
+    #[serde(rename = "attempt")]
+    pub number: u32,
+    /// The index of the dispatch in the innermost `Gather`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<usize>,
+    /// Whether a cleanup made it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cleanup: bool,
 }
 
 /// One attempt at an upstream.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// The Step's name; the Flow's, of a cleanup of its own stack.
-    pub step: Box<str>,
-    /// The run of the innermost re-running entry around it, from 1.
-    pub number: u32,
-    /// Whether a cleanup made it.
-    pub cleanup: bool,
+    /// Which.
+    pub call: Call,
     /// The upstream's name.
     pub upstream: Arc<str>,
     /// `host:port`.
@@ -82,7 +84,7 @@ pub struct Attempt {
     /// How long it took.
     pub took: Duration,
     /// What its span says beside this; `None` where the request is not traced.
-    pub span: Option<Sent>,
+    pub span: Option<Arc<Sent>>,
 }
 
 /// What a span says of the request that an attempt sent.
@@ -188,22 +190,6 @@ impl Recorder {
         self.lock().provisional = false;
     }
 
-    /// A re-run of `step` was decided, after this wait.
-    pub fn waits(&self, step: &str, wait: Wait) {
-        let mut trail = self.lock();
-        trail.waits.retain(|(of, _)| **of != *step);
-        trail.waits.push((step.into(), wait));
-    }
-
-    /// The wait that an attempt of `step` follows. One that was decided for a whole Flow is named after
-    /// the Flow, and so is anybody's.
-    pub fn waited(&self, step: &str) -> Option<Wait> {
-        let mut trail = self.lock();
-        let own = trail.waits.iter().position(|(of, _)| **of == *step);
-        let place = own.or_else(|| trail.waits.len().checked_sub(1))?;
-        Some(trail.waits.swap_remove(place).1)
-    }
-
     /// An attempt ended.
     pub fn attempt(&self, attempt: Attempt) {
         let mut trail = self.lock();
@@ -229,7 +215,7 @@ impl Recorder {
     /// nothing came of a [provisional](Self::provisional) one.
     pub fn finish(&self, request: impl FnOnce(&Answer) -> Request) -> Option<Execution> {
         let trail = std::mem::take(&mut *self.lock());
-        let Trail { provisional, mut attempts, omitted, waits: _, end, answer } = trail;
+        let Trail { provisional, mut attempts, omitted, end, answer } = trail;
         let answer = answer?;
         if provisional && !retried(&attempts) {
             return None;
@@ -250,9 +236,47 @@ impl Recorder {
     }
 }
 
+impl Call {
+    /// How records name `attempt`.
+    pub fn of(attempt: &provider::Attempt<'_>) -> Self {
+        let provider::Attempt { step, number, dispatch, role, .. } = *attempt;
+        Self { step: step.into(), number, dispatch, cleanup: role == Role::Cleanup }
+    }
+}
+
+impl Attempt {
+    /// The record of an attempt that has ended and went to `destination`.
+    pub fn of(ended: &Ended<'_>, destination: &Destination<'_>) -> Self {
+        let attempt = ended.attempt;
+        let span = destination.more.as_ref();
+        Self {
+            call: Call::of(attempt),
+            upstream: Arc::clone(destination.upstream),
+            endpoint: Arc::clone(destination.endpoint),
+            status: status(&ended.end),
+            code: ended.code().map(Into::into),
+            interrupted: matches!(ended.end, End::Interrupted(_)),
+            wait: attempt.wait,
+            began: attempt.begun,
+            took: ended.took,
+            span: span.and_then(|span| Arc::clone(span).downcast().ok()),
+        }
+    }
+}
+
+/// The status of the attempt's response, if there was one.
+pub fn status(end: &End<'_>) -> Option<u16> {
+    let status = match end {
+        End::Accepted(Outcome::Success(value)) => value.get("status"),
+        End::Accepted(Outcome::Failure(failure)) => failure.details.as_ref()?.get("status"),
+        End::Interrupted(_) => None,
+    };
+    u16::try_from(status?.as_u64()?).ok()
+}
+
 /// Whether several of `attempts` are Steps' own.
 fn retried(attempts: &[Attempt]) -> bool {
-    attempts.iter().filter(|attempt| !attempt.cleanup).count() > 1
+    attempts.iter().filter(|attempt| !attempt.call.cleanup).count() > 1
 }
 
 fn causes(outcome: &Outcome) -> Vec<Cause> {

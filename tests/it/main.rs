@@ -8,6 +8,8 @@
     reason = "tests: a broken assumption is a failed test"
 )]
 
+/// Attempts, each with an identity of its own.
+mod attempts;
 /// Cancellation from outside, everywhere.
 mod cancels;
 /// The language's rules, a case each.
@@ -18,6 +20,8 @@ mod cel;
 mod e2e;
 /// What holds for long and for many.
 mod endurance;
+/// Errors and their sources.
+mod errors;
 /// HTTP that holds: matrices, properties, endurance, real clients.
 mod holds;
 /// Hostile expressions, wherever an expression can stand.

@@ -8,7 +8,8 @@ use serde_json::Value as Json;
 use super::Explanation;
 use crate::admin::routes::RouteDescriptions;
 use crate::proxy::rehearsal::End;
-use crate::proxy::stage::record::{Call, Event, Failed, Given, Length, Sent, What};
+use crate::proxy::stage::record::{Event, Failed, Given, Length, Rerun, Sent, What};
+use crate::telemetry::record::Call;
 
 /// How many of the routes that do not match are listed.
 const ROUTES: usize = 20;
@@ -92,20 +93,21 @@ impl EventText<'_> {
     fn event(&self, out: &mut String, Event { at, what }: &Event) {
         let mut lines = match what {
             What::Started { call } => vec![place(call)],
-            What::Requested { call: _, sent, given } => self.requested(sent, *given),
-            What::Refused { call: _, upstream, endpoint, given } => {
-                vec![format!("  {upstream} ({endpoint}) {}", self.given("refuses", *given))]
+            What::Requested { call, sent, given } => self.requested(call, sent, *given),
+            What::Refused { call, upstream, endpoint, given } => {
+                let given = self.given("refuses", *given);
+                vec![format!("{}{upstream} ({endpoint}) {given}", lead(call))]
             }
-            What::Done { call: _, status, took } => {
+            What::Done { call, status, took } => {
                 let status = status.map(|status| format!("{status}, ")).unwrap_or_default();
-                vec![format!("  {status}a success{}", after(*took))]
+                vec![format!("{}{status}a success{}", lead(call), after(*took))]
             }
-            What::Failed { call: _, failure, took } => failed("  ", failure, &after(*took)),
-            What::Interrupted { call: _, by, took } => {
+            What::Failed { call, failure, took } => failed(&lead(call), failure, &after(*took)),
+            What::Interrupted { call, by, took } => {
                 let by = by.as_deref().unwrap_or("a cancellation: nobody waits any more");
-                vec![format!("  cut off{} by {by}", after(*took))]
+                vec![format!("{}cut off{} by {by}", lead(call), after(*took))]
             }
-            What::Retry { .. } => retry(what),
+            What::Retry(rerun) => retry(rerun),
             What::Passed { step: _, code, gated: false } => {
                 vec![format!("retry: no policy takes {code}; it rises")]
             }
@@ -130,7 +132,7 @@ impl EventText<'_> {
         }
     }
 
-    fn requested(&self, sent: &Sent, given: Given) -> Vec<String> {
+    fn requested(&self, call: &Call, sent: &Sent, given: Given) -> Vec<String> {
         let Sent { upstream, endpoint, method, target, reused, resent } = sent;
         let how = match (resent, reused) {
             (true, _) => {
@@ -140,7 +142,7 @@ impl EventText<'_> {
             (false, false) => "",
         };
         vec![
-            format!("  {method} {target} to {upstream} ({endpoint}){how}"),
+            format!("{}{method} {target} to {upstream} ({endpoint}){how}", lead(call)),
             format!("  {}", self.given("answers", given)),
         ]
     }
@@ -161,9 +163,15 @@ impl EventText<'_> {
 }
 
 fn place(call: &Call) -> String {
-    let Call { step, attempt, cleanup } = call;
+    let Call { step, number, dispatch, cleanup } = call;
     let cleanup = if *cleanup { "cleanup, " } else { "" };
-    format!("{cleanup}{step}: attempt {attempt}")
+    let dispatch = dispatch.map(|dispatch| format!(", dispatch {dispatch}")).unwrap_or_default();
+    format!("{cleanup}{step}{dispatch}: attempt {number}")
+}
+
+/// The beginning of a line about an attempt. In a `Gather` it says which attempt.
+fn lead(call: &Call) -> String {
+    call.dispatch.map_or_else(|| "  ".to_owned(), |dispatch| format!("  dispatch {dispatch}: "))
 }
 
 /// ` after PT2S`, or nothing if it took no time.
@@ -189,28 +197,29 @@ fn failed(lead: &str, failure: &Failed, after: &str) -> Vec<String> {
     lines
 }
 
-fn retry(what: &What) -> Vec<String> {
-    let What::Retry { step: _, code, policy, says, delay, source, range, retry_after } = what
-    else {
-        return Vec::new();
-    };
-    let Some(policy) = policy else {
+fn retry(rerun: &Rerun) -> Vec<String> {
+    let Some(policy) = rerun.policy else {
         return vec!["loop: its `when` holds; another iteration".to_owned()];
     };
-    let says = says.as_ref().map(|says| format!("  policy {policy}: {says}"));
-    let delay = rounded(*delay);
-    let asked = retry_after.as_ref().map(|asked| format!("; the upstream asks for {asked}"));
-    let asked = asked.unwrap_or_default();
-    let why = match (*source, range) {
+    let says = rerun.says.as_ref().map(|says| format!("  policy {policy}: {says}"));
+    let delay = rounded(rerun.delay);
+    let asked = match (&rerun.retry_after, &rerun.retry_after_asked) {
+        (Some(told), Some(asked)) => {
+            format!("; the upstream asks for {asked}, which its `retryAfterMax` cuts to {told}")
+        }
+        (Some(asked), None) => format!("; the upstream asks for {asked}"),
+        (None, _) => String::new(),
+    };
+    let why = match (rerun.source, rerun.range) {
         ("override", _) => format!("waits {delay}: its `delay` says so{asked}"),
         (_, Some((low, high))) => {
-            let (low, high) = (rounded(*low), rounded(*high));
+            let (low, high) = (rounded(low), rounded(high));
             format!("waits {delay}: its schedule, drawn from {low} to {high}{asked}")
         }
         (_, None) if delay.0.is_zero() => format!("runs again at once: it has no wait{asked}"),
         (_, None) => format!("waits {delay}: its schedule{asked}"),
     };
-    let first = format!("retry: policy {policy} takes {code} and {why}");
+    let first = format!("retry: policy {policy} takes {} and {why}", rerun.code);
     std::iter::once(first).chain(says).collect()
 }
 

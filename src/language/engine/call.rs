@@ -1,6 +1,8 @@
 //! One execution of a call: its fields, its target, its arms (MWL, "The Call interface and Result").
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use super::execution::Execution;
 use super::frame::{Frame, run_nested};
@@ -8,11 +10,10 @@ use super::scope::{Flowed, Interrupted, Scope};
 use super::stack::{Operation, Site};
 use super::template::{Evaluated, bindings_of, evaluate, evaluate_or};
 use super::view::{CallRecord, CallView, FrameState, View, Window};
-use crate::language::code::Code;
-use crate::language::observe::Attempt;
+use crate::language::observe::{End, Ended, Event, Observer};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{CallPlan, Target, With};
-use crate::language::provider::{Answer, CallProvider, Dispatch, Prepared};
+use crate::language::provider::{Answer, Attempt, CallProvider, Dispatch, Prepared, Slot};
 use crate::language::value::Value;
 
 /// A call as the operation of a stack.
@@ -43,6 +44,13 @@ pub(super) struct Dispatcher<'a> {
     pub(super) place: &'a str,
 }
 
+/// An attempt that runs. If it is dropped before its end, the whole execution was dropped: it is told as cancelled.
+struct Running<'a> {
+    observer: &'a dyn Observer,
+    attempt: &'a Attempt<'a>,
+    slot: &'a Slot<'a>,
+}
+
 /// What a call's target is given.
 enum Given<'p> {
     Provider(&'p dyn CallProvider, Prepared),
@@ -56,11 +64,8 @@ impl Operation for CallOperation<'_> {
             Dispatcher { execution: frame.execution, state: &frame.state, site: self.site, place };
         if let Some((provider, with)) = self.call.bare() {
             // No field to evaluate and no arm to run: nobody sees the window.
-            let (attempt, why) = (dispatcher.attempt(frame.scope), OnceLock::new());
-            let dispatch = dispatcher.told(frame.scope, with, &input, &why);
-            let mut running = provider.call(dispatch);
-            let answered = frame.scope.leaf(&mut running).await;
-            return Ok(dispatcher.answered(&attempt, answered, &why)?.outcome);
+            let answer = dispatcher.attempt(frame.scope, provider, (with, &input), false).await?;
+            return Ok(answer.outcome);
         }
         let settled = dispatcher.dispatch(frame.scope, self.call, input, None);
         let settled = Box::pin(settled).await?;
@@ -88,14 +93,8 @@ impl<'a> Dispatcher<'a> {
                 Ok(Window::Flow(frame))
             }
             Ok((input, Given::Provider(provider, with))) => {
-                let (attempt, why) = (self.attempt(scope), OnceLock::new());
-                let told = self.told(scope, &with, &input, &why);
-                let dispatch = Dispatch { windowed: call.has_arms(), ..told };
-                let mut running = provider.call(dispatch);
-                let answered = scope.leaf(&mut running).await;
-                let answer = self.answered(&attempt, answered, &why)?;
-                drop(running);
-                let Answer { outcome: result, metadata } = answer;
+                let answer = self.attempt(scope, provider, (&with, &input), call.has_arms());
+                let Answer { outcome: result, metadata } = answer.await?;
                 Ok(Window::Provider { input, result, metadata })
             }
         };
@@ -129,58 +128,41 @@ impl<'a> Dispatcher<'a> {
         Ok((input, given))
     }
 
-    /// An attempt that begins now.
-    fn attempt(&self, scope: &Scope) -> Attempt<'a> {
-        let attempt = Attempt { step: self.place, number: scope.attempt, role: scope.role };
-        self.execution.observer.attempt_started(&attempt);
-        attempt
-    }
-
-    /// What the provider of a call without arms is told; `why` will say what interrupted it, if anything does.
-    fn told<'p>(
+    /// Makes one attempt: runs `provider` on a `with` and an input until its Result is accepted. `windowed` says whether
+    /// anything may read the window.
+    async fn attempt(
         self,
-        scope: &Scope,
-        with: &'p Prepared,
-        input: &'p Value,
-        why: &'p OnceLock<Code>,
-    ) -> Dispatch<'p>
-    where
-        'a: 'p,
-    {
-        Dispatch {
+        scope: &mut Scope,
+        provider: &dyn CallProvider,
+        (with, input): (&Prepared, &Value),
+        windowed: bool,
+    ) -> Result<Answer, Interrupted> {
+        let attempt = Attempt {
+            id: self.execution.next_attempt(),
+            step: self.place,
+            number: scope.attempt,
+            role: scope.role,
+            dispatch: scope.dispatch,
+            wait: scope.wait.take(),
+            begun: Instant::now(),
+        };
+        let slot = Slot::default();
+        let running = Running { observer: self.execution.observer, attempt: &attempt, slot: &slot };
+        running.observer.on(&Event::AttemptStarted(&attempt));
+        let mut call = provider.call(Dispatch {
+            attempt: &attempt,
             with,
             input,
             execution_id: self.execution.id,
-            step_name: self.place,
             step_id: self.site.step.map_or("", |step| step.id.as_str()),
-            attempt: scope.attempt,
             attempts: scope.attempts,
-            role: scope.role,
             host: self.execution.host,
-            windowed: false,
-            interrupted: why,
-        }
-    }
-
-    /// What came of `attempt`.
-    fn answered(
-        &self,
-        attempt: &Attempt<'_>,
-        answered: Result<Answer, Interrupted>,
-        why: &OnceLock<Code>,
-    ) -> Result<Answer, Interrupted> {
-        let observer = self.execution.observer;
-        match &answered {
-            Ok(answer) => observer.attempt_done(attempt, &answer.outcome),
-            Err(interrupted) => {
-                let explanation = interrupted.explanation();
-                if let Some(failure) = explanation {
-                    why.get_or_init(|| failure.code.clone());
-                }
-                observer.attempt_interrupted(attempt, explanation);
-            }
-        }
-        answered
+            windowed,
+            destination: &slot,
+        });
+        let answered = scope.leaf(&mut call).await;
+        drop(call);
+        running.ended(answered)
     }
 
     fn view(&self, record: &CallRecord, call: CallView<'a>) -> View<'a>
@@ -196,6 +178,30 @@ impl<'a> Dispatcher<'a> {
             call: Some(call),
             match_input: None,
         }
+    }
+}
+
+impl Running<'_> {
+    fn ended(self, answered: Result<Answer, Interrupted>) -> Result<Answer, Interrupted> {
+        self.tell(match &answered {
+            Ok(answer) => End::Accepted(&answer.outcome),
+            Err(interrupted) => End::Interrupted(interrupted.explanation()),
+        });
+        std::mem::forget(self);
+        answered
+    }
+
+    fn tell(&self, end: End<'_>) {
+        let Self { observer, attempt, slot } = self;
+        let destination = slot.take();
+        let (took, destination) = (attempt.begun.elapsed(), destination.as_ref());
+        observer.on(&Event::AttemptEnded(&Ended { attempt, end, took, destination }));
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.tell(End::Interrupted(None));
     }
 }
 

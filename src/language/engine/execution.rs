@@ -9,6 +9,7 @@ use super::view::StepNumber;
 use crate::language::clock::Clock;
 use crate::language::observe::Observer;
 use crate::language::plan::Plan;
+use crate::language::provider::AttemptId;
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
@@ -24,6 +25,8 @@ pub(super) struct Execution<'e> {
     pub(super) entered: Timestamp,
     /// Numbers the Step executions.
     pub(super) steps: AtomicU64,
+    /// Numbers the attempts.
+    pub(super) attempts: AtomicU64,
 }
 
 impl Execution<'_> {
@@ -35,6 +38,11 @@ impl Execution<'_> {
     /// The id for a Step execution that begins now.
     pub(super) fn next_step(&self) -> StepNumber {
         StepNumber::new(self.steps.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The id of an attempt that begins now.
+    pub(super) fn next_attempt(&self) -> AttemptId {
+        AttemptId(self.attempts.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -141,7 +141,7 @@ impl<'e> Frame<'e, '_> {
                 let Some((call, arriving)) = fan_out.dispatch(index, &step.input) else {
                     break;
                 };
-                let mut scope = scope.for_dispatch(canceller.clone());
+                let mut scope = scope.for_dispatch(canceller.clone(), index);
                 active.push(async move {
                     let settled = dispatcher.dispatch(&mut scope, call, arriving, Some(index));
                     (index, settled.await)

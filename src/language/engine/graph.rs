@@ -12,6 +12,7 @@ use super::template::{
 };
 use super::view::{StepState, View};
 use crate::language::code::system;
+use crate::language::observe::Event;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{
     Action, Assign, CallStep, CatchClause, Envelope, MatchStep, Pause, SleepStep, StepId, StepPlan,
@@ -194,7 +195,7 @@ impl<'e> Frame<'e, '_> {
             Ok((output, bindings)) => {
                 self.state.vars.apply(bindings);
                 let next = &self.flow.step(clause.next).name;
-                self.execution.observer.caught(step.name, failure, next);
+                self.tell(&Event::Caught { step: step.name, failure, next });
                 Transition::To(clause.next, output)
             }
             Err(fault) => Transition::Complete(self.fail(fault)),

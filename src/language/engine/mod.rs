@@ -4,12 +4,13 @@
 //! in a frame, a graph of more than one call, a gap, a cleanup. A stack is a loop over positions, not a
 //! future per entry, so that a phase with nothing to do costs only a branch.
 //!
-//! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries down and
-//! up, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts, `view` and
+//! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries
+//! up and `descent` down, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts, `view` and
 //! `part` show all this to expressions.
 
 mod alarm;
 mod call;
+mod descent;
 mod execution;
 mod frame;
 mod gather;
@@ -35,7 +36,7 @@ use self::execution::Execution;
 use self::frame::Frame;
 use self::scope::Scope;
 use super::clock::Clock;
-use super::observe::{Observer, Silent};
+use super::observe::Observer;
 use super::outcome::Outcome;
 use super::plan::{FlowId, Plan};
 use super::value::Value;
@@ -71,7 +72,7 @@ impl<'a> Start<'a> {
             id,
             platform: Value::empty_object(),
             clock: Clock::system(),
-            observer: &Silent,
+            observer: &(),
             host: None,
             cancel: None,
             alarm: None,
@@ -103,6 +104,7 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
         cleanup_limit,
         entered,
         steps: AtomicU64::new(1),
+        attempts: AtomicU64::new(1),
     };
     let mut kept = alarm;
     let alarm = kept.as_deref_mut().map(std::mem::take).unwrap_or_default();

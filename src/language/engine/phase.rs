@@ -11,14 +11,14 @@ use std::sync::Arc;
 use super::call::CallOperation;
 use super::frame::Frame;
 use super::scope::{Flowed, Interrupted};
-use super::stack::{Crossed, EntryRun, Site};
+use super::stack::{Crossed, EntryRun, Rerun, Site};
 use super::template::{Captured, Evaluated, bindings_of, construct, evaluate, holds};
 use super::view::{PhaseView, View};
 use crate::language::expr::Bindings;
-use crate::language::observe::Retry;
+use crate::language::observe::{Event, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{EntryPlan, Shape, StackPlan, With};
-use crate::language::provider::{Always, Ascent, Feed, Phase, Prepared, Reentry};
+use crate::language::provider::{Always, Ascent, Feed, Phase, Prepared, Reentry, Wait};
 use crate::language::schema::Schema;
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
@@ -83,7 +83,7 @@ impl<'e> Frame<'e, '_> {
                 self.state.vars.apply(bindings);
                 Crossed::Emit(Outcome::Success(product))
             }
-            Some(reentry) => self.reenter(run, reentry, bindings, product),
+            Some(reentry) => self.reenter(run, reentry, bindings, product, None),
         })
     }
 
@@ -108,31 +108,29 @@ impl<'e> Frame<'e, '_> {
         let emitted = match ascent {
             Ascent::Pass => {
                 if phase.acts && run.armed && entry.middleware.reruns() {
-                    self.execution.observer.passed_over(self.place(site), &failure, gated);
+                    let step = self.place(site);
+                    self.tell(&Event::PassedOver { step, failure: &failure, gated });
                 }
                 failure
             }
             Ascent::Fail(next) => {
                 let next = Failure::superseding(&Arc::new(next), Some(&failure));
-                self.execution.observer.gave_up(self.place(site), &next);
+                self.tell(&Event::GaveUp { step: self.place(site), failure: &next });
                 next
             }
             Ascent::Reenter(reentry) => {
                 let view = self.phase_view(site, entry, run, Some(&rising), pin);
                 let bindings = bindings_of(&phase.assign, &view)?;
-                self.execution.observer.retry_scheduled(&Retry {
+                self.tell(&Event::RetryScheduled(&Retry {
                     step: self.place(site),
                     failure: &failure,
-                    policy: reentry.policy,
-                    delay: reentry.after,
-                    source: reentry.source,
+                    wait: Wait::from(&reentry),
                     range: reentry.range,
                     config: run.state.config.as_ref().map(|config| (&*entry.middleware, config)),
-                });
-                let same = run.passed().clone();
-                let crossed = self.reenter(run, reentry, bindings, same);
+                }));
                 failure.discard();
-                return Ok(crossed);
+                let same = run.passed().clone();
+                return Ok(self.reenter(run, reentry, bindings, same, Some(failure)));
             }
         };
         let rising = Outcome::Failure(Arc::clone(&emitted));
@@ -156,6 +154,7 @@ impl<'e> Frame<'e, '_> {
         reentry: Reentry,
         bindings: Captured,
         product: Value,
+        consumed: Option<Arc<Failure>>,
     ) -> Crossed {
         if let (true, Some(vars)) = (reentry.restore, &run.restore_to) {
             self.state.vars = vars.clone();
@@ -165,7 +164,7 @@ impl<'e> Frame<'e, '_> {
             Feed::Same => run.passed().clone(),
             Feed::Product => product,
         };
-        Crossed::Again(reentry, fed)
+        Crossed::Again(Rerun { reentry, fed, consumed })
     }
 
     /// `onAlways`: outside the data plane, on every exit, once.
@@ -227,7 +226,8 @@ impl<'e> Frame<'e, '_> {
                 let cleanup = std::mem::replace(self.scope, outer);
                 self.scope.after_cleanup(cleanup);
                 let outcome = flowed.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
-                self.execution.observer.cleanup_done(self.place(site), &outcome);
+                let step = self.place(site);
+                self.tell(&Event::CleanupDone { step, outcome: &outcome });
                 if let Outcome::Failure(failure) = outcome {
                     return Err(failure);
                 }
@@ -265,6 +265,11 @@ impl<'e> Frame<'e, '_> {
         'e: 'a,
     {
         self.view(pin, site.step, Some(entry_view(entry, run, result, pin)))
+    }
+
+    /// Tells the observer.
+    pub(super) fn tell(&self, event: &Event<'_>) {
+        self.execution.observer.on(event);
     }
 
     /// What events and messages call this site: the Step, or the Flow around it.

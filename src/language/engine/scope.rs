@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::alarm::Alarm;
 use crate::language::code::system;
 use crate::language::outcome::{Failure, FailureType, Outcome};
-use crate::language::provider::Role;
+use crate::language::provider::{Role, Wait};
 
 /// What rises: an outcome, or the unwind.
 pub(super) type Flowed = Result<Outcome, Interrupted>;
@@ -67,6 +67,10 @@ pub(super) struct Scope {
     pub(super) attempt: u32,
     /// How many it may make, where one number says so.
     pub(super) attempts: Option<u32>,
+    /// The index of the dispatch in the innermost `Gather`, if there is one around this scope.
+    pub(super) dispatch: Option<usize>,
+    /// The wait before the current re-run, until its first attempt takes it.
+    pub(super) wait: Option<Wait>,
 }
 
 /// Cancellation from outside the scope.
@@ -118,9 +122,17 @@ impl Scope {
         let cancel = cancel.map_or(Cancel::Never, |token| {
             Cancel::Token(Canceller { token, chain: Arc::default() })
         });
-        let bounds = SmallVec::new();
-        let (role, attempt, attempts) = (Role::Step, 1, None);
-        Self { cancel, cancelled: None, bounds, alarm, role, attempt, attempts }
+        Self {
+            cancel,
+            cancelled: None,
+            bounds: SmallVec::new(),
+            alarm,
+            role: Role::Step,
+            attempt: 1,
+            attempts: None,
+            dispatch: None,
+            wait: None,
+        }
     }
 
     /// The alarm, for the next execution.
@@ -149,8 +161,8 @@ impl Scope {
         let edge = Bound { deadline, explanation: Explanation::Cleanup(limit) };
         let bounds = smallvec::smallvec![edge];
         let alarm = std::mem::take(&mut self.alarm);
-        let (cancelled, role) = (self.cancelled.take(), Role::Cleanup);
-        Self { cancel, cancelled, bounds, alarm, role, attempt: 1, attempts: None }
+        let (cancelled, role, dispatch) = (self.cancelled.take(), Role::Cleanup, self.dispatch);
+        Self { cancel, cancelled, bounds, role, dispatch, ..Self::root(None, alarm) }
     }
 
     /// Takes back what was lent to `cleanup`.
@@ -159,12 +171,14 @@ impl Scope {
         self.cancelled = cleanup.cancelled;
     }
 
-    /// The scope of one of a `Gather`'s dispatches: interrupted by what interrupts the `Gather`, which
+    /// The scope of a `Gather`'s dispatch at this place: interrupted by what interrupts the `Gather`, which
     /// sees to it, and by its own bounds.
-    pub(super) fn for_dispatch(&self, canceller: Canceller) -> Self {
+    pub(super) fn for_dispatch(&mut self, canceller: Canceller, place: usize) -> Self {
+        let (cancel, wait) = (Cancel::Token(canceller), self.wait.take());
         let Self { role, attempt, attempts, .. } = *self;
-        let (cancel, alarm) = (Cancel::Token(canceller), Alarm::default());
-        Self { cancel, cancelled: None, bounds: SmallVec::new(), alarm, role, attempt, attempts }
+        let dispatch = Some(place);
+        let root = Self::root(None, Alarm::default());
+        Self { cancel, role, attempt, attempts, dispatch, wait, ..root }
     }
 
     /// Imposes a bound until [`lift`](Self::lift).
@@ -302,6 +316,12 @@ impl Interrupted {
         self.superseded = true;
     }
 
+    /// The same, if it interrupted the wait before a re-run that had consumed `failure`.
+    pub(super) fn awaiting(self, failure: Option<Arc<Failure>>) -> Self {
+        let chain = Arc::new(Failure { awaited: failure, ..self.chain.as_ref().clone() });
+        Self { chain, ..self }
+    }
+
     /// The failure beneath the cancellation; none for one from outside.
     pub(super) fn explanation(&self) -> Option<&Failure> {
         self.chain.previous.as_deref()
@@ -318,7 +338,10 @@ impl Interrupted {
     /// links to the one that is being handled.
     pub(super) fn convert(self) -> Arc<Failure> {
         match &self.chain.previous {
-            Some(explanation) if !self.superseded => Arc::new(explanation.as_ref().clone()),
+            Some(explanation) if !self.superseded => {
+                let awaited = self.chain.awaited.clone();
+                Arc::new(Failure { awaited, ..explanation.as_ref().clone() })
+            }
             _ => self.chain,
         }
     }

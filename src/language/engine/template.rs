@@ -121,7 +121,7 @@ pub(super) fn construct(
                 .ok_or_else(|| wrong("previous", "a non-success Result or null", value))?,
         )),
     };
-    Ok(Failure { ty, code, message, details, retryable, previous })
+    Ok(Failure { ty, code, message, details, retryable, previous, awaited: None })
 }
 
 /// A value of the wrong type for a field whose type the specification fixes.

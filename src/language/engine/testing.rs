@@ -8,7 +8,6 @@ use super::vars::Vars;
 use super::view::{FrameState, PhaseView, StepNumber, StepState, View};
 use crate::language::clock::Clock;
 use crate::language::expr::Bindings;
-use crate::language::observe::Silent;
 use crate::language::outcome::Outcome;
 use crate::language::plan::Plan;
 use crate::language::provider::EntryState;
@@ -30,11 +29,12 @@ pub fn past<R>(
         id: "01998e3e-4f2a-7c51-8d33-2f1f6b7f0c11",
         platform,
         clock,
-        observer: &Silent,
+        observer: &(),
         host: None,
         cleanup_limit: std::time::Duration::from_secs(10),
         entered: now,
         steps: AtomicU64::new(1),
+        attempts: AtomicU64::new(1),
     };
     let step = StepState {
         name: "charge-payment",

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::OnceLock;
 
+use super::attempt::{Attempt, Slot};
 use super::contract::{Contract, Prepared};
-use crate::language::code::{Code, system};
+use crate::language::code::system;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::Value;
 
@@ -30,38 +30,24 @@ pub trait CallProvider: fmt::Debug + Send + Sync {
 /// A dispatch, as the provider sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Dispatch<'a> {
+    /// Which attempt of which Step it is. A Flow-level cleanup belongs to no Step and has the Flow's name.
+    pub attempt: &'a Attempt<'a>,
     /// What [`CallProvider::prepare`] made of the `with`.
     pub with: &'a Prepared,
     /// The call's evaluated `input`.
     pub input: &'a Value,
     /// The execution's `id`.
     pub execution_id: &'a str,
-    /// The Step's name and execution id. A Flow-level cleanup belongs to no Step and has the Flow's name.
-    pub step_name: &'a str,
     /// `step.id`; empty where there is no Step.
     pub step_id: &'a str,
-    /// The run of the innermost re-running entry around this call, counting from 1.
-    pub attempt: u32,
-    /// How many runs that entry may make, if that is one number.
+    /// How many runs the innermost re-running entry around this call may make, where one number says so.
     pub attempts: Option<u32>,
-    /// Whose call it is.
-    pub role: Role,
-    /// What the host has passed to the execution.
+    /// What the host gave the execution to carry.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
     /// Whether anything may read the answer's `metadata`.
     pub windowed: bool,
-    /// The code of the failure that explains why the call is dropped: set before it is, where a bound of the
-    /// Flow's own does it.
-    pub interrupted: &'a OnceLock<Code>,
-}
-
-/// Whose call a dispatch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// A Step's own.
-    Step,
-    /// A cleanup's: its response is never the client's answer.
-    Cleanup,
+    /// Where the provider says where the call goes, as soon as it knows.
+    pub destination: &'a Slot<'a>,
 }
 
 /// The outcome of a provider's call.

@@ -7,6 +7,7 @@
 //! tested as a function.
 
 mod action;
+mod attempt;
 mod behaviour;
 pub mod call;
 mod catalog;
@@ -17,9 +18,10 @@ pub mod middleware;
 mod written;
 
 pub use action::{Always, Ascent, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry};
+pub use attempt::{Attempt, AttemptId, Destination, Role, Slot, Wait};
 pub use behaviour::Middleware;
 pub use catalog::{Catalog, CatalogError};
 pub use contract::{Contract, ContractKind, Parameters, Phase, PhaseContract, Prepared};
-pub use dispatch::{Answer, CallProvider, Dispatch, Role};
+pub use dispatch::{Answer, CallProvider, Dispatch};
 pub use document::SCHEMA_URI;
 pub use written::{Arguments, WrittenEntry, words};

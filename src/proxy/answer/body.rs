@@ -8,10 +8,11 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::proxy::body::BodyError;
+use crate::proxy::body::whole::Whole;
 use crate::proxy::io::pour::{Pipe, Pipes};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::upstream::body::ResponseBody;
-use crate::proxy::upstream::connection::Far;
+use crate::proxy::upstream::connection::Alone;
 use crate::proxy::watch::busy::Busy;
 
 /// The body that the client gets. Its request counts as in flight until this body ends or is dropped.
@@ -27,32 +28,26 @@ pub(crate) struct AnswerBody {
 
 #[derive(Debug)]
 enum Kind {
-    Empty,
-    Full(Bytes),
-    /// The trailers follow the bytes.
-    Trailed(Bytes, Box<HeaderMap>),
+    Whole(Whole),
     Upstream(Box<ResponseBody>),
     /// No body, and another protocol after the head.
-    Tunnel(Box<Far>),
+    Tunnel(Box<Alone>),
 }
 
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
-        Self::of(Kind::Empty)
+        Self::of(Kind::Whole(Whole::EMPTY))
     }
 
     /// A body in memory.
     pub(crate) const fn full(bytes: Bytes) -> Self {
-        Self::of(Kind::Full(bytes))
+        Self::trailed(bytes, None)
     }
 
     /// A body in memory, with trailers.
-    pub(crate) fn trailed(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
-        let Some(trailers) = trailers else {
-            return Self::full(bytes);
-        };
-        Self::of(Kind::Trailed(bytes, trailers))
+    pub(crate) const fn trailed(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
+        Self::of(Kind::Whole(Whole::new(bytes, trailers)))
     }
 
     /// The body of an upstream's response.
@@ -65,16 +60,16 @@ impl AnswerBody {
     }
 
     /// No body: the upstream's half of a tunnel.
-    pub(crate) const fn tunnel(far: Box<Far>) -> Self {
+    pub(crate) const fn tunnel(far: Box<Alone>) -> Self {
         Self::of(Kind::Tunnel(far))
     }
 
     /// Takes the tunnel that this is, where it is one, and the flight that ends with it.
-    pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Far>, Flight)> {
+    pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Alone>, Flight)> {
         if !matches!(self.kind, Kind::Tunnel(_)) {
             return None;
         }
-        match std::mem::replace(&mut self.kind, Kind::Empty) {
+        match std::mem::replace(&mut self.kind, Kind::Whole(Whole::EMPTY)) {
             Kind::Tunnel(far) => Some((far, self.flight.take()?)),
             _ => None,
         }
@@ -87,7 +82,7 @@ impl AnswerBody {
 
     /// Whether trailers follow a body in memory.
     pub(crate) const fn is_trailed(&self) -> bool {
-        matches!(self.kind, Kind::Trailed(..))
+        matches!(&self.kind, Kind::Whole(whole) if whole.is_trailed())
     }
 
     /// Ends `flight` when this body ends.
@@ -102,8 +97,8 @@ impl AnswerBody {
 
     /// The same answer for a HEAD: nothing of the body is sent. An upstream's response has none.
     pub(crate) fn for_head(mut self) -> Self {
-        if matches!(self.kind, Kind::Full(_) | Kind::Trailed(..)) {
-            self.kind = Kind::Empty;
+        if matches!(self.kind, Kind::Whole(_)) {
+            self.kind = Kind::Whole(Whole::EMPTY);
         }
         self
     }
@@ -143,20 +138,8 @@ impl Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let answer = self.get_mut();
         let polled = match &mut answer.kind {
-            Kind::Empty | Kind::Tunnel(_) => Poll::Ready(None),
-            Kind::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                answer.kind = Kind::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
-            }
-            Kind::Trailed(bytes, _) if !bytes.is_empty() => {
-                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
-            }
-            Kind::Trailed(_, trailers) => {
-                let trailers = std::mem::take(trailers.as_mut());
-                answer.kind = Kind::Empty;
-                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
-            }
+            Kind::Whole(whole) => Poll::Ready(whole.next().map(Ok)),
+            Kind::Tunnel(_) => Poll::Ready(None),
             Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
         };
         match polled {
@@ -179,17 +162,16 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty | Kind::Tunnel(_) => true,
-            Kind::Full(bytes) => bytes.is_empty(),
-            Kind::Trailed(..) => false,
+            Kind::Whole(whole) => whole.is_end(),
+            Kind::Tunnel(_) => true,
             Kind::Upstream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Empty | Kind::Tunnel(_) => SizeHint::with_exact(0),
-            Kind::Full(bytes) | Kind::Trailed(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Whole(whole) => SizeHint::with_exact(whole.len()),
+            Kind::Tunnel(_) => SizeHint::with_exact(0),
             Kind::Upstream(body) => body.size_hint(),
         }
     }

@@ -14,6 +14,7 @@ use super::body::AnswerBody;
 use super::grpc;
 use super::reply::{Details, Reply};
 use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::Role;
 use crate::language::value::{Map, Value};
 use crate::proxy::body::source::Broken;
 use crate::proxy::code::{self, Meaning};
@@ -147,7 +148,7 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
     }
     let mut response = problem(&body, meaning);
     // The client gets this in place of the answer that said so, and should wait, too.
-    if let Some(wait) = exchange.wait() {
+    if let Some(wait) = wait(failure) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response
@@ -159,6 +160,18 @@ fn told(exchange: &Exchange, failure: &Failure) -> String {
         Some(message) if exchange.route.expose_failures => format!("{}: {message}", failure.code),
         _ => format!("{} (execution {})", failure.code, exchange.id()),
     }
+}
+
+/// The wait that the upstream asked for in the newest attempt of the chain. If a wait before a re-run was interrupted,
+/// that is the attempt which should have been made again.
+fn wait(failure: &Failure) -> Option<Duration> {
+    let attempt = |link: &Failure| {
+        let details = link.details.as_ref()?.as_native::<Details>()?;
+        (details.role == Role::Step).then_some(details.retry_after)
+    };
+    let awaited = |link: &Failure| link.awaited.as_ref()?.chain().find_map(attempt);
+    let newest = failure.chain().find_map(|link| attempt(link).or_else(|| awaited(link)));
+    Some(newest??.wait())
 }
 
 /// Whole seconds, as `Retry-After` has them; a part of one counts as one.

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
 use super::body::AnswerBody;
+use super::retry_after::RetryAfter;
 use crate::language::provider::Role;
 use crate::language::temporal::Span;
 use crate::language::value::{Map, Missing, Native, Value};
 use crate::proxy::grpc::Status;
 use crate::proxy::message::headers;
 use crate::proxy::upstream::body::ResponseBody;
-use crate::proxy::upstream::connection::Far;
+use crate::proxy::upstream::connection::Alone;
 
 /// An upstream's response: the object `{status, headers, body}`, of which `body` is there only where
 /// the route buffers it.
@@ -48,7 +49,7 @@ pub(crate) enum Payload {
     /// Read, because an expression of the route reads it, with its trailers.
     Buffered(Bytes, Option<Box<HeaderMap>>),
     /// None: the connection has changed its protocol.
-    Tunnel(Box<Far>),
+    Tunnel(Box<Alone>),
 }
 
 /// What is known of a failed attempt: the object `details`.
@@ -56,6 +57,8 @@ pub(crate) enum Payload {
 pub(crate) struct Details {
     /// The endpoint, as `host:port`.
     pub(crate) endpoint: Arc<str>,
+    /// Whose attempt it was.
+    pub(crate) role: Role,
     /// How much of the request was sent.
     pub(crate) sent: Sent,
     /// Whether the connection had carried a request before.
@@ -63,7 +66,7 @@ pub(crate) struct Details {
     /// How far a connect got.
     pub(crate) phase: Option<&'static str>,
     /// How long the upstream asks to wait.
-    pub(crate) retry_after: Option<std::time::Duration>,
+    pub(crate) retry_after: Option<RetryAfter>,
     /// gRPC's status, where the response is a gRPC call's and it failed.
     pub(crate) grpc_status: Option<Status>,
     /// Why the attempt cannot be made again, where it cannot.
@@ -221,7 +224,7 @@ impl Native for Details {
             "phase" => self.phase.map(Value::from),
             "grpcStatus" => self.grpc_status.map(|status| Value::from(status.number())),
             "retryAfter" => {
-                let wait = Span::from_duration(self.retry_after?);
+                let wait = Span::from_duration(self.retry_after?.wait());
                 Some(Value::string(wait.to_string()))
             }
             _ => None,
@@ -252,6 +255,10 @@ impl Native for Details {
 
     fn rerun_refusal(&self) -> Option<&'static str> {
         self.refusal
+    }
+
+    fn longer_wait(&self) -> Option<std::time::Duration> {
+        self.retry_after.filter(|wait| wait.asked > wait.max).map(|wait| wait.asked)
     }
 
     fn discard(&self) {

@@ -7,15 +7,30 @@ use http::header::{self, HeaderMap};
 
 use super::rate_limit;
 
-/// The wait that a response with these fields asks for, at most `max`; `None` where it asks for none.
-/// `now` is used where the response carries no `Date`.
-pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime, max: Duration) -> Option<Duration> {
+/// The wait that an upstream asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RetryAfter {
+    /// As it was asked for.
+    pub(crate) asked: Duration,
+    /// The longest wait that the upstream's `retryAfterMax` allows.
+    pub(crate) max: Duration,
+}
+
+impl RetryAfter {
+    /// The wait that policies and clients are told.
+    pub(crate) fn wait(self) -> Duration {
+        self.asked.min(self.max)
+    }
+}
+
+/// The wait that a response with these fields asks for; `None` where it asks for none. `now` is used where the response
+/// carries no `Date`.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let now = date(headers).unwrap_or(now);
-    let wait = match headers.get(header::RETRY_AFTER) {
+    match headers.get(header::RETRY_AFTER) {
         Some(value) => field(value.as_bytes(), now),
         None => rate_limit::reset(headers, now),
-    };
-    wait.map(|wait| wait.min(max))
+    }
 }
 
 /// When the response was made, by its own clock.
@@ -77,7 +92,8 @@ mod tests {
         for (name, value) in fields {
             headers.append(*name, HeaderValue::from_bytes(value).unwrap());
         }
-        retry_after(&headers, now(), MAX).map(|wait| wait.as_secs())
+        let asked = retry_after(&headers, now());
+        asked.map(|asked| RetryAfter { asked, max: MAX }.wait().as_secs())
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod hold;
 pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod stall;
+pub(crate) mod whole;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

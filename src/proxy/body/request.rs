@@ -6,24 +6,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::BodyError;
 use super::client::ClientBody;
 use super::hold::{Hold, Permission};
 use super::source::{Attempt, Broken, Source};
+use super::whole::Whole;
 
 /// The body that an attempt sends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) enum RequestBody {
-    /// Nothing.
-    #[default]
-    Empty,
-    /// A body in memory.
-    Full(Bytes),
-    /// A body in memory with trailers. In HTTP/1.1 it is sent without a length.
-    Trailed(Bytes, Box<HeaderMap>),
+    /// A body in memory, or none. With trailers it is sent without a length in HTTP/1.1.
+    Whole(Whole),
     /// The client's body.
     Stream(Attempt<ClientBody>),
     /// The client's body, once the upstream asks for it.
@@ -45,7 +40,7 @@ impl Progress {
         let attempt = match body {
             RequestBody::Stream(attempt) => attempt,
             RequestBody::Held(held) => &held.1,
-            RequestBody::Empty | RequestBody::Full(_) | RequestBody::Trailed(..) => return,
+            RequestBody::Whole(_) => return,
         };
         if let Self::Stream(_, turn) = self {
             turn.store(attempt.turn(), Ordering::Relaxed);
@@ -85,6 +80,9 @@ impl Progress {
 }
 
 impl RequestBody {
+    /// No body.
+    pub(crate) const EMPTY: Self = Self::Whole(Whole::EMPTY);
+
     /// The client's body. With a `permission`, it is sent once that is given.
     pub(crate) fn stream(
         attempt: Attempt<ClientBody>,
@@ -113,22 +111,8 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let body = self.get_mut();
-        match body {
-            Self::Empty => Poll::Ready(None),
-            Self::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                *body = Self::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
-            }
-            Self::Trailed(bytes, _) if !bytes.is_empty() => {
-                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
-            }
-            Self::Trailed(_, trailers) => {
-                let trailers = std::mem::take(trailers.as_mut());
-                *body = Self::Empty;
-                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
-            }
+        match self.get_mut() {
+            Self::Whole(whole) => Poll::Ready(whole.next().map(Ok)),
             Self::Stream(attempt) => Pin::new(attempt).poll_frame(cx),
             Self::Held(waiting) => {
                 let (hold, attempt) = waiting.as_mut();
@@ -140,9 +124,7 @@ impl Body for RequestBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Empty => true,
-            Self::Full(bytes) => bytes.is_empty(),
-            Self::Trailed(..) => false,
+            Self::Whole(whole) => whole.is_end(),
             Self::Stream(attempt) => attempt.is_end_stream(),
             Self::Held(held) => held.1.is_end_stream(),
         }
@@ -150,9 +132,8 @@ impl Body for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Empty => SizeHint::with_exact(0),
-            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Trailed(..) => SizeHint::default(),
+            Self::Whole(whole) if whole.is_trailed() => SizeHint::default(),
+            Self::Whole(whole) => SizeHint::with_exact(whole.len()),
             Self::Stream(attempt) => attempt.size_hint(),
             Self::Held(held) => held.1.size_hint(),
         }

@@ -24,7 +24,7 @@ use http_body_util::BodyExt;
 
 pub use self::attempt::Attempt;
 use super::BodyError;
-use crate::proxy::h1::Malformed;
+use crate::proxy::h1::{self, Malformed};
 use crate::proxy::message::trailers::permitted;
 
 /// How many bytes of an unwanted body are read so that its connection can be used again.
@@ -89,7 +89,8 @@ impl Broken {
     fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut at = Some(error);
         while let Some(error) = at {
-            if error.is::<Malformed>() {
+            let http = error.downcast_ref::<h1::Error>();
+            if error.is::<Malformed>() || matches!(http, Some(h1::Error::Malformed(_))) {
                 return Self::Malformed;
             }
             at = error.source();

@@ -18,12 +18,12 @@ use crate::proxy::io::Io;
 use crate::proxy::io::rewound::Rewound;
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::request::flight::Flight;
-use crate::proxy::upstream::connection::Far;
+use crate::proxy::upstream::connection::Alone;
 
 /// A tunnel, after the client's side has switched the protocol too.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    far: Far,
+    far: Alone,
     flight: Flight,
 }
 
@@ -40,7 +40,7 @@ enum End {
 
 impl Tunnel {
     /// A tunnel that runs until it ends. `flight` ends with it.
-    pub(crate) const fn new(far: Far, flight: Flight) -> Self {
+    pub(crate) const fn new(far: Alone, flight: Flight) -> Self {
         Self { far, flight }
     }
 
@@ -48,7 +48,7 @@ impl Tunnel {
     /// passed for `idle`, or `cut` is cancelled.
     pub(crate) async fn run(self, near: Rewound<Io>, idle: Duration, cut: &CancellationToken) {
         let Self { mut far, flight } = self;
-        let end = pass(near, far.bytes(), idle, cut).await;
+        let end = pass(near, far.link.bytes(), idle, cut).await;
         tracing::debug!(reason = ?end, "A tunnel has ended.");
         drop(far);
         // Tunnelled bytes are not a body.

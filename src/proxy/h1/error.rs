@@ -12,8 +12,8 @@ pub(crate) enum Error {
     #[error("connection closed before message completed")]
     Closed,
     /// The bytes that arrived are not HTTP/1.1.
-    #[error("{0}")]
-    Malformed(#[source] Malformed),
+    #[error(transparent)]
+    Malformed(Malformed),
     /// The request's own body broke off.
     #[error("the request could not be sent whole")]
     Request(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -12,7 +12,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value as Json;
 use tokio::io::duplex;
-use tokio::time::sleep;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
@@ -28,10 +29,10 @@ use crate::proxy::stage::record::{Event, Length};
 
 /// When a rehearsal begins: a moment of no meaning, the same each time (2026-01-01T00:00:00Z).
 const BEGINS: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
-/// After this much time in which nothing ends, nothing will.
-const FOREVER: Duration = Duration::from_hours(24 * 7);
-/// How often it is looked whether an execution whose client has left is over.
-const LOOK: Duration = Duration::from_millis(1);
+/// What has not come after five thousand years never comes.
+const FOREVER: Duration = Duration::from_hours(24 * 365 * 5000);
+/// How often the clock may advance to the next timer. An execution that waits more often has no end in sight.
+const WAITS: u64 = 500_000;
 /// How much the pipe to the proxy holds each way.
 const PIPE: usize = 64 * 1024;
 
@@ -104,8 +105,10 @@ pub(crate) fn rehearse(
         // Cleanups of a request whose client has left.
         let deadline = took.0.saturating_add(FOREVER);
         let waits = !matches!(end, End::Busy);
+        let mut look = Duration::from_millis(1);
         while waits && worker.core.in_flight() > 0 && stage.elapsed() < deadline {
-            sleep(LOOK).await;
+            sleep(look).await;
+            look *= 2;
         }
         let (events, result) = stage.told();
         Told { routes, events, result, end, took, unused: stage.unused() }
@@ -157,9 +160,18 @@ async fn ask(
         biased;
         end = answer => end.unwrap_or(End::Dropped),
         () = stage.filled() => End::Endless,
+        () = worn_out(stage) => End::Endless,
         () = stage.found_busy() => End::Busy,
         () = bored => End::Left,
-        () = sleep(FOREVER) => End::Forever,
+        () = sleep_until(Instant::now() + FOREVER) => End::Forever,
+    }
+}
+
+/// Returns when the clock has advanced too often. It looks seldom, so that its own waits do not add up.
+async fn worn_out(stage: &Stage) {
+    let metrics = Handle::current().metrics();
+    while metrics.worker_park_count(0) < WAITS {
+        sleep(Duration::from_mins(1) + stage.elapsed() / 8).await;
     }
 }
 

@@ -8,7 +8,6 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
@@ -59,8 +58,6 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
-    /// The wait that the upstream of the last failed attempt asked for.
-    wait: Mutex<Option<Duration>>,
     /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
     /// Its place in a trace, if requests are traced.
@@ -134,7 +131,6 @@ impl Exchange {
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
-            wait: Mutex::new(None),
             cancel: OnceLock::new(),
             trace,
             recorder: OnceLock::new(),
@@ -210,16 +206,6 @@ impl Exchange {
     /// Whether the client left before its request was complete.
     pub(crate) fn client_gone(&self) -> bool {
         self.upload.broken() == Some(Broken::Gone)
-    }
-
-    /// An attempt failed, and its upstream asked for this wait.
-    pub(crate) fn asked_to_wait(&self, wait: Option<Duration>) {
-        *lock(&self.wait) = wait;
-    }
-
-    /// The wait that the upstream of the last failed attempt asked for.
-    pub(crate) fn wait(&self) -> Option<Duration> {
-        *lock(&self.wait)
     }
 
     /// The endpoint of `upstream` that the next attempt should avoid.

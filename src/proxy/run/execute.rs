@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use super::observer::RequestObserver;
 use crate::language::code::system;
 use crate::language::engine::{self, Alarm, Start};
-use crate::language::observe::{Both, Observer};
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::value::Value;
 use crate::proxy::answer::body::AnswerBody;
@@ -158,20 +157,13 @@ async fn run(
         Value::Null
     };
     let events = Events::begin(|| exchange.id(), &route.name);
-    let counted = RequestObserver(exchange);
-    let both = events.as_deref().map(|events| Both(&counted, events));
     let stage = exchange.site.runtime.stage.as_deref();
-    let staged = stage.map(|stage| Both(&counted, stage));
-    let observer: &dyn Observer = match (&staged, &both) {
-        (Some(staged), _) => staged,
-        (None, Some(both)) => both,
-        (None, None) => &counted,
-    };
+    let observer = (RequestObserver(exchange), (events.as_deref(), stage));
     let start = Start {
         id: exchange.id(),
         platform,
         clock: exchange.site.core.clock,
-        observer,
+        observer: &observer,
         host: Some(exchange.as_ref()),
         cancel,
         alarm,

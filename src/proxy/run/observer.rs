@@ -1,18 +1,27 @@
 //! What the engine reports of a request's execution, counted and recorded.
 
-use std::sync::Arc;
-
-use crate::language::observe::{Observer, Retry};
+use crate::language::observe::{Ended, Event, Observer};
 use crate::language::outcome::{Failure, Outcome};
 use crate::proxy::request::exchange::Exchange;
-use crate::telemetry::record::Wait;
+use crate::telemetry::record::Attempt;
 
-/// Feeds the route's counters and the request's record. Attempts are told by the http provider, which
-/// alone knows their upstream.
+/// Feeds the route's counters and the request's record. The spans are made of the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestObserver<'a>(pub(crate) &'a Exchange);
 
 impl RequestObserver<'_> {
+    /// An attempt ended. Only those that went to an upstream are counted.
+    fn ended(self, ended: &Ended<'_>) {
+        let Some(destination) = ended.destination else {
+            return;
+        };
+        let code = ended.code();
+        self.0.route.metrics.attempt(destination.upstream, code, ended.took);
+        if let Some(recorder) = self.0.recorder(code.is_some()) {
+            recorder.attempt(Attempt::of(ended, destination));
+        }
+    }
+
     /// A policy asked for a retry, which is not made.
     fn suppressed(self, step: &str, reason: &'static str) {
         let route = &self.0.route;
@@ -20,22 +29,8 @@ impl RequestObserver<'_> {
         let (execution, route) = (self.0.id(), &*route.name);
         tracing::info!(execution, route, step, reason, "A retry was not made.");
     }
-}
 
-impl Observer for RequestObserver<'_> {
-    fn retry_scheduled(&self, retry: &Retry<'_>) {
-        self.0.route.metrics.retry(retry.failure.code.as_str(), retry.source);
-        if let Some(recorder) = self.0.recorder(true) {
-            recorder.waits(retry.step, Wait { delay: retry.delay, source: retry.source });
-        }
-    }
-
-    fn retry_dropped(&self, step: &str) {
-        let draining = self.0.site.core.is_cut();
-        self.suppressed(step, if draining { "draining" } else { "clientGone" });
-    }
-
-    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
+    fn gave_up(self, step: &str, failure: &Failure) {
         let metrics = &self.0.route.metrics;
         let details = failure.details.as_ref();
         let policy = details.and_then(|details| details.get("policy")?.as_u64());
@@ -50,17 +45,34 @@ impl Observer for RequestObserver<'_> {
         }
     }
 
-    fn timeout_exceeded(&self, _step: &str, _emitted: &Arc<Failure>) {
-        self.0.route.metrics.timeout();
-    }
-
-    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
+    fn cleaned(self, step: &str, outcome: &Outcome) {
         let Exchange { route, .. } = self.0;
         route.metrics.finally(outcome.is_success());
         if let Outcome::Failure(failure) = outcome {
             // What it was to tell nobody else may ever hear of.
             let (execution, route, code) = (self.0.id(), &*route.name, failure.code.as_str());
             tracing::warn!(execution, route, step, code, "A cleanup failed.");
+        }
+    }
+}
+
+impl Observer for RequestObserver<'_> {
+    fn on(&self, event: &Event<'_>) {
+        let Exchange { route, site, .. } = self.0;
+        match *event {
+            Event::AttemptEnded(ended) => self.ended(ended),
+            Event::RetryScheduled(retry) => {
+                route.metrics.retry(retry.failure.code.as_str(), retry.wait.source);
+                // The record of a request that is retried begins here at the latest.
+                self.0.recorder(true);
+            }
+            Event::RetryDropped { step } => {
+                self.suppressed(step, if site.core.is_cut() { "draining" } else { "clientGone" });
+            }
+            Event::GaveUp { step, failure } => self.gave_up(step, failure),
+            Event::TimeoutExceeded { .. } => route.metrics.timeout(),
+            Event::CleanupDone { step, outcome } => self.cleaned(step, outcome),
+            Event::AttemptStarted(_) | Event::PassedOver { .. } | Event::Caught { .. } => {}
         }
     }
 }

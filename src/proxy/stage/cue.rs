@@ -7,13 +7,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::record::Call;
 use super::script::Turn;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
 use crate::language::value::Value;
+use crate::telemetry::record::Call;
 
 tokio::task_local! {
     /// The call whose future is being polled.
@@ -21,9 +22,19 @@ tokio::task_local! {
 }
 
 /// A call, and what it was given to play once it took a connection.
-struct Cue {
-    call: Call,
+#[derive(Debug)]
+pub(super) struct Cue {
+    pub(super) call: Call,
     turn: Mutex<Option<Turn>>,
+    /// Whether a request or a connection of it has reached the far end.
+    asked: AtomicBool,
+}
+
+impl Cue {
+    /// A request or a connection of the call reaches the far end. Says whether another one has before.
+    pub(super) fn asks(&self) -> bool {
+        self.asked.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// The `http` provider of a route in a rehearsal.
@@ -43,8 +54,8 @@ impl CallProvider for Cued {
         &'a self,
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        let call = Call::new(dispatch.step_name, dispatch.attempt, dispatch.role);
-        let cue = Arc::new(Cue { call, turn: Mutex::new(None) });
+        let call = Call::of(dispatch.attempt);
+        let cue = Arc::new(Cue { call, turn: Mutex::new(None), asked: AtomicBool::new(false) });
         // The provider may take a connection already when it is called, before its future is polled.
         let calling = CUE.sync_scope(Arc::clone(&cue), || self.0.call(dispatch));
         Box::pin(CUE.scope(cue, calling))
@@ -62,13 +73,11 @@ pub(super) fn reserve(next: impl FnOnce(&Call) -> Turn) -> Option<Turn> {
 }
 
 /// Plays the turn of the call that is being polled: another request or connection of it takes another.
-pub(super) fn play(next: impl FnOnce(&Call) -> Turn) -> Option<(Call, Turn)> {
+pub(super) fn play(next: impl FnOnce(&Call) -> Turn) -> Option<(Arc<Cue>, Turn)> {
     let turn = reserve(next)?;
-    let call = CUE.try_with(|cue| {
-        *cue.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        cue.call.clone()
-    });
-    Some((call.ok()?, turn))
+    let cue = CUE.try_with(Arc::clone).ok()?;
+    *cue.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    Some((cue, turn))
 }
 
 /// The provider, cued.

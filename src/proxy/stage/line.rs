@@ -18,7 +18,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Stage;
-use super::record::{Call, Sent};
+use super::cue::Cue;
+use super::record::Sent;
 use super::script::{Act, Turn};
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::settings::{Endpoint, Protocol, Upstream};
@@ -34,7 +35,7 @@ pub(crate) struct Line {
     upstream: Arc<str>,
     endpoint: Arc<str>,
     /// What the requests that were put on it are for, and what they get.
-    due: Mutex<VecDeque<(Call, Turn)>>,
+    due: Mutex<VecDeque<(Arc<Cue>, Turn)>>,
     /// How many requests came.
     requests: AtomicU32,
     /// Pulled when it is lost: then its end is an error.
@@ -130,7 +131,7 @@ impl Line {
     /// A request came; what it gets.
     fn arrived(&self, request: &Request<Incoming>) -> Option<Turn> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let (call, turn) = due?;
+        let (cue, turn) = due?;
         let target = request.uri().path_and_query();
         let sent = Sent {
             upstream: self.upstream.as_ref().to_owned(),
@@ -140,7 +141,7 @@ impl Line {
             reused: self.requests.fetch_add(1, Ordering::Relaxed) > 0,
             resent: false,
         };
-        self.stage.sent(&call, sent, &turn);
+        self.stage.sent(&cue, sent, &turn);
         Some(turn)
     }
 }

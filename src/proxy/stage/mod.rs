@@ -13,16 +13,18 @@ use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use self::cue::Cue;
 pub(crate) use self::line::{Line, Near};
-use self::record::{Call, Event, Failed, Given, Length, Sent, What};
+use self::record::{Event, Failed, Given, Length, Rerun, Sent, What};
 pub(crate) use self::script::{Act, Planned};
 use self::script::{Script, Turn};
 use crate::language::clock::unless_busy;
-use crate::language::observe::{Attempt, Observer, Retry};
-use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::{CallProvider, DelaySource};
+use crate::language::observe::{self, End, Ended, Observer, Retry};
+use crate::language::outcome::Outcome;
+use crate::language::provider::{CallProvider, Wait};
 use crate::language::value::Value;
 use crate::proxy::settings::{Endpoint, Upstream};
+use crate::telemetry::record::{Call, status};
 
 /// How many things are written down. What goes on beyond them says nothing new.
 const MOST: usize = 10_000;
@@ -43,17 +45,7 @@ pub(crate) struct Stage {
 #[derive(Debug, Default)]
 struct Log {
     events: Vec<Event>,
-    running: Vec<Running>,
     result: Option<Json>,
-}
-
-/// A call under way. Those that look alike, in a `Gather`, stand in for one another.
-#[derive(Debug)]
-struct Running {
-    call: Call,
-    begun: Duration,
-    /// How many requests or connections it asked for.
-    asked: u32,
 }
 
 impl Stage {
@@ -130,12 +122,12 @@ impl Stage {
         endpoint: &Endpoint,
     ) -> io::Result<(Near, Arc<Line>)> {
         if self.refuses(upstream)
-            && let Some((call, turn)) = self.play(&upstream.name)
+            && let Some((cue, turn)) = self.play(&upstream.name)
         {
             if !turn.planned.after.is_zero() {
                 sleep(turn.planned.after).await;
             }
-            self.refused(&call, upstream, endpoint, &turn);
+            self.refused(&cue, upstream, endpoint, &turn);
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let near = line::open(self, upstream, endpoint);
@@ -144,40 +136,28 @@ impl Stage {
     }
 
     /// What the call that is being polled gets for a request to `upstream`.
-    pub(crate) fn play(&self, upstream: &str) -> Option<(Call, Turn)> {
+    fn play(&self, upstream: &str) -> Option<(Arc<Cue>, Turn)> {
         cue::play(|call| self.next(upstream, call))
     }
 
     fn next(&self, upstream: &str, call: &Call) -> Turn {
-        lock(&self.script).next(upstream, call.role())
+        lock(&self.script).next(upstream, call.cleanup)
     }
 
-    /// A request of `call` reached the far end.
-    pub(crate) fn sent(&self, call: &Call, sent: Sent, turn: &Turn) {
-        let resent = self.asks(call);
-        let sent = Sent { resent, ..sent };
-        self.write(What::Requested { call: call.clone(), sent, given: turn.given() });
+    /// A request of the cued call reached the far end.
+    fn sent(&self, cue: &Cue, sent: Sent, turn: &Turn) {
+        let sent = Sent { resent: cue.asks(), ..sent };
+        self.write(What::Requested { call: cue.call.clone(), sent, given: turn.given() });
     }
 
-    fn refused(&self, call: &Call, upstream: &Upstream, endpoint: &Endpoint, turn: &Turn) {
-        self.asks(call);
+    fn refused(&self, cue: &Cue, upstream: &Upstream, endpoint: &Endpoint, turn: &Turn) {
+        cue.asks();
         self.write(What::Refused {
-            call: call.clone(),
+            call: cue.call.clone(),
             upstream: upstream.name.as_ref().to_owned(),
             endpoint: endpoint.authority.as_ref().to_owned(),
             given: turn.given(),
         });
-    }
-
-    /// Counts a request or a connection of `call`; whether it is not its first.
-    fn asks(&self, call: &Call) -> bool {
-        let mut log = lock(&self.log);
-        let alike = log.running.iter_mut().filter(|running| running.call == *call);
-        let Some(running) = alike.min_by_key(|running| running.asked) else {
-            return false;
-        };
-        running.asked += 1;
-        running.asked > 1
     }
 
     fn write(&self, what: What) {
@@ -194,99 +174,78 @@ impl Stage {
     pub(crate) fn settled(&self, outcome: &Outcome) {
         lock(&self.log).result = Some(outcome.to_value().to_json());
     }
-
-    /// An attempt ended; how long it took.
-    fn ended(&self, attempt: &Attempt<'_>) -> (Call, Length) {
-        let call = Call::of(attempt);
-        let now = self.elapsed();
-        let mut log = lock(&self.log);
-        let found = log.running.iter().position(|running| running.call == call);
-        let begun = found.map_or(now, |place| log.running.remove(place).begun);
-        (call, Length(now.saturating_sub(begun)))
-    }
 }
 
 impl Observer for Stage {
-    fn attempt_started(&self, attempt: &Attempt<'_>) {
-        let (call, begun) = (Call::of(attempt), self.elapsed());
-        lock(&self.log).running.push(Running { call: call.clone(), begun, asked: 0 });
-        self.write(What::Started { call });
-    }
-
-    fn attempt_done(&self, attempt: &Attempt<'_>, outcome: &Outcome) {
-        let (call, took) = self.ended(attempt);
-        self.write(match outcome {
-            Outcome::Success(value) => {
-                let status = value.get("status").as_ref().and_then(Value::as_u64);
-                What::Done { call, status, took }
+    fn on(&self, event: &observe::Event<'_>) {
+        use observe::Event;
+        self.write(match *event {
+            Event::AttemptStarted(attempt) => What::Started { call: Call::of(attempt) },
+            Event::AttemptEnded(attempt) => ended(attempt),
+            Event::RetryScheduled(retry) => scheduled(retry),
+            // The end says it.
+            Event::RetryDropped { .. } => return,
+            Event::PassedOver { step, failure, gated } => {
+                let (step, code) = (step.to_owned(), failure.code.as_str().to_owned());
+                What::Passed { step, code, gated }
             }
-            Outcome::Failure(failure) => {
-                What::Failed { call, failure: Failed::from(failure.as_ref()), took }
+            Event::GaveUp { step, failure } => {
+                What::Exhausted { step: step.to_owned(), failure: failure.into() }
             }
-        });
-    }
-
-    fn attempt_interrupted(&self, attempt: &Attempt<'_>, explanation: Option<&Failure>) {
-        let (call, took) = self.ended(attempt);
-        let by = explanation.map(|failure| failure.code.as_str().to_owned());
-        self.write(What::Interrupted { call, by, took });
-    }
-
-    fn retry_scheduled(&self, retry: &Retry<'_>) {
-        let says = retry.config.zip(retry.policy);
-        let details = retry.failure.details.as_ref();
-        let asked = details.and_then(|details| details.get("retryAfter"));
-        self.write(What::Retry {
-            step: retry.step.to_owned(),
-            code: retry.failure.code.as_str().to_owned(),
-            policy: retry.policy,
-            says: says
-                .and_then(|((middleware, config), at)| middleware.describe_policy(config, at)),
-            delay: Length(retry.delay),
-            source: match retry.source {
-                DelaySource::Schedule => "schedule",
-                DelaySource::Override => "override",
+            Event::TimeoutExceeded { step, emitted } => {
+                What::Bound { step: step.to_owned(), failure: emitted.into() }
+            }
+            Event::Caught { step, failure, next } => {
+                let code = failure.code.as_str().to_owned();
+                What::Caught { step: step.to_owned(), code, next: next.to_owned() }
+            }
+            Event::CleanupDone { step, outcome } => What::Cleaned {
+                step: step.to_owned(),
+                failure: outcome.failure().map(Failed::from),
             },
-            range: retry.range.map(|(low, high)| (Length(low), Length(high))),
-            retry_after: asked.as_ref().and_then(Value::as_str).map(str::to_owned),
         });
     }
+}
 
-    fn passed_over(&self, step: &str, failure: &Arc<Failure>, gated: bool) {
-        let (step, code) = (step.to_owned(), failure.code.as_str().to_owned());
-        self.write(What::Passed { step, code, gated });
+fn ended(ended: &Ended<'_>) -> What {
+    let (call, took) = (Call::of(ended.attempt), Length(ended.took));
+    match ended.end {
+        End::Accepted(Outcome::Success(_)) => What::Done { call, status: status(&ended.end), took },
+        End::Accepted(Outcome::Failure(failure)) => {
+            What::Failed { call, failure: failure.into(), took }
+        }
+        End::Interrupted(by) => {
+            let by = by.map(|failure| failure.code.as_str().to_owned());
+            What::Interrupted { call, by, took }
+        }
     }
+}
 
-    fn gave_up(&self, step: &str, failure: &Arc<Failure>) {
-        let failure = Failed::from(failure.as_ref());
-        self.write(What::Exhausted { step: step.to_owned(), failure });
-    }
-
-    fn timeout_exceeded(&self, step: &str, emitted: &Arc<Failure>) {
-        let failure = Failed::from(emitted.as_ref());
-        self.write(What::Bound { step: step.to_owned(), failure });
-    }
-
-    fn caught(&self, step: &str, failure: &Arc<Failure>, next: &str) {
-        let code = failure.code.as_str().to_owned();
-        self.write(What::Caught { step: step.to_owned(), code, next: next.to_owned() });
-    }
-
-    fn cleanup_done(&self, step: &str, outcome: &Outcome) {
-        let failure = outcome.failure().map(|failure| Failed::from(failure.as_ref()));
-        self.write(What::Cleaned { step: step.to_owned(), failure });
-    }
+fn scheduled(retry: &Retry<'_>) -> What {
+    let Wait { delay, source, policy } = retry.wait;
+    let says = retry.config.zip(policy);
+    let details = retry.failure.details.as_ref();
+    let told = details.and_then(|details| details.get("retryAfter"));
+    let longer = details.and_then(|details| match details {
+        Value::Native(native) => native.longer_wait(),
+        _ => None,
+    });
+    What::Retry(Rerun {
+        step: retry.step.to_owned(),
+        code: retry.failure.code.as_str().to_owned(),
+        policy,
+        says: says.and_then(|((middleware, config), at)| middleware.describe_policy(config, at)),
+        delay: Length(delay),
+        source: source.as_str(),
+        range: retry.range.map(|(low, high)| (Length(low), Length(high))),
+        retry_after: told.as_ref().and_then(Value::as_str).map(str::to_owned),
+        retry_after_asked: longer.map(Length),
+    })
 }
 
 impl Turn {
     fn given(&self) -> Given {
         Given { respond: self.place.map(|place| place + 1), repeated: self.again }
-    }
-}
-
-impl Call {
-    fn of(attempt: &Attempt<'_>) -> Self {
-        Self::new(attempt.step, attempt.number, attempt.role)
     }
 }
 

@@ -1,15 +1,16 @@
 //! What happened in a rehearsal. Written for machines as it stands here, and for people from it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
 use crate::language::outcome::Failure;
-use crate::language::provider::Role;
 use crate::language::temporal::Span;
 use crate::language::value::Value;
+use crate::telemetry::record::Call;
 
 /// A length of time, written as an ISO 8601 duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,17 +23,6 @@ pub(crate) struct Event {
     pub(crate) at: Length,
     #[serde(flatten)]
     pub(crate) what: What,
-}
-
-/// A dispatch of the Flow's own Steps or of a cleanup.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Call {
-    pub(crate) step: String,
-    /// The run of the innermost re-running entry around it, from 1.
-    pub(crate) attempt: u32,
-    /// Whether a cleanup makes it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) cleanup: bool,
 }
 
 /// A request as an upstream saw it.
@@ -73,6 +63,31 @@ pub(crate) struct Failed {
     pub(crate) details: Option<Json>,
 }
 
+/// A re-run that was decided.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Rerun {
+    pub(crate) step: String,
+    pub(crate) code: String,
+    /// The position of the policy; absent for a `Loop`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<usize>,
+    /// The policy in plain words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) says: Option<String>,
+    pub(crate) delay: Length,
+    pub(crate) source: &'static str,
+    /// What the wait was drawn from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<(Length, Length)>,
+    /// The wait that the upstream asked for, at most its `retryAfterMax`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after: Option<String>,
+    /// The wait that it asked for, if that was longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after_asked: Option<Length>,
+}
+
 /// What happened; the names are those of the execution events where there is one.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all_fields = "camelCase")]
@@ -110,7 +125,7 @@ pub(crate) enum What {
         call: Call,
         /// Of the response, where its value is one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        status: Option<u64>,
+        status: Option<u16>,
         took: Length,
     },
     /// Its Result is a failure.
@@ -133,24 +148,7 @@ pub(crate) enum What {
     },
     /// An entry will run its inner scope again.
     #[serde(rename = "retry.scheduled")]
-    Retry {
-        step: String,
-        code: String,
-        /// The position of the policy; absent for a `Loop`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        policy: Option<usize>,
-        /// The policy in plain words.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        says: Option<String>,
-        delay: Length,
-        source: &'static str,
-        /// What the wait was drawn from.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        range: Option<(Length, Length)>,
-        /// What the upstream asked for.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        retry_after: Option<String>,
-    },
+    Retry(Rerun),
     /// An entry that re-runs let the failure rise.
     #[serde(rename = "retry.passed")]
     Passed {
@@ -178,20 +176,8 @@ pub(crate) enum What {
     },
 }
 
-impl Call {
-    /// A call of a Step, or of a cleanup around it.
-    pub(crate) fn new(step: &str, attempt: u32, role: Role) -> Self {
-        Self { step: step.into(), attempt, cleanup: role == Role::Cleanup }
-    }
-
-    /// Whose it is.
-    pub(crate) fn role(&self) -> Role {
-        if self.cleanup { Role::Cleanup } else { Role::Step }
-    }
-}
-
-impl From<&Failure> for Failed {
-    fn from(failure: &Failure) -> Self {
+impl From<&Arc<Failure>> for Failed {
+    fn from(failure: &Arc<Failure>) -> Self {
         Self {
             code: failure.code.as_str().to_owned(),
             r#type: failure.ty.as_str().to_owned(),

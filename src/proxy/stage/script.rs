@@ -12,8 +12,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use crate::language::provider::Role;
-
 /// One scripted response.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
@@ -72,12 +70,12 @@ impl Script {
         Self { planned, used: HashMap::new() }
     }
 
-    /// What the next call of `role` to `upstream` gets.
-    pub(crate) fn next(&mut self, upstream: &str, role: Role) -> Turn {
+    /// What the next call to `upstream` gets, of a `cleanup` or of a Step.
+    pub(crate) fn next(&mut self, upstream: &str, cleanup: bool) -> Turn {
         let named = self.planned.iter().find_map(|planned| {
             planned.upstream.as_ref().filter(|name| name.as_ref() == upstream).cloned()
         });
-        if named.is_none() && role == Role::Cleanup {
+        if named.is_none() && cleanup {
             return Turn::default();
         }
         let kept = self.planned.iter().enumerate().filter(|(_, p)| p.upstream == named);
@@ -116,22 +114,22 @@ mod tests {
     fn steps_share_one_list_and_a_named_upstream_has_its_own() {
         let list = [None, Some("audit"), None, Some("audit")].map(planned);
         let mut script = Script::new(list.to_vec());
-        let mut next = |upstream, role| {
-            let turn = script.next(upstream, role);
+        let mut next = |upstream, cleanup| {
+            let turn = script.next(upstream, cleanup);
             (turn.place, turn.again)
         };
-        assert_eq!(next("billing", Role::Step), (Some(0), false));
-        assert_eq!(next("billing", Role::Cleanup), (None, false));
-        assert_eq!(next("audit", Role::Cleanup), (Some(1), false));
-        assert_eq!(next("other", Role::Step), (Some(2), false));
-        assert_eq!(next("billing", Role::Step), (Some(2), true));
+        assert_eq!(next("billing", false), (Some(0), false));
+        assert_eq!(next("billing", true), (None, false));
+        assert_eq!(next("audit", true), (Some(1), false));
+        assert_eq!(next("other", false), (Some(2), false));
+        assert_eq!(next("billing", false), (Some(2), true));
         assert_eq!(script.unused(), [3]);
     }
 
     #[test]
     fn an_empty_script_answers_200() {
         let mut script = Script::new(Vec::new());
-        let turn = script.next("billing", Role::Step);
+        let turn = script.next("billing", false);
         assert_eq!((turn.place, turn.again), (None, false));
         assert!(matches!(turn.planned.act, Act::Answer { status: StatusCode::OK, .. }));
         assert!(script.unused().is_empty());

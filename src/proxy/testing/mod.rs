@@ -13,6 +13,7 @@ use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::Role;
 use crate::language::value::Value;
 use crate::proxy::answer::reply::{Details, Payload, Reply, Sent};
+use crate::proxy::answer::retry_after::RetryAfter;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::request::exchange::{Exchange, Platform};
 use crate::proxy::site::runtime::Runtime;
@@ -39,10 +40,11 @@ pub fn failed(
     let payload = Payload::Buffered(Bytes::new(), None);
     let details = Details {
         endpoint: "127.0.0.1:3000".into(),
+        role: Role::Step,
         sent: Sent::Complete,
         reused: true,
         phase: None,
-        retry_after,
+        retry_after: retry_after.map(|asked| RetryAfter { asked, max: asked }),
         grpc_status: None,
         refusal: None,
         proxy_status: "http_response_incomplete",

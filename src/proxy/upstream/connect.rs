@@ -98,7 +98,8 @@ pub(super) async fn open_shared(
         }
         Some(stage) => {
             let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
-            shared(near, ping, deadline, Some(line)).await
+            // No pings: the far end is always there, and they would go on for ever.
+            shared(near, Duration::ZERO, deadline, Some(line)).await
         }
     }
 }

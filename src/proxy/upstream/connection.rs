@@ -18,8 +18,6 @@ use super::shared::Place;
 use super::wire::{Counts, Mark};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Error;
-use crate::proxy::io::Io;
-use crate::proxy::io::rewound::Rewound;
 use crate::proxy::stage::Line;
 
 /// A connection for one request.
@@ -96,13 +94,6 @@ pub(crate) enum Arriving {
     Alone(Alone),
     /// One stream of a shared connection.
     Shared(Incoming, Box<Shared>),
-}
-
-/// The upstream's half of a tunnel, after its 101.
-#[derive(Debug)]
-pub(crate) struct Far {
-    /// Counts as active while the tunnel exists.
-    connection: Alone,
 }
 
 /// Why a request got no response.
@@ -279,18 +270,6 @@ impl Arriving {
             Self::Alone(alone) => alone.reused,
             Self::Shared(_, shared) => shared.reused,
         }
-    }
-}
-
-impl Far {
-    /// The half that `connection` has become.
-    pub(crate) const fn new(connection: Alone) -> Self {
-        Self { connection }
-    }
-
-    /// What passes.
-    pub(crate) fn bytes(&mut self) -> Rewound<&mut Io> {
-        self.connection.link.bytes()
     }
 }
 

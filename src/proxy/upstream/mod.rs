@@ -125,11 +125,12 @@ impl Upstream {
         self: &Arc<Self>,
         endpoint: usize,
     ) -> Result<Connection, ConnectError> {
-        if let Some(stage) = &self.stage
-            && stage.refuses(&self.settings)
-        {
-            // An upstream that refuses connections has closed the open ones.
-            self.disconnect();
+        if let Some(stage) = &self.stage {
+            self.sweep();
+            if stage.refuses(&self.settings) {
+                // An upstream that refuses connections has closed the open ones.
+                self.disconnect();
+            }
         }
         if self.settings.protocol == Protocol::Http2 {
             // Boxed, like a connect, so that the common case carries the size of neither.
@@ -251,9 +252,10 @@ impl Upstream {
         self.keep_swept();
     }
 
-    /// Makes sure that a task closes old idle connections.
+    /// Makes sure that a task closes old idle connections. In a rehearsal they are closed when the next connection is
+    /// wanted: a task that wakes up again and again would hide that nothing else ever will.
     fn keep_swept(self: &Arc<Self>) {
-        if !self.swept.swap(true, Ordering::Relaxed) {
+        if self.stage.is_none() && !self.swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
     }

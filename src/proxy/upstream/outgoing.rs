@@ -100,12 +100,12 @@ mod tests {
             trailers: true,
         };
         let to = || (Scheme::HTTPS, "e:1");
-        let request = outgoing(false).into_request(RequestBody::Empty, to());
+        let request = outgoing(false).into_request(RequestBody::EMPTY, to());
         assert_eq!(request.uri(), "https://t/a");
         let mut sent: Vec<_> = request.headers().keys().map(http::HeaderName::as_str).collect();
         sent.sort_unstable();
         assert_eq!(sent, ["te", "x"]);
-        let request = outgoing(true).into_request(RequestBody::Empty, to());
+        let request = outgoing(true).into_request(RequestBody::EMPTY, to());
         assert_eq!(request.uri(), "https://e:1/a");
     }
 }

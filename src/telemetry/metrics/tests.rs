@@ -1,6 +1,9 @@
 //! What is counted shows, under the names and labels that are documented.
 
+use std::time::Duration;
+
 use super::*;
+use crate::language::provider::DelaySource;
 
 /// The samples of `render` that start with `name`.
 fn samples(metrics: &Metrics, name: &str) -> Vec<String> {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{Attempt, Cause, Execution, short};
+use super::{Attempt, Call, Cause, Execution, short};
 
 /// A record as it is written.
 #[derive(Serialize)]
@@ -24,8 +24,8 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
     attempts: Vec<ShownAttempt<'a>>,
-    #[serde(rename = "attemptsOmitted", skip_serializing_if = "none")]
-    omitted: usize,
+    #[serde(rename = "attemptsOmitted", skip_serializing_if = "Option::is_none")]
+    omitted: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<&'a Vec<Cause>>,
 }
@@ -33,15 +33,13 @@ struct Shown<'a> {
 /// An attempt as it is written.
 #[derive(Serialize)]
 struct ShownAttempt<'a> {
-    step: &'a str,
-    attempt: u32,
-    #[serde(skip_serializing_if = "no")]
-    cleanup: bool,
+    #[serde(flatten)]
+    call: &'a Call,
     upstream: &'a str,
     endpoint: &'a str,
     status: Option<u16>,
     code: Option<&'a str>,
-    #[serde(skip_serializing_if = "no")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
     /// Since the request began.
     began: f64,
@@ -89,7 +87,7 @@ impl Execution {
             bytes_out: answer.sent,
             trace: request.trace.as_ref().map(|traced| traced.context.trace_id()),
             attempts: attempts.iter().map(|attempt| shown(attempt, answer.began)).collect(),
-            omitted: *omitted,
+            omitted: (*omitted > 0).then_some(*omitted),
             failures: chain.then_some(failures),
         }
     }
@@ -97,9 +95,7 @@ impl Execution {
 
 fn shown(attempt: &Attempt, begun: Instant) -> ShownAttempt<'_> {
     ShownAttempt {
-        step: &attempt.step,
-        attempt: attempt.number,
-        cleanup: attempt.cleanup,
+        call: &attempt.call,
         upstream: &attempt.upstream,
         endpoint: &attempt.endpoint,
         status: attempt.status,
@@ -110,14 +106,4 @@ fn shown(attempt: &Attempt, begun: Instant) -> ShownAttempt<'_> {
         source: attempt.wait.map(|wait| wait.source.as_str()),
         took: attempt.took.as_secs_f64(),
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn no(flag: &bool) -> bool {
-    !*flag
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn none(count: &usize) -> bool {
-    *count == 0
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::language::outcome::Failure;
+use crate::language::provider::DelaySource;
 
 /// A request that ended `after` this while.
 pub(in crate::telemetry) fn request(id: &str) -> Request {
@@ -21,9 +22,7 @@ pub(in crate::telemetry) fn answer(status: u16, began: Instant, millis: u64) -> 
 
 pub(in crate::telemetry) fn attempt(number: u32, began: Instant, code: Option<&str>) -> Attempt {
     Attempt {
-        step: "pay".into(),
-        number,
-        cleanup: false,
+        call: Call { step: "pay".into(), number, dispatch: None, cleanup: false },
         upstream: "billing".into(),
         endpoint: "127.0.0.1:3000".into(),
         status: Some(if code.is_some() { 503 } else { 200 }),
@@ -44,14 +43,11 @@ fn finish(recorder: &Recorder) -> Execution {
 async fn a_record_tells_the_attempts_and_the_waits() {
     let begun = Instant::now();
     let recorder = Recorder::default();
-    assert_eq!(recorder.waited("pay"), None);
     recorder.attempt(attempt(1, begun, Some("Provider.Call.Http.Unavailable")));
-    let wait = Wait { delay: Duration::from_millis(1500), source: DelaySource::Override };
-    recorder.waits("other", Wait { source: DelaySource::Schedule, ..wait });
-    recorder.waits("pay", wait);
     tokio::time::advance(Duration::from_millis(1520)).await;
-    let second = Attempt { wait: recorder.waited("pay"), ..attempt(2, Instant::now(), None) };
-    recorder.attempt(second);
+    let (delay, source) = (Duration::from_millis(1500), DelaySource::Override);
+    let wait = Some(Wait { delay, source, policy: Some(0) });
+    recorder.attempt(Attempt { wait, ..attempt(2, Instant::now(), None) });
     recorder.result(&Outcome::Success(crate::language::value::Value::Null));
     recorder.answered(answer(200, begun, 1540));
     let mut line = Vec::new();
@@ -109,7 +105,9 @@ async fn a_provisional_record_is_one_where_something_came_of_it() {
     let came = |attempts: &[(u32, bool)], wanted: bool| {
         let recorder = Recorder::provisional();
         for (number, cleanup) in attempts {
-            recorder.attempt(Attempt { cleanup: *cleanup, ..attempt(*number, begun, None) });
+            let mut attempt = attempt(*number, begun, None);
+            attempt.call.cleanup = *cleanup;
+            recorder.attempt(attempt);
         }
         if wanted {
             recorder.want();
@@ -131,7 +129,7 @@ async fn records_are_bounded() {
     }
     recorder.answered(answer(200, begun, 1));
     let record = finish(&recorder);
-    let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.number).collect();
+    let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.call.number).collect();
     let kept: Vec<u32> = (1..=32).chain(169..=200).collect();
     assert_eq!((numbers, record.omitted), (kept, 136));
     assert_eq!(record.to_json()["attemptsOmitted"], 136);

@@ -29,9 +29,9 @@ pub(super) fn spans(execution: &Execution, scope: &InstrumentationScope) -> Vec<
         return Vec::new();
     };
     let maker = Maker { execution, traced, scope };
-    let attempts = execution.attempts.iter().enumerate();
-    let attempts = attempts
-        .filter_map(|(place, attempt)| Some(maker.attempt(attempt, place, attempt.span.as_ref()?)));
+    let attempts = execution.attempts.iter();
+    let attempts =
+        attempts.filter_map(|attempt| Some(maker.attempt(attempt, attempt.span.as_ref()?)));
     std::iter::once(maker.request()).chain(attempts).collect()
 }
 
@@ -97,8 +97,7 @@ impl Maker<'_> {
         })
     }
 
-    /// `place`: how many attempts came before it.
-    fn attempt(&self, attempt: &Attempt, place: usize, sent: &Sent) -> SpanData {
+    fn attempt(&self, attempt: &Attempt, sent: &Sent) -> SpanData {
         let mut attributes = method(&sent.method);
         let (host, port) = host_and_port(&attempt.endpoint);
         attributes.push(KeyValue::new("server.address", text(host)));
@@ -107,16 +106,21 @@ impl Maker<'_> {
         attributes.push(KeyValue::new("url.full", url));
         attributes.extend([
             KeyValue::new("mwl.upstream", text(&attempt.upstream)),
-            KeyValue::new("mwl.step", text(&attempt.step)),
-            KeyValue::new("mwl.attempt", i64::from(attempt.number)),
+            KeyValue::new("mwl.step", text(&attempt.call.step)),
+            KeyValue::new("mwl.attempt", i64::from(attempt.call.number)),
         ]);
-        if attempt.cleanup {
+        if attempt.call.cleanup {
             attributes.push(KeyValue::new("mwl.cleanup", true));
+        }
+        if let Some(dispatch) = attempt.call.dispatch {
+            let dispatch = i64::try_from(dispatch).unwrap_or(i64::MAX);
+            attributes.push(KeyValue::new("mwl.dispatch", dispatch));
         }
         if let Some(status) = attempt.status {
             attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
         }
-        let resends = self.resends(attempt, place);
+        // How many times it had been sent before.
+        let resends = i64::from(attempt.call.number.saturating_sub(1));
         if resends > 0 {
             attributes.push(KeyValue::new("http.request.resend_count", resends));
         }
@@ -145,14 +149,6 @@ impl Maker<'_> {
             attributes,
             error,
         })
-    }
-
-    /// How many times the same Step's call had been sent before.
-    fn resends(&self, attempt: &Attempt, place: usize) -> i64 {
-        let before = self.execution.attempts.iter().take(place);
-        let same =
-            |other: &&Attempt| other.step == attempt.step && other.cleanup == attempt.cleanup;
-        i64::try_from(before.filter(same).count()).unwrap_or(i64::MAX)
     }
 
     fn span(&self, span: Span) -> SpanData {
@@ -242,11 +238,13 @@ fn host_and_port(authority: &str) -> (&str, Option<u16>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::language::outcome::{Failure, Outcome};
-    use crate::language::provider::DelaySource;
+    use crate::language::provider::{DelaySource, Wait};
+    use crate::telemetry::record::Recorder;
     use crate::telemetry::record::tests::{answer, attempt, request};
-    use crate::telemetry::record::{Recorder, Wait};
     use crate::telemetry::trace::{Context, Parent};
 
     fn traced(method: &str) -> crate::telemetry::record::Request {
@@ -265,8 +263,9 @@ mod tests {
         }
     }
 
-    fn sent(id: u8) -> Sent {
-        Sent { id: SpanId([id; 8]), method: "POST".into(), scheme: "https", path: "/pay".into() }
+    fn sent(id: u8) -> Arc<Sent> {
+        let (id, method, path) = (SpanId([id; 8]), "POST".into(), "/pay".into());
+        Arc::new(Sent { id, method, scheme: "https", path })
     }
 
     fn show(span: &SpanData) -> String {
@@ -297,9 +296,9 @@ mod tests {
         let code = Some("Provider.Call.Http.Unavailable");
         recorder.attempt(Attempt { span: Some(sent(2)), ..attempt(1, begun, code) });
         tokio::time::advance(Duration::from_millis(120)).await;
-        let wait = Wait { delay: Duration::from_millis(100), source: DelaySource::Schedule };
-        let second = attempt(2, Instant::now(), None);
-        recorder.attempt(Attempt { span: Some(sent(3)), wait: Some(wait), ..second });
+        let (delay, source) = (Duration::from_millis(100), DelaySource::Schedule);
+        let wait = Some(Wait { delay, source, policy: Some(0) });
+        recorder.attempt(Attempt { span: Some(sent(3)), wait, ..attempt(2, Instant::now(), None) });
         recorder.result(&Outcome::Success(crate::language::value::Value::Null));
         recorder.answered(answer(200, begun, 150));
         let execution = recorder.finish(|_| traced("POST")).unwrap();

@@ -15,13 +15,13 @@ use crate::support::program::{Proxy, command, configuration};
 use crate::support::watched::PATIENCE;
 
 /// A listener to `/tap`.
-struct Tap {
+pub(super) struct Tap {
     stream: TcpStream,
     text: String,
 }
 
 impl Tap {
-    fn open(admin: SocketAddr, query: &str) -> Self {
+    pub(super) fn open(admin: SocketAddr, query: &str) -> Self {
         let mut stream = TcpStream::connect(admin).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&request("GET", &format!("/tap{query}"), &[], b"")).unwrap();
@@ -42,7 +42,7 @@ impl Tap {
     }
 
     /// Reads until this has come.
-    fn until(&mut self, wanted: &str) {
+    pub(super) fn until(&mut self, wanted: &str) {
         while !self.text.contains(wanted) {
             let mut piece = [0; 4096];
             let read = self.stream.read(&mut piece).expect(wanted);
@@ -51,12 +51,17 @@ impl Tap {
         }
     }
 
+    /// The events that have come whole.
+    pub(super) fn data(&self) -> Vec<Value> {
+        let whole = self.text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let data = whole.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
     /// The names of the events, and the executions that they are of.
     fn events(&self) -> Vec<(String, String)> {
-        let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
-        let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        events.map(|event| (text(&event["event"]), text(&event["execution"]))).collect()
+        self.data().iter().map(|event| (text(&event["event"]), text(&event["execution"]))).collect()
     }
 }
 

@@ -201,3 +201,153 @@ fn mistakes_exit_with_2() {
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
 }
+
+/// What is explained of a configuration with these upstreams and routes, as JSON and as text.
+fn explained(upstreams: &str, routes: &str, replies: &[&str]) -> (Value, String) {
+    let directory = Directory::new();
+    let text = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]\nupstreams: {{ {upstreams} }}\nroutes:\n{routes}"
+    );
+    let file = directory.write("proxy.yaml", &text);
+    let mut arguments = vec!["explain", "-c", file.to_str().unwrap()];
+    arguments.extend(replies.iter().flat_map(|reply| ["--respond", reply]));
+    let said = |more: &[&str]| {
+        let output = run(&[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    (serde_json::from_str(&said(&["--format", "json"])).unwrap(), said(&[]))
+}
+
+const APP: &str = "app: { endpoints: [http://app] }";
+
+#[test]
+fn attempts_side_by_side_take_each_their_own_time() {
+    let routes = r#"
+- name: fan
+  flow:
+    entrypoint: all
+    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 2, backoff: { initial: PT1M } }] } }
+    steps:
+      all:
+        action: Gather
+        over: "{{ [1, 2, 3] }}"
+        call:
+          flow:
+            entrypoint: one
+            steps:
+              one:
+                action: Call
+                call: { provider: mwl:provider.call/mwl-proxy/http/v1, with: { upstream: app, method: GET, path: /one } }
+                middleware:
+                  - provider: mwl:provider.middleware/mwl/retry/v1
+                    onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 2, backoff: { initial: PT10S } }] } }
+                next: done
+              done: { action: Return, value: "{{ 1 }}" }
+        next: end
+      end: { action: Return }
+"#;
+    let replies = [
+        "200,after=PT3S",
+        "503,after=PT2S",
+        "404,after=PT1S",
+        "200,after=PT4S",
+        "200,after=PT6S",
+        "200,after=PT5S",
+        "200,after=PT7S",
+    ];
+    let (told, said) = explained(APP, routes, &replies);
+    let events = told["events"].as_array().unwrap();
+    let ends = events.iter().filter(|event| event.get("took").is_some());
+    let ends: Vec<_> = ends
+        .map(|end| {
+            let text = |member: &str| end[member].as_str().unwrap();
+            let number = |member: &str| end[member].as_u64().unwrap();
+            (text("at"), number("dispatch"), number("attempt"), text("event"), text("took"))
+        })
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            ("PT1S", 2, 1, "attempt.failed", "PT1S"),
+            ("PT2S", 1, 1, "attempt.failed", "PT2S"),
+            ("PT3S", 0, 1, "attempt.done", "PT3S"),
+            ("PT16S", 1, 2, "attempt.done", "PT4S"),
+            ("PT1M21S", 1, 1, "attempt.done", "PT5S"),
+            ("PT1M22S", 0, 1, "attempt.done", "PT6S"),
+            ("PT1M23S", 2, 1, "attempt.done", "PT7S"),
+        ]
+    );
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("dispatch 2")).collect();
+    insta::assert_snapshot!(lines.join("\n"), @"
+     0.000 s one, dispatch 2: attempt 1
+     0.000 s   dispatch 2: GET /one to app (app:80)
+     1.000 s   dispatch 2: Provider.Call.Http.NonSuccessStatus, not retryable after PT1S
+    76.000 s one, dispatch 2: attempt 1
+    76.000 s   dispatch 2: GET /one to app (app:80)
+    83.000 s   dispatch 2: 200, a success after PT7S
+    ");
+}
+
+#[test]
+fn what_comes_late_comes_all_the_same_and_what_never_comes_never_does() {
+    let entry = |name: &str, with: &str| {
+        format!(
+            "  middleware: [{{ provider: mwl:provider.middleware/mwl/{name}/v1, onEntry: {{ with: {{ {with} }} }} }}]\n"
+        )
+    };
+    let retry = entry(
+        "retry",
+        "policies: [{ match: { codes: ['*'] }, attempts: 9, backoff: { initial: P100D } }]",
+    );
+    let bound = entry("timeout", "duration: P30D");
+    let cases: [(&str, &[&str], (&str, &str)); 4] = [
+        ("", &["200,after=P8D"], ("answered", "PT192H")),
+        (&bound, &["hang"], ("answered", "PT720H")),
+        (&retry, &["503", "503", "200"], ("answered", "PT4800H")),
+        ("", &["hang"], ("waitsForever", "PT43800000H")),
+    ];
+    for protocol in ["", ", protocol: http2, pingInterval: PT30S"] {
+        let upstreams = format!("app: {{ endpoints: [http://app]{protocol} }}");
+        for (policy, replies, wanted) in cases {
+            let routes = format!("- name: app\n  upstream: app\n{policy}");
+            let (told, said) = explained(&upstreams, &routes, replies);
+            assert_eq!(
+                (&told["end"], &told["took"]),
+                (&wanted.0.into(), &wanted.1.into()),
+                "{said}"
+            );
+        }
+    }
+    // What goes on for ever is told from what hangs.
+    let round = "- name: round\n  flow:\n    entrypoint: a\n    steps:\n      a: { action: Sleep, for: PT1S, next: b }\n      b: { action: Pass, next: a }\n";
+    assert_eq!(explained(APP, round, &[]).0["end"], "endless");
+}
+
+#[test]
+fn a_wait_beyond_the_upstream_s_limit_is_said_with_what_was_asked() {
+    let routes = r#"
+- name: app
+  upstream: app
+  middleware:
+    - provider: mwl:provider.middleware/mwl/retry/v1
+      onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
+      onFailure: { with: { delay: "{{ middleware.result.details.retryAfter }}" } }
+"#;
+    let upstreams = "app: { endpoints: [http://app], retryAfterMax: PT1M }";
+    let replies = ["429,retry-after=3600", "429,retry-after=60", "200"];
+    let (told, said) = explained(upstreams, routes, &replies);
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(" s retry: ")).collect();
+    insta::assert_snapshot!(lines.join("\n"), @"
+     0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1M: its `delay` says so; the upstream asks for PT1H, which its `retryAfterMax` cuts to PT1M
+    60.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1M: its `delay` says so; the upstream asks for PT1M
+    ");
+    let asked = told["events"].as_array().unwrap().iter();
+    let asked: Vec<_> = asked
+        .filter(|event| event["event"] == "retry.scheduled")
+        .map(|event| (&event["retryAfter"], event.get("retryAfterAsked")))
+        .collect();
+    assert_eq!(asked, [(&"PT1M".into(), Some(&"PT1H".into())), (&"PT1M".into(), None)]);
+}

@@ -4,6 +4,8 @@
 
 /// The admin address.
 mod admin;
+/// Attempts side by side, wherever they are told.
+mod attempts;
 /// Bodies: streamed, replayed, bounded, whole.
 mod bodies;
 /// The other commands.

@@ -24,7 +24,7 @@ const ROUTES: &str = concat!(
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
-fn collector() -> Origin {
+pub(super) fn collector() -> Origin {
     Origin::always(answer(200, &[("content-type", "application/x-protobuf")], ""))
 }
 
@@ -36,7 +36,7 @@ fn start(origin: &Origin, collector: &Origin, tracing: &str) -> Proxy {
 }
 
 /// The spans that the collector was sent.
-fn spans(collector: &Origin) -> Vec<Span> {
+pub(super) fn spans(collector: &Origin) -> Vec<Span> {
     let mut all = Vec::new();
     for post in collector.seen() {
         assert!(post.head.line.starts_with("POST /v1/traces "), "{}", post.head.line);
@@ -54,7 +54,7 @@ fn spans(collector: &Origin) -> Vec<Span> {
     all
 }
 
-fn attribute(span: &Span, key: &str) -> Option<String> {
+pub(super) fn attribute(span: &Span, key: &str) -> Option<String> {
     let found = span.attributes.iter().find(|pair| pair.key == key)?;
     Some(match found.value.clone()?.value? {
         Value::StringValue(text) => text,

@@ -260,6 +260,60 @@ async fn a_wait_beyond_the_bound_ends_with_it_and_the_client_hears_of_the_wait()
     assert_eq!(upstream.requests().len(), 1);
 }
 
+/// A route whose Step is retried until it succeeds, and whose Flow then fails with `end`.
+fn fails_afterwards(upstream: &Upstream, end: &str) -> String {
+    format!(
+        "upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}
+routes:
+  - name: r
+    flow:
+      entrypoint: one
+      steps:
+        one: {{ action: Call, call: {HTTP}, middleware: [{RETRY}], next: end }}
+        end: {end}
+        done: {{ action: Return }}
+",
+        upstream.address,
+    )
+}
+
+const HTTP: &str =
+    "{ provider: 'mwl:provider.call/mwl-proxy/http/v1', with: { upstream: u, method: GET } }";
+const RETRY: &str = "{ provider: 'mwl:provider.middleware/mwl/retry/v1', onEntry: { with: { policies: [ \
+    { match: { codes: [Provider.Call.Http.Throttled] }, attempts: 3 } ] } } }";
+
+#[tokio::test]
+async fn a_wait_that_was_asked_of_an_attempt_that_was_made_again_is_not_the_client_s() {
+    let asks = always(429, "retry-after: 60\r\n", "");
+    let upstream = Upstream::play([asks.clone(), always(200, "", "")]).await;
+    let raises = "{ action: Raise, result: { code: Own.Failure } }";
+    let proxy = Proxy::start(&fails_afterwards(&upstream, raises));
+    let response = proxy.ask(GET).await;
+    assert_eq!((response.status, response.json()["code"].as_str()), (500, Some("Own.Failure")));
+    assert!(response.field("retry-after").is_empty(), "{}", response.head);
+
+    // Nor is that of another dispatch of a Gather, whose failures are no chain.
+    let gathers = format!("{{ action: Gather, calls: [{HTTP}, {HTTP}], next: done }}");
+    let upstream = Upstream::play([always(200, "", ""), asks.clone(), asks]).await;
+    let proxy = Proxy::start(&fails_afterwards(&upstream, &gathers));
+    let response = proxy.ask(GET).await;
+    assert_eq!(response.json()["code"], "System.GatherCompletionUnmet");
+    assert!(response.field("retry-after").is_empty(), "{}", response.head);
+}
+
+#[tokio::test]
+async fn an_invalid_response_is_said_once() {
+    let acts = [Act::AnswerAndClose(b"HTTP/1.1 abc OK\r\n\r\n".to_vec())];
+    let upstream = Upstream::play(acts).await;
+    let told =
+        "    catch: [ { match: { codes: ['*'] }, output: \"{{ failure.message }}\", next: told } ]
+    steps: { told: { action: Return } }
+";
+    let proxy = Proxy::start(&one_route(&upstream, told));
+    let message = "r: attempt 1: upstream u sent no valid response: the head cannot be read: invalid response status";
+    assert_eq!(proxy.ask(POST).await.json(), message);
+}
+
 #[tokio::test]
 async fn a_route_s_own_classification_is_caught_and_answered() {
     let upstream = Upstream::play([always(402, "", "declined")]).await;

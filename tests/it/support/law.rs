@@ -7,6 +7,7 @@ use std::time::Duration;
 use mwl_proxy::language::definition::{Strictness, compile};
 use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::outcome::Outcome;
+use mwl_proxy::language::plan::Plan;
 use mwl_proxy::language::value::Value;
 use mwl_proxy::source::{Format, Sources};
 use proptest::prelude::ProptestConfig;
@@ -54,19 +55,24 @@ pub(crate) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Runs `definition` on the input 1, cancelled from outside at an instant if so: its Result, and when it ended.
-pub(crate) async fn ended(
-    scripted: &Arc<Scripted>,
-    mut definition: serde_json::Value,
-    cancel: Option<u64>,
-) -> (Outcome, u64) {
+/// The plan of `definition`, whose calls play `scripted`.
+pub(crate) fn planned(scripted: &Arc<Scripted>, mut definition: serde_json::Value) -> Arc<Plan> {
     definition["$schema"] = "https://mwl.dev/v0.1/flow/schema.json".into();
     let mut sources = Sources::default();
     let node = sources.parse("case.json", &definition.to_string(), Format::Json).unwrap();
-    let plan = match compile(&node, &scripted.catalog(), Strictness::Load) {
+    match compile(&node, &scripted.catalog(), Strictness::Load) {
         Ok((plan, _advice)) => plan,
         Err(diagnostics) => panic!("{}", sources.render(&diagnostics)),
-    };
+    }
+}
+
+/// Runs `definition` on the input 1, cancelled from outside at an instant if so: its Result, and when it ended.
+pub(crate) async fn ended(
+    scripted: &Arc<Scripted>,
+    definition: serde_json::Value,
+    cancel: Option<u64>,
+) -> (Outcome, u64) {
+    let plan = planned(scripted, definition);
     let began = Instant::now();
     let token = CancellationToken::new();
     if let Some(at) = cancel {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mwl_proxy::language::outcome::{Failure, Outcome};
 use mwl_proxy::language::provider::{
-    Answer, CallProvider, Catalog, Contract, Dispatch, Prepared, Role,
+    Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Prepared, Role,
 };
 use mwl_proxy::language::value::Value;
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ pub(crate) struct Turn {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) tag: String,
+    pub id: AttemptId,
     pub role: Role,
     pub attempt: u32,
     pub began: Duration,
@@ -92,7 +93,7 @@ impl CallProvider for Scripted {
             let text = |name: &str| with.get(name)?.as_str().map(str::to_owned);
             let tag = text("tag");
             let turn = if tag.is_some() {
-                turn_of(with, dispatch.attempt)
+                turn_of(with, dispatch.attempt.number)
             } else {
                 let mut next = self.next.lock().unwrap();
                 let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
@@ -101,8 +102,9 @@ impl CallProvider for Scripted {
             };
             self.seen.lock().unwrap().push(Seen {
                 tag: tag.unwrap_or_default(),
-                role: dispatch.role,
-                attempt: dispatch.attempt,
+                id: dispatch.attempt.id,
+                role: dispatch.attempt.role,
+                attempt: dispatch.attempt.number,
                 began: self.start.elapsed(),
                 input: dispatch.input.clone(),
             });

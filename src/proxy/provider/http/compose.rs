@@ -15,6 +15,7 @@ use crate::proxy::answer::classify::IDEMPOTENCY_KEY;
 use crate::proxy::body;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::request::Progress;
+use crate::proxy::body::whole::Whole;
 use crate::proxy::message::{id, media, query};
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
@@ -29,9 +30,7 @@ pub(super) enum Source {
     /// Nowhere.
     Empty,
     /// From memory.
-    Full(Bytes),
-    /// From memory, and its trailers.
-    Trailed(Bytes, Box<HeaderMap>),
+    Whole(Whole),
     /// From the client.
     Client(Arc<body::source::Source<ClientBody>>),
 }
@@ -40,7 +39,7 @@ impl Source {
     /// For asking after the body once it was handed over.
     pub(super) fn progress(&self) -> Progress {
         match self {
-            Self::Empty | Self::Full(_) | Self::Trailed(..) => Progress::Whole,
+            Self::Empty | Self::Whole(_) => Progress::Whole,
             Self::Client(source) => Progress::Stream(source.clone(), Arc::default()),
         }
     }
@@ -153,12 +152,12 @@ fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> Source {
         Upload::None => Source::Empty,
         Upload::Stream(source) => Source::Client(source.clone()),
         Upload::Buffered { bytes, trailers: Some(trailers), .. } => {
-            Source::Trailed(bytes.clone(), trailers.clone())
+            Source::Whole(Whole::new(bytes.clone(), Some(trailers.clone())))
         }
         Upload::Buffered { bytes, .. } if bytes.is_empty() => Source::Empty,
         Upload::Buffered { bytes, .. } => {
             fields.to_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-            Source::Full(bytes.clone())
+            Source::Whole(Whole::new(bytes.clone(), None))
         }
     }
 }
@@ -193,5 +192,5 @@ fn written_json(input: &Value, headers: &mut HeaderMap) -> Source {
 fn full(bytes: Bytes, content_type: HeaderValue, headers: &mut HeaderMap) -> Source {
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     headers.insert(header::CONTENT_TYPE, content_type);
-    Source::Full(bytes)
+    Source::Whole(Whole::new(bytes, None))
 }

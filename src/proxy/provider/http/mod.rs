@@ -1,13 +1,16 @@
 //! `http`: sends a request to an upstream and says what came of it.
 //!
-//! [`params`] reads a `with`, [`compose`] makes the request of it, [`send`] puts it on a connection,
-//! [`attempt`] turns what comes back into a Result, [`record`] counts it. One attempt is one dispatch: waiting and trying again
-//! belong to the stack around it.
+//! [`params`] reads a `with`, [`compose`] makes a request of it, [`attempt`] runs the attempt and [`send`] puts the
+//! request on a connection. [`judge`] makes a Result of a response, [`lost`] makes one if there is no response, and
+//! [`answer`] writes its message and details. One attempt is one dispatch: the stack around it waits and tries again,
+//! and the execution's observer counts and records it.
 
+mod answer;
 mod attempt;
 mod compose;
+mod judge;
+mod lost;
 mod params;
-mod record;
 mod send;
 
 use std::collections::HashMap;

@@ -112,10 +112,11 @@ impl Attempt<'_> {
     }
 
     fn report_resend(&self) {
-        let Self { upstream, exchange, endpoint, .. } = self;
+        let Self { dispatch, upstream, exchange, endpoint, .. } = self;
         upstream.metrics.stale_resend();
-        let authority = upstream.authority(*endpoint);
-        events::resent(exchange.id(), &exchange.route.name, &upstream.settings.name, authority);
+        let execution = (exchange.id(), &*exchange.route.name);
+        let at = (&*upstream.settings.name, &**upstream.authority(*endpoint));
+        events::resent(execution, dispatch.attempt, at);
     }
 }
 
@@ -127,9 +128,8 @@ fn request_body(
     timeout: Duration,
 ) -> Result<RequestBody, NotReplayable> {
     Ok(match body {
-        Source::Empty => RequestBody::Empty,
-        Source::Full(bytes) => RequestBody::Full(bytes),
-        Source::Trailed(bytes, trailers) => RequestBody::Trailed(bytes, trailers),
+        Source::Empty => RequestBody::EMPTY,
+        Source::Whole(whole) => RequestBody::Whole(whole),
         Source::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
     })
 }

@@ -71,7 +71,7 @@ pub(crate) struct Link {
 
 /// Nothing to send.
 const NOTHING: Sending<RequestBody> =
-    Sending { body: RequestBody::Empty, framing: Framing::NONE, trailers: true };
+    Sending { body: RequestBody::EMPTY, framing: Framing::NONE, trailers: true };
 
 /// What was written and read in an exchange.
 #[derive(Clone, Copy, Debug, Default)]

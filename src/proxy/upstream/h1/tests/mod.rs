@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::*;
+use crate::proxy::body::whole::Whole;
 use crate::proxy::upstream::failed_write::HEAR_OUT;
 
 fn outgoing(method: Method) -> Outgoing<'static> {
@@ -35,7 +36,7 @@ fn link() -> (Box<Link>, DuplexStream) {
 
 fn asked(method: Method) -> (Box<Link>, DuplexStream) {
     let (mut link, far) = link();
-    link.send(&outgoing(method), "e:1", RequestBody::Empty);
+    link.send(&outgoing(method), "e:1", RequestBody::EMPTY);
     (link, far)
 }
 
@@ -85,7 +86,7 @@ async fn a_failed_write_waits_until_all_is_read() {
     let (mut link, mut far) = link();
     far.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
     drop(far);
-    link.send(&outgoing(Method::POST), "e:1", RequestBody::Full("x".into()));
+    link.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("x".into(), None)));
     assert!(!link.seen().wrote);
     let answer = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap();
     assert_eq!(answer.status, 413);
@@ -127,7 +128,7 @@ async fn a_failed_write_does_not_wait_for_ever() {
     let (near, _far) = duplex(64);
     let mut link = Link::new(Io::Other(Box::new(Deaf(near))));
     let begun = Instant::now();
-    link.send(&outgoing(Method::GET), "e:1", RequestBody::Empty);
+    link.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY);
     let error = poll_fn(|cx| link.poll_answer(cx, &mut |_| {})).await.unwrap_err();
     assert!(matches!(error, Error::Io(_)), "{error:?}");
     assert_eq!(begun.elapsed(), HEAR_OUT);
@@ -184,7 +185,7 @@ fn a_head_is_written_as_it_stands() {
         let framing = encode::head(&mut out, &outgoing, "e:1", &body);
         (String::from_utf8(out).unwrap(), framing)
     };
-    let hello = || RequestBody::Full("hello".into());
+    let hello = || RequestBody::Whole(Whole::new("hello".into(), None));
     assert_eq!(
         written(&|_| {}, hello()),
         (
@@ -210,14 +211,14 @@ fn a_head_is_written_as_it_stands() {
     let query = |outgoing: &mut Outgoing<'_>| {
         outgoing.uri = Cow::Owned(Uri::from_static("http://t?q"));
     };
-    assert!(written(&query, RequestBody::Empty).0.starts_with("PUT /?q HTTP/1.1\r\n"));
+    assert!(written(&query, RequestBody::EMPTY).0.starts_with("PUT /?q HTTP/1.1\r\n"));
 }
 
 /// A body in memory is sent together with the head.
 #[tokio::test(start_paused = true)]
 async fn a_body_in_memory_goes_out_with_the_head() {
     let (mut link, mut far) = link();
-    link.send(&outgoing(Method::POST), "e:1", RequestBody::Full("hello".into()));
+    link.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("hello".into(), None)));
     assert!(link.is_sent() && link.seen().wrote && !link.seen().read);
     let mut said = vec![0; 1 << 10];
     let size = far.read(&mut said).await.unwrap();

@@ -1,0 +1,87 @@
+//! One attempt: its identity, and what its provider may report while it runs.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::action::{DelaySource, Reentry};
+
+/// One dispatch of a call to a provider: which one it is, what came before it and when it began. The provider and
+/// the observers get the same value.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// Unique within its execution.
+    pub id: AttemptId,
+    /// The Step; the Flow, for a cleanup of a Flow-level entry.
+    pub step: &'a str,
+    /// The run of the innermost re-running entry around it, from 1.
+    pub number: u32,
+    /// Whose call it is.
+    pub role: Role,
+    /// The index of the dispatch in the innermost `Gather` around it.
+    pub dispatch: Option<usize>,
+    /// The wait before it, if it is the first attempt of a re-run.
+    pub wait: Option<Wait>,
+    /// When it began. The engine reads the clock once, so that everybody measures the same.
+    pub begun: Instant,
+}
+
+/// The number of an attempt within its execution, in order of their beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptId(pub u64);
+
+/// The wait before a re-run, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// How long.
+    pub delay: Duration,
+    /// Where the wait came from.
+    pub source: DelaySource,
+    /// The position of the policy that decided, where policies did.
+    pub policy: Option<usize>,
+}
+
+/// Whose call a dispatch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A Step's own.
+    Step,
+    /// A cleanup's: its response is never the client's answer.
+    Cleanup,
+}
+
+/// Lent to a provider for one call. It is read when the call has ended, whether it was answered, interrupted or
+/// dropped.
+#[derive(Debug, Default)]
+pub struct Slot<'a>(Mutex<Option<Destination<'a>>>);
+
+/// Where a call goes, for whoever records it.
+#[derive(Debug)]
+pub struct Destination<'a> {
+    /// The name of the upstream.
+    pub upstream: &'a Arc<str>,
+    /// The address that was chosen of it.
+    pub endpoint: &'a Arc<str>,
+    /// What else the host wants to record. The engine does not look into it.
+    pub more: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl From<&Reentry> for Wait {
+    fn from(Reentry { after, source, policy, .. }: &Reentry) -> Self {
+        Self { delay: *after, source: *source, policy: *policy }
+    }
+}
+
+impl<'a> Slot<'a> {
+    /// Says where the call goes.
+    pub fn fill(&self, destination: Destination<'a>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+    }
+
+    /// What the provider said.
+    pub(in crate::language) fn take(&self) -> Option<Destination<'a>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,171 @@
+//! What every Result of an attempt is made of: the window, the details and the message.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+
+use super::attempt::Attempt;
+use crate::language::code::Code;
+use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::provider::Answer;
+use crate::language::value::{Map, Native, Value};
+use crate::proxy::answer::reply::{Details, Sent};
+use crate::proxy::body::source::Broken;
+use crate::proxy::message::id;
+
+/// `provider.metadata`.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) request_id: HeaderValue,
+    pub(super) status: Option<StatusCode>,
+    pub(super) endpoint: Arc<str>,
+    pub(super) reused: bool,
+}
+
+impl Native for Window {
+    fn member(&self, name: &str) -> Option<Value> {
+        match name {
+            "requestId" => Some(Value::from(id::text(&self.request_id))),
+            "status" => Some(Value::from(u32::from(self.status?.as_u16()))),
+            "endpoint" => Some(Value::String(Arc::clone(&self.endpoint))),
+            "reusedConnection" => Some(Value::Bool(self.reused)),
+            _ => None,
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        ["requestId", "status", "endpoint", "reusedConnection"]
+            .into_iter()
+            .filter_map(|name| Some((name.into(), self.member(name)?)))
+            .collect()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `3 of 5`, or `3` where no number says how many there may be.
+struct Run(u32, Option<u32>);
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(number, Some(all)) => write!(f, "{number} of {all}"),
+            Self(number, None) => number.fmt(f),
+        }
+    }
+}
+
+/// How far an attempt came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Where {
+    /// Whether its connection had carried another.
+    pub(super) reused: bool,
+    /// Of the response, where there was one.
+    pub(super) status: Option<StatusCode>,
+}
+
+impl Attempt<'_> {
+    /// How much of the request was sent, once something was.
+    pub(super) fn sent(&self, wrote: bool) -> Sent {
+        match (wrote, self.progress.finished()) {
+            (false, _) => Sent::None,
+            (true, false) => Sent::Partial,
+            (true, true) => Sent::Complete,
+        }
+    }
+
+    /// Why running the work again is out of the question.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        match self.progress.broken() {
+            Some(Broken::Gone) => return Some("clientGone"),
+            Some(Broken::Malformed | Broken::Stalled) => return Some("requestAborted"),
+            None => {}
+        }
+        let body_gone = self.exchange.route.facts.resends && !self.progress.replayable();
+        body_gone.then_some("bodyNotReplayable")
+    }
+
+    pub(super) fn details(&self, at: Where, proxy_status: &'static str) -> Details {
+        Details {
+            endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
+            role: self.dispatch.attempt.role,
+            sent: Sent::None,
+            reused: at.reused,
+            phase: None,
+            retry_after: None,
+            grpc_status: None,
+            refusal: self.refusal(),
+            proxy_status,
+            reply: None,
+        }
+    }
+
+    /// A failure: the upstream did `what`.
+    pub(super) fn failed(
+        &self,
+        at: Where,
+        code: impl Into<Code>,
+        retryable: bool,
+        what: fmt::Arguments<'_>,
+        details: Details,
+    ) -> Answer {
+        let attempt = self.dispatch.attempt;
+        let message = format!(
+            "{}: attempt {}: upstream {} {what}",
+            attempt.step,
+            Run(attempt.number, self.dispatch.attempts),
+            self.upstream.settings.name,
+        );
+        let failure = Failure {
+            ty: FailureType::Error,
+            code: code.into(),
+            message: Some(message.into()),
+            retryable: Some(retryable && details.refusal.is_none()),
+            details: Some(Value::Native(Arc::new(details))),
+            previous: None,
+            awaited: None,
+        };
+        self.answer(at, failure.into())
+    }
+
+    pub(super) fn answer(&self, at: Where, outcome: Outcome) -> Answer {
+        let metadata = if self.dispatch.windowed {
+            Value::Native(Arc::new(Window {
+                request_id: self.exchange.id.clone(),
+                status: at.status,
+                endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
+                reused: at.reused,
+            }))
+        } else {
+            Value::Null
+        };
+        Answer { outcome, metadata }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::proxy::provider::http::CONTRACT;
+
+    #[test]
+    fn the_window_holds_the_declared_members_and_no_others() {
+        let window = Window {
+            request_id: HeaderValue::from_static("r"),
+            status: Some(StatusCode::OK),
+            endpoint: "a:80".into(),
+            reused: true,
+        };
+        let held: BTreeSet<String> = window.to_map().keys().map(ToString::to_string).collect();
+        let declared = CONTRACT.document["metadata"]["properties"].as_object();
+        let declared: BTreeSet<String> = declared.unwrap().keys().cloned().collect();
+        assert_eq!(held, declared);
+        assert_eq!(window.member("other"), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! The Result of a response: by the route's rules, by the table of classification, or by what is wrong with it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body::Body as _;
+
+use super::answer::Where;
+use super::attempt::Attempt;
+use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::{Answer, Role};
+use crate::language::value::Value;
+use crate::proxy::answer::classify::{Class, Seen, classify, system_time};
+use crate::proxy::answer::reply::{Details, Payload, Reply};
+use crate::proxy::answer::retry_after::{RetryAfter, retry_after};
+use crate::proxy::body::BodyError;
+use crate::proxy::body::collect::{CollectError, collect};
+use crate::proxy::code;
+use crate::proxy::grpc::{self, Ended, Pushback};
+use crate::proxy::message::{headers, media, upgrade};
+use crate::proxy::settings::Protocol;
+use crate::proxy::upstream::body::ResponseBody;
+use crate::proxy::upstream::connection::{Answered, Arriving};
+
+/// A response, as far as it was read.
+struct Received {
+    status: StatusCode,
+    fields: HeaderMap,
+    payload: Payload,
+    /// What expressions read of the body, where the route reads it.
+    value: Option<Value>,
+    /// How a gRPC call ended that sent no message.
+    ended: Option<Ended>,
+}
+
+/// How a gRPC call ended, where it has ended before its first message.
+async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
+    if body.is_end_stream() {
+        return Ended::of(fields);
+    }
+    if let Some(trailers) = body.peek_trailers(grpc::PEEK).await {
+        return Ended::of(trailers);
+    }
+    // An end that comes by itself, behind the head, is the end of the head all the same.
+    body.is_end_stream().then(|| Ended::of(fields)).flatten()
+}
+
+impl Attempt<'_> {
+    /// A response came.
+    pub(super) async fn got(&self, answered: Answered) -> Answer {
+        let Answered { status, mut fields, body } = answered;
+        let at = Where { reused: body.reused(), status: Some(status) };
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(at, fields, body);
+        }
+        if !headers::strip_hop_by_hop(&mut fields) {
+            // It cannot go on to the next hop (RFC 9112 §6.1).
+            let what = format_args!("answered {} in an unknown transfer coding", status.as_u16());
+            return self.invalid(at, "http_response_transfer_coding", what);
+        }
+        if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
+        {
+            let what = format_args!("answered {} with a bad Content-Length", status.as_u16());
+            return self.invalid(at, "http_protocol_error", what);
+        }
+        if status == StatusCode::NO_CONTENT {
+            fields.remove(header::CONTENT_LENGTH);
+        }
+        let idle = self.upstream.settings.idle_timeout;
+        let body = ResponseBody::new(body, self.progress.clone(), idle);
+        let grpc = self.is_grpc(status, &fields);
+        if grpc || self.exchange.route.facts.reads_response {
+            return Box::pin(self.got_to_read(at, status, fields, body, grpc)).await;
+        }
+        let payload = Payload::Stream(Box::new(body));
+        self.judge(at, Received { status, fields, payload, value: None, ended: None })
+    }
+
+    /// A response of which more than the head is needed.
+    async fn got_to_read(
+        &self,
+        at: Where,
+        status: StatusCode,
+        fields: HeaderMap,
+        mut body: ResponseBody,
+        grpc: bool,
+    ) -> Answer {
+        let ended = if grpc { peek(&mut body, &fields).await } else { None };
+        if !self.exchange.route.facts.reads_response {
+            let payload = Payload::Stream(Box::new(body));
+            return self.judge(at, Received { status, fields, payload, value: None, ended });
+        }
+        match self.read(body, &fields).await {
+            Ok((payload, value)) => {
+                let value = Some(value);
+                self.judge(at, Received { status, fields, payload, value, ended })
+            }
+            Err(error) => self.unread(at, status, &error),
+        }
+    }
+
+    /// What a response comes to.
+    fn judge(&self, at: Where, received: Received) -> Answer {
+        let Received { status, fields, payload, value, ended } = received;
+        let rules = &self.exchange.route.classify;
+        // Where nothing could read it, the clock is left alone.
+        let timed = !rules.is_empty() || ended.is_some() || status.as_u16() >= 400;
+        let clock = self.exchange.site.core.clock;
+        let now = if timed { clock.now() } else { clock.begun() }.as_nanos();
+        let seen = Seen { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
+        let class = match classify(rules, self.repeatable, seen) {
+            Ok(class) => class,
+            // A rule's own expression failed.
+            Err(fault) => {
+                let message = format!("{}: classify: {fault}", self.dispatch.attempt.step);
+                return self.answer(at, Failure::error(fault.code(), message).into());
+            }
+        };
+        let (code, retryable, waits) = match class {
+            Class::Success => {
+                let reply = self.reply(status, fields, payload, value);
+                return self.answer(at, Outcome::Success(Value::Native(reply)));
+            }
+            Class::Failure { code, retryable, waits } => (code, retryable, waits),
+        };
+        let max = self.upstream.settings.retry_after_max;
+        let asked = || retry_after(&fields, system_time(now));
+        let asked = match ended.map(|ended| ended.pushback) {
+            Some(Pushback::After(wait)) => Some(wait),
+            _ => waits.then(asked).flatten(),
+        };
+        let never = ended.is_some_and(|ended| ended.pushback == Pushback::Never);
+        let details = Details {
+            retry_after: asked.map(|asked| RetryAfter { asked, max }),
+            sent: self.sent(true),
+            reply: Some(self.reply(status, fields, payload, value)),
+            grpc_status: ended.map(|ended| ended.status),
+            refusal: self.refusal().or_else(|| never.then_some(grpc::REFUSED_BY_SERVER)),
+            ..self.details(at, "http_request_error")
+        };
+        let Some(ended) = ended else {
+            let what = format_args!("answered {}", status.as_u16());
+            return self.failed(at, code, retryable, what, details);
+        };
+        let (number, name) = (ended.status.number(), ended.status.name());
+        let what = format_args!("answered grpc-status {number} ({name})");
+        self.failed(at, code, retryable, what, details)
+    }
+
+    /// Whether the response is a gRPC call's.
+    fn is_grpc(&self, status: StatusCode, fields: &HeaderMap) -> bool {
+        self.upstream.settings.protocol == Protocol::Http2
+            && status == StatusCode::OK
+            && grpc::is_grpc(fields.get(header::CONTENT_TYPE))
+    }
+
+    /// The body, and what expressions read of it.
+    async fn read(
+        &self,
+        mut body: ResponseBody,
+        fields: &HeaderMap,
+    ) -> Result<(Payload, Value), CollectError<BodyError>> {
+        let limit = self.exchange.route.buffer.response;
+        let (bytes, trailers) = collect(&mut body, limit).await?;
+        let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
+        Ok((Payload::Buffered(bytes, trailers.map(Box::new)), value))
+    }
+
+    fn reply(
+        &self,
+        status: StatusCode,
+        fields: HeaderMap,
+        payload: Payload,
+        value: Option<Value>,
+    ) -> Arc<Reply> {
+        let reply = Reply::new(self.dispatch.attempt.role, status, fields, payload, value);
+        if self.dispatch.attempt.role == Role::Cleanup {
+            reply.discard();
+        }
+        Arc::new(reply)
+    }
+
+    /// A response's body that the route reads could not be read.
+    fn unread(&self, at: Where, status: StatusCode, error: &CollectError<BodyError>) -> Answer {
+        let (sent, status) = (self.sent(true), status.as_u16());
+        match error {
+            CollectError::TooLarge => {
+                let details = Details { sent, ..self.details(at, "http_response_body_size") };
+                let limit = self.exchange.route.buffer.response;
+                let what = format_args!(
+                    "answered {status} with a body over the {limit} bytes that the route reads"
+                );
+                self.failed(at, code::BODY_TOO_LARGE, false, what, details)
+            }
+            CollectError::Broken(error) => {
+                let details = Details { sent, ..self.details(at, "http_response_incomplete") };
+                let what = format_args!("answered {status}, but {error}");
+                self.failed(at, code::CONNECTION_CLOSED, self.repeatable.any(), what, details)
+            }
+        }
+    }
+
+    /// 101: the connection changes its protocol, where that was asked for.
+    fn switched(&self, at: Where, mut fields: HeaderMap, body: Arriving) -> Answer {
+        let status = StatusCode::SWITCHING_PROTOCOLS;
+        let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
+        let agreed = offered.is_some_and(|offered| upgrade::is_offered(offered, &fields));
+        let (true, Arriving::Alone(connection)) = (agreed, body) else {
+            let what = format_args!("answered {}, which nobody asked for", status.as_u16());
+            return self.invalid(at, "http_upgrade_failed", what);
+        };
+        let protocols: Vec<_> = fields.get_all(header::UPGRADE).iter().cloned().collect();
+        headers::strip_hop_by_hop(&mut fields);
+        fields.remove(header::CONTENT_LENGTH);
+        fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        for protocol in protocols {
+            fields.append(header::UPGRADE, protocol);
+        }
+        let tunnel = Payload::Tunnel(Box::new(connection));
+        let reply = self.reply(status, fields, tunnel, None);
+        self.answer(at, Outcome::Success(Value::Native(reply)))
+    }
+
+    /// The response breaks a rule of HTTP: `what` says which.
+    fn invalid(&self, at: Where, proxy_status: &'static str, what: fmt::Arguments<'_>) -> Answer {
+        let details = Details { sent: self.sent(true), ..self.details(at, proxy_status) };
+        self.failed(at, code::PROTOCOL_ERROR, self.repeatable.any(), what, details)
+    }
+}

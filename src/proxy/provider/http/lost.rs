@@ -1,0 +1,100 @@
+//! The Result of an attempt that got no response.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::answer::Where;
+use super::attempt::Attempt;
+use super::send::Lost;
+use crate::language::provider::Answer;
+use crate::proxy::answer::reply::{Details, Sent};
+use crate::proxy::body::source::Broken;
+use crate::proxy::code;
+use crate::proxy::upstream::connection::SendError;
+use crate::proxy::upstream::ending::Ending;
+use crate::source::Causes;
+
+/// How long a cancellation may take to drop the call that asked for it.
+const CANCELLATION: Duration = Duration::from_secs(1);
+
+impl Attempt<'_> {
+    /// No response came.
+    pub(super) async fn lost(&self, lost: Lost) -> Answer {
+        let at = Where { reused: false, status: None };
+        match lost {
+            Lost::Connect(error) => {
+                let details = Details {
+                    phase: Some(error.cause.phase()),
+                    ..self.details(at, error.cause.proxy_status())
+                };
+                self.failed(at, code::CONNECTION_FAILED, true, format_args!("{error}"), details)
+            }
+            Lost::BodyGone => {
+                let details = self.details(at, "proxy_internal_error");
+                let what = format_args!("was not asked: the request's body was read already");
+                self.failed(at, code::BODY_NOT_REPLAYABLE, false, what, details)
+            }
+            Lost::Send(error) => {
+                if self.progress.broken() == Some(Broken::Gone) && self.exchange.cancel() {
+                    // The Result is the cancellation's, which drops this call; the wait ends where the
+                    // call is shielded from it.
+                    sleep(CANCELLATION).await;
+                }
+                self.broken(Where { reused: error.reused, ..at }, &error)
+            }
+        }
+    }
+
+    /// The connection failed under the request.
+    fn broken(&self, at: Where, error: &SendError) -> Answer {
+        let sent = self.sent(error.wrote && error.unsent.is_none());
+        if let Some(broken) = self.progress.broken() {
+            let details = Details { sent, ..self.details(at, "http_request_error") };
+            let what = match broken {
+                Broken::Gone => format_args!("lost its request: the client went away"),
+                Broken::Malformed => {
+                    format_args!("lost its request: the client's body is malformed")
+                }
+                Broken::Stalled => format_args!("lost its request: the client's body stalled"),
+            };
+            return self.failed(at, code::REQUEST_ABORTED, false, what, details);
+        }
+        let (code, proxy_status, what) = match error.ending {
+            Ending::Refused | Ending::Leaving | Ending::Unwelcome => {
+                return self.unprocessed(at, error);
+            }
+            Ending::Invalid => {
+                (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
+            }
+            Ending::Reset(_) => {
+                let what = "reset the stream before it answered";
+                (code::CONNECTION_CLOSED, "connection_terminated", what)
+            }
+            Ending::Lost => {
+                let what = "closed the connection before it answered";
+                (code::CONNECTION_CLOSED, "connection_terminated", what)
+            }
+        };
+        let details = Details { sent, ..self.details(at, proxy_status) };
+        let retryable = sent == Sent::None || self.repeatable.any();
+        let what = format_args!("{what}: {}", Causes(error.error.error()));
+        self.failed(at, code, retryable, what, details)
+    }
+
+    /// The upstream says that it has not looked at the request: as good as no connection at all, whatever
+    /// of the request was written.
+    fn unprocessed(&self, at: Where, error: &SendError) -> Answer {
+        let (phase, proxy_status, what) = match error.ending {
+            Ending::Unwelcome => ("tls", "tls_alert_received", "refused the TLS handshake"),
+            Ending::Leaving => {
+                let what = "took leave of the connection before the request";
+                ("stream", "destination_unavailable", what)
+            }
+            _ => ("stream", "destination_unavailable", "refused the request unread"),
+        };
+        let details = Details { phase: Some(phase), ..self.details(at, proxy_status) };
+        let what = format_args!("{what}: {}", Causes(error.error.error()));
+        self.failed(at, code::CONNECTION_FAILED, true, what, details)
+    }
+}

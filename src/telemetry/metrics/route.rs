@@ -1,0 +1,204 @@
+//! The metrics of one route.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+
+use super::{Codes, Metrics};
+use crate::language::provider::DelaySource;
+use crate::telemetry::families::{counter, gauge, histogram};
+use crate::telemetry::record::CLIENT_CLOSED_REQUEST;
+use crate::telemetry::series::Series;
+
+/// The label of a code that neither the catalog nor the route's own definition names.
+const OTHER: &str = "other";
+
+/// What [`RouteMetrics::request_done`] counts every status as that is not of [`is_usual`].
+const OTHER_STATUS: u16 = 0;
+
+/// The `outcome` labels of cleanups that ended.
+const CLEANED: [&str; 2] = ["failure", SUCCESS];
+
+/// The `code` label of an attempt that succeeded.
+const SUCCESS: &str = "success";
+
+/// The handles of one route.
+#[derive(Debug)]
+pub struct RouteMetrics {
+    name: Arc<str>,
+    metrics: Arc<Metrics>,
+    /// The codes that may be a label, sorted; shared by the routes that have the same.
+    codes: Codes,
+    in_flight: IntGauge,
+    duration: Histogram,
+    timeouts: IntCounter,
+    /// By outcome.
+    finally: Series<&'static str, IntCounter>,
+    statuses: Series<u16, IntCounter>,
+    attempts: Series<Arc<str>, AttemptMetrics>,
+    retries: Series<(Option<Arc<str>>, DelaySource), IntCounter>,
+    exhausted: Series<usize, IntCounter>,
+    suppressed: Series<&'static str, IntCounter>,
+}
+
+/// What a route counts of its attempts at one upstream.
+#[derive(Debug)]
+struct AttemptMetrics {
+    duration: Histogram,
+    success: IntCounter,
+    /// By the code's place in [`RouteMetrics::codes`]; the last is [`OTHER`].
+    codes: Box<[OnceLock<IntCounter>]>,
+}
+
+impl Metrics {
+    /// The handles of a route. `codes`: those that its definition, its `classify` and the catalog name;
+    /// any other counts as `other`.
+    pub fn route(self: &Arc<Self>, name: &str, codes: &[&str]) -> Arc<RouteMetrics> {
+        let codes = self.codes(codes);
+        let families = &self.families;
+        let statuses = Series::default();
+        // A series that is there from the start shows its first increment as one.
+        statuses.find_or(
+            |status| *status == 200,
+            || (200, counter(&families.requests, &[name, "200"])),
+        );
+        Arc::new(RouteMetrics {
+            name: name.into(),
+            metrics: Arc::clone(self),
+            codes,
+            in_flight: gauge(&families.in_flight, &[name]),
+            duration: histogram(&families.request_duration, &[name]),
+            timeouts: counter(&families.timeouts, &[name]),
+            finally: Series::default(),
+            statuses,
+            attempts: Series::default(),
+            retries: Series::default(),
+            exhausted: Series::default(),
+            suppressed: Series::default(),
+        })
+    }
+}
+
+impl RouteMetrics {
+    /// `mwl_requests_in_flight` +1.
+    pub fn request_started(&self) {
+        self.in_flight.inc();
+    }
+
+    /// `mwl_requests_total`, `mwl_request_duration_seconds`, in flight -1. 499: the client left.
+    pub fn request_done(&self, status: u16, took: Duration) {
+        self.in_flight.dec();
+        self.duration.observe(took.as_secs_f64());
+        let status = if is_usual(status) { status } else { OTHER_STATUS };
+        let make = || {
+            let label = if status == OTHER_STATUS { OTHER.to_owned() } else { status.to_string() };
+            let labels = [&*self.name, label.as_str()];
+            (status, counter(&self.metrics.families.requests, &labels))
+        };
+        self.statuses.find_or(|key| *key == status, make).inc();
+    }
+
+    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code`: None for a success. `upstream` is a
+    /// name of the configuration.
+    pub fn attempt(&self, upstream: &str, code: Option<&str>, took: Duration) {
+        let families = &self.metrics.families;
+        let make = || (Arc::from(upstream), self.attempts_at(upstream));
+        let at = self.attempts.find_or(|key| &**key == upstream, make);
+        at.duration.observe(took.as_secs_f64());
+        let Some(code) = code else {
+            return at.success.inc();
+        };
+        let place = self.place(code);
+        let label = place.and_then(|n| self.codes.get(n)).map_or(OTHER, |c| c);
+        if let Some(slot) = at.codes.get(place.unwrap_or(self.codes.len())) {
+            let labels = [&*self.name, upstream, label];
+            slot.get_or_init(|| counter(&families.attempts, &labels)).inc();
+        }
+    }
+
+    /// `mwl_retries_total`.
+    pub fn retry(&self, code: &str, source: DelaySource) {
+        let known = self.place(code).and_then(|n| self.codes.get(n));
+        let make = || {
+            let labels = [&*self.name, known.map_or(OTHER, |c| c), source.as_str()];
+            let handle = counter(&self.metrics.families.retries, &labels);
+            ((known.cloned(), source), handle)
+        };
+        self.retries.find_or(|(code, from)| *from == source && code.as_ref() == known, make).inc();
+    }
+
+    /// `mwl_retries_exhausted_total`. `policy`: the position of the policy whose budget ran out.
+    pub fn exhausted(&self, policy: usize) {
+        let make = || {
+            let labels = [&*self.name, &policy.to_string()];
+            (policy, counter(&self.metrics.families.exhausted, &labels))
+        };
+        self.exhausted.find_or(|key| *key == policy, make).inc();
+    }
+
+    /// `mwl_timeouts_total`.
+    pub fn timeout(&self) {
+        self.timeouts.inc();
+    }
+
+    /// The route has cleanups: how they ended shows from the start. A long table of routes without any feels
+    /// the difference.
+    pub fn cleans_up(&self) {
+        for outcome in CLEANED {
+            self.finally_series(outcome);
+        }
+    }
+
+    /// `mwl_finally_total`: a cleanup ended.
+    pub fn finally(&self, ok: bool) {
+        let [failure, success] = CLEANED;
+        self.finally_series(if ok { success } else { failure }).inc();
+    }
+
+    fn finally_series(&self, outcome: &'static str) -> &IntCounter {
+        let make = || (outcome, counter(&self.metrics.families.finally, &[&self.name, outcome]));
+        self.finally.find_or(|key| *key == outcome, make)
+    }
+
+    /// `mwl_finally_total`: an execution was dropped, for the process ended, before its cleanups had run.
+    pub fn finally_unfinished(&self) {
+        self.finally_series("unfinished").inc();
+    }
+
+    /// `mwl_retries_suppressed_total`.
+    pub fn suppressed(&self, reason: &'static str) {
+        let make = || {
+            let labels = [&*self.name, reason];
+            (reason, counter(&self.metrics.families.suppressed, &labels))
+        };
+        self.suppressed.find_or(|key| *key == reason, make).inc();
+    }
+
+    /// `mwl_interim_responses_dropped_total`. Rare, so the counter is looked up each time.
+    pub fn interim_dropped(&self, reason: &'static str) {
+        counter(&self.metrics.families.interim, &[&self.name, reason]).inc();
+    }
+
+    /// Where `code` stands in the list of codes; `None` where it counts as `other`.
+    fn place(&self, code: &str) -> Option<usize> {
+        self.codes.binary_search_by(|known| (**known).cmp(code)).ok()
+    }
+
+    fn attempts_at(&self, upstream: &str) -> AttemptMetrics {
+        let families = &self.metrics.families;
+        AttemptMetrics {
+            duration: histogram(&families.attempt_duration, &[&self.name, upstream]),
+            success: counter(&families.attempts, &[&self.name, upstream, SUCCESS]),
+            codes: (0..=self.codes.len()).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+/// Whether a status is counted under its own number: the registered ones, and 499 for a client that
+/// left. An upstream can make up nine hundred more.
+fn is_usual(status: u16) -> bool {
+    matches!(status,
+        100..=104 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=418 | 421..=426 | 428 | 429 | 431
+        | 451 | CLIENT_CLOSED_REQUEST | 500..=508 | 510 | 511)
+}
