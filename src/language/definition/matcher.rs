@@ -87,9 +87,9 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
-    /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether one was
-    /// wrong, which is reported. The middleware also reads them when it prepares the `with`; but a mistake that is
-    /// reported here has its exact place.
+    /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether
+    /// one was wrong, which is reported. The middleware also reads them when it prepares the `with`; but a
+    /// mistake that is reported here has its exact place.
     pub(super) fn selected(&mut self, codes: &[&Node]) -> bool {
         let mut wrong = false;
         for code in codes {

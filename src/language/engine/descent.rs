@@ -1,5 +1,5 @@
-//! The way down a stack: every entry's `onEntry` in turn or, if all of it was known when the stack was compiled, what
-//! they do to the scope at once (MWL, "Middleware mechanics").
+//! The way down a stack: every entry's `onEntry` in turn or, if all of it was known when the stack was
+//! compiled, what they do to the scope at once (MWL, "Middleware mechanics").
 
 use std::sync::Arc;
 
@@ -7,81 +7,85 @@ use tokio::time::Instant;
 
 use super::frame::Frame;
 use super::phase::prepared;
-use super::scope::Flowed;
+use super::scope::Rise;
 use super::stack::{EntryRun, Site};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::plan::{Bound, EntryPlan, Opening, Shape, StackPlan};
+use crate::language::plan::{EntryBound, EntryPlan, Shape, StackPlan, StaticDescent};
 use crate::language::provider::{Entry, GatedOff, Phase, Prepared};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
-/// What a descent past one entry, now established, came to.
+/// The outcome of descending past an entry, which is then established.
 enum Descent {
     /// The value passed down.
     Down(Value),
-    /// It emits this without a run.
+    /// It emits this, and nothing runs.
     NoRun(Value),
 }
 
-/// A descent of which all was known, until what rises shows which of its entries are to be crossed.
-pub(super) struct Opened<'p> {
-    opening: &'p Opening,
-    /// What came to the stack, and through every entry.
+/// A static descent whose entries are not established yet: what rises decides which of them must be crossed.
+pub(super) struct PendingDescent<'p> {
+    plan: &'p StaticDescent,
+    /// The input of the stack, which all entries pass on unchanged.
     input: Value,
-    /// The variables then.
+    /// The variables at that time.
     vars: Vars,
     /// How many bounds there were outside.
     outside: usize,
-    /// The instant of the descent, where it imposed a bound.
+    /// The instant of the descent, if it imposed a bound.
     now: Option<Instant>,
-    /// The attempt that the scope showed outside.
+    /// The attempt number and budget outside.
     attempt: (u32, Option<u32>),
 }
 
 /// A bound that an entry wants to impose: when it fires, and why.
-type Race = (Option<Instant>, Arc<Failure>);
+type WantedBound = (Option<Instant>, Arc<Failure>);
 
-impl Opened<'_> {
-    /// How many of the `all` entries are to be crossed by `rising`.
-    pub(super) fn crossed_by(&self, rising: &Flowed, all: usize) -> usize {
+impl PendingDescent<'_> {
+    /// How many of the `all` entries `rising` must cross.
+    pub(super) fn crossed_by(&self, rising: &Rise, all: usize) -> usize {
         match rising {
-            Ok(Outcome::Success(_)) => self.opening.crossed,
+            Ok(Outcome::Success(_)) => self.plan.crossed,
             _ => all,
         }
     }
 }
 
 impl Frame<'_, '_> {
-    /// A descent of which all is known: what it does to the scope. Its entries are made where they are
-    /// needed, by [`establish`](Self::establish).
-    pub(super) fn open<'p>(&mut self, opening: &'p Opening, input: &Value) -> Opened<'p> {
+    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries
+    /// when they are needed.
+    pub(super) fn descend_static<'p>(
+        &mut self,
+        plan: &'p StaticDescent,
+        input: &Value,
+    ) -> PendingDescent<'p> {
         let outside = self.scope.bounds();
         let attempt = (self.scope.attempt, self.scope.attempts);
-        let now = (!opening.bounds.is_empty()).then(Instant::now);
-        for Bound { entry: _, after, explanation } in &opening.bounds {
+        let now = (!plan.bounds.is_empty()).then(Instant::now);
+        for EntryBound { entry: _, after, explanation } in &plan.bounds {
             let deadline = now.and_then(|now| now.checked_add(*after));
             self.scope.impose(deadline, Arc::clone(explanation));
         }
-        if let Some(budget) = opening.budget {
+        if let Some(budget) = plan.budget {
             (self.scope.attempt, self.scope.attempts) = (1, budget);
         }
         let vars = self.state.vars.clone();
-        Opened { opening, input: input.clone(), vars, outside, now, attempt }
+        PendingDescent { plan, input: input.clone(), vars, outside, now, attempt }
     }
 
-    /// Makes the outermost `count` entries what a descent one by one had made them, and lifts the bounds of
-    /// the others, past which a success has risen.
+    /// Establishes the outermost `count` entries, as if the descent had gone through them one by one. Lifts
+    /// the bounds of the others, past which a success has risen.
     pub(super) fn establish(
         &mut self,
         stack: &StackPlan,
-        opened: Opened<'_>,
+        pending: PendingDescent<'_>,
         count: usize,
         runs: &mut Vec<EntryRun>,
     ) {
-        let Opened { opening, input, vars, outside, now, mut attempt } = opened;
-        let mut bounds = opening.bounds.iter().peekable();
+        let PendingDescent { plan, input, vars, outside, now, mut attempt } = pending;
+        let mut bounds = plan.bounds.iter().peekable();
         let mut imposed = outside;
         runs.reserve(count);
         for (position, entry) in stack.iter().take(count).enumerate() {
@@ -104,14 +108,14 @@ impl Frame<'_, '_> {
         (self.scope.attempt, self.scope.attempts) = attempt;
     }
 
-    /// A deadline as `middleware.metadata` shows it: made for expressions alone.
+    /// A deadline, as `middleware.metadata` shows it; `None` if no expression reads it.
     fn shown(&self, deadline: Option<Instant>) -> Option<Timestamp> {
         let read = deadline.filter(|_| self.execution.plan.needs().instants)?;
         Some(self.execution.clock.at(read))
     }
 
-    /// Every `onEntry` below those of `runs`. The `Ok` is what the innermost passes down, the `Err` what
-    /// rises without a run of the operation.
+    /// Runs every `onEntry` below the entries of `runs`. The `Ok` is what the innermost passes down; the
+    /// `Err` is what rises if the operation does not run.
     pub(super) fn descend_all(
         &mut self,
         site: Site<'_>,
@@ -125,17 +129,17 @@ impl Frame<'_, '_> {
             match self.descend(site, entry, value, &mut now, runs) {
                 Ok(Descent::Down(passed)) => value = passed,
                 Ok(Descent::NoRun(emitted)) => return Err(Outcome::Success(emitted)),
-                // Not established: its own phases do not run.
+                // The entry is not established, so its own phases do not run.
                 Err(fault) => return Err(fault.into()),
             }
         }
         Ok(value)
     }
 
-    /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not among `runs`.
+    /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not added to `runs`.
     ///
-    /// `now` is the instant of this descent: entries between which nothing is evaluated are established at
-    /// the same one, and the clock is read once for them.
+    /// `now` is the instant of this descent. Entries between which nothing is evaluated are established at
+    /// the same instant, so that the clock is read only once.
     fn descend(
         &mut self,
         site: Site<'_>,
@@ -157,7 +161,7 @@ impl Frame<'_, '_> {
             runs.push(run);
             return Ok(Descent::NoRun(emitted));
         }
-        // Established from here on.
+        // The entry is established from here on.
         run.bound = race.map(|(deadline, explanation)| self.scope.impose(deadline, explanation));
         if run.armed && entry.middleware.reruns() {
             run.restore_to = Some(self.state.vars.clone());
@@ -168,14 +172,14 @@ impl Frame<'_, '_> {
         Ok(Descent::Down(passed))
     }
 
-    /// The whole block of an `onEntry` in which something is evaluated.
+    /// Runs the block of an `onEntry` in which something is evaluated.
     fn enter_shaped(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
         run: &mut EntryRun,
         now: &mut Option<Instant>,
-    ) -> Evaluated<Option<Race>> {
+    ) -> Evaluated<Option<WantedBound>> {
         let phase = entry.phase(Phase::Entry);
         let pin = self.execution.stamp();
         let gate = holds(phase.when.as_ref(), &self.phase_view(site, entry, run, None, pin))?;
@@ -184,7 +188,7 @@ impl Frame<'_, '_> {
             let with =
                 prepared(entry, Phase::Entry, &self.phase_view(site, entry, run, None, pin))?;
             if phase.acts {
-                // Evaluation took time.
+                // The evaluation took time.
                 *now = None;
                 race = self.enter(entry, run, &with, now)?;
             }
@@ -202,14 +206,14 @@ impl Frame<'_, '_> {
         Ok(race)
     }
 
-    /// The action of an `onEntry`.
+    /// Runs the action of an `onEntry`.
     fn enter(
         &self,
         entry: &EntryPlan,
         run: &mut EntryRun,
         with: &Prepared,
         now: &mut Option<Instant>,
-    ) -> Evaluated<Option<Race>> {
+    ) -> Evaluated<Option<WantedBound>> {
         let wanted = entry.middleware.on_entry(&mut run.state, with)?;
         run.state.config = Some(Arc::clone(with));
         let Entry::Race { bound, explanation } = wanted else {

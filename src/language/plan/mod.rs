@@ -12,7 +12,7 @@ mod worst;
 
 pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
-pub use stack::{Bound, Opening, StackPlan};
+pub use stack::{EntryBound, StackPlan, StaticDescent};
 pub use worst::Calls;
 
 use std::sync::Arc;

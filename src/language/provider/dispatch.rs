@@ -30,7 +30,7 @@ pub trait CallProvider: fmt::Debug + Send + Sync {
 /// A dispatch, as the provider sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Dispatch<'a> {
-    /// Which attempt of which Step it is. A Flow-level cleanup belongs to no Step and has the Flow's name.
+    /// The attempt.
     pub attempt: &'a Attempt<'a>,
     /// What [`CallProvider::prepare`] made of the `with`.
     pub with: &'a Prepared,
@@ -40,7 +40,7 @@ pub struct Dispatch<'a> {
     pub execution_id: &'a str,
     /// `step.id`; empty where there is no Step.
     pub step_id: &'a str,
-    /// How many runs the innermost re-running entry around this call may make, where one number says so.
+    /// How many runs the innermost re-running entry around this call may make, if that is one number.
     pub attempts: Option<u32>,
     /// What the host gave the execution to carry.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
