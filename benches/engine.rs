@@ -72,7 +72,7 @@ fn definition(with: &Json, stack: &[Json], between: Option<&Json>) -> Json {
 fn plan(definition: &Json) -> Arc<Plan> {
     let text = definition.to_string();
     let node = Sources::default().parse("bench.json", &text, Format::Json).unwrap();
-    compile(&node, &Catalog::spec_defined(), Strictness::Load).unwrap().0
+    compile(&node, &Catalog::spec_defined(None), Strictness::Load).unwrap().0
 }
 
 fn once(runtime: &Runtime, plan: &Plan, with: &Value) {

@@ -115,14 +115,14 @@ fn json(text: &str) -> Value {
 fn live(see: &mut dyn FnMut(&dyn Bindings)) {
     let metrics = Metrics::new();
     let loaded = config::parse(Path::new("bench.yaml"), CONFIG, Origin::system()).unwrap();
-    let built = build(loaded, &Catalog::spec_defined(), &metrics).unwrap();
+    let built = build(loaded, &mwl_proxy::proxy::catalog(None), &metrics).unwrap();
     let mut head = Request::post("/billing/charge?account=17").header("host", "billing.local");
     for (name, value) in FIELDS {
         head = head.header(name, value);
     }
     let bound = request(built.runtime, head.body(()).unwrap()).unwrap();
     let node = Sources::default().parse("bench.json", DEFINITION, Format::Json).unwrap();
-    let (plan, _) = compile(&node, &Catalog::spec_defined(), Strictness::Load).unwrap();
+    let (plan, _) = compile(&node, &Catalog::spec_defined(None), Strictness::Load).unwrap();
     let vars = Map::from_iter([("n".into(), Value::from(2))]);
     past(&plan, bound, vars, &failure(), |bindings| see(bindings)).unwrap();
 }

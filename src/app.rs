@@ -20,7 +20,7 @@ use crate::admin;
 use crate::config::{ConfigError, FileContents, Loaded};
 use crate::language::clock::process_clock;
 use crate::language::provider::Catalog;
-use crate::proxy::{Runtime, Server};
+use crate::proxy::{self, Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
@@ -93,7 +93,7 @@ impl App {
     /// # Errors
     /// When the configuration is not valid or an address is not available.
     fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
-        let catalog = Catalog::spec_defined();
+        let catalog = proxy::catalog(None);
         let loaded = input.load()?;
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let telemetry = Telemetry::new(Arc::clone(&metrics));

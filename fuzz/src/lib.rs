@@ -65,7 +65,7 @@ pub fn definition(data: &[u8]) {
             }
         };
         for strictness in [Strictness::Load, Strictness::Runtime] {
-            match compile(&node, &Catalog::spec_defined(), strictness) {
+            match compile(&node, &Catalog::spec_defined(None), strictness) {
                 Err(diagnostics) => {
                     assert!(diagnostics.has_errors());
                     assert!(!sources.render(&diagnostics).is_empty());
@@ -264,7 +264,7 @@ fn routes() -> Arc<Runtime> {
     static ROUTES_READ: std::sync::LazyLock<Arc<Runtime>> = std::sync::LazyLock::new(|| {
         let loaded = config::parse(Path::new("fuzz.yaml"), ROUTES, nothing());
         let settings = loaded.expect("the routes are well-formed").settings;
-        let built = Runtime::build(settings, &Catalog::spec_defined(), &Metrics::new());
+        let built = Runtime::build(settings, &mwl_proxy::proxy::catalog(None), &Metrics::new());
         Arc::new(built.expect("the routes compile").0)
     });
     Arc::clone(&ROUTES_READ)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::admin::routes::{RouteDescriptions, RouteHeads};
 use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
-use crate::proxy::Runtime;
 use crate::proxy::settings::{Admin, Settings};
+use crate::proxy::{self, Runtime};
 use crate::source::{Diagnostics, Sources, Span};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::settings::Observed;
@@ -164,7 +164,7 @@ pub fn complete(mut refused: Box<ConfigError>) -> Box<ConfigError> {
     let Some(settings) = refused.readable.take() else {
         return refused;
     };
-    let built = Runtime::build(*settings, &Catalog::spec_defined(), &Metrics::new());
+    let built = Runtime::build(*settings, &proxy::catalog(None), &Metrics::new());
     let Diagnostics(more) = built.map_or_else(|errors| errors, |(_, warnings)| warnings);
     let told: Vec<Span> = refused.diagnostics.0.iter().map(|said| said.span).collect();
     let fresh = more.into_iter().filter(|found| !told.contains(&found.span));
@@ -178,7 +178,7 @@ pub fn complete(mut refused: Box<ConfigError>) -> Box<ConfigError> {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn check(loaded: Loaded) -> Result<Built, Box<ConfigError>> {
-    build(loaded, &Catalog::spec_defined(), &Metrics::new())
+    build(loaded, &proxy::catalog(None), &Metrics::new())
 }
 
 #[cfg(test)]

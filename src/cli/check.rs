@@ -14,6 +14,7 @@ use crate::config::{self, Origin};
 use crate::language::definition::{SCHEMA_URI, Strictness, compile};
 use crate::language::plan::Calls;
 use crate::language::provider::Catalog;
+use crate::proxy;
 use crate::proxy::provider::http::HttpProvider;
 use crate::source::{self, Diagnostics, Kind, Node, Sources};
 
@@ -144,7 +145,7 @@ fn catalog(node: &Node) -> Catalog {
     let mut names = HashMap::new();
     names.insert(Arc::from(""), 0);
     upstreams(node, &mut names);
-    let mut catalog = Catalog::spec_defined();
+    let mut catalog = proxy::catalog(None);
     if let Err(error) = catalog.add_call(Arc::new(HttpProvider::new(Arc::new(names), Some(0)))) {
         complain(&format!("the http provider is missing: {error}"));
     }

@@ -37,7 +37,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
     let input = optional(&mut sources, run.input.as_ref())?.unwrap_or_default();
     let arguments = optional(&mut sources, run.arguments.as_ref())?;
     let arguments = arguments.unwrap_or_else(Value::empty_object);
-    let catalog = Catalog::spec_defined();
+    let catalog = Catalog::spec_defined(None);
     let (plan, _) = compile(&definition, &catalog, Strictness::Runtime)
         .map_err(|diagnostics| sources.render(&diagnostics))?;
     let driver = tokio::runtime::Builder::new_current_thread()

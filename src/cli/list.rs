@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::output::{complain, say};
 use crate::config;
 use crate::language::conformance::CLAIM;
-use crate::language::provider::Catalog;
+use crate::proxy;
 use crate::proxy::provider::http::HttpProvider;
 
 pub(super) fn schema() -> ExitCode {
@@ -37,7 +37,7 @@ pub(super) fn catalog() -> ExitCode {
 
 /// The documents of all providers that a route may name.
 fn documents() -> Result<Vec<Json>, String> {
-    let mut catalog = Catalog::spec_defined();
+    let mut catalog = proxy::catalog(None);
     let http = HttpProvider::new(Arc::new(HashMap::new()), None);
     catalog.add_call(Arc::new(http)).map_err(|error| error.to_string())?;
     Ok(catalog.contracts().map(|contract| contract.document.clone()).collect())
@@ -56,6 +56,7 @@ mod tests {
             [
                 "mwl:provider.call/mwl-proxy/http/v1",
                 "mwl:provider.call/mwl/mock/v1",
+                "mwl:provider.middleware/mwl-proxy/fault/v1",
                 "mwl:provider.middleware/mwl/finally/v1",
                 "mwl:provider.middleware/mwl/loop/v1",
                 "mwl:provider.middleware/mwl/retry/v1",

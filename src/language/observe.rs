@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::code::system;
 use super::outcome::{Failure, Outcome};
-use super::provider::{Attempt, Destination, Middleware, Prepared, Wait};
+use super::provider::{Attempt, Destination, EntryState, Middleware, Prepared, Wait};
 
 /// Is told what one execution does.
 pub trait Observer: Send + Sync {
@@ -29,6 +29,8 @@ pub enum Event<'a> {
     AttemptStarted(&'a Attempt<'a>),
     /// It ended: its Result was accepted, or it was interrupted before.
     AttemptEnded(&'a Ended<'a>),
+    /// The action of an entry's `onEntry` has decided what it wants. The middleware can say what, from its `state`.
+    Decided { step: &'a str, middleware: &'a dyn Middleware, state: &'a EntryState },
     /// A re-running entry consumed a failure and will run its inner scope again after a wait.
     RetryScheduled(&'a Retry<'a>),
     /// A scheduled re-run is not made: during its wait the execution was cancelled from outside, or dropped.

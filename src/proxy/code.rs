@@ -55,6 +55,8 @@ pub(crate) struct Meaning {
     pub(crate) grpc: Status,
     /// The help that an operator reads in the log.
     pub(crate) help: &'static str,
+    /// Whether nothing at all is answered: the client's connection, or its stream, is closed instead.
+    pub(crate) withheld: bool,
 }
 
 /// A row of the table.
@@ -112,8 +114,8 @@ impl Meaning {
     }
 }
 
-const fn means(status: StatusCode, word: &'static str, help: &'static str) -> Meaning {
-    Meaning { status, word, grpc: Status::of_http(status), help }
+pub(crate) const fn means(status: StatusCode, word: &'static str, help: &'static str) -> Meaning {
+    Meaning { status, word, grpc: Status::of_http(status), help, withheld: false }
 }
 
 /// Of a failure that an upstream's answer made: what is said where that answer is gone.
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_readme_has_the_table() {
-        for (code, Meaning { status, word, grpc, help }) in TABLE {
+        for (code, Meaning { status, word, grpc, help, .. }) in TABLE {
             let (status, grpc) = (status.as_u16(), grpc.name());
             let row = format!("| `{code}` | {status} | `{word}` | {grpc} | {help} |");
             assert!(README.contains(&row), "the README lacks this row:\n{row}");

@@ -19,6 +19,7 @@ mod h1;
 mod h2;
 pub(crate) mod io;
 pub(crate) mod message;
+mod middleware;
 pub(crate) mod provider;
 pub(crate) mod rehearsal;
 mod request;
@@ -35,6 +36,7 @@ mod watch;
 
 pub use body::BodyError;
 pub use body::source::{Attempt, NotReplayable, Source};
+pub use middleware::catalog;
 pub use server::Server;
 pub use site::route::{Router, Target};
 pub use site::runtime::Runtime;

@@ -216,7 +216,10 @@ impl Observer for Events {
                 describe(&mut event, outcome);
                 self.report(if done { "finally.done" } else { "finally.failed" }, event);
             }
-            Event::RetryDropped { .. } | Event::PassedOver { .. } | Event::Caught { .. } => {}
+            Event::Decided { .. }
+            | Event::RetryDropped { .. }
+            | Event::PassedOver { .. }
+            | Event::Caught { .. } => {}
         }
     }
 }

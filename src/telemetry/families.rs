@@ -89,7 +89,7 @@ impl Families {
         Self {
             requests: counters(
                 "requests_total",
-                "Requests answered, by the status that the client got; 499: it left before.",
+                "Requests answered, by the status that the client got; 499: it left before; 444: it got none.",
                 &["route", "status"],
             ),
             request_duration: histograms(

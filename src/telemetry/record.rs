@@ -31,6 +31,9 @@ const TEXT: usize = 2048;
 /// The client went away before its answer was complete: nginx's number, which no upstream sends.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 
+/// The client's connection or stream was closed without an answer: nginx's number, too.
+pub const NO_ANSWER: u16 = 444;
+
 /// A request under way.
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<Trail>);

@@ -39,7 +39,7 @@ fn plan(text: &str) -> Result<Arc<Plan>, CompileErrors> {
     let mut sources = Sources::default();
     let parsed = sources.parse("definition.json", text, Format::Json);
     parsed
-        .and_then(|node| compile(&node, &Catalog::spec_defined(), Strictness::Runtime))
+        .and_then(|node| compile(&node, &Catalog::spec_defined(None), Strictness::Runtime))
         .map(|(plan, _)| plan)
         .map_err(|found| CompileErrors { codes: errors(&found), text: sources.render(&found) })
 }

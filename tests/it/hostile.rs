@@ -37,7 +37,7 @@ fn flow(body: &str, vars: &Json) -> Json {
 async fn ends(definition: &Json) -> End {
     let mut sources = Sources::default();
     let node = sources.parse("hostile.json", &definition.to_string(), Format::Json).unwrap();
-    let plan = match compile(&node, &Catalog::spec_defined(), Strictness::Load) {
+    let plan = match compile(&node, &Catalog::spec_defined(None), Strictness::Load) {
         Ok((plan, _advice)) => plan,
         Err(found) => {
             assert!(found.0.iter().all(|diagnostic| diagnostic.code == "invalid-expression"));
@@ -77,7 +77,7 @@ fn a_configuration_that_holds_one_loads_or_is_refused() {
         });
         let text = config.to_string();
         let loaded = config::parse(Path::new("hostile.json"), &text, Origin::system()).unwrap();
-        let built = build(loaded, &Catalog::spec_defined(), &Metrics::new());
+        let built = build(loaded, &mwl_proxy::proxy::catalog(None), &Metrics::new());
         match built {
             Ok(_) => assert_ne!(wanted, End::Refused, "{what}"),
             Err(refused) => {

@@ -1,6 +1,6 @@
-//! Random stacks of the four middlewares around a scripted target, compared with a small recursive model of
-//! the specification. Both must have the same Result, the same runs, the same cleanups in the same order, and
-//! the same virtual instants. The `onAlways` of every established entry runs exactly once.
+//! Random stacks of the four middlewares, and of one that acts at its entry, around a scripted target, compared with
+//! a small recursive model of the specification. Both must have the same Result, the same runs, the same cleanups in
+//! the same order, and the same virtual instants. The `onAlways` of every established entry runs exactly once.
 
 use std::time::Duration;
 
@@ -32,6 +32,13 @@ enum Layer {
     Finally {
         after: u64,
         code: Option<&'static str>,
+    },
+    /// Waits at entry, if so, and lets nobody in, if so: a failure with the code, or a success. `computed`: its block
+    /// evaluates something.
+    Gate {
+        wait: Option<u64>,
+        emit: Option<Vec<&'static str>>,
+        computed: bool,
     },
 }
 
@@ -203,6 +210,15 @@ impl Model<'_> {
                     rise => rise,
                 }
             }
+            Layer::Gate { wait, emit, .. } => {
+                if let Some(Err(unwind)) = wait.map(|wait| self.wait(wait, wait == 0)) {
+                    return unwind;
+                }
+                match emit {
+                    Some(chain) => Rise::Settled(chain.clone()),
+                    None => self.layer(at + 1),
+                }
+            }
             Layer::Finally { after, code } => {
                 let rise = self.layer(at + 1);
                 self.cleanups.push(at);
@@ -308,6 +324,21 @@ fn bare(case: &Case) -> serde_json::Value {
             "provider": middleware("loop"),
             "onSuccess": { "when": format!("{{{{ middleware.metadata.iteration < {times} }}}}") },
         }),
+        Layer::Gate { wait, emit, computed } => {
+            let mut with = json!({});
+            if let Some(wait) = wait {
+                with["wait"] = json!(wait);
+            }
+            if let Some(emit) = emit {
+                with["emit"] = json!(emit.first());
+            }
+            let mut block = json!({ "with": with });
+            if *computed {
+                block["when"] = json!("{{ middleware.input == middleware.input }}");
+                block["assign"] = json!({ "entered": true });
+            }
+            json!({ "provider": "mwl:provider.middleware/test/gate/v1", "onEntry": block })
+        }
         Layer::Finally { after, code } => {
             let mut with = json!({ "tag": position.to_string(), "after": after });
             if let Some(code) = code {
@@ -369,6 +400,11 @@ fn even(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (1..=most).prop_map(|half| 2 * half)]
 }
 
+fn gate() -> impl Strategy<Value = Option<Vec<&'static str>>> {
+    let failure = proptest::option::weighted(0.7, code());
+    proptest::option::weighted(0.4, failure.prop_map(|code| code.into_iter().collect()))
+}
+
 fn layer() -> impl Strategy<Value = Layer> {
     prop_oneof![
         3 => (proptest::option::of(code()), 1..4_u64, even(15))
@@ -377,6 +413,8 @@ fn layer() -> impl Strategy<Value = Layer> {
         1 => (1..4_u64).prop_map(|times| Layer::Loop { times }),
         3 => (even(30), proptest::option::weighted(0.3, Just("Script.Cleanup")))
             .prop_map(|(after, code)| Layer::Finally { after, code }),
+        2 => (proptest::option::of(even(15)), gate(), any::<bool>())
+            .prop_map(|(wait, emit, computed)| Layer::Gate { wait, emit, computed }),
     ]
 }
 

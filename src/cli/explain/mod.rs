@@ -24,7 +24,6 @@ use super::output::{complain, say};
 use super::run;
 use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
-use crate::language::provider::Catalog;
 use crate::language::temporal::Span;
 use crate::proxy::Runtime;
 use crate::proxy::rehearsal::{Asked, Told, rehearse};
@@ -98,7 +97,7 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
     }
     let stage = Stage::new(responses.into_iter().map(|response| response.planned).collect());
     let built = build_with(loaded, |settings| {
-        let catalog = Catalog::seeded(explain.seed);
+        let catalog = crate::proxy::catalog(Some(explain.seed));
         Runtime::build_on(settings, &catalog, &Metrics::new(), Some(Arc::clone(&stage)))
     });
     let Built { runtime, warnings, shown, .. } = built.map_err(|refused| refused.to_string())?;

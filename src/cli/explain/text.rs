@@ -107,6 +107,7 @@ impl EventText<'_> {
                 let by = by.as_deref().unwrap_or("a cancellation: nobody waits any more");
                 vec![format!("{}cut off{} by {by}", lead(call), after(*took))]
             }
+            What::Decided { step: _, says } => vec![says.clone()],
             What::Retry(rerun) => retry(rerun),
             What::Passed { step: _, code, gated: false } => {
                 vec![format!("retry: no policy takes {code}; it rises")]

@@ -53,7 +53,7 @@ mod tests {
               "flows": {{ "f": {{ "entrypoint": "c", "steps": {{ "c": {{ "action": "Return" }} }} }} }} }}"#
         );
         let node = Sources::default().parse("f.json", &text, Format::Json).unwrap();
-        let catalog = Catalog::spec_defined();
+        let catalog = Catalog::spec_defined(None);
         compile_with_cache(&node, &catalog, Strictness::Load, cache).unwrap().0
     }
 

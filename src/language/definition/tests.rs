@@ -79,7 +79,7 @@ mod support {
     }"#;
 
     pub(super) fn catalog() -> Catalog {
-        let mut catalog = Catalog::spec_defined();
+        let mut catalog = Catalog::spec_defined(None);
         catalog.add_call(Arc::new(Http(Contract::parse(HTTP).unwrap()))).unwrap();
         catalog.add_middleware(Arc::new(StepOnly(Contract::parse(STEP_ONLY).unwrap()))).unwrap();
         catalog

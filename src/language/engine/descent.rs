@@ -1,7 +1,10 @@
-//! The way down a stack: every entry's `onEntry` in turn or, if all of it was known when the stack was
-//! compiled, what they do to the scope at once (MWL, "Middleware mechanics").
+//! The way down a stack: each entry's `onEntry`, and what its action wants (MWL, "Middleware mechanics").
+//!
+//! Nothing here waits. If an action wants to wait, the descent stops and returns its state ([`Paused`]). The stack
+//! waits, and then resumes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,18 +14,30 @@ use super::scope::Rise;
 use super::stack::{EntryRun, Site};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
-use crate::language::outcome::{Failure, Outcome};
+use crate::language::observe::Event;
+use crate::language::outcome::Outcome;
 use crate::language::plan::{EntryBound, EntryPlan, Shape, StackPlan, StaticDescent};
 use crate::language::provider::{Entry, GatedOff, Phase, Prepared};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
-/// The outcome of descending past an entry, which is then established.
-enum Descent {
+/// The outcome of a descent.
+pub(super) enum Descent {
     /// The value passed down.
     Down(Value),
-    /// It emits this, and nothing runs.
-    NoRun(Value),
+    /// This rises, and what is inside does not run.
+    Rises(Rise),
+    /// An entry's action waits first.
+    Waits(Box<Paused>),
+}
+
+/// An entry whose action waits, with the state of its `onEntry`.
+pub(super) struct Paused {
+    run: EntryRun,
+    /// When the phase was entered, if it evaluates anything.
+    pin: Option<Timestamp>,
+    pub(super) wait: Duration,
+    then: Entry,
 }
 
 /// A static descent whose entries are not established yet: what rises decides which of them must be crossed.
@@ -40,9 +55,6 @@ pub(super) struct PendingDescent<'p> {
     attempt: (u32, Option<u32>),
 }
 
-/// A bound that an entry wants to impose: when it fires, and why.
-type WantedBound = (Option<Instant>, Arc<Failure>);
-
 impl PendingDescent<'_> {
     /// How many of the `all` entries `rising` must cross.
     pub(super) fn crossed_by(&self, rising: &Rise, all: usize) -> usize {
@@ -54,8 +66,8 @@ impl PendingDescent<'_> {
 }
 
 impl Frame<'_, '_> {
-    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries
-    /// when they are needed.
+    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries when
+    /// they are needed.
     pub(super) fn descend_static<'p>(
         &mut self,
         plan: &'p StaticDescent,
@@ -75,8 +87,8 @@ impl Frame<'_, '_> {
         PendingDescent { plan, input: input.clone(), vars, outside, now, attempt }
     }
 
-    /// Establishes the outermost `count` entries, as if the descent had gone through them one by one. Lifts
-    /// the bounds of the others, past which a success has risen.
+    /// Establishes the outermost `count` entries, as if the descent had gone through them one by one. Lifts the
+    /// bounds of the others, past which a success has risen.
     pub(super) fn establish(
         &mut self,
         stack: &StackPlan,
@@ -114,32 +126,31 @@ impl Frame<'_, '_> {
         Some(self.execution.clock.at(read))
     }
 
-    /// Runs every `onEntry` below the entries of `runs`. The `Ok` is what the innermost passes down; the
-    /// `Err` is what rises if the operation does not run.
+    /// Runs every `onEntry` below the entries of `runs`.
     pub(super) fn descend_all(
         &mut self,
         site: Site<'_>,
         stack: &[EntryPlan],
         input: Value,
         runs: &mut Vec<EntryRun>,
-    ) -> Result<Value, Outcome> {
+    ) -> Descent {
         let mut value = input;
         let mut now = None;
         while let Some(entry) = stack.get(runs.len()) {
             match self.descend(site, entry, value, &mut now, runs) {
                 Ok(Descent::Down(passed)) => value = passed,
-                Ok(Descent::NoRun(emitted)) => return Err(Outcome::Success(emitted)),
+                Ok(other) => return other,
                 // The entry is not established, so its own phases do not run.
-                Err(fault) => return Err(fault.into()),
+                Err(fault) => return Descent::Rises(Ok(fault.into())),
             }
         }
-        Ok(value)
+        Descent::Down(value)
     }
 
     /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not added to `runs`.
     ///
-    /// `now` is the instant of this descent. Entries between which nothing is evaluated are established at
-    /// the same instant, so that the clock is read only once.
+    /// `now` is the instant of this descent. Entries between which nothing is evaluated are established at the
+    /// same instant, so that the clock is read only once.
     fn descend(
         &mut self,
         site: Site<'_>,
@@ -150,50 +161,138 @@ impl Frame<'_, '_> {
     ) -> Evaluated<Descent> {
         let phase = entry.phase(Phase::Entry);
         let mut run = EntryRun::new(input, (self.scope.attempt, self.scope.attempts));
-        let race = match phase.literal() {
-            Some(_) if !phase.acts => None,
-            Some(with) => self.enter(entry, &mut run, with, now)?,
-            None => self.enter_shaped(site, entry, &mut run, now)?,
+        let (wanted, pin) = match phase.literal() {
+            Some(_) if !phase.acts => (Entry::Proceed, None),
+            Some(with) => (self.act(site, entry, &mut run, with)?, None),
+            None => {
+                // Evaluation takes time.
+                *now = None;
+                let pin = self.execution.stamp();
+                (self.act_evaluated(site, entry, &mut run, pin)?, Some(pin))
+            }
         };
-        if !run.armed && entry.middleware.gated_off() == GatedOff::NoRun {
-            run.emitted = true;
-            let emitted = run.passed().clone();
-            runs.push(run);
-            return Ok(Descent::NoRun(emitted));
+        match wanted {
+            Entry::After(wait, then) => {
+                Ok(Descent::Waits(Box::new(Paused { run, pin, wait, then: *then })))
+            }
+            wanted => self.enter(site, entry, (run, pin), wanted, now).map(|(run, descent)| {
+                runs.push(run);
+                descent
+            }),
         }
+    }
+
+    /// Continues a descent after the wait for which it stopped.
+    pub(super) fn resume(
+        &mut self,
+        site: Site<'_>,
+        stack: &[EntryPlan],
+        paused: Paused,
+        runs: &mut Vec<EntryRun>,
+    ) -> Descent {
+        let Paused { run, pin, wait: _, then } = paused;
+        let Some(entry) = stack.get(runs.len()) else {
+            return Descent::Down(run.input);
+        };
+        let (run, descent) = match self.enter(site, entry, (run, pin), then, &mut None) {
+            Ok(entered) => entered,
+            Err(fault) => return Descent::Rises(Ok(fault.into())),
+        };
+        runs.push(run);
+        match descent {
+            Descent::Down(value) => self.descend_all(site, stack, value, runs),
+            other => other,
+        }
+    }
+
+    /// Evaluates the `when` and `with` of an `onEntry`, and runs its action.
+    fn act_evaluated(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        pin: Timestamp,
+    ) -> Evaluated<Entry> {
+        let phase = entry.phase(Phase::Entry);
+        let gate = holds(phase.when.as_ref(), &self.phase_view(site, entry, run, None, pin))?;
+        run.armed = gate || !phase.acts;
+        if !gate {
+            return Ok(Entry::Proceed);
+        }
+        let with = prepared(entry, Phase::Entry, &self.phase_view(site, entry, run, None, pin))?;
+        if phase.acts { self.act(site, entry, run, &with) } else { Ok(Entry::Proceed) }
+    }
+
+    /// Runs the action of an `onEntry`.
+    fn act(
+        &self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        with: &Prepared,
+    ) -> Evaluated<Entry> {
+        let wanted = entry.middleware.on_entry(&mut run.state, with)?;
+        run.state.config = Some(Arc::clone(with));
+        let (step, middleware) = (self.place(site), &*entry.middleware);
+        self.execution.observer.on(&Event::Decided { step, middleware, state: &run.state });
+        Ok(wanted)
+    }
+
+    /// Does the rest of an `onEntry`, after its action: shaping and `assign` if anything is evaluated (`pin`), and what
+    /// the action `wanted`. Establishes the entry.
+    fn enter(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        (mut run, pin): (EntryRun, Option<Timestamp>),
+        wanted: Entry,
+        now: &mut Option<Instant>,
+    ) -> Evaluated<(EntryRun, Descent)> {
+        let race = match &wanted {
+            Entry::Race { bound, .. } => {
+                Some(now.get_or_insert_with(Instant::now).checked_add(*bound))
+            }
+            _ => None,
+        };
+        run.state.deadline = self.shown(race.flatten());
+        if let Some(pin) = pin {
+            self.shape_entry(site, entry, &mut run, pin)?;
+            *now = None;
+        }
+        let emitted = match wanted {
+            Entry::Substitute(outcome) => Some(outcome),
+            _ if !run.armed && entry.middleware.gated_off() == GatedOff::NoRun => {
+                Some(Outcome::Success(run.passed().clone()))
+            }
+            Entry::Race { explanation, .. } => {
+                run.bound = race.map(|deadline| self.scope.impose(deadline, explanation));
+                None
+            }
+            // An action can wait only once, and that is over here.
+            Entry::Proceed | Entry::After(..) => None,
+        };
         // The entry is established from here on.
-        run.bound = race.map(|(deadline, explanation)| self.scope.impose(deadline, explanation));
+        if let Some(outcome) = emitted {
+            run.emitted = true;
+            return Ok((run, Descent::Rises(Ok(outcome))));
+        }
         if run.armed && entry.middleware.reruns() {
             run.restore_to = Some(self.state.vars.clone());
             self.begin_run(entry, &mut run);
         }
         let passed = run.passed().clone();
-        runs.push(run);
-        Ok(Descent::Down(passed))
+        Ok((run, Descent::Down(passed)))
     }
 
-    /// Runs the block of an `onEntry` in which something is evaluated.
-    fn enter_shaped(
+    /// Evaluates the shaping key and the `assign` of an `onEntry`.
+    fn shape_entry(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
         run: &mut EntryRun,
-        now: &mut Option<Instant>,
-    ) -> Evaluated<Option<WantedBound>> {
+        pin: Timestamp,
+    ) -> Evaluated<()> {
         let phase = entry.phase(Phase::Entry);
-        let pin = self.execution.stamp();
-        let gate = holds(phase.when.as_ref(), &self.phase_view(site, entry, run, None, pin))?;
-        let mut race = None;
-        if gate {
-            let with =
-                prepared(entry, Phase::Entry, &self.phase_view(site, entry, run, None, pin))?;
-            if phase.acts {
-                // The evaluation took time.
-                *now = None;
-                race = self.enter(entry, run, &with, now)?;
-            }
-        }
-        run.armed = gate || !phase.acts;
         let view = self.phase_view(site, entry, run, None, pin);
         let shaped = match &phase.shape {
             Shape::Value(template) => Some(evaluate(template, &view)?),
@@ -202,26 +301,7 @@ impl Frame<'_, '_> {
         let bindings = bindings_of(&phase.assign, &view)?;
         run.shaped = shaped;
         self.state.vars.apply(bindings);
-        *now = None;
-        Ok(race)
-    }
-
-    /// Runs the action of an `onEntry`.
-    fn enter(
-        &self,
-        entry: &EntryPlan,
-        run: &mut EntryRun,
-        with: &Prepared,
-        now: &mut Option<Instant>,
-    ) -> Evaluated<Option<WantedBound>> {
-        let wanted = entry.middleware.on_entry(&mut run.state, with)?;
-        run.state.config = Some(Arc::clone(with));
-        let Entry::Race { bound, explanation } = wanted else {
-            return Ok(None);
-        };
-        let deadline = now.get_or_insert_with(Instant::now).checked_add(bound);
-        run.state.deadline = self.shown(deadline);
-        Ok(Some((deadline, explanation)))
+        Ok(())
     }
 
     /// Counts a run of the inner scope.

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::descent::Descent;
 use super::frame::Frame;
 use super::phase::after_cleanup;
 use super::scope::{Interrupted, Owner, Rise};
@@ -56,7 +57,7 @@ pub(super) struct EntryRun {
     /// Whether it has emitted what rises, so that its `onSuccess` and `onFailure` do not run any more.
     pub(super) emitted: bool,
     /// The attempt number and budget outside this entry.
-    outer: (u32, Option<u32>),
+    pub(super) outer: (u32, Option<u32>),
 }
 
 /// The outcome of crossing `onSuccess` or `onFailure`.
@@ -133,13 +134,25 @@ impl Frame<'_, '_> {
         let mut pending = stack.static_descent().map(|plan| self.descend_static(plan, &input));
         let mut value = input;
         loop {
-            let descent = match &pending {
-                Some(_) => Ok(value),
+            let mut descent = match &pending {
+                Some(_) => Descent::Down(value),
                 None => self.descend_all(site, stack, value, &mut runs),
             };
-            let mut rising = match descent {
+            let descended = loop {
+                descent = match descent {
+                    Descent::Down(passed) => break Ok(passed),
+                    Descent::Rises(risen) => break Err(risen),
+                    Descent::Waits(paused) => {
+                        match self.scope.leaf(Box::pin(pause(paused.wait))).await {
+                            Ok(()) => self.resume(site, stack, *paused, &mut runs),
+                            Err(interrupted) => Descent::Rises(Err(interrupted)),
+                        }
+                    }
+                };
+            };
+            let mut rising = match descended {
                 Ok(passed) => operation.run(self, passed).await,
-                Err(emitted) => Ok(emitted),
+                Err(risen) => risen,
             };
             if let Some(pending) = pending.take() {
                 let crossed = pending.crossed_by(&rising, stack.len());
@@ -230,8 +243,8 @@ impl Frame<'_, '_> {
     }
 }
 
-/// A wait of nothing still yields. So a scope that re-runs without waiting can be interrupted, and shares its
-/// thread.
+/// The wait before a re-run, or of an action. A wait of nothing still yields. So a scope that re-runs without waiting
+/// can be interrupted, and shares its thread.
 async fn pause(length: Duration) {
     if length.is_zero() {
         tokio::task::yield_now().await;

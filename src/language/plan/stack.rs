@@ -75,8 +75,12 @@ impl StaticDescent {
             if !phase.acts {
                 continue;
             }
-            if let Entry::Race { bound: after, explanation } = plan.middleware.opening(with)? {
-                bounds.push(EntryBound { entry, after, explanation });
+            match plan.middleware.opening(with)? {
+                Entry::Proceed => {}
+                Entry::Race { bound: after, explanation } => {
+                    bounds.push(EntryBound { entry, after, explanation });
+                }
+                Entry::Substitute(_) | Entry::After(..) => return None,
             }
         }
         let budget = stack.iter().rev().find_map(EntryPlan::budget);

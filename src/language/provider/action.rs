@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contract::Prepared;
-use crate::language::outcome::Failure;
+use crate::language::outcome::{Failure, Outcome};
 use crate::language::temporal::Timestamp;
 
 /// The state of an established entry: what the engine counts for it, and what the middleware keeps.
@@ -36,6 +36,11 @@ pub enum Entry {
         /// The failure to emit.
         explanation: Arc<Failure>,
     },
+    /// Do not run the inner scope: the entry emits this. Its own `onSuccess` and `onFailure` do not run. The entry is
+    /// established, so its `onAlways` does.
+    Substitute(Outcome),
+    /// Wait, then do what is inside. While it waits, the entry is not established.
+    After(Duration, Box<Self>),
 }
 
 /// What an entry does if it is gated off.

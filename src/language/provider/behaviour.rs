@@ -75,6 +75,12 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What the action at `onEntry` decided, in words, if there was a choice. `explain` shows it.
+    fn decision(&self, state: &EntryState) -> Option<String> {
+        let _ = state;
+        None
+    }
+
     /// What the entry does if the `when` of its `onEntry` is false.
     fn gated_off(&self) -> GatedOff {
         GatedOff::Transparent

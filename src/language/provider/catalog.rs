@@ -65,17 +65,9 @@ enum Origin {
 }
 
 impl Catalog {
-    /// The providers that the specification defines. Only they can be in the `mwl` namespace.
-    pub fn spec_defined() -> Self {
-        Self::of_specification(None)
-    }
-
-    /// The same, with jitter that depends only on `seed`: for rehearsals.
-    pub fn seeded(seed: u64) -> Self {
-        Self::of_specification(Some(seed))
-    }
-
-    fn of_specification(seed: Option<u64>) -> Self {
+    /// The providers that the specification defines. Only they can be in the `mwl` namespace. With a `seed`, their
+    /// random draws depend only on it: for rehearsals.
+    pub fn spec_defined(seed: Option<u64>) -> Self {
         let mut catalog = Self::default();
         let mut added = Ok(());
         for call in super::call::all() {
@@ -255,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_specifications_providers_fit_together() {
-        let catalog = Catalog::spec_defined();
+        let catalog = Catalog::spec_defined(None);
         let uris: Vec<&str> = catalog.contracts().map(|contract| contract.uri.as_str()).collect();
         assert_eq!(
             uris,
@@ -287,7 +279,7 @@ mod tests {
             ("timeout", [true, false, false, false], Some("deadline")),
         ] {
             let uri = format!("mwl:provider.middleware/mwl/{name}/v1");
-            let catalog = Catalog::spec_defined();
+            let catalog = Catalog::spec_defined(None);
             let contract = catalog.middleware(&uri).unwrap().contract();
             assert_eq!(phases.map(|phase| contract.phase(phase).is_some()), acts);
             assert_eq!(contract.contributed(), Vec::from_iter(contributed));
@@ -300,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_would_mean_two_things_is_refused() {
-        let mut catalog = Catalog::spec_defined();
+        let mut catalog = Catalog::spec_defined(None);
         let mut add = |uri: &str, prefix: &str| {
             catalog.add_middleware(middleware(uri, prefix)).map_err(|error| error.to_string())
         };

@@ -14,6 +14,7 @@ mod catalog;
 mod contract;
 mod dispatch;
 mod document;
+mod draws;
 pub mod middleware;
 mod written;
 
@@ -24,4 +25,5 @@ pub use catalog::{Catalog, CatalogError};
 pub use contract::{Contract, ContractKind, Parameters, Phase, PhaseContract, Prepared};
 pub use dispatch::{Answer, CallProvider, Dispatch};
 pub use document::SCHEMA_URI;
+pub use draws::Draws;
 pub use written::{Arguments, WrittenEntry, words};

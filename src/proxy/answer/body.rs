@@ -32,12 +32,24 @@ enum Kind {
     Upstream(Box<ResponseBody>),
     /// No body, and another protocol after the head.
     Tunnel(Box<Alone>),
+    /// None, and no answer either: the connection, or the stream, is closed.
+    Withheld,
 }
 
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
         Self::of(Kind::Whole(Whole::EMPTY))
+    }
+
+    /// No answer: what carries it is closed in its place.
+    pub(crate) const fn withheld() -> Self {
+        Self::of(Kind::Withheld)
+    }
+
+    /// Whether there is no answer.
+    pub(crate) const fn is_withheld(&self) -> bool {
+        matches!(self.kind, Kind::Withheld)
     }
 
     /// A body in memory.
@@ -139,7 +151,7 @@ impl Body for AnswerBody {
         let answer = self.get_mut();
         let polled = match &mut answer.kind {
             Kind::Whole(whole) => Poll::Ready(whole.next().map(Ok)),
-            Kind::Tunnel(_) => Poll::Ready(None),
+            Kind::Tunnel(_) | Kind::Withheld => Poll::Ready(None),
             Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
         };
         match polled {
@@ -163,7 +175,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Whole(whole) => whole.is_end(),
-            Kind::Tunnel(_) => true,
+            Kind::Tunnel(_) | Kind::Withheld => true,
             Kind::Upstream(body) => body.is_end_stream(),
         }
     }
@@ -171,7 +183,7 @@ impl Body for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Whole(whole) => SizeHint::with_exact(whole.len()),
-            Kind::Tunnel(_) => SizeHint::with_exact(0),
+            Kind::Tunnel(_) | Kind::Withheld => SizeHint::with_exact(0),
             Kind::Upstream(body) => body.size_hint(),
         }
     }

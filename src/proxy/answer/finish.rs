@@ -14,12 +14,12 @@ use super::render;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::Source;
-use crate::proxy::code;
 use crate::proxy::grpc::{Ended, Status};
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::flight::Flight;
 use crate::proxy::request::upload::Upload;
 use crate::proxy::watch::busy::Busy;
+use crate::telemetry::record::NO_ANSWER;
 
 /// The answer to `exchange`, for a client that speaks `version`.
 pub(crate) fn finish(
@@ -30,9 +30,12 @@ pub(crate) fn finish(
     version: Version,
 ) -> Response<AnswerBody> {
     let mut response = render::render(exchange, outcome);
+    let withheld = response.body().is_withheld();
     if !exchange.client_gone() {
-        flight.answered(response.status().as_u16());
-        if let Outcome::Failure(failure) = outcome {
+        flight.answered(if withheld { NO_ANSWER } else { response.status().as_u16() });
+        if let Outcome::Failure(failure) = outcome
+            && !withheld
+        {
             tell(exchange, failure, &response);
         }
     }
@@ -66,7 +69,7 @@ fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>)
     };
     // The original cause, if it is another failure.
     let cause = failure.chain().skip(1).last().map(tracing::field::display);
-    let help = code::meaning(render::cause(failure).code.as_str()).help;
+    let help = render::meaning(failure).help;
     tracing::warn!(
         execution = exchange.id(),
         route = &*exchange.route.name,

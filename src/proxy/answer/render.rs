@@ -20,6 +20,7 @@ use crate::proxy::body::source::Broken;
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, media, shape};
+use crate::proxy::middleware;
 use crate::proxy::request::exchange::Exchange;
 
 static PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -135,7 +136,10 @@ fn passed_on(failure: &Failure) -> Option<Response<AnswerBody>> {
 }
 
 fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
-    let meaning = meaning(exchange, cause(failure));
+    let meaning = meaning_here(exchange, failure);
+    if meaning.withheld {
+        return Response::new(AnswerBody::withheld());
+    }
     if exchange.grpc {
         let response = grpc::trailers_only(meaning.grpc, &told(exchange, failure));
         return with_word(response, meaning.word);
@@ -180,14 +184,20 @@ fn seconds(wait: Duration) -> u64 {
 }
 
 /// What was given up on, where something was.
-pub(super) fn cause(failure: &Failure) -> &Failure {
+fn cause(failure: &Failure) -> &Failure {
     let mut chain = failure.chain();
     chain.find(|link| !code::is_giving_up(link.code.as_str())).unwrap_or(failure)
 }
 
-/// What `cause` means: its code's row, but for what is known of this very attempt or request.
-fn meaning(exchange: &Exchange, cause: &Failure) -> Meaning {
-    let meaning = code::meaning(cause.code.as_str());
+/// What `failure` means to a client.
+pub(super) fn meaning(failure: &Failure) -> Meaning {
+    let cause = cause(failure);
+    middleware::meaning(cause).unwrap_or_else(|| code::meaning(cause.code.as_str()))
+}
+
+/// The same, with what is known of this very request and its attempts.
+fn meaning_here(exchange: &Exchange, failure: &Failure) -> Meaning {
+    let (meaning, cause) = (meaning(failure), cause(failure));
     if cause.code == code::REQUEST_ABORTED && exchange.upload.broken() == Some(Broken::Stalled) {
         return meaning.at(StatusCode::REQUEST_TIMEOUT);
     }

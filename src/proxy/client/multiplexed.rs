@@ -57,7 +57,8 @@ pub(super) async fn serve(
                 let mut response = until_cut(&worker, answer).await;
                 // HTTP/2 closes a connection with GOAWAY instead (RFC 9113 §8.2.2).
                 response.headers_mut().remove(header::CONNECTION);
-                Ok::<_, std::convert::Infallible>(response)
+                // The library resets the stream of a request that fails.
+                if response.body().is_withheld() { Err(Withheld) } else { Ok(response) }
             }
         })
     };
@@ -65,6 +66,11 @@ pub(super) async fn serve(
     let mut connection = protocol.serve_connection(io, service);
     drive(&mut connection, state, &worker.core, http2::Connection::graceful_shutdown).await
 }
+
+/// A request that gets no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is withheld")]
+struct Withheld;
 
 /// Polls `answer`, and polls it again when running requests are cut off: nothing else wakes a stream's task then.
 async fn until_cut<F: Future>(worker: &Worker, answer: F) -> F::Output {

@@ -72,7 +72,10 @@ impl Observer for RequestObserver<'_> {
             Event::GaveUp { step, failure } => self.gave_up(step, failure),
             Event::TimeoutExceeded { .. } => route.metrics.timeout(),
             Event::CleanupDone { step, outcome } => self.cleaned(step, outcome),
-            Event::AttemptStarted(_) | Event::PassedOver { .. } | Event::Caught { .. } => {}
+            Event::AttemptStarted(_)
+            | Event::Decided { .. }
+            | Event::PassedOver { .. }
+            | Event::Caught { .. } => {}
         }
     }
 }

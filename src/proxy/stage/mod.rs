@@ -183,6 +183,13 @@ impl Observer for Stage {
             Event::AttemptStarted(attempt) => What::Started { call: Call::of(attempt) },
             Event::AttemptEnded(attempt) => ended(attempt),
             Event::RetryScheduled(retry) => scheduled(retry),
+            Event::Decided { step, middleware, state } => match middleware.decision(state) {
+                Some(says) => {
+                    let name = middleware.contract().uri.bare_name();
+                    What::Decided { step: step.to_owned(), says: format!("{name}: {says}") }
+                }
+                None => return,
+            },
             // The end says it.
             Event::RetryDropped { .. } => return,
             Event::PassedOver { step, failure, gated } => {

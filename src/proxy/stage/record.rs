@@ -146,6 +146,13 @@ pub(crate) enum What {
         by: Option<String>,
         took: Length,
     },
+    /// An entry that had a choice has made it.
+    #[serde(rename = "entry.decided")]
+    Decided {
+        step: String,
+        /// Which, in plain words.
+        says: String,
+    },
     /// An entry will run its inner scope again.
     #[serde(rename = "retry.scheduled")]
     Retry(Rerun),

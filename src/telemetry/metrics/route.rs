@@ -8,7 +8,7 @@ use prometheus::{Histogram, IntCounter, IntGauge};
 use super::{Codes, Metrics};
 use crate::language::provider::DelaySource;
 use crate::telemetry::families::{counter, gauge, histogram};
-use crate::telemetry::record::CLIENT_CLOSED_REQUEST;
+use crate::telemetry::record::{CLIENT_CLOSED_REQUEST, NO_ANSWER};
 use crate::telemetry::series::Series;
 
 /// The label of a code that neither the catalog nor the route's own definition names.
@@ -195,10 +195,10 @@ impl RouteMetrics {
     }
 }
 
-/// Whether a status is counted under its own number: the registered ones, and 499 for a client that
+/// Whether a status is counted under its own number: the registered ones, 444 for no answer, and 499 for a client that
 /// left. An upstream can make up nine hundred more.
 fn is_usual(status: u16) -> bool {
     matches!(status,
         100..=104 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=418 | 421..=426 | 428 | 429 | 431
-        | 451 | CLIENT_CLOSED_REQUEST | 500..=508 | 510 | 511)
+        | NO_ANSWER | 451 | CLIENT_CLOSED_REQUEST | 500..=508 | 510 | 511)
 }

@@ -12,7 +12,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use tokio::time::Instant;
 
 use super::context::SpanId;
-use crate::telemetry::record::{Attempt, CLIENT_CLOSED_REQUEST, Execution, Sent, Traced};
+use crate::telemetry::record::{
+    Attempt, CLIENT_CLOSED_REQUEST, Execution, NO_ANSWER, Sent, Traced,
+};
 
 /// The methods that a span may be named after; any other is `_OTHER`.
 const METHODS: [&str; 10] =
@@ -59,8 +61,8 @@ impl Maker<'_> {
         if let Some(route) = &request.route {
             attributes.push(KeyValue::new("mwl.route", text(route)));
         }
-        // 499 is our word for a client that left: it got no status.
-        let left = status == CLIENT_CLOSED_REQUEST;
+        // 499 and 444 are our words for a client that got no status.
+        let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER);
         if !left {
             attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
         }

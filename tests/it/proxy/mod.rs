@@ -6,6 +6,8 @@ mod bodies;
 mod conversation;
 /// `Expect`.
 mod expecting;
+/// Faults that a stack injects.
+mod faults;
 /// What passes through unchanged, and what does not.
 mod forwarding;
 /// Malformed and hostile messages.

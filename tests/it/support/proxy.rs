@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::message::field;
 use super::names::Names;
 use mwl_proxy::config::{self, Origin};
-use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::proxy::{Runtime, Server};
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -44,7 +43,7 @@ fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>) -> Runtime {
         Ok(loaded) => loaded,
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
     };
-    let catalog = Catalog::spec_defined();
+    let catalog = mwl_proxy::proxy::catalog(None);
     match Runtime::build(loaded.settings, &catalog, metrics) {
         Ok((runtime, _warnings)) => runtime,
         Err(found) => panic!("{}", loaded.sources.render(&found)),

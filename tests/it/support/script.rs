@@ -1,4 +1,5 @@
-//! A call provider that plays a script and remembers its runs, under paused time.
+//! A call provider that plays a script and remembers its runs, and a middleware that waits and answers in place of
+//! its scope, under paused time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use mwl_proxy::language::outcome::{Failure, Outcome};
 use mwl_proxy::language::provider::{
-    Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Prepared, Role,
+    Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState, Middleware,
+    Phase, Prepared, Role,
 };
 use mwl_proxy::language::value::Value;
 use tokio::time::Instant;
@@ -53,6 +55,48 @@ const CONTRACT: &str = r#"{
     "failureCatalog": { "closed": [], "open": ["*"] }
 }"#;
 
+/// At `onEntry` waits `wait` milliseconds, where that is there, and then, where there is `emit`, puts a failure of that
+/// code in the place of its scope's Result: a success, where it is null.
+#[derive(Debug)]
+struct Gate(Contract);
+
+const GATE: &str = r#"{
+    "$schema": "https://mwl.dev/v0.1/provider/schema.json",
+    "uri": "mwl:provider.middleware/test/gate/v1",
+    "codePrefix": "Gate",
+    "description": "Waits, and answers.",
+    "attachment": ["step", "flow"],
+    "phases": { "onEntry": {
+        "action": { "kind": "control", "description": "Waits, and answers." },
+        "parameters": { "type": "object", "properties": { "wait": {}, "emit": {} } }
+    } },
+    "failureCatalog": { "closed": [], "open": ["*"] }
+}"#;
+
+impl Middleware for Gate {
+    fn contract(&self) -> &Contract {
+        &self.0
+    }
+
+    fn prepare(&self, _phase: Phase, with: &Value) -> Result<Prepared, Failure> {
+        Ok(Arc::new(with.clone()))
+    }
+
+    fn on_entry(&self, _state: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
+        let with = with.downcast_ref::<Value>().unwrap();
+        let then = with.get("emit").map_or(Entry::Proceed, |code| {
+            Entry::Substitute(match code.as_str() {
+                None => Outcome::Success(Value::Null),
+                Some(code) => Failure::error(code.to_owned(), "the gate is shut").into(),
+            })
+        });
+        Ok(match with.get("wait").and_then(|wait| wait.as_u64()) {
+            Some(wait) => Entry::After(Duration::from_millis(wait), Box::new(then)),
+            None => then,
+        })
+    }
+}
+
 impl Scripted {
     pub(crate) fn new(turns: Vec<Turn>) -> Arc<Self> {
         Arc::new(Self {
@@ -65,8 +109,9 @@ impl Scripted {
     }
 
     pub(crate) fn catalog(self: &Arc<Self>) -> Catalog {
-        let mut catalog = Catalog::spec_defined();
+        let mut catalog = Catalog::spec_defined(None);
         catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
+        catalog.add_middleware(Arc::new(Gate(Contract::parse(GATE).unwrap()))).unwrap();
         catalog
     }
 

@@ -1,5 +1,7 @@
 /// Mistakes in the arguments, and the places shown for them.
 mod arguments;
+/// Faults that a stack injects.
+mod faults;
 /// Steps, cleanups, and calls before, after and beside the request.
 mod flows;
 /// The same as JSON.

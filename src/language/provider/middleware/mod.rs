@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::behaviour::Middleware;
+use super::draws::Draws;
 
 pub mod finally;
 pub mod loop_;
@@ -13,7 +14,7 @@ pub mod timeout;
 /// Every spec-defined middleware. With a `seed`, their random draws depend only on it.
 pub fn all(seed: Option<u64>) -> Vec<Arc<dyn Middleware>> {
     vec![
-        Arc::new(seed.map_or_else(retry::Retry::new, retry::Retry::seeded)),
+        Arc::new(retry::Retry::new(Draws::of(seed))),
         Arc::new(timeout::Timeout::new()),
         Arc::new(loop_::Loop::new()),
         Arc::new(finally::Finally::new()),

@@ -74,6 +74,8 @@ enum After {
     Next,
     /// The connection closes.
     End,
+    /// The end, in place of the answer.
+    Nothing,
     /// Another protocol.
     Switch(Box<Tunnel>),
 }
@@ -135,6 +137,10 @@ impl Conversation {
                 After::Next => {}
                 After::End => {
                     Box::pin(self.close()).await?;
+                    return Ok(End::Closed);
+                }
+                After::Nothing => {
+                    self.break_at_end(true);
                     return Ok(End::Closed);
                 }
                 After::Switch(tunnel) => {
@@ -273,6 +279,9 @@ impl Conversation {
         trailers: bool,
     ) -> io::Result<After> {
         let (parts, mut body) = response.into_parts();
+        if body.is_withheld() {
+            return Ok(After::Nothing);
+        }
         let switch = body.take_tunnel();
         self.talk.lock().say_into(&mut self.outbox);
         // Trailers need chunked framing, so the length is left out for a client that accepts trailers.

@@ -9,10 +9,7 @@
 mod backoff;
 
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use std::sync::{Arc, LazyLock};
 
 use self::backoff::Backoff;
 use crate::language::code::CodePattern;
@@ -21,6 +18,7 @@ use crate::language::outcome::{Failure, FailureType};
 use crate::language::provider::action::{Ascent, DelaySource, Entry, EntryState, Feed, Reentry};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
+use crate::language::provider::draws::Draws;
 use crate::language::provider::written::{Arguments, WrittenEntry, words};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -35,8 +33,8 @@ static CONTRACT: LazyLock<Contract> =
 /// The `Retry` middleware.
 #[derive(Debug, Default)]
 pub struct Retry {
-    /// The source of jitter. `None`: the thread's own generator.
-    draws: Option<Mutex<SmallRng>>,
+    /// The source of jitter.
+    draws: Draws,
 }
 
 /// What `onEntry` captures.
@@ -69,22 +67,9 @@ struct PolicyCount {
 }
 
 impl Retry {
-    /// The middleware.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The middleware with jitter that depends only on `seed`: for rehearsals.
-    pub fn seeded(seed: u64) -> Self {
-        Self { draws: Some(Mutex::new(SmallRng::seed_from_u64(seed))) }
-    }
-
-    /// A draw from [0, 1).
-    fn uniform(&self) -> f64 {
-        match &self.draws {
-            None => rand::random(),
-            Some(draws) => draws.lock().unwrap_or_else(PoisonError::into_inner).random(),
-        }
+    /// The middleware, with jitter from `draws`.
+    pub fn new(draws: Draws) -> Self {
+        Self { draws }
     }
 }
 
@@ -204,7 +189,7 @@ impl Middleware for Retry {
             (Some(delay), _) => (delay.to_duration(), DelaySource::Override, None),
             (None, None) => (std::time::Duration::ZERO, DelaySource::Schedule, None),
             (None, Some(backoff)) => {
-                let gap = backoff.gap(count.handled, count.drawn, self.uniform());
+                let gap = backoff.gap(count.handled, count.drawn, self.draws.uniform());
                 count.drawn = gap.drawn;
                 (gap.wait, DelaySource::Schedule, gap.range)
             }

@@ -1,0 +1,133 @@
+use super::*;
+use crate::language::outcome::Outcome;
+
+fn value(json: &serde_json::Value) -> Value {
+    Value::from(json.clone())
+}
+
+fn read(json: &serde_json::Value) -> Result<Plan, String> {
+    Plan::read(&value(json)).map_err(|failure| failure.message.unwrap().to_string())
+}
+
+/// What `onEntry` answers, and what it says of that.
+fn entered(json: &serde_json::Value) -> (Entry, String) {
+    let fault = Fault { draws: Draws::of(Some(0)) };
+    let with = fault.prepare(Phase::Entry, &value(json)).unwrap();
+    let mut state = EntryState::default();
+    let entry = fault.on_entry(&mut state, &with).unwrap();
+    (entry, fault.decision(&state).unwrap())
+}
+
+#[test]
+fn a_fault_waits_and_fails() {
+    let (entry, said) = entered(&serde_json::json!({ "share": 1, "delay": "PT2S", "status": 503 }));
+    let Entry::After(wait, then) = entry else { panic!("{entry:?}") };
+    let Entry::Substitute(Outcome::Failure(failure)) = *then else { panic!("{then:?}") };
+    assert_eq!(wait, Duration::from_secs(2));
+    assert_eq!(failure.code, INJECTED);
+    assert_eq!(failure.retryable, Some(true));
+    assert_eq!(said, "injects 503 after PT2S (100% of the runs)");
+    let meaning = meaning(&failure).unwrap();
+    assert_eq!((meaning.status.as_u16(), meaning.withheld), (503, false));
+}
+
+#[test]
+fn a_fault_of_no_share_never_happens_and_a_delay_alone_goes_on() {
+    let (entry, said) = entered(&serde_json::json!({ "share": 0, "reset": true }));
+    assert!(matches!(entry, Entry::Proceed), "{entry:?}");
+    assert_eq!(said, "lets this run pass (0% of the runs get a reset)");
+    let (entry, said) = entered(&serde_json::json!({ "share": 1, "delay": "PT1S", "key": "k" }));
+    assert!(matches!(&entry, Entry::After(_, then) if matches!(**then, Entry::Proceed)));
+    assert_eq!(said, "injects a wait of PT1S (100% of the keys)");
+}
+
+#[test]
+fn a_reset_is_answered_by_nothing() {
+    let (entry, _) = entered(&serde_json::json!({ "share": 1, "reset": true }));
+    let Entry::Substitute(Outcome::Failure(failure)) = entry else { panic!("{entry:?}") };
+    assert!(meaning(&failure).unwrap().withheld);
+    assert_eq!(meaning(&Failure::error("A.B", "x")), None);
+}
+
+#[test]
+fn a_draw_has_its_share() {
+    let fault = Fault { draws: Draws::of(Some(7)) };
+    let with = value(&serde_json::json!({ "share": 0.2, "status": 500 }));
+    let with = fault.prepare(Phase::Entry, &with).unwrap();
+    let happens = |_: &u32| {
+        let mut state = EntryState::default();
+        fault.on_entry(&mut state, &with).unwrap();
+        fault.metadata(&state, "injected") == Some(Value::Bool(true))
+    };
+    let share = (0..10_000).filter(happens).count();
+    assert!((1_900..2_100).contains(&share), "{share}");
+}
+
+#[test]
+fn a_key_decides_the_same_each_time_and_a_larger_share_adds_keys() {
+    let keys: Vec<f64> = (0..10_000).map(|number| hashed(&format!("user-{number}"))).collect();
+    for share in [0.01, 0.1, 0.5, 0.9] {
+        let within = keys.iter().filter(|drawn| **drawn < share).count();
+        #[expect(clippy::cast_precision_loss, reason = "at most ten thousand")]
+        let seen = within as f64 / 10_000.0;
+        assert!((seen - share).abs() < 0.015, "{share}: {seen}");
+    }
+    // The same number in every release: a key that was spared stays so.
+    assert_eq!(format!("{:.6}", hashed("user-1")), format!("{:.6}", hashed("user-1")));
+    assert!(keys.iter().all(|drawn| (0.0..1.0).contains(drawn)));
+}
+
+#[test]
+fn what_is_no_fault_is_refused_with_what_is_wanted() {
+    for (with, wanted) in [
+        (
+            serde_json::json!({ "share": 1 }),
+            "a fault does nothing without a `delay`, a `status` or a `reset`",
+        ),
+        (
+            serde_json::json!({ "share": 1, "reset": false }),
+            "a fault does nothing without a `delay`, a `status` or a `reset`",
+        ),
+        (
+            serde_json::json!({ "share": 1, "status": 500, "reset": true }),
+            "a fault has a `status` or a `reset`, not both",
+        ),
+        (
+            serde_json::json!({ "share": 2, "reset": true }),
+            "`share` must be a number from 0 to 1; it is number 2",
+        ),
+        (
+            serde_json::json!({ "share": 1, "status": 200 }),
+            "`status` must be a status from 400 to 599; it is number 200",
+        ),
+        (
+            serde_json::json!({ "share": 1, "delay": "5s" }),
+            "`delay` must be an ISO 8601 duration such as PT0.5S; it is string \"5s\"",
+        ),
+        (
+            serde_json::json!({ "share": 1, "delay": "-PT5S" }),
+            "`delay` must be an ISO 8601 duration such as PT0.5S; it is string \"-PT5S\"",
+        ),
+        (
+            serde_json::json!({ "share": 1, "reset": true, "key": 5 }),
+            "`key` must be a string; it is number 5",
+        ),
+    ] {
+        assert_eq!(read(&with).unwrap_err(), wanted, "{with}");
+    }
+}
+
+#[test]
+fn a_fault_in_words() {
+    let fault = Fault { draws: Draws::of(None) };
+    let said = |json: &serde_json::Value| {
+        let with = fault.prepare(Phase::Entry, &value(json)).unwrap();
+        fault.describe(Phase::Entry, Arguments::Prepared(&with)).unwrap()
+    };
+    assert_eq!(
+        said(&serde_json::json!({ "share": 0.25, "status": 429 })),
+        "429, in 25% of the runs"
+    );
+    let keyed = serde_json::json!({ "share": 0.5, "delay": "PT1S", "reset": true, "key": "k" });
+    assert_eq!(said(&keyed), "a reset after PT1S, in 50% of the keys");
+}
