@@ -29,7 +29,8 @@ pub enum Event<'a> {
     AttemptStarted(&'a Attempt<'a>),
     /// It ended: its Result was accepted, or it was interrupted before.
     AttemptEnded(&'a Ended<'a>),
-    /// The action of an entry's `onEntry` has decided what it wants. The middleware can say what, from its `state`.
+    /// The action of an entry's `onEntry` has decided what it wants. The middleware can say what, from its
+    /// `state`.
     Decided { step: &'a str, middleware: &'a dyn Middleware, state: &'a EntryState },
     /// A re-running entry consumed a failure and will run its inner scope again after a wait.
     RetryScheduled(&'a Retry<'a>),

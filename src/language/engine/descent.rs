@@ -1,7 +1,7 @@
 //! The way down a stack: each entry's `onEntry`, and what its action wants (MWL, "Middleware mechanics").
 //!
-//! Nothing here waits. If an action wants to wait, the descent stops and returns its state ([`Paused`]). The stack
-//! waits, and then resumes it.
+//! Nothing here waits. If an action wants to wait, the descent stops and returns its state ([`Paused`]). The
+//! stack waits, and then resumes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl PendingDescent<'_> {
 }
 
 impl Frame<'_, '_> {
-    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries when
-    /// they are needed.
+    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries
+    /// when they are needed.
     pub(super) fn descend_static<'p>(
         &mut self,
         plan: &'p StaticDescent,
@@ -238,8 +238,8 @@ impl Frame<'_, '_> {
         Ok(wanted)
     }
 
-    /// Does the rest of an `onEntry`, after its action: shaping and `assign` if anything is evaluated (`pin`), and what
-    /// the action `wanted`. Establishes the entry.
+    /// Does the rest of an `onEntry`, after its action: shaping and `assign` if anything is evaluated
+    /// (`pin`), and what the action `wanted`. Establishes the entry.
     fn enter(
         &mut self,
         site: Site<'_>,

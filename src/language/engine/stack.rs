@@ -243,8 +243,8 @@ impl Frame<'_, '_> {
     }
 }
 
-/// The wait before a re-run, or of an action. A wait of nothing still yields. So a scope that re-runs without waiting
-/// can be interrupted, and shares its thread.
+/// The wait before a re-run, or of an action. A wait of nothing still yields. So a scope that re-runs without
+/// waiting can be interrupted, and shares its thread.
 async fn pause(length: Duration) {
     if length.is_zero() {
         tokio::task::yield_now().await;

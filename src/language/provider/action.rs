@@ -36,8 +36,8 @@ pub enum Entry {
         /// The failure to emit.
         explanation: Arc<Failure>,
     },
-    /// Do not run the inner scope: the entry emits this. Its own `onSuccess` and `onFailure` do not run. The entry is
-    /// established, so its `onAlways` does.
+    /// Do not run the inner scope: the entry emits this. Its own `onSuccess` and `onFailure` do not run. The
+    /// entry is established, so its `onAlways` does.
     Substitute(Outcome),
     /// Wait, then do what is inside. While it waits, the entry is not established.
     After(Duration, Box<Self>),

@@ -65,8 +65,8 @@ enum Origin {
 }
 
 impl Catalog {
-    /// The providers that the specification defines. Only they can be in the `mwl` namespace. With a `seed`, their
-    /// random draws depend only on it: for rehearsals.
+    /// The providers that the specification defines. Only they can be in the `mwl` namespace. With a `seed`,
+    /// their random draws depend only on it: for rehearsals.
     pub fn spec_defined(seed: Option<u64>) -> Self {
         let mut catalog = Self::default();
         let mut added = Ok(());
