@@ -1,12 +1,12 @@
 //! What happened, as it happens: the engine tells an [`Observer`], and telemetry is one.
 //!
-//! There is one enum of events, [`Event`], which each observer matches. An event borrows everything from what the
-//! engine holds anyway, so an observer that is not interested costs one call through a table. Observers compose: a
-//! pair of observers is an observer, and so is an observer that may be absent.
+//! There is one enum of events, [`Event`], which each observer matches. An event borrows everything from what
+//! the engine holds anyway, so an observer that is not interested costs one call through a table. Observers
+//! compose: a pair of observers is an observer, and so is an observer that may be absent.
 //!
-//! Each dispatch of a call is an [`Attempt`]. The engine reports its beginning and, however it ends, its end. Both
-//! events carry the whole attempt, so no observer has to pair an end with its beginning by the Step's name: several
-//! attempts may run under one name at once.
+//! Each dispatch of a call is an [`Attempt`]. The engine reports its beginning and, however it ends, its end.
+//! Both events carry the whole attempt, so no observer has to pair an end with its beginning by the Step's
+//! name: several attempts may run under one name at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,22 +29,23 @@ pub enum Event<'a> {
     AttemptStarted(&'a Attempt<'a>),
     /// It ended: its Result was accepted, or it was interrupted before.
     AttemptEnded(&'a Ended<'a>),
-    /// The action of an entry's `onEntry` has decided what it wants. The middleware can say what, from its `state`.
+    /// The action of an entry's `onEntry` has decided what it wants. The middleware can say what, from its
+    /// `state`.
     Decided { step: &'a str, middleware: &'a dyn Middleware, state: &'a EntryState },
     /// A re-running entry consumed a failure and will run its inner scope again after a wait.
     RetryScheduled(&'a Retry<'a>),
-    /// A re-run that was scheduled is not made: the execution was cancelled from outside during its wait, or dropped.
+    /// A scheduled re-run is not made: during its wait the execution was cancelled from outside, or dropped.
     RetryDropped { step: &'a str },
-    /// A re-running entry acted on failures and let this `failure` rise: none of its policies takes it, or, where
-    /// `gated`, its own `when` says so.
+    /// A re-running entry let this `failure` rise: none of its policies matches, or its own `when` is false
+    /// (`gated`).
     PassedOver { step: &'a str, failure: &'a Arc<Failure>, gated: bool },
-    /// A middleware's action emitted this `failure` of its own in place of the one that rose: a policy's budget ran
-    /// out (`Provider.Middleware.Retry.Exhausted`; `details` say which, and why where it was for another reason). The
-    /// one that rose is its `previous`.
+    /// A middleware's action emitted its own `failure` instead of the one that rose, which is its `previous`:
+    /// a policy's budget ran out (`Provider.Middleware.Retry.Exhausted`; `details` name the policy, and the
+    /// reason if it was another).
     GaveUp { step: &'a str, failure: &'a Arc<Failure> },
-    /// A bound fired and its scope has unwound; `emitted` is what rises from the seam.
+    /// A bound fired and its scope has unwound. `emitted` is the failure that rises.
     TimeoutExceeded { step: &'a str, emitted: &'a Arc<Failure> },
-    /// A clause of the Step's `catch` takes this `failure`: the Step `next` is entered.
+    /// A clause of the Step's `catch` matches this `failure`: the Step `next` is entered.
     Caught { step: &'a str, failure: &'a Arc<Failure>, next: &'a str },
     /// A cleanup ended with this `outcome`.
     CleanupDone { step: &'a str, outcome: &'a Outcome },
@@ -53,11 +54,11 @@ pub enum Event<'a> {
 /// An attempt that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended<'a> {
-    /// Which.
+    /// The attempt.
     pub attempt: &'a Attempt<'a>,
-    /// How.
+    /// How it ended.
     pub end: End<'a>,
-    /// From its beginning to its end.
+    /// The time from its beginning to its end.
     pub took: Duration,
     /// Where it went, if its provider has said so.
     pub destination: Option<&'a Destination<'a>>,
@@ -68,28 +69,28 @@ pub struct Ended<'a> {
 pub enum End<'a> {
     /// Its Result was accepted.
     Accepted(&'a Outcome),
-    /// It was interrupted before: by a bound, which this failure explains, by a `Gather` that has enough, or from
-    /// outside.
+    /// It was interrupted before: by a bound, which this failure explains; by a `Gather` that has enough; or
+    /// from outside.
     Interrupted(Option<&'a Failure>),
 }
 
-/// Which re-run.
+/// A re-run.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry<'a> {
-    /// The Step; the Flow, for a Flow-level entry.
+    /// The name of the Step, or of the Flow for its own stack.
     pub step: &'a str,
-    /// What was consumed.
+    /// The failure that was consumed.
     pub failure: &'a Arc<Failure>,
     /// The wait before the re-run.
     pub wait: Wait,
-    /// What a jittered wait was drawn from.
+    /// The range from which a jittered wait was drawn.
     pub range: Option<(Duration, Duration)>,
     /// What the entry captured in its `onEntry`, and the middleware that can say what it means.
     pub config: Option<(&'a dyn Middleware, &'a Prepared)>,
 }
 
 impl Ended<'_> {
-    /// The code of its failure, or of what interrupted it; `None` of a success.
+    /// The code of its failure, or of what interrupted it; `None` for a success.
     pub fn code(&self) -> Option<&str> {
         match self.end {
             End::Accepted(outcome) => outcome.failure().map(|failure| failure.code.as_str()),

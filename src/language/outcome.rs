@@ -35,8 +35,8 @@ pub struct Failure {
     pub retryable: Option<bool>,
     /// The failure that this one superseded.
     pub previous: Option<Arc<Self>>,
-    /// If this failure interrupted the wait before a re-run: the failure that the re-run had consumed. It is not part
-    /// of the envelope and not a link of the chain, but the host's answer may depend on it.
+    /// If this failure interrupted the wait before a re-run: the failure that the re-run had consumed. It is
+    /// not part of the envelope and not a link of the chain, but the host's answer may depend on it.
     pub awaited: Option<Arc<Self>>,
 }
 

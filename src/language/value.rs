@@ -39,7 +39,7 @@ pub enum Value {
     Native(Arc<dyn Native>),
 }
 
-/// An object of the host, of which an expression sees only what it reads.
+/// An object of the host. An expression sees only what it reads of it.
 ///
 /// The language passes such a value on unopened. Only reading it makes JSON of it: of one
 /// [`member`](Native::member) if an expression names one, of everything ([`to_map`](Native::to_map)) if an

@@ -165,7 +165,7 @@ impl Builder<'_> {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
         });
-        catalog.settle(uri, classified);
+        catalog.declare_codes(uri, classified);
         let (plan, warnings) =
             compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
         let mut facts = Facts::of(&plan);

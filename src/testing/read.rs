@@ -100,7 +100,7 @@ impl Reader {
             for other in [&result, &timed].into_iter().filter(|other| other.exists()) {
                 self.refuse(
                     other,
-                    "says what a run comes to, and expected-error.json that there is none",
+                    "contradicts expected-error.json, by which the definition is refused; remove one of them",
                 );
             }
             let wanted = "the `codes` with which the definition is refused";

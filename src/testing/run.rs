@@ -71,7 +71,7 @@ fn judge(plan: &Result<Arc<Plan>, CompileErrors>, scenario: &Scenario) -> Vec<Di
                 found.extend(took.and_then(|took| time(took, elapsed)));
                 found
             }
-            Err(error) => differ("", result, format!("no runtime of the system's: {error}")),
+            Err(error) => differ("", result, format!("cannot make a runtime: {error}")),
         },
     }
 }

@@ -1,12 +1,11 @@
-//! Warnings: definitions that run, and may not do what their authors meant.
+//! Warnings for definitions that run, but may not do what their authors meant.
 //!
-//! Everything here is permitted by the specification, which is why nothing here is an error ("Validators
-//! MAY warn").
+//! The specification permits everything here, so nothing here is an error ("Validators MAY warn").
 
 use std::collections::BTreeSet;
 
 use super::template::is_expression;
-use super::{Compiler, Named};
+use super::{CodeUse, Compiler};
 use crate::language::code::{CodePattern, system};
 use crate::language::plan::{
     Action, CallPlan, Cleanup, EntryPlan, FlowId, Plan, StepId, StepPlan, Target, Template, With,
@@ -15,7 +14,7 @@ use crate::language::provider::Phase;
 use crate::source::{Diagnostic, Member, Node, Span, did_you_mean};
 
 impl Compiler<'_> {
-    /// A code of a namespace that is not the author's ("Code namespaces").
+    /// Warns of a code in a namespace that is not the author's ("Code namespaces").
     pub(super) fn advise_minted(&mut self, code: Option<&Node>) {
         let Some(code) = code.filter(|code| !is_expression(code)) else {
             return;
@@ -30,7 +29,7 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::warning("minted-code", code.span, message).with_help(help));
     }
 
-    /// A `completion` that more successes are asked of than there are calls.
+    /// Warns of a `completion` that needs more successes than there are calls.
     pub(super) fn advise_successes(&mut self, successes: &Node, calls: Option<&Node>) {
         let Some(calls) = calls.and_then(Node::as_array) else {
             return;
@@ -45,7 +44,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A Step that no way leads to. Those that one leads to.
+    /// Warns of Steps that cannot be reached. Returns those that can.
     pub(super) fn advise_unreached(
         &mut self,
         steps: &[StepPlan],
@@ -73,7 +72,7 @@ impl Compiler<'_> {
         reached
     }
 
-    /// Steps from which no way leads to an end. A call may fail, and is then one.
+    /// Warns of Steps from which no way leads to an end. A call may fail, and so is an end.
     pub(super) fn advise_endless(
         &mut self,
         steps: &[StepPlan],
@@ -110,31 +109,31 @@ impl Compiler<'_> {
         }
     }
 
-    /// What only the whole plan shows.
+    /// Warns of what can be seen only in the whole plan.
     pub(super) fn advise(&mut self, plan: &Plan) {
         self.advise_codes(plan);
         let mut walk =
-            Walk { plan, found: Vec::new(), told: BTreeSet::new(), walked: BTreeSet::new() };
+            Walk { plan, found: Vec::new(), reported: BTreeSet::new(), walked: BTreeSet::new() };
         walk.flow(FlowId::ROOT, &Around::default());
         walk.found.into_iter().for_each(|diagnostic| self.found.push(diagnostic));
     }
 
-    /// Matchers of codes that nobody declares ("Failure matching").
+    /// Warns of matchers for codes that nothing declares ("Failure matching").
     fn advise_codes(&mut self, plan: &Plan) {
-        let named = std::mem::take(&mut self.codes);
-        let minted: BTreeSet<&str> = named.iter().filter_map(Named::minted).collect();
-        let dynamic = named.iter().any(|named| matches!(named, Named::Minted(None)));
+        let uses = std::mem::take(&mut self.codes);
+        let raised: BTreeSet<&str> = uses.iter().filter_map(CodeUse::raised).collect();
+        let dynamic = uses.iter().any(|code| matches!(code, CodeUse::Raised(None)));
         let targets = plan.calls().filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
             Target::Flow(_) => None,
         });
-        if targets.into_iter().any(|contract| self.catalog.is_unsettled(contract)) {
+        if targets.into_iter().any(|contract| self.catalog.may_emit_any(contract)) {
             return;
         }
         let declared: Vec<&str> =
-            self.catalog.codes().chain(system::ALL).chain(minted.iter().copied()).collect();
-        for named in &named {
-            let Named::Selected(pattern, span) = named else {
+            self.catalog.codes().chain(system::ALL).chain(raised.iter().copied()).collect();
+        for code in &uses {
+            let CodeUse::Matched(pattern, span) = code else {
                 continue;
             };
             let text = pattern.to_string();
@@ -164,21 +163,21 @@ impl Compiler<'_> {
     }
 }
 
-impl Named {
-    fn minted(&self) -> Option<&str> {
+impl CodeUse {
+    fn raised(&self) -> Option<&str> {
         match self {
-            Self::Minted(Some(code)) => Some(code),
+            Self::Raised(Some(code)) => Some(code),
             _ => None,
         }
     }
 }
 
-/// What stands around a place: the way there from the root.
+/// The entries around a place, on the way there from the root.
 #[derive(Clone, Copy, Default)]
 struct Around {
     /// The nearest entry that re-runs on failure.
     retry: Option<Span>,
-    /// How often all of those run what is here, where literals say so.
+    /// How often all such entries together may run what is here, if literals say so.
     runs: Option<u32>,
     /// Whether any entry bounds the time.
     bounded: bool,
@@ -188,15 +187,15 @@ struct Around {
 struct Walk<'p> {
     plan: &'p Plan,
     found: Vec<Diagnostic>,
-    /// What was said already: a Flow may be called from many places.
-    told: BTreeSet<(&'static str, Span, Option<Span>)>,
+    /// What was reported already: a Flow may be called from many places.
+    reported: BTreeSet<(&'static str, Span, Option<Span>)>,
     walked: BTreeSet<(FlowId, Option<Span>, bool)>,
 }
 
 impl Walk<'_> {
     /// The call graph has no cycles, so this ends.
     fn flow(&mut self, id: FlowId, around: &Around) {
-        // The same surroundings say the same: a Flow that many call is walked once for each.
+        // In the same surroundings the warnings are the same, so a Flow is walked once for each.
         if !self.walked.insert((id, around.retry, around.bounded)) {
             return;
         }
@@ -220,7 +219,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What is around the operation that `stack` wraps.
+    /// Warns about the entries of `stack`. Returns what is around the operation that it wraps.
     fn stack(&mut self, stack: &[EntryPlan], around: &Around) -> Around {
         let mut around = *around;
         for entry in stack {
@@ -248,7 +247,7 @@ impl Walk<'_> {
             return Around { retry: Some(entry.span), runs: budget, ..*around };
         };
         let runs = around.runs.zip(budget).map(|(outer, inner)| outer.saturating_mul(inner));
-        if self.told.insert(("amplification", entry.span, Some(outer))) {
+        if self.reported.insert(("amplification", entry.span, Some(outer))) {
             let message = "a retry within a retry: each multiplies the attempts of the other";
             let mut diagnostic = Diagnostic::warning("amplified-retry", entry.span, message)
                 .with_related(outer, "the outer one");
@@ -263,7 +262,7 @@ impl Walk<'_> {
         Around { retry: Some(entry.span), runs, ..*around }
     }
 
-    /// A wait that an expression decides, and nothing bounds.
+    /// Warns of a wait that an expression decides and nothing bounds.
     fn computed_wait(&mut self, entry: &EntryPlan, around: &Around) {
         let Some((phase, argument)) = entry.middleware.computed_wait() else {
             return;
@@ -273,7 +272,7 @@ impl Walk<'_> {
         };
         let computed = |value: &Template| !matches!(value, Template::Constant(_));
         let computed = members.iter().any(|(name, value)| **name == *argument && computed(value));
-        if computed && !around.bounded && self.told.insert(("wait", entry.span, None)) {
+        if computed && !around.bounded && self.reported.insert(("wait", entry.span, None)) {
             let name = entry.middleware.contract().uri.bare_name();
             let message = format!(
                 "`{argument}` decides how long a {name} waits, and no Timeout around it bounds that"
@@ -292,7 +291,7 @@ impl Walk<'_> {
         self.call(&cleanup.call, &around);
         if bounded
             || self.is_best_effort(&cleanup.call)
-            || !self.told.insert(("cleanup", entry.span, None))
+            || !self.reported.insert(("cleanup", entry.span, None))
         {
             return;
         }

@@ -1,7 +1,7 @@
 //! The failure matcher (MWL, "Failure matching").
 
 use super::fields::is_expression_text;
-use super::{Compiler, Named};
+use super::{CodeUse, Compiler};
 use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::FailureType;
@@ -53,7 +53,7 @@ impl Compiler<'_> {
         let text = self.name(node, "a code pattern")?;
         match CodePattern::parse(text) {
             Ok(pattern) => {
-                self.codes.push(Named::Selected(pattern.clone(), node.span));
+                self.codes.push(CodeUse::Matched(pattern.clone(), node.span));
                 Some(pattern)
             }
             Err(error) => {
@@ -87,9 +87,9 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
     }
 
-    /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether one was
-    /// wrong, which is reported. The middleware also reads them when it prepares the `with`; but a mistake that is
-    /// reported here has its exact place.
+    /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether
+    /// one was wrong, which is reported. The middleware also reads them when it prepares the `with`; but a
+    /// mistake that is reported here has its exact place.
     pub(super) fn selected(&mut self, codes: &[&Node]) -> bool {
         let mut wrong = false;
         for code in codes {
@@ -97,7 +97,7 @@ impl Compiler<'_> {
                 continue;
             };
             match CodePattern::parse(text) {
-                Ok(pattern) => self.codes.push(Named::Selected(pattern, code.span)),
+                Ok(pattern) => self.codes.push(CodeUse::Matched(pattern, code.span)),
                 Err(error) => {
                     wrong = true;
                     let message = error.to_string();

@@ -7,8 +7,7 @@ use super::fields::Fields;
 use super::flow::Position;
 use super::site::Site;
 use crate::language::plan::{EntryPlan, StackPlan};
-use crate::language::provider::Kind;
-use crate::language::provider::{Contract, Middleware, Phase, WrittenEntry};
+use crate::language::provider::{Contract, ContractKind, Middleware, Phase, WrittenEntry};
 use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Node, Span};
 
@@ -89,7 +88,7 @@ impl Compiler<'_> {
             self.unknown_provider(node, &uri);
             return None;
         };
-        if let Kind::Middleware { step, flow, .. } = &middleware.contract().kind {
+        if let ContractKind::Middleware { step, flow, .. } = &middleware.contract().kind {
             let (fits, here, there) = match level {
                 Level::Step => (*step, "a Step", "Flows"),
                 Level::Flow => (*flow, "a Flow", "Steps"),

@@ -110,8 +110,8 @@ struct Compiler<'a> {
     /// The parameter schemas as written, by [`FlowId`].
     parameters: Vec<Option<serde_json::Value>>,
     edges: Vec<Edge>,
-    arguments: Vec<Arguments>,
-    codes: Vec<Named>,
+    arguments: Vec<FlowArguments>,
+    codes: Vec<CodeUse>,
 }
 
 /// A call from one Flow to another.
@@ -122,7 +122,7 @@ struct Edge {
 }
 
 /// The `with` of a call to a Flow. It is checked once the parameters of all Flows are known.
-struct Arguments {
+struct FlowArguments {
     to: FlowId,
     /// `None` if it holds an expression: then only its names can be checked.
     value: Option<Value>,
@@ -131,11 +131,11 @@ struct Arguments {
 }
 
 /// A failure code that the definition names.
-enum Named {
+enum CodeUse {
     /// A matcher selects it.
-    Selected(CodePattern, Span),
+    Matched(CodePattern, Span),
     /// A `Raise` or an `onFailure` makes it; `None` if an expression computes it.
-    Minted(Option<Arc<str>>),
+    Raised(Option<Arc<str>>),
 }
 
 impl Compiler<'_> {

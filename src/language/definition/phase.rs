@@ -7,7 +7,7 @@ use super::middleware::{Entry, Level};
 use super::site::Site;
 use super::template::is_expression;
 use super::with::{RawWith, WithNode};
-use super::{Compiler, Named, PreparedCache, Strictness};
+use super::{CodeUse, Compiler, PreparedCache, Strictness};
 use crate::language::outcome::Failure;
 use crate::language::plan::{Cleanup, Envelope, PhasePlan, Shape, When, With};
 use crate::language::provider::PhaseContract;
@@ -92,7 +92,7 @@ impl Compiler<'_> {
         if let Some(code) = fields.get("code") {
             self.typed(code, "code", "a string", |node| node.as_str().is_some());
             let text = code.as_str().filter(|_| !is_expression(code)).cloned();
-            self.codes.push(Named::Minted(text));
+            self.codes.push(CodeUse::Raised(text));
         }
         let checks: [(&str, &str, Fits); 3] = [
             ("message", "a string", |node| node.as_str().is_some()),

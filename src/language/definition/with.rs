@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::site::Site;
-use super::{Arguments, Compiler, part, suggestion};
+use super::{Compiler, FlowArguments, part, suggestion};
 use crate::language::outcome::Failure;
 use crate::language::plan::{FlowId, Template, With};
 use crate::language::provider::{CallProvider, Prepared};
@@ -152,13 +152,13 @@ impl Compiler<'_> {
             RawWith::Literal(value) => Some(value.clone()),
             RawWith::Dynamic(_) => None,
         };
-        self.arguments.push(Arguments { to, value, node: node.cloned(), span });
+        self.arguments.push(FlowArguments { to, value, node: node.cloned(), span });
         unchecked(with)
     }
 
     /// Checks the arguments of calls to Flows against the parameters of the Flows.
     pub(super) fn check_arguments(&mut self) {
-        for Arguments { to, value, node, span } in std::mem::take(&mut self.arguments) {
+        for FlowArguments { to, value, node, span } in std::mem::take(&mut self.arguments) {
             let flow = self.flows.get(to.0).and_then(Option::as_ref);
             let Some(checked) =
                 flow.map(|flow| value.map(|value| flow.parameters.validate(&value)))

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::execution::Execution;
 use super::frame::{Frame, run_nested};
-use super::scope::{Flowed, Interrupted, Scope};
+use super::scope::{Interrupted, Rise, Scope};
 use super::stack::{Operation, Site};
 use super::template::{Evaluated, bindings_of, evaluate, evaluate_or};
 use super::view::{CallRecord, CallView, FrameState, View, Window};
@@ -23,47 +23,48 @@ pub(super) struct CallOperation<'a> {
     pub(super) call: &'a CallPlan,
 }
 
-/// A dispatch whose target has settled: what its arm consumes.
+/// A dispatch whose target has settled. Its arm consumes this.
 #[derive(Debug)]
 pub(super) struct Settled {
-    /// What arrived at the call.
+    /// The value that arrived at the call.
     arriving: Value,
     index: Option<usize>,
     record: CallRecord,
-    /// The target's window, or the call's own fault, for which no arm runs.
+    /// The target's window, or a fault of the call's own fields, for which no arm runs.
     window: Result<Window, Arc<Failure>>,
 }
 
-/// Where a dispatch evaluates its fields: a frame's state, read only.
+/// What a dispatch needs to evaluate its fields. It only reads the frame's state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dispatcher<'a> {
     pub(super) execution: &'a Execution<'a>,
     pub(super) state: &'a FrameState,
     pub(super) site: Site<'a>,
-    /// What messages call the site.
+    /// The name of the site in messages.
     pub(super) place: &'a str,
 }
 
-/// An attempt that runs. If it is dropped before its end, the whole execution was dropped: it is told as cancelled.
+/// An attempt that runs. If it is dropped before its end, the whole execution was dropped: it is told as
+/// cancelled.
 struct Running<'a> {
     observer: &'a dyn Observer,
     attempt: &'a Attempt<'a>,
     slot: &'a Slot<'a>,
 }
 
-/// What a call's target is given.
-enum Given<'p> {
+/// A call's target with its arguments.
+enum ResolvedTarget<'p> {
     Provider(&'p dyn CallProvider, Prepared),
     Flow(crate::language::plan::FlowId, Value),
 }
 
 impl Operation for CallOperation<'_> {
-    async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Flowed {
+    async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Rise {
         let place = self.site.step.map_or(&*frame.flow.name, |step| step.name);
         let dispatcher =
             Dispatcher { execution: frame.execution, state: &frame.state, site: self.site, place };
         if let Some((provider, with)) = self.call.bare() {
-            // No field to evaluate and no arm to run: nobody sees the window.
+            // There is no field to evaluate and no arm to run, so nothing reads the window.
             let answer = dispatcher.attempt(frame.scope, provider, (with, &input), false).await?;
             return Ok(answer.outcome);
         }
@@ -74,7 +75,7 @@ impl Operation for CallOperation<'_> {
 }
 
 impl<'a> Dispatcher<'a> {
-    /// Evaluates the call's fields and runs its target until that settles.
+    /// Evaluates the call's fields, and runs its target until that settles.
     pub(super) async fn dispatch(
         self,
         scope: &mut Scope,
@@ -88,11 +89,11 @@ impl<'a> Dispatcher<'a> {
         record.dispatched = Some(self.execution.stamp());
         let window = match fields {
             Err(fault) => Err(Arc::new(fault)),
-            Ok((input, Given::Flow(flow, with))) => {
+            Ok((input, ResolvedTarget::Flow(flow, with))) => {
                 let frame = run_nested(self.execution, flow, scope, with, input).await?;
                 Ok(Window::Flow(frame))
             }
-            Ok((input, Given::Provider(provider, with))) => {
+            Ok((input, ResolvedTarget::Provider(provider, with))) => {
                 let answer = self.attempt(scope, provider, (&with, &input), call.has_arms());
                 let Answer { outcome: result, metadata } = answer.await?;
                 Ok(Window::Provider { input, result, metadata })
@@ -108,16 +109,16 @@ impl<'a> Dispatcher<'a> {
         arriving: &Value,
         index: Option<usize>,
         record: &CallRecord,
-    ) -> Evaluated<(Value, Given<'p>)> {
+    ) -> Evaluated<(Value, ResolvedTarget<'p>)> {
         let call_view = CallView { input: arriving, index, record, window: None };
         let view = self.view(record, call_view);
         let input = evaluate_or(call.input.as_ref(), &view, || arriving.clone())?;
-        let given = match &call.target {
+        let target = match &call.target {
             Target::Provider(provider) => {
                 let provider = provider.as_ref();
-                Given::Provider(provider, prepared(provider, &call.with, &view)?)
+                ResolvedTarget::Provider(provider, prepared(provider, &call.with, &view)?)
             }
-            Target::Flow(flow) => Given::Flow(
+            Target::Flow(flow) => ResolvedTarget::Flow(
                 *flow,
                 match &call.with {
                     With::Literal { value, .. } => value.clone(),
@@ -125,11 +126,11 @@ impl<'a> Dispatcher<'a> {
                 },
             ),
         };
-        Ok((input, given))
+        Ok((input, target))
     }
 
-    /// Makes one attempt: runs `provider` on a `with` and an input until its Result is accepted. `windowed` says whether
-    /// anything may read the window.
+    /// Makes one attempt: runs `provider` on a `with` and an input until its Result is accepted. `windowed`
+    /// says whether anything may read the window.
     async fn attempt(
         self,
         scope: &mut Scope,
@@ -206,11 +207,11 @@ impl Drop for Running<'_> {
 }
 
 impl Frame<'_, '_> {
-    /// Runs the arm that the settled Result selects, and gives the call's Result ("The arms").
+    /// Runs the arm that the settled Result selects, and returns the call's Result ("The arms").
     pub(super) fn arm(&mut self, site: Site<'_>, call: &CallPlan, settled: Settled) -> Outcome {
         let Settled { arriving, index, record, window } = settled;
         let window = match window {
-            // A failure arm does not run where the call's own fields fault.
+            // No arm runs if the call's own fields fault.
             Err(fault) => return Outcome::Failure(fault),
             Ok(window) => window,
         };
@@ -250,7 +251,7 @@ impl Frame<'_, '_> {
 }
 
 impl Settled {
-    /// Whether the target's Result is a success; what an arm makes of it comes later.
+    /// Whether the target's Result is a success. An arm may still change that.
     pub(super) fn succeeded(&self) -> bool {
         self.window.as_ref().is_ok_and(|window| window.result().is_success())
     }
@@ -265,7 +266,7 @@ impl Window {
     }
 }
 
-/// A call's `with` in the provider's own terms.
+/// A call's `with`, in the provider's own form.
 fn prepared(provider: &dyn CallProvider, with: &With, bindings: &View<'_>) -> Evaluated<Prepared> {
     match with {
         With::Literal { prepared, .. } => {

@@ -1,7 +1,7 @@
-//! The way down a stack: every entry's `onEntry`, and what its action wants (MWL, "Middleware mechanics").
+//! The way down a stack: each entry's `onEntry`, and what its action wants (MWL, "Middleware mechanics").
 //!
-//! Nothing here waits. Where an action wants to, the descent stops with what there is of it ([`Paused`]), and the
-//! stack, which waits, has it go on.
+//! Nothing here waits. If an action wants to wait, the descent stops and returns its state ([`Paused`]). The
+//! stack waits, and then resumes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,90 +10,94 @@ use tokio::time::Instant;
 
 use super::frame::Frame;
 use super::phase::prepared;
-use super::scope::Flowed;
+use super::scope::Rise;
 use super::stack::{EntryRun, Site};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
 use crate::language::observe::Event;
 use crate::language::outcome::Outcome;
-use crate::language::plan::{Bound, EntryPlan, Opening, Shape, StackPlan};
+use crate::language::plan::{EntryBound, EntryPlan, Shape, StackPlan, StaticDescent};
 use crate::language::provider::{Entry, GatedOff, Phase, Prepared};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
-/// What a descent came to.
+/// The outcome of a descent.
 pub(super) enum Descent {
     /// The value passed down.
     Down(Value),
-    /// This rises without a run of what is inside.
-    Rises(Flowed),
+    /// This rises, and what is inside does not run.
+    Rises(Rise),
     /// An entry's action waits first.
     Waits(Box<Paused>),
 }
 
-/// An entry whose action waits: what there is of its `onEntry` so far.
+/// An entry whose action waits, with the state of its `onEntry`.
 pub(super) struct Paused {
     run: EntryRun,
-    /// When the phase was entered, where it evaluates anything.
+    /// When the phase was entered, if it evaluates anything.
     pin: Option<Timestamp>,
     pub(super) wait: Duration,
     then: Entry,
 }
 
-/// A descent of which all was known, until what rises shows which of its entries are to be crossed.
-pub(super) struct Opened<'p> {
-    opening: &'p Opening,
-    /// What came to the stack, and through every entry.
+/// A static descent whose entries are not established yet: what rises decides which of them must be crossed.
+pub(super) struct PendingDescent<'p> {
+    plan: &'p StaticDescent,
+    /// The input of the stack, which all entries pass on unchanged.
     input: Value,
-    /// The variables then.
+    /// The variables at that time.
     vars: Vars,
     /// How many bounds there were outside.
     outside: usize,
-    /// The instant of the descent, where it imposed a bound.
+    /// The instant of the descent, if it imposed a bound.
     now: Option<Instant>,
-    /// The attempt that the scope showed outside.
+    /// The attempt number and budget outside.
     attempt: (u32, Option<u32>),
 }
 
-impl Opened<'_> {
-    /// How many of the `all` entries are to be crossed by `rising`.
-    pub(super) fn crossed_by(&self, rising: &Flowed, all: usize) -> usize {
+impl PendingDescent<'_> {
+    /// How many of the `all` entries `rising` must cross.
+    pub(super) fn crossed_by(&self, rising: &Rise, all: usize) -> usize {
         match rising {
-            Ok(Outcome::Success(_)) => self.opening.crossed,
+            Ok(Outcome::Success(_)) => self.plan.crossed,
             _ => all,
         }
     }
 }
 
 impl Frame<'_, '_> {
-    /// A descent of which all is known: what it does to the scope. Its entries are made where they are
-    /// needed, by [`establish`](Self::establish).
-    pub(super) fn open<'p>(&mut self, opening: &'p Opening, input: &Value) -> Opened<'p> {
+    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries
+    /// when they are needed.
+    pub(super) fn descend_static<'p>(
+        &mut self,
+        plan: &'p StaticDescent,
+        input: &Value,
+    ) -> PendingDescent<'p> {
         let outside = self.scope.bounds();
         let attempt = (self.scope.attempt, self.scope.attempts);
-        let now = (!opening.bounds.is_empty()).then(Instant::now);
-        for Bound { entry: _, after, explanation } in &opening.bounds {
+        let now = (!plan.bounds.is_empty()).then(Instant::now);
+        for EntryBound { entry: _, after, explanation } in &plan.bounds {
             let deadline = now.and_then(|now| now.checked_add(*after));
             self.scope.impose(deadline, Arc::clone(explanation));
         }
-        if let Some(budget) = opening.budget {
+        if let Some(budget) = plan.budget {
             (self.scope.attempt, self.scope.attempts) = (1, budget);
         }
         let vars = self.state.vars.clone();
-        Opened { opening, input: input.clone(), vars, outside, now, attempt }
+        PendingDescent { plan, input: input.clone(), vars, outside, now, attempt }
     }
 
-    /// Makes the outermost `count` entries what a descent one by one had made them, and lifts the bounds of
-    /// the others, past which a success has risen.
+    /// Establishes the outermost `count` entries, as if the descent had gone through them one by one. Lifts the
+    /// bounds of the others, past which a success has risen.
     pub(super) fn establish(
         &mut self,
         stack: &StackPlan,
-        opened: Opened<'_>,
+        pending: PendingDescent<'_>,
         count: usize,
         runs: &mut Vec<EntryRun>,
     ) {
-        let Opened { opening, input, vars, outside, now, mut attempt } = opened;
-        let mut bounds = opening.bounds.iter().peekable();
+        let PendingDescent { plan, input, vars, outside, now, mut attempt } = pending;
+        let mut bounds = plan.bounds.iter().peekable();
         let mut imposed = outside;
         runs.reserve(count);
         for (position, entry) in stack.iter().take(count).enumerate() {
@@ -116,13 +120,13 @@ impl Frame<'_, '_> {
         (self.scope.attempt, self.scope.attempts) = attempt;
     }
 
-    /// A deadline as `middleware.metadata` shows it: made for expressions alone.
+    /// A deadline, as `middleware.metadata` shows it; `None` if no expression reads it.
     fn shown(&self, deadline: Option<Instant>) -> Option<Timestamp> {
         let read = deadline.filter(|_| self.execution.plan.needs().instants)?;
         Some(self.execution.clock.at(read))
     }
 
-    /// Every `onEntry` below those of `runs`.
+    /// Runs every `onEntry` below the entries of `runs`.
     pub(super) fn descend_all(
         &mut self,
         site: Site<'_>,
@@ -136,17 +140,17 @@ impl Frame<'_, '_> {
             match self.descend(site, entry, value, &mut now, runs) {
                 Ok(Descent::Down(passed)) => value = passed,
                 Ok(other) => return other,
-                // Not established: its own phases do not run.
+                // The entry is not established, so its own phases do not run.
                 Err(fault) => return Descent::Rises(Ok(fault.into())),
             }
         }
         Descent::Down(value)
     }
 
-    /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not among `runs`.
+    /// `onEntry`. An `Err` is the phase's failure: the entry is not established, and not added to `runs`.
     ///
-    /// `now` is the instant of this descent: entries between which nothing is evaluated are established at
-    /// the same one, and the clock is read once for them.
+    /// `now` is the instant of this descent. Entries between which nothing is evaluated are established at the
+    /// same instant, so that the clock is read only once.
     fn descend(
         &mut self,
         site: Site<'_>,
@@ -178,7 +182,7 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// The rest of a descent, once the action that it stopped at has waited.
+    /// Continues a descent after the wait for which it stopped.
     pub(super) fn resume(
         &mut self,
         site: Site<'_>,
@@ -201,7 +205,7 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// `when` and `with` of an `onEntry` in which something is evaluated, and its action.
+    /// Evaluates the `when` and `with` of an `onEntry`, and runs its action.
     fn act_evaluated(
         &mut self,
         site: Site<'_>,
@@ -219,7 +223,7 @@ impl Frame<'_, '_> {
         if phase.acts { self.act(site, entry, run, &with) } else { Ok(Entry::Proceed) }
     }
 
-    /// The action of an `onEntry`.
+    /// Runs the action of an `onEntry`.
     fn act(
         &self,
         site: Site<'_>,
@@ -234,8 +238,8 @@ impl Frame<'_, '_> {
         Ok(wanted)
     }
 
-    /// What is left of an `onEntry` behind its action: shaping and `assign`, where anything is evaluated (`pin`), and
-    /// what the action `wanted`. The entry is established.
+    /// Does the rest of an `onEntry`, after its action: shaping and `assign` if anything is evaluated
+    /// (`pin`), and what the action `wanted`. Establishes the entry.
     fn enter(
         &mut self,
         site: Site<'_>,
@@ -264,10 +268,10 @@ impl Frame<'_, '_> {
                 run.bound = race.map(|deadline| self.scope.impose(deadline, explanation));
                 None
             }
-            // One wait, of which nothing is left here.
+            // An action can wait only once, and that is over here.
             Entry::Proceed | Entry::After(..) => None,
         };
-        // Established from here on.
+        // The entry is established from here on.
         if let Some(outcome) = emitted {
             run.emitted = true;
             return Ok((run, Descent::Rises(Ok(outcome))));
@@ -280,7 +284,7 @@ impl Frame<'_, '_> {
         Ok((run, Descent::Down(passed)))
     }
 
-    /// The shaping key and the `assign` of an `onEntry`.
+    /// Evaluates the shaping key and the `assign` of an `onEntry`.
     fn shape_entry(
         &mut self,
         site: Site<'_>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::call::CallOperation;
 use super::execution::Execution;
-use super::scope::{Flowed, Interrupted, Scope};
+use super::scope::{Interrupted, Rise, Scope};
 use super::stack::{Operation, Site};
 use super::vars::Vars;
 use super::view::{CompletedFrame, FrameState, PhaseView, StepState, View};
@@ -30,7 +30,7 @@ pub(super) struct Frame<'e, 's> {
 struct GraphOperation;
 
 impl Operation for GraphOperation {
-    async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Flowed {
+    async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Rise {
         frame.graph(input).await
     }
 }
@@ -89,7 +89,7 @@ impl<'e, 's> Frame<'e, 's> {
     }
 
     /// Runs the frame, from the arguments to the Result.
-    pub(super) async fn run(&mut self, with: Value, input: Value) -> Flowed {
+    pub(super) async fn run(&mut self, with: Value, input: Value) -> Rise {
         match variables(self.flow, with) {
             Ok(vars) => self.state.vars = vars,
             // No entry is established, and the graph does not run.

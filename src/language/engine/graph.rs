@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::call::CallOperation;
 use super::frame::Frame;
-use super::scope::{Flowed, Interrupted};
+use super::scope::{Interrupted, Rise};
 use super::stack::Site;
 use super::template::{
     Captured, Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong,
@@ -35,7 +35,7 @@ pub(super) enum Transition {
 
 impl<'e> Frame<'e, '_> {
     /// Runs the graph to its Result.
-    pub(super) async fn graph(&mut self, input: Value) -> Flowed {
+    pub(super) async fn graph(&mut self, input: Value) -> Rise {
         let mut at = self.flow.entrypoint;
         let mut value = input;
         let mut steps = 0_u32;

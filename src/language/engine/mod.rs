@@ -4,9 +4,9 @@
 //! in a frame, a graph of more than one call, a gap, a cleanup. A stack is a loop over positions, not a
 //! future per entry, so that a phase with nothing to do costs only a branch.
 //!
-//! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries
-//! up and `descent` down, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts, `view` and
-//! `part` show all this to expressions.
+//! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries up and
+//! `descent` down, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
+//! `view` and `part` show all this to expressions.
 
 mod alarm;
 mod call;
@@ -110,11 +110,11 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
     let alarm = kept.as_deref_mut().map(std::mem::take).unwrap_or_default();
     let mut scope = Scope::root(cancel, alarm);
     let mut frame = Frame::new(&execution, FlowId::ROOT, &mut scope, input.clone());
-    let flowed = frame.run(with, input).await;
+    let risen = frame.run(with, input).await;
     if let Some(kept) = kept {
         *kept = scope.into_alarm();
     }
-    match flowed {
+    match risen {
         Ok(outcome) => outcome,
         // No entry owns this interruption: its chain is the frame's Result ("External cancellation").
         Err(interrupted) => Outcome::Failure(interrupted.chain),

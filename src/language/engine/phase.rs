@@ -1,8 +1,8 @@
 //! One phase of one entry: `when`, then `with` and the action, then the shaping key, then `assign` (MWL,
 //! "The phase block").
 //!
-//! What a phase that fails does to the Result in flight, and what a re-entry does to the variables, is
-//! here; which phase runs when is `stack`'s.
+//! This module decides what a failed phase does to the Result in flight, and what a re-entry does to the
+//! variables. `stack` decides which phase runs when.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::call::CallOperation;
 use super::frame::Frame;
-use super::scope::{Flowed, Interrupted};
+use super::scope::{Interrupted, Rise};
 use super::stack::{Crossed, EntryRun, Rerun, Site};
 use super::template::{Captured, Evaluated, bindings_of, construct, evaluate, holds};
 use super::view::{PhaseView, View};
@@ -24,7 +24,7 @@ use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
 impl<'e> Frame<'e, '_> {
-    /// `onSuccess` or `onFailure`. A phase that fails emits its failure from here.
+    /// `onSuccess` or `onFailure`. If the phase fails, the entry emits that failure.
     pub(super) fn cross(
         &mut self,
         site: Site<'_>,
@@ -74,7 +74,7 @@ impl<'e> Frame<'e, '_> {
             Ascent::Reenter(reentry) => Some(reentry),
         };
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        // The product has no destination where the next run is fed what the first was.
+        // If the next run gets the same input as the first, nothing uses the product.
         let unread = again.as_ref().is_some_and(|reentry| reentry.feed == Feed::Same);
         let product = if unread { value } else { shaped(&phase.shape, &view, || value)? };
         let bindings = bindings_of(&phase.assign, &view)?;
@@ -146,8 +146,8 @@ impl<'e> Frame<'e, '_> {
         Ok(Crossed::Emit(Outcome::Failure(product)))
     }
 
-    /// Restores and carries before the gap: the block's values were computed against the attempt's
-    /// aftermath and take effect on the restored variables.
+    /// Restores the variables before the gap, then binds what is carried. The carried values were computed
+    /// from what the attempt left, and take effect on the restored variables.
     fn reenter(
         &mut self,
         run: &EntryRun,
@@ -167,14 +167,14 @@ impl<'e> Frame<'e, '_> {
         Crossed::Again(Rerun { reentry, fed, consumed })
     }
 
-    /// `onAlways`: outside the data plane, on every exit, once.
+    /// `onAlways`. It runs once on every exit, and does not change the value that rises.
     pub(super) async fn always(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
         run: &EntryRun,
-        rising: Flowed,
-    ) -> Flowed {
+        rising: Rise,
+    ) -> Rise {
         let phase = entry.phase(Phase::Always);
         let in_flight = match &rising {
             Ok(outcome) => outcome.clone(),
@@ -192,7 +192,7 @@ impl<'e> Frame<'e, '_> {
                 }
                 Err(interrupted)
             }
-            // An interruption that arrived during the cleanup has let it finish, and unwinds now.
+            // An interruption that arrived during the cleanup let it finish, and unwinds now.
             Ok(outcome) => match self.scope.due().filter(|_| phase.cleanup.is_some()) {
                 Some(interrupted) => Err(after_cleanup(interrupted, failed.as_ref())),
                 None => Ok(failed.map_or(outcome, Outcome::Failure)),
@@ -200,7 +200,7 @@ impl<'e> Frame<'e, '_> {
         }
     }
 
-    /// The phase itself; an `Err` is its failure.
+    /// The phase itself. An `Err` is its failure.
     async fn clean_up(
         &mut self,
         site: Site<'_>,
@@ -222,10 +222,10 @@ impl<'e> Frame<'e, '_> {
                 let scope = self.scope.for_cleanup(self.execution.cleanup_limit, teardown);
                 let outer = std::mem::replace(self.scope, scope);
                 let input = run.input.clone();
-                let flowed = self.nested_stack(site, &cleanup.stack, input, &operation).await;
+                let risen = self.nested_stack(site, &cleanup.stack, input, &operation).await;
                 let cleanup = std::mem::replace(self.scope, outer);
                 self.scope.after_cleanup(cleanup);
-                let outcome = flowed.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
+                let outcome = risen.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
                 let step = self.place(site);
                 self.tell(&Event::CleanupDone { step, outcome: &outcome });
                 if let Outcome::Failure(failure) = outcome {
@@ -239,14 +239,14 @@ impl<'e> Frame<'e, '_> {
         Ok(())
     }
 
-    /// A stack within a stack: a cleanup's.
+    /// The stack of a cleanup, which runs within a stack.
     fn nested_stack<'a>(
         &'a mut self,
         site: Site<'a>,
         stack: &'a StackPlan,
         input: Value,
         operation: &'a CallOperation<'a>,
-    ) -> Pin<Box<dyn Future<Output = Flowed> + Send + 'a>>
+    ) -> Pin<Box<dyn Future<Output = Rise> + Send + 'a>>
     where
         'e: 'a,
     {
@@ -272,7 +272,7 @@ impl<'e> Frame<'e, '_> {
         self.execution.observer.on(event);
     }
 
-    /// What events and messages call this site: the Step, or the Flow around it.
+    /// The name of this site in events and messages: that of the Step, or of the Flow around it.
     pub(super) fn place<'a>(&'a self, site: Site<'a>) -> &'a str {
         site.step.map_or(&self.flow.name, |step| step.name)
     }
@@ -300,8 +300,8 @@ pub(super) fn after_cleanup(
     interrupted
 }
 
-/// A phase's `with` in the middleware's own terms. Evaluated and validated wherever the phase's `when`
-/// holds, action or none ("Validation").
+/// A phase's `with`, in the middleware's own form. It is evaluated and validated if the phase's `when` holds,
+/// even if the middleware does not act there ("Validation").
 pub(super) fn prepared(
     entry: &EntryPlan,
     phase: Phase,
@@ -313,7 +313,7 @@ pub(super) fn prepared(
         }
         With::Dynamic(template) => {
             let with = evaluate(template, bindings)?;
-            // Where the middleware does not act it declares no schema, and no arguments are taken.
+            // If the middleware does not act here, it declares no schema and takes no arguments.
             let Some(contract) = entry.middleware.contract().phase(phase) else {
                 Schema::nothing().validate(&with)?;
                 return Ok(Arc::new(()));

@@ -1,13 +1,13 @@
-//! Interruption: what may stop the work, and what stopping it is (MWL, "Cancellation").
+//! Interruption: what may stop the work, and how it stops (MWL, "Cancellation").
 //!
-//! An interruption is the `Err` of every function of the engine, an outcome, good or bad, its `Ok`. So
-//! `onSuccess`, `onFailure`, arms and `catch` cannot see one: they are handed an [`Outcome`], and `?` is
-//! the unwind. Few places take a [`Flowed`] apart: the ascent past an entry (its `onAlways` runs on
-//! both, and the owner of a bound converts there), `Gather`, a cleanup's edge, and the root.
+//! In every function of the engine, an interruption is the `Err`, and an outcome (good or bad) is the `Ok`.
+//! So `onSuccess`, `onFailure`, arms and `catch` cannot see an interruption: they get an [`Outcome`], and `?`
+//! is the unwind. Only a few places look at both: the ascent past an entry (its `onAlways` runs for both, and
+//! the owner of a bound converts there), `Gather`, a cleanup's edge, and the root.
 //!
 //! Work waits only at leaves: a provider's call, a pause, a gap. A leaf is polled before the bounds, so a
-//! Result that is there in the poll in which a bound falls due is accepted. Only leaves are dropped;
-//! frames and stacks unwind, because `onAlways` must run.
+//! Result that is ready in the poll in which a bound is due is accepted. Only leaves are dropped; frames and
+//! stacks unwind, because `onAlways` must run.
 //!
 //! [`Outcome`]: crate::language::outcome::Outcome
 
@@ -26,46 +26,46 @@ use crate::language::code::system;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Role, Wait};
 
-/// What rises: an outcome, or the unwind.
-pub(super) type Flowed = Result<Outcome, Interrupted>;
+/// What rises: an outcome, or an unwind.
+pub(super) type Rise = Result<Outcome, Interrupted>;
 
 /// An unwind in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Interrupted {
-    /// Whose interruption it is.
+    /// Who imposed it.
     pub(super) owner: Owner,
-    /// The Result in flight: the cancellation, with what explains it beneath, or the cleanup failure
-    /// that superseded it.
+    /// The Result in flight: the cancellation, linked to what explains it; or the failure of a cleanup that
+    /// superseded it.
     pub(super) chain: Arc<Failure>,
-    /// Whether a cleanup failure stands at the head of the chain: then nobody may convert it.
+    /// Whether the chain begins with a cleanup's failure. Then it must not be converted.
     pub(super) superseded: bool,
-    /// Whether a cleanup ran since: time has passed, and outer bounds must be looked at again.
+    /// Whether a cleanup has run since. Then time has passed, and outer bounds must be checked again.
     pub(super) cleaned: bool,
 }
 
 /// Who imposed an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Somebody outside the execution: there is no seam.
+    /// Somebody outside the execution. Nothing inside converts it.
     External,
     /// The bound at this position of the scope's stack of bounds.
     Bound(usize),
 }
 
-/// What can interrupt the work that runs now, and what that work is told about its surroundings.
+/// What can interrupt the current work, and what that work knows of its surroundings.
 #[derive(Debug)]
 pub(super) struct Scope {
     cancel: Cancel,
-    /// Waits for the cancellation, from the first leaf that had to.
+    /// Waits for the cancellation. The first leaf that needs it makes it.
     cancelled: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     bounds: SmallVec<[Bound; 4]>,
-    /// Rings when the first of them is due.
+    /// Fires when the first of them is due.
     alarm: Alarm,
-    /// Whose calls are made here.
+    /// Who makes the calls here.
     pub(super) role: Role,
     /// The run of the innermost re-running entry, from 1.
     pub(super) attempt: u32,
-    /// How many it may make, where one number says so.
+    /// How many runs that entry may make, if that is one number.
     pub(super) attempts: Option<u32>,
     /// The index of the dispatch in the innermost `Gather`, if there is one around this scope.
     pub(super) dispatch: Option<usize>,
@@ -76,16 +76,16 @@ pub(super) struct Scope {
 /// Cancellation from outside the scope.
 #[derive(Clone, Debug)]
 enum Cancel {
-    /// Nobody can.
+    /// There is none.
     Never,
     /// It interrupts at once.
     Token(Canceller),
-    /// It lets a cleanup run on, for this long.
+    /// It lets a cleanup continue for this long.
     Lenient(Canceller, Duration),
 }
 
-/// A cancellation and what it puts in flight. Whoever is outside the execution only pulls the token;
-/// a `Gather` says what its dispatches are to see.
+/// A cancellation, and the chain that it puts in flight. From outside the execution only the token is
+/// cancelled; a `Gather` also sets the chain for its dispatches.
 #[derive(Clone, Debug)]
 pub(super) struct Canceller {
     token: CancellationToken,
@@ -95,7 +95,7 @@ pub(super) struct Canceller {
 /// A duration bound of an established entry.
 #[derive(Clone, Debug)]
 struct Bound {
-    /// When it fires; never, where the clock cannot count so far.
+    /// When it fires; `None` if that is too far for the clock.
     deadline: Option<Instant>,
     explanation: Explanation,
 }
@@ -103,13 +103,13 @@ struct Bound {
 /// The failure that explains why a bound fired.
 #[derive(Clone, Debug)]
 enum Explanation {
-    /// The entry's, which made it once.
+    /// That of an entry, which made it once.
     Entry(Arc<Failure>),
-    /// The edge's of a cleanup that may take so long: made when it fires, which is hardly ever.
+    /// That of a cleanup's edge, with its limit. It is made when it fires, which is rare.
     Cleanup(Duration),
 }
 
-/// A leaf that runs: a future of its own rather than an `async` block, because every request carries one.
+/// A leaf that runs. Not an `async` block, which would be larger: every request carries one.
 #[must_use = "a future does nothing unless it is polled"]
 pub(super) struct Leaf<'s, F> {
     leaf: F,
@@ -135,15 +135,15 @@ impl Scope {
         }
     }
 
-    /// The alarm, for the next execution.
+    /// Gives back the alarm, for the next execution.
     pub(super) fn into_alarm(self) -> Alarm {
         self.alarm
     }
 
-    /// The scope of a cleanup. An ordinary one is shielded: what interrupts the scope around it lets it
-    /// finish within `limit`. One in a teardown has `limit` from the start.
+    /// The scope of a cleanup. An ordinary cleanup is shielded: an interruption of the scope around it lets
+    /// it finish within `limit`. In a teardown, `limit` counts from the start.
     ///
-    /// This one waits meanwhile, and lends what it waits with until [`after_cleanup`](Self::after_cleanup).
+    /// It borrows this scope's alarm and waiter until [`after_cleanup`](Self::after_cleanup).
     pub(super) fn for_cleanup(&mut self, limit: Duration, teardown: bool) -> Self {
         let (deadline, cancel) = if teardown {
             (Instant::now().checked_add(limit), Cancel::Never)
@@ -157,7 +157,7 @@ impl Scope {
             };
             (first.and_then(|first| first.checked_add(limit)), cancel)
         };
-        // The first bound is the cleanup's own edge, whether or not it can fire yet.
+        // The first bound is the cleanup's own edge, even if it cannot fire yet.
         let edge = Bound { deadline, explanation: Explanation::Cleanup(limit) };
         let bounds = smallvec::smallvec![edge];
         let alarm = std::mem::take(&mut self.alarm);
@@ -165,14 +165,14 @@ impl Scope {
         Self { cancel, cancelled, bounds, role, dispatch, ..Self::root(None, alarm) }
     }
 
-    /// Takes back what was lent to `cleanup`.
+    /// Takes back what `cleanup` borrowed.
     pub(super) fn after_cleanup(&mut self, cleanup: Self) {
         self.alarm = cleanup.alarm;
         self.cancelled = cleanup.cancelled;
     }
 
-    /// The scope of a `Gather`'s dispatch at this place: interrupted by what interrupts the `Gather`, which
-    /// sees to it, and by its own bounds.
+    /// The scope of a `Gather`'s dispatch at this place. Its own bounds can interrupt it, and the `Gather`
+    /// can: it passes on what interrupts itself.
     pub(super) fn for_dispatch(&mut self, canceller: Canceller, place: usize) -> Self {
         let (cancel, wait) = (Cancel::Token(canceller), self.wait.take());
         let Self { role, attempt, attempts, .. } = *self;
@@ -193,13 +193,13 @@ impl Scope {
         self.bounds.len()
     }
 
-    /// Lifts the bound at `position` and all inside it.
+    /// Lifts the bound at `position`, and all inside it.
     pub(super) fn lift(&mut self, position: usize) {
         self.bounds.truncate(position);
     }
 
-    /// The interruption that is due now, if one is. For the moments after shielded work; a leaf checks
-    /// by itself.
+    /// The interruption that is due now, if there is one. For use after shielded work; leaves check by
+    /// themselves.
     pub(super) fn due(&self) -> Option<Interrupted> {
         if let Cancel::Token(canceller) = &self.cancel
             && canceller.token.is_cancelled()
@@ -210,12 +210,12 @@ impl Scope {
         (deadline <= Instant::now()).then(|| self.fired(position))
     }
 
-    /// Runs a leaf. It is dropped where the scope is interrupted first.
+    /// Runs a leaf. It is dropped if the scope is interrupted first.
     pub(super) const fn leaf<F: Future + Unpin>(&mut self, leaf: F) -> Leaf<'_, F> {
         Leaf { leaf, scope: self }
     }
 
-    /// Ready with an interruption that is due, or with none where one came that lets the work go on for a
+    /// Ready with an interruption that is due. Ready with none if one came that lets the work continue for a
     /// while: then its time is bounded from now on.
     fn poll_interruption(&mut self, cx: &mut Context<'_>) -> Poll<Option<Interrupted>> {
         if self.poll_cancelled(cx).is_ready() {
@@ -244,8 +244,8 @@ impl Scope {
         self.cancelled.get_or_insert_with(wait).as_mut().poll(cx)
     }
 
-    /// The scope of a cleanup that was cancelled: its edge falls due after `limit` at the latest, and
-    /// nothing else interrupts it any more.
+    /// Closes the scope of a cleanup that was cancelled: its edge is due after `limit` at the latest, and
+    /// nothing else can cancel it any more.
     fn close(&mut self, limit: Duration) {
         self.cancel = Cancel::Never;
         let at = Instant::now().checked_add(limit);
@@ -254,7 +254,7 @@ impl Scope {
         }
     }
 
-    /// The bound that fires first; of those that fire together, the outermost.
+    /// The bound that fires first. If several fire together, it is the outermost.
     fn earliest(&self) -> Option<(usize, Instant)> {
         let due = |(position, bound): (usize, &Bound)| Some((position, bound.deadline?));
         self.bounds.iter().enumerate().filter_map(due).min_by_key(|(_, deadline)| *deadline)
@@ -292,7 +292,7 @@ impl Canceller {
         Self { token: CancellationToken::new(), chain: Arc::default() }
     }
 
-    /// Cancels, with `chain` as what the unwind carries. A second cancellation changes nothing.
+    /// Cancels. The unwind carries `chain`. A second cancellation changes nothing.
     pub(super) fn cancel(&self, chain: Arc<Failure>) {
         self.chain.get_or_init(|| chain);
         self.token.cancel();
@@ -322,20 +322,19 @@ impl Interrupted {
         Self { chain, ..self }
     }
 
-    /// The failure beneath the cancellation; none for one from outside.
+    /// The failure that explains the cancellation; `None` if it came from outside.
     pub(super) fn explanation(&self) -> Option<&Failure> {
         self.chain.previous.as_deref()
     }
 
-    /// Whether nothing but a cancellation from outside the execution is in flight.
+    /// Whether only a cancellation from outside the execution is in flight.
     pub(super) fn is_from_outside(&self) -> bool {
         self.chain.previous.is_none() && self.chain.code == system::CANCELLED
     }
 
-    /// What the owner's seam emits: its explanation where the cancellation is still bare, else the
-    /// chain as it is ("The conversion seam"). A failure of its own each time, though a bound that was
-    /// prepared once explains each firing with the same: one that fires again is a new failure, which
-    /// links to the one that is being handled.
+    /// What the owner emits ("The conversion seam"): its explanation if the cancellation is still bare, else
+    /// the whole chain. It is a new failure each time. A bound has only one explanation, but if it fires
+    /// again, that is a new failure, which links to the one that is being handled.
     pub(super) fn convert(self) -> Arc<Failure> {
         match &self.chain.previous {
             Some(explanation) if !self.superseded => {
@@ -347,7 +346,7 @@ impl Interrupted {
     }
 }
 
-/// A bare cancellation, or one that chains what explains it.
+/// A cancellation, bare or linked to what explains it.
 pub(super) fn cancellation(code: &'static str, explanation: Option<Arc<Failure>>) -> Arc<Failure> {
     Arc::new(Failure {
         ty: FailureType::Cancellation,

@@ -1,9 +1,9 @@
-//! Crossing a stack: down through every entry's `onEntry`, up through `onSuccess` or `onFailure` and
-//! then `onAlways` (MWL, "Middleware mechanics").
+//! Crosses a stack: down through each entry's `onEntry`, up through `onSuccess` or `onFailure` and then
+//! `onAlways` (MWL, "Middleware mechanics").
 //!
-//! The stack is a loop over positions. Each established entry is one [`EntryRun`]; what rises is one
-//! [`Flowed`]. An interruption rises as `Err` and meets nothing but `onAlways`, until it reaches the
-//! entry whose bound it is.
+//! This is a loop over positions. Each established entry is an [`EntryRun`]; what rises is a [`Rise`]. An
+//! interruption rises as `Err`, and only `onAlways` runs for it, until it reaches the entry that imposed the
+//! bound.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::descent::Descent;
 use super::frame::Frame;
 use super::phase::after_cleanup;
-use super::scope::{Flowed, Interrupted, Owner};
+use super::scope::{Interrupted, Owner, Rise};
 use super::vars::Vars;
 use super::view::{PhaseView, StepState};
 use crate::language::observe::{Event, Observer};
@@ -24,11 +24,11 @@ use crate::language::value::Value;
 
 /// What a stack wraps: a call or a graph.
 pub(super) trait Operation: Sync {
-    /// Runs it once on what the innermost entry passed down.
-    fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> impl Future<Output = Flowed> + Send;
+    /// Runs it once, with what the innermost entry passed down.
+    fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> impl Future<Output = Rise> + Send;
 }
 
-/// Where a stack or a call stands: in which Step, and, for a cleanup, in which phase.
+/// The place of a stack or a call: its Step, and for a cleanup its phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {
     pub(super) step: Option<&'a StepState<'a>>,
@@ -36,7 +36,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Around a graph: no Step executes.
+    /// Around a graph, where no Step runs.
     pub(super) const FLOW: Self = Self { step: None, phase: None };
 }
 
@@ -46,21 +46,21 @@ pub(super) struct EntryRun {
     pub(super) state: EntryState,
     /// `middleware.input`.
     pub(super) input: Value,
-    /// What it passed down at first, where that is not its input: see [`passed`](Self::passed).
+    /// What it first passed down, if that is not its input: see [`passed`](Self::passed).
     pub(super) shaped: Option<Value>,
-    /// The variables after its `onEntry`; kept where it can re-run.
+    /// The variables after its `onEntry`, if it can re-run.
     pub(super) restore_to: Option<Vars>,
     /// The bound that it imposed.
     pub(super) bound: Option<usize>,
-    /// Whether its actions take part: false while gated off at `onEntry`.
+    /// Whether its actions run: false if it was gated off at `onEntry`.
     pub(super) armed: bool,
-    /// Whether what rises is its own emission, past its `onSuccess` and `onFailure` already.
+    /// Whether it has emitted what rises, so that its `onSuccess` and `onFailure` do not run any more.
     pub(super) emitted: bool,
-    /// The attempt that the scope showed outside this entry.
+    /// The attempt number and budget outside this entry.
     pub(super) outer: (u32, Option<u32>),
 }
 
-/// What a crossing of `onSuccess` or `onFailure` came to.
+/// The outcome of crossing `onSuccess` or `onFailure`.
 pub(super) enum Crossed {
     Emit(Outcome),
     Again(Rerun),
@@ -75,20 +75,21 @@ pub(super) struct Rerun {
     pub(super) consumed: Option<Arc<Failure>>,
 }
 
-/// What an ascent past one entry came to.
+/// The outcome of ascending past an entry.
 enum Ascended {
-    Up(Flowed),
+    Up(Rise),
     Again(Rerun),
 }
 
-/// A re-run that waits. Dropped before it is made, also with the whole execution, it is told of.
-struct Waiting<'a> {
+/// A re-run that waits. If it is dropped before it runs, alone or with the whole execution, the observer is
+/// told.
+struct WaitingRerun<'a> {
     observer: &'a dyn Observer,
-    /// The step, where the re-run is a retry.
+    /// The Step, if the re-run is a retry.
     retry: Option<&'a str>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRerun<'_> {
     fn drop(&mut self) {
         if let Some(step) = self.retry {
             self.observer.on(&Event::RetryDropped { step });
@@ -97,7 +98,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl EntryRun {
-    /// An entry that `input` has come to; `outer` is the attempt that the scope shows outside it.
+    /// An entry that receives `input`. `outer` is the attempt number and budget outside it.
     pub(super) fn new(input: Value, outer: (u32, Option<u32>)) -> Self {
         Self {
             state: EntryState::default(),
@@ -111,36 +112,36 @@ impl EntryRun {
         }
     }
 
-    /// What a re-run with the same feed receives.
+    /// The input of a re-run that gets the same again.
     pub(super) fn passed(&self) -> &Value {
         self.shaped.as_ref().unwrap_or(&self.input)
     }
 }
 
 impl Frame<'_, '_> {
-    /// Runs `operation` within `stack`, and gives what the outermost entry emits.
+    /// Runs `operation` within `stack`, and returns what the outermost entry emits.
     pub(super) async fn stack<O: Operation>(
         &mut self,
         site: Site<'_>,
         stack: &StackPlan,
         input: Value,
         operation: &O,
-    ) -> Flowed {
+    ) -> Rise {
         if stack.is_empty() {
             return operation.run(self, input).await;
         }
         let mut runs = Vec::new();
-        let mut opened = stack.opening().map(|opening| self.open(opening, &input));
+        let mut pending = stack.static_descent().map(|plan| self.descend_static(plan, &input));
         let mut value = input;
         loop {
-            let mut descent = match &opened {
+            let mut descent = match &pending {
                 Some(_) => Descent::Down(value),
                 None => self.descend_all(site, stack, value, &mut runs),
             };
             let descended = loop {
                 descent = match descent {
                     Descent::Down(passed) => break Ok(passed),
-                    Descent::Rises(flowed) => break Err(flowed),
+                    Descent::Rises(risen) => break Err(risen),
                     Descent::Waits(paused) => {
                         match self.scope.leaf(Box::pin(pause(paused.wait))).await {
                             Ok(()) => self.resume(site, stack, *paused, &mut runs),
@@ -151,11 +152,11 @@ impl Frame<'_, '_> {
             };
             let mut rising = match descended {
                 Ok(passed) => operation.run(self, passed).await,
-                Err(flowed) => flowed,
+                Err(risen) => risen,
             };
-            if let Some(opened) = opened.take() {
-                let crossed = opened.crossed_by(&rising, stack.len());
-                self.establish(stack, opened, crossed, &mut runs);
+            if let Some(pending) = pending.take() {
+                let crossed = pending.crossed_by(&rising, stack.len());
+                self.establish(stack, pending, crossed, &mut runs);
             }
             value = loop {
                 let position = runs.len().wrapping_sub(1);
@@ -163,8 +164,8 @@ impl Frame<'_, '_> {
                     return rising;
                 };
                 rising = match self.ascend(site, entry, run, rising) {
-                    Ascended::Up(flowed) => flowed,
-                    // Boxed, as is all that is rare.
+                    Ascended::Up(risen) => risen,
+                    // Boxed, like everything that is rare.
                     Ascended::Again(rerun) => match Box::pin(self.gap(site, &rerun)).await {
                         Ok(()) => {
                             self.begin_run(entry, run);
@@ -187,26 +188,25 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// The wait before a re-run. What has been consumed is gone; what interrupts it finds this entry established and
-    /// the inner ones not.
+    /// The wait before a re-run. An interruption finds this entry established, and the inner ones not.
     async fn gap(&mut self, site: Site<'_>, rerun: &Rerun) -> Result<(), Interrupted> {
         let step = site.step.map_or(&*self.flow.name, |step| step.name);
         let retry = rerun.reentry.policy.is_some().then_some(step);
-        let mut waiting = Waiting { observer: self.execution.observer, retry };
+        let mut waiting = WaitingRerun { observer: self.execution.observer, retry };
         let waited = self.scope.leaf(pin!(pause(rerun.reentry.after))).await;
-        // A bound that fires, and a `Gather` that has enough, say so themselves.
+        // If a bound fires or a `Gather` has enough, that is told elsewhere.
         let outside = waited.as_ref().is_err_and(Interrupted::is_from_outside);
         waiting.retry = waiting.retry.filter(|_| outside);
         waited
     }
 
-    /// What happens at one position on the way up, before its `onAlways`.
+    /// Ascends past an entry, except for its `onAlways`.
     fn ascend(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
         run: &mut EntryRun,
-        rising: Flowed,
+        rising: Rise,
     ) -> Ascended {
         match self.accept(site, run, rising) {
             Ok(outcome) if !run.emitted => match self.cross(site, entry, run, outcome) {
@@ -217,9 +217,9 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// The seam: lifts the entry's bound, for what has risen to here is accepted, and converts the
-    /// interruption that was its own ("The conversion seam").
-    fn accept(&mut self, site: Site<'_>, run: &mut EntryRun, rising: Flowed) -> Flowed {
+    /// "The conversion seam": lifts the entry's bound, because what has risen here is accepted. If the
+    /// interruption is the entry's own, converts it.
+    fn accept(&mut self, site: Site<'_>, run: &mut EntryRun, rising: Rise) -> Rise {
         let Some(position) = run.bound else {
             return rising;
         };
@@ -231,8 +231,8 @@ impl Frame<'_, '_> {
                 let emitted = interrupted.convert();
                 let step = self.place(site);
                 self.tell(&Event::TimeoutExceeded { step, emitted: &emitted });
-                // Cleanups took time: an outer bound may have fallen due meanwhile. It displaces what was
-                // to be emitted here, but no failed cleanup.
+                // Cleanups took time, so an outer bound may be due by now. It replaces what would be emitted
+                // here, except the failure of a cleanup.
                 match self.scope.due().filter(|_| cleaned) {
                     Some(outer) => Err(after_cleanup(outer, superseded.then_some(&emitted))),
                     None => Ok(Outcome::Failure(emitted)),
@@ -243,8 +243,8 @@ impl Frame<'_, '_> {
     }
 }
 
-/// A wait before a re-run, or of an action. One of nothing still yields, so that a scope which re-runs without ever
-/// waiting can be interrupted and shares its thread.
+/// The wait before a re-run, or of an action. A wait of nothing still yields. So a scope that re-runs without
+/// waiting can be interrupted, and shares its thread.
 async fn pause(length: Duration) {
     if length.is_zero() {
         tokio::task::yield_now().await;

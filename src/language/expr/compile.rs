@@ -127,7 +127,7 @@ fn syntax(body: &str, errors: Vec<ParseError>) -> Vec<CompileError> {
         }
     }
     if found.is_empty() {
-        return error("this is no expression".to_owned(), 0);
+        return error("this is not an expression".to_owned(), 0);
     }
     found
 }

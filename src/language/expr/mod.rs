@@ -1,10 +1,10 @@
 //! Expressions: the `{{ }}` embedding and the CEL profile (MWL, "Expressions").
 //!
 //! This folder is a wall: nothing outside it names the CEL crate. So the crate can be replaced, and its
-//! evaluator never runs without the bounds that stand here. What comes in is text, and the roots that a site
-//! may read. What goes out is a [`Program`], checked as far as is possible without data. An evaluation takes
-//! shared values and gives one. Whatever the expression does, it ends soon and does not overflow the stack:
-//! `compile` bounds the tree, `work` bounds the time.
+//! evaluator never runs unbounded. What comes in is text, and the roots that a site may read. What goes out
+//! is a [`Program`], checked as far as is possible without data. An evaluation takes shared values and gives
+//! one. Whatever the expression does, it ends soon and does not overflow the stack: `compile` bounds the
+//! tree, `work` bounds the time.
 //!
 //! - `roots`: the names that a site may read;
 //! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
@@ -141,7 +141,7 @@ impl Program {
         Self::placed_body(text).map(|(_, body)| body)
     }
 
-    /// [`body`](Self::body), and how many characters stand before it in `text`.
+    /// [`body`](Self::body), and the number of characters before it in `text`.
     pub fn placed_body(text: &str) -> Option<(usize, &str)> {
         let within = text.strip_prefix("{{")?.strip_suffix("}}")?;
         let body = within.trim_start();

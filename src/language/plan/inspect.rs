@@ -1,5 +1,5 @@
-//! What a plan is made of, for those who decide something by it: which bodies to keep, whether an unwind
-//! has anything to run.
+//! Questions about the parts of a plan. The host decides from the answers which bodies to keep, and whether
+//! an unwind would run anything.
 
 use super::{
     Action, Assign, CallPlan, CatchClause, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause,
@@ -8,23 +8,23 @@ use super::{
 use crate::language::expr::Program;
 use crate::language::provider::Phase;
 
-/// Where in a plan a [`Program`] stands.
+/// The place of a [`Program`] in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct ProgramSite {
     /// The Flow.
     pub flow: FlowId,
     /// The Step; `None` in the Flow's own stack.
     pub step: Option<StepId>,
     /// The construct.
-    pub part: Part,
+    pub construct: Construct,
     /// Whether it belongs to a cleanup.
     pub cleanup: bool,
 }
 
-/// The construct that an expression belongs to.
+/// The construct to which an expression belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// A Step's own fields and its clauses.
+pub enum Construct {
+    /// A Step: its own fields and its clauses.
     Step,
     /// A call's `input` and `with`.
     Call,
@@ -35,8 +35,8 @@ pub enum Part {
 }
 
 impl Plan {
-    /// Every compiled expression, with where it stands.
-    pub fn programs(&self) -> Vec<(Site, &Program)> {
+    /// Every compiled expression, with its place.
+    pub fn programs(&self) -> Vec<(ProgramSite, &Program)> {
         let mut collector = Collector::default();
         for (index, flow) in self.flows().iter().enumerate() {
             collector.flow(FlowId(index), flow);
@@ -59,8 +59,8 @@ impl Plan {
         })
     }
 
-    /// Whether an interruption anywhere in the plan has something to run: an `onAlways` that acts,
-    /// captures or can fault. Without one the frame can simply be dropped.
+    /// Whether an unwind would run anything: an `onAlways` that acts, captures or can fault. If not, an
+    /// execution can simply be dropped.
     pub fn needs_unwind(&self) -> bool {
         self.entries().any(|entry| !entry.phase(Phase::Always).is_empty())
     }
@@ -75,7 +75,7 @@ impl Plan {
         self.entries().any(|entry| entry.middleware.reruns())
     }
 
-    /// Whether some Step may run several dispatches at once.
+    /// Whether a Step may run several dispatches concurrently.
     pub fn fans_out(&self) -> bool {
         let steps = self.flows().iter().flat_map(|flow| &flow.steps);
         steps.map(|step| &step.action).any(|action| match action {
@@ -86,7 +86,7 @@ impl Plan {
         })
     }
 
-    /// Every call: of Steps and of cleanups.
+    /// Every call of a Step or a cleanup.
     pub fn calls(&self) -> impl Iterator<Item = &CallPlan> {
         let cleanups = self.entries().flat_map(EntryPlan::cleanups);
         let cleanups = cleanups.map(|cleanup| &cleanup.call);
@@ -100,7 +100,7 @@ impl Plan {
         self.reruns() || self.calls_several()
     }
 
-    /// The same without re-runs: a fan-out, two calls, or a graph that leads back to a call.
+    /// The same, without re-runs: a fan-out, two calls, or a graph that leads back to a call.
     pub fn calls_several(&self) -> bool {
         let provider = |call: &&CallPlan| matches!(call.target, Target::Provider(_));
         self.calls().filter(provider).count() > 1 || self.flows().iter().any(FlowPlan::calls_again)
@@ -108,8 +108,8 @@ impl Plan {
 }
 
 impl FlowPlan {
-    /// Whether a Step fans out, or some Step leads to one that calls: a graph that enters a call anew may
-    /// dispatch it anew.
+    /// Whether a Step fans out, or a Step leads to one that calls: then the graph may enter that one again
+    /// and dispatch its call again.
     fn calls_again(&self) -> bool {
         self.steps.iter().enumerate().any(|(position, step)| match &step.action {
             Action::Gather(_) => true,
@@ -123,7 +123,7 @@ impl FlowPlan {
 }
 
 impl StepPlan {
-    /// The calls of its own action.
+    /// The calls of its action.
     fn calls(&self) -> &[CallPlan] {
         match &self.action {
             Action::Call(step) => std::slice::from_ref(&step.call),
@@ -134,7 +134,7 @@ impl StepPlan {
 }
 
 impl Action {
-    /// The Steps to which control may move from one that does this.
+    /// The Steps to which control may go after this action.
     pub fn successors(&self) -> Vec<StepId> {
         let (tail, catch) = match self {
             Self::Call(step) => (&step.tail, &step.catch),
@@ -152,22 +152,22 @@ impl Action {
 }
 
 impl EntryPlan {
-    /// This entry and those of the stacks around its cleanups.
+    /// This entry, and those of the stacks around its cleanups.
     fn with_cleanups(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
         let stacks = self.cleanups().flat_map(|cleanup| cleanup.stack.iter());
         let inner = stacks.flat_map(Self::with_cleanups);
         Box::new(std::iter::once(self).chain(inner))
     }
 
-    /// What its phases run.
+    /// The cleanups of its phases.
     fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
         self.phases.iter().filter_map(|phase| phase.cleanup.as_deref())
     }
 }
 
 impl PhasePlan {
-    /// Whether nothing happens at the phase, whatever rises: the middleware does not act, and there is no
-    /// expression that could fault and nothing to capture.
+    /// Whether nothing ever happens at the phase: the middleware does not act, no expression could fault, and
+    /// nothing is captured.
     pub fn is_empty(&self) -> bool {
         let Self { acts, when, with, cleanup, shape, assign } = self;
         let given = match with {
@@ -184,7 +184,7 @@ impl PhasePlan {
 }
 
 impl Template {
-    /// Calls `found` with every expression in this.
+    /// Calls `found` with every expression of the template.
     pub fn for_each_program<'p>(&'p self, found: &mut impl FnMut(&'p Program)) {
         match self {
             Self::Constant(_) => {}
@@ -197,22 +197,22 @@ impl Template {
     }
 }
 
-/// Gathers the programs of a plan.
+/// Collects the programs of a plan.
 #[derive(Default)]
 struct Collector<'p> {
-    found: Vec<(Site, &'p Program)>,
+    found: Vec<(ProgramSite, &'p Program)>,
 }
 
 impl<'p> Collector<'p> {
     fn flow(&mut self, flow: FlowId, plan: &'p FlowPlan) {
-        let site = Site { flow, step: None, part: Part::Step, cleanup: false };
+        let site = ProgramSite { flow, step: None, construct: Construct::Step, cleanup: false };
         self.stack(&plan.stack, site);
         for (index, step) in plan.steps.iter().enumerate() {
-            self.step(step, Site { step: Some(StepId(index)), ..site });
+            self.step(step, ProgramSite { step: Some(StepId(index)), ..site });
         }
     }
 
-    fn step(&mut self, step: &'p StepPlan, site: Site) {
+    fn step(&mut self, step: &'p StepPlan, site: ProgramSite) {
         match &step.action {
             Action::Call(step) => {
                 self.optional(step.input.as_ref(), site);
@@ -251,15 +251,18 @@ impl<'p> Collector<'p> {
         }
     }
 
-    fn stack(&mut self, stack: &'p [EntryPlan], site: Site) {
+    fn stack(&mut self, stack: &'p [EntryPlan], site: ProgramSite) {
         for entry in stack {
             for phase in Phase::ALL {
-                self.phase(entry.phase(phase), Site { part: Part::Phase(phase), ..site });
+                self.phase(
+                    entry.phase(phase),
+                    ProgramSite { construct: Construct::Phase(phase), ..site },
+                );
             }
         }
     }
 
-    fn phase(&mut self, plan: &'p PhasePlan, site: Site) {
+    fn phase(&mut self, plan: &'p PhasePlan, site: ProgramSite) {
         let PhasePlan { acts: _, when, with, cleanup, shape, assign } = plan;
         self.when(when.as_ref(), site);
         self.with(with, site);
@@ -270,59 +273,59 @@ impl<'p> Collector<'p> {
         }
         self.assign(assign, site);
         if let Some(cleanup) = cleanup {
-            let site = Site { cleanup: true, ..site };
+            let site = ProgramSite { cleanup: true, ..site };
             self.call(&cleanup.call, site);
             self.stack(&cleanup.stack, site);
         }
     }
 
-    fn call(&mut self, call: &'p CallPlan, site: Site) {
+    fn call(&mut self, call: &'p CallPlan, site: ProgramSite) {
         let CallPlan { target: _, input, with, value, on_success, on_failure } = call;
-        let fields = Site { part: Part::Call, ..site };
+        let fields = ProgramSite { construct: Construct::Call, ..site };
         self.optional(input.as_ref(), fields);
         self.with(with, fields);
-        let arms = Site { part: Part::Arm, ..site };
+        let arms = ProgramSite { construct: Construct::Arm, ..site };
         self.optional(value.as_ref(), arms);
         self.assign(on_success, arms);
         self.assign(on_failure, arms);
     }
 
-    fn catch(&mut self, clauses: &'p [CatchClause], site: Site) {
+    fn catch(&mut self, clauses: &'p [CatchClause], site: ProgramSite) {
         for clause in clauses {
             self.optional(clause.output.as_ref(), site);
             self.assign(&clause.assign, site);
         }
     }
 
-    fn tail(&mut self, tail: &'p Tail, site: Site) {
+    fn tail(&mut self, tail: &'p Tail, site: ProgramSite) {
         self.optional(tail.output.as_ref(), site);
         self.assign(&tail.assign, site);
     }
 
-    fn envelope(&mut self, envelope: &'p Envelope, site: Site) {
+    fn envelope(&mut self, envelope: &'p Envelope, site: ProgramSite) {
         let Envelope { ty, code, message, details, retryable, previous } = envelope;
         for field in [ty, code, message, details, retryable, previous] {
             self.optional(field.as_ref(), site);
         }
     }
 
-    fn with(&mut self, with: &'p With, site: Site) {
+    fn with(&mut self, with: &'p With, site: ProgramSite) {
         if let With::Dynamic(template) = with {
             self.optional(Some(template), site);
         }
     }
 
-    fn when(&mut self, when: Option<&'p When>, site: Site) {
+    fn when(&mut self, when: Option<&'p When>, site: ProgramSite) {
         if let Some(When::Expression(program)) = when {
             self.found.push((site, program));
         }
     }
 
-    fn assign(&mut self, assign: &'p Assign, site: Site) {
+    fn assign(&mut self, assign: &'p Assign, site: ProgramSite) {
         assign.iter().for_each(|(_, template)| self.optional(Some(template), site));
     }
 
-    fn optional(&mut self, template: Option<&'p Template>, site: Site) {
+    fn optional(&mut self, template: Option<&'p Template>, site: ProgramSite) {
         if let Some(template) = template {
             template.for_each_program(&mut |program| self.found.push((site, program)));
         }

@@ -10,9 +10,9 @@ mod stack;
 mod words;
 mod worst;
 
-pub use inspect::{Part, Site};
+pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
-pub use stack::{Bound, Opening, StackPlan};
+pub use stack::{EntryBound, StackPlan, StaticDescent};
 pub use worst::Calls;
 
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! What the expressions of a plan may read that costs the engine something to have at hand.
+//! What the expressions of a plan may read, if having it ready costs the engine something.
 
 use super::Plan;
 use crate::language::expr::{Path, Program, Root};
 
-/// What any expression of a plan may read. Each answer errs towards yes.
+/// What the expressions of a plan may read. If in doubt, the answer is yes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// An instant: `now()`, or a record's. Without it the clock is left alone.
+    /// An instant: `now()`, or one of a record. If not, the clock need not be read.
     pub instants: bool,
     /// `execution.platform`.
     pub platform: bool,
@@ -24,8 +24,8 @@ impl Needs {
     }
 }
 
-/// Whether `program` may come upon an instant. They are in the records, which every root but these three
-/// holds as its `metadata`; what is in a variable was read by an expression that put it there.
+/// Whether `program` may read an instant. Instants are in records, which are the `metadata` of every root
+/// except these three. One in a variable was read before, by the expression that assigned it.
 fn shows_instant(program: &Program) -> bool {
     program.is_pinned()
         || program.reads().iter().any(|path| {
@@ -38,7 +38,7 @@ fn shows_platform(path: &Path) -> bool {
     path.root == Root::Execution && may_be(path, "platform")
 }
 
-/// Whether `path` may lead to or through its root's member `name`.
+/// Whether `path` may read its root's member `name`, or something in it.
 fn may_be(path: &Path, name: &str) -> bool {
     path.members.first().is_none_or(|first| first.as_ref() == name)
 }

@@ -1,9 +1,9 @@
-//! A stack of middleware, and what is known of crossing it before any request does.
+//! A stack of middleware, and what is known about crossing it when it is compiled.
 //!
-//! Most entries of a policy evaluate nothing on the way down and do nothing on the way up past a success.
-//! Of a stack in which no entry evaluates anything on the way down, all that the descent does is known when
-//! it is compiled: the bounds that it imposes and how often what it wraps may run. So the engine imposes
-//! them and is inside; it makes entries of it only where something rises that they act on.
+//! Most entries of a policy evaluate nothing on the way down, and do nothing when a success rises past them.
+//! If no entry of a stack evaluates anything on the way down, everything that the descent does is known at
+//! compile time: the bounds that it imposes, and how often the inner scope may run. So the engine only
+//! imposes the bounds. It establishes the entries later, and only if something rises for which they act.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,37 +17,36 @@ use crate::language::provider::{Entry, Phase, Prepared};
 #[derive(Debug, Default)]
 pub struct StackPlan {
     entries: Box<[EntryPlan]>,
-    opening: Option<Opening>,
+    descent: Option<StaticDescent>,
 }
 
-/// A descent of which all is known.
+/// A descent that is known at compile time.
 #[derive(Debug)]
-pub struct Opening {
-    /// What it imposes, outermost first.
-    pub bounds: Box<[Bound]>,
-    /// Where an entry may re-run what is inside it, the budget of the innermost that may.
+pub struct StaticDescent {
+    /// The bounds that it imposes, outermost first.
+    pub bounds: Box<[EntryBound]>,
+    /// The budget of the innermost entry that may re-run its inner scope, if there is one.
     pub budget: Option<Option<u32>>,
-    /// So many entries, from the outermost, are to be crossed by a success: the last of them is the
-    /// innermost that does anything about one.
+    /// How many entries, from the outermost, a success must cross. The last of them is the innermost that
+    /// does anything for a success.
     pub crossed: usize,
 }
 
 /// A bound that an entry imposes.
 #[derive(Debug)]
-pub struct Bound {
-    /// Whose it is: a position in the stack.
+pub struct EntryBound {
+    /// The position of the entry in the stack.
     pub entry: usize,
-    /// Counted from the descent.
+    /// The time from the descent until it fires.
     pub after: Duration,
     /// Why it fires.
     pub explanation: Arc<Failure>,
 }
 
 impl StackPlan {
-    /// What is known of its descent; `None` where an entry evaluates something on the way down, or answers
-    /// by what it finds.
-    pub const fn opening(&self) -> Option<&Opening> {
-        self.opening.as_ref()
+    /// Its descent, if that is static: no entry evaluates anything on the way down or decides at run time.
+    pub const fn static_descent(&self) -> Option<&StaticDescent> {
+        self.descent.as_ref()
     }
 }
 
@@ -62,12 +61,12 @@ impl Deref for StackPlan {
 impl FromIterator<EntryPlan> for StackPlan {
     fn from_iter<T: IntoIterator<Item = EntryPlan>>(entries: T) -> Self {
         let entries: Box<[EntryPlan]> = entries.into_iter().collect();
-        let opening = Opening::of(&entries);
-        Self { entries, opening }
+        let descent = StaticDescent::of(&entries);
+        Self { entries, descent }
     }
 }
 
-impl Opening {
+impl StaticDescent {
     fn of(stack: &[EntryPlan]) -> Option<Self> {
         let mut bounds = Vec::new();
         for (entry, plan) in stack.iter().enumerate() {
@@ -79,7 +78,7 @@ impl Opening {
             match plan.middleware.opening(with)? {
                 Entry::Proceed => {}
                 Entry::Race { bound: after, explanation } => {
-                    bounds.push(Bound { entry, after, explanation });
+                    bounds.push(EntryBound { entry, after, explanation });
                 }
                 Entry::Substitute(_) | Entry::After(..) => return None,
             }
@@ -91,26 +90,26 @@ impl Opening {
 }
 
 impl EntryPlan {
-    /// What its `onEntry` captures, where nothing there is evaluated and the middleware acts.
+    /// What its `onEntry` captures, if nothing there is evaluated and the middleware acts.
     pub fn captures(&self) -> Option<&Prepared> {
         let phase = self.phase(Phase::Entry);
         phase.literal().filter(|_| phase.acts)
     }
 
-    /// Where it may run what is inside it more than once, how often, if one number says so.
+    /// If it may re-run its inner scope: how often, if that is one number.
     pub fn budget(&self) -> Option<Option<u32>> {
         let reruns = self.middleware.reruns();
         reruns.then(|| self.captures().and_then(|with| self.middleware.budget(with)))
     }
 
-    /// Whether a success rises past it as it is, and nothing runs behind it.
+    /// Whether a success rises past it unchanged, and it runs nothing afterwards.
     fn passes_success(&self) -> bool {
         self.phase(Phase::Success).is_idle() && self.phase(Phase::Always).is_idle()
     }
 }
 
 impl PhasePlan {
-    /// The `with` of a block in which nothing is evaluated: it sees no bindings and binds nothing.
+    /// The `with` of the block, if nothing in the block is evaluated: it reads no bindings and binds nothing.
     pub fn literal(&self) -> Option<&Prepared> {
         let Self { acts: _, when: None, with, cleanup: _, shape: Shape::Through, assign } = self
         else {
@@ -122,7 +121,7 @@ impl PhasePlan {
         }
     }
 
-    /// Whether the block holds nothing to evaluate and the middleware nothing to do: then the phase is
+    /// Whether the block holds nothing to evaluate and the middleware has nothing to do. Then the phase is
     /// not entered at all.
     pub fn is_idle(&self) -> bool {
         !self.acts && self.literal().is_some()

@@ -24,7 +24,7 @@ impl Plan {
         if says.is_empty() { name.to_owned() } else { format!("{name}: {}", says.join("; ")) }
     }
 
-    /// What one phase is given, and what it calls.
+    /// The arguments of one phase, and what it calls.
     fn phase(&self, entry: &EntryPlan, phase: Phase) -> Vec<String> {
         let plan = entry.phase(phase);
         let (written, prepared) = match &plan.with {

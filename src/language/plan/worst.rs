@@ -1,24 +1,24 @@
-//! How many provider calls one execution may make: what retries, fan-outs and cleanups multiply to.
+//! How many provider calls one execution may make, with its retries, fan-outs and cleanups.
 //!
-//! An upper bound, from literals alone. Predicates count as true, each Step's costliest way is taken, and
-//! bounds on time are not looked at.
+//! This is an upper bound, from literals alone. Predicates count as true, each Step takes its costliest way,
+//! and bounds on time do not count.
 
 use super::{Action, CallPlan, EntryPlan, FlowId, FlowPlan, Plan, StepId, Target, Template, With};
 use crate::language::provider::Phase;
 use crate::language::value::Value;
 
-/// A number of calls; `None` where the definition sets none (a `Loop`, a graph that leads back, a fan-out
-/// or a budget that an expression decides).
+/// A number of calls. `None` if the definition sets no limit: a `Loop`, a graph that leads back, a fan-out or
+/// a budget that an expression decides.
 pub type Calls = Option<u64>;
 
 impl Plan {
-    /// The most calls of providers that one execution may make, those of its cleanups included.
+    /// The most provider calls that one execution may make, including those of its cleanups.
     pub fn most_calls(&self) -> Calls {
         let mut known = vec![None; self.flows().len()];
         self.flow_calls(FlowId::ROOT, &mut known)
     }
 
-    /// The call graph has no cycles, so this ends; each Flow is counted once.
+    /// The call graph has no cycles, so this ends. Each Flow is counted once.
     fn flow_calls(&self, id: FlowId, known: &mut [Option<Calls>]) -> Calls {
         if let Some(calls) = known.get(id.0).copied().flatten() {
             return calls;
@@ -64,8 +64,8 @@ impl Plan {
         }
     }
 
-    /// What the operation costs within `stack`: an entry re-runs what is inside it, and runs its cleanup
-    /// once, after the last.
+    /// The calls of an operation within `stack`. An entry re-runs what is inside it, and runs its cleanup
+    /// once, after the last run.
     fn stack_calls(&self, stack: &[EntryPlan], inner: Calls, known: &mut [Option<Calls>]) -> Calls {
         stack.iter().rev().fold(inner, |inner, entry| {
             let mut calls = times(inner, entry.most_runs());
@@ -92,8 +92,8 @@ impl EntryPlan {
 }
 
 impl FlowPlan {
-    /// The sum of what the Steps cost along the costliest way through the graph: relaxed until it stands
-    /// still, which it never does where a way that costs something leads back.
+    /// The sum of the Steps' costs along the costliest way through the graph. It is relaxed until it no
+    /// longer changes. If a way that costs something leads back, that never happens, and there is no limit.
     fn costliest_way(&self, own: &[Calls]) -> Calls {
         let mut from = vec![Some(0); self.steps.len()];
         for _ in 0..=self.steps.len() {
@@ -124,7 +124,7 @@ fn most(a: Calls, b: Calls) -> Calls {
     Some(a?.max(b?))
 }
 
-/// No work stays none, however often it is done.
+/// The product. Zero stays zero, even without a limit on the other side.
 fn times(a: Calls, b: Calls) -> Calls {
     if a == Some(0) {
         return a;

@@ -1,4 +1,5 @@
-//! What a middleware's action is asked with and what it answers: directives, which the engine carries out.
+//! The state and the directives of a middleware's actions. An action returns a directive, and the engine
+//! carries it out.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use super::contract::Prepared;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::temporal::Timestamp;
 
-/// What a middleware keeps for one established entry, beside what the engine counts for it.
+/// The state of an established entry: what the engine counts for it, and what the middleware keeps.
 #[derive(Debug, Default)]
 pub struct EntryState {
-    /// What `onEntry` captured; `None` while gated off.
+    /// What `onEntry` captured; `None` if it was gated off.
     pub config: Option<Prepared>,
-    /// Runs of the inner scope begun so far: 0 in `onEntry`, 1 in the first run.
+    /// How many runs of the inner scope have begun: 0 in `onEntry`, 1 in the first run.
     pub runs: u32,
-    /// When the bound that the entry imposed fires, as a timestamp's text; set by the engine.
+    /// When the bound that the entry imposed fires. The engine sets it.
     pub deadline: Option<Timestamp>,
-    /// The middleware's own.
+    /// The middleware's own state.
     pub own: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -29,19 +30,20 @@ pub enum Entry {
     /// Race the inner scope: when `bound` has passed before a Result is accepted at this position,
     /// interrupt it, and emit `explanation`.
     Race {
-        /// Counted from the entry's establishment. Zero fires unless the scope settles at once.
+        /// Counted from when the entry is established. A bound of zero fires unless the scope settles at
+        /// once.
         bound: Duration,
-        /// The failure that says why.
+        /// The failure to emit.
         explanation: Arc<Failure>,
     },
-    /// Do not run the inner scope: this rises from the entry, past its own `onSuccess` and `onFailure`. The entry is
-    /// established, so its `onAlways` runs.
+    /// Do not run the inner scope: the entry emits this. Its own `onSuccess` and `onFailure` do not run. The
+    /// entry is established, so its `onAlways` does.
     Substitute(Outcome),
-    /// Wait, then do what is in it. What interrupts the wait finds the entry not established.
+    /// Wait, then do what is inside. While it waits, the entry is not established.
     After(Duration, Box<Self>),
 }
 
-/// What an entry does while it is gated off.
+/// What an entry does if it is gated off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatedOff {
     /// Nothing: its later actions do not run, and the inner scope runs once.
@@ -55,7 +57,7 @@ pub enum GatedOff {
 pub enum Ascent {
     /// Let the Result rise.
     Pass,
-    /// Emit this failure in its place; the engine links the one that rose.
+    /// Emit this failure instead; the engine links the one that rose.
     Fail(Failure),
     /// Run the inner scope again.
     Reenter(Reentry),
@@ -68,9 +70,9 @@ pub struct Reentry {
     pub after: Duration,
     /// Where the wait came from.
     pub source: DelaySource,
-    /// What a jittered wait was drawn from.
+    /// The range from which a jittered wait was drawn.
     pub range: Option<(Duration, Duration)>,
-    /// The position of the policy that decided, where policies did.
+    /// The position of the policy that decided, if a policy did.
     pub policy: Option<usize>,
     /// What the next run receives.
     pub feed: Feed,
@@ -78,7 +80,7 @@ pub struct Reentry {
     pub restore: bool,
 }
 
-/// Where a gap's wait came from.
+/// Where the wait of a gap came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelaySource {
     /// The policy's schedule.
@@ -88,7 +90,7 @@ pub enum DelaySource {
 }
 
 impl DelaySource {
-    /// Its name in events, records and labels.
+    /// The name in events, records and labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Schedule => "schedule",
@@ -102,7 +104,7 @@ impl DelaySource {
 pub enum Feed {
     /// The value that the entry passed down at first.
     Same,
-    /// The product of the phase's shaping key: the carried value.
+    /// The product of the phase's shaping key.
     Product,
 }
 
@@ -111,7 +113,6 @@ pub enum Feed {
 pub enum Always {
     /// Nothing.
     Nothing,
-    /// Dispatch the call that stands in the phase's structural `call`, within its structural
-    /// `middleware`.
+    /// Dispatch the phase's structural `call`, within its structural `middleware`.
     Dispatch,
 }

@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use super::action::{DelaySource, Reentry};
 
-/// One dispatch of a call to a provider: which one it is, what came before it and when it began. The provider and
-/// the observers get the same value.
+/// One dispatch of a call to a provider: which one it is, what came before it and when it began. The provider
+/// and the observers get the same value.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
     /// Unique within its execution.
     pub id: AttemptId,
-    /// The Step; the Flow, for a cleanup of a Flow-level entry.
+    /// The name of the Step, or of the Flow for a cleanup of its own stack.
     pub step: &'a str,
     /// The run of the innermost re-running entry around it, from 1.
     pub number: u32,
-    /// Whose call it is.
+    /// Who makes the call.
     pub role: Role,
     /// The index of the dispatch in the innermost `Gather` around it.
     pub dispatch: Option<usize>,
@@ -35,20 +35,20 @@ pub struct AttemptId(pub u64);
 /// The wait before a re-run, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// How long.
+    /// How long it is.
     pub delay: Duration,
-    /// Where the wait came from.
+    /// Where it came from.
     pub source: DelaySource,
-    /// The position of the policy that decided, where policies did.
+    /// The position of the policy that decided, if a policy did.
     pub policy: Option<usize>,
 }
 
-/// Whose call a dispatch is.
+/// Who makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A Step's own.
+    /// A Step.
     Step,
-    /// A cleanup's: its response is never the client's answer.
+    /// A cleanup. Its response never becomes the client's answer.
     Cleanup,
 }
 

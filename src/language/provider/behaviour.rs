@@ -1,4 +1,4 @@
-//! A middleware's behaviour: what it does at each phase, and what it says of itself.
+//! A middleware's behaviour: what it does at each phase, and how it is checked and described.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,56 +10,54 @@ use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::Value;
 use crate::source::{Diagnostics, Node};
 
-/// A middleware's behaviour, and what it says of itself. Every default does nothing, or says nothing: write what is
-/// different.
+/// A middleware's behaviour. Each default does nothing: implement only what is different.
 pub trait Middleware: fmt::Debug + Send + Sync {
     /// What the middleware declares.
     fn contract(&self) -> &Contract;
 
-    /// Turns a phase's `with`, which has passed the contract's schema, into the middleware's own terms.
+    /// Turns a phase's `with`, which has passed the contract's schema, into the middleware's own form.
     fn prepare(&self, phase: Phase, with: &Value) -> Result<Prepared, Failure>;
 
-    /// What `check` has to say of an entry, beside what the contract's schemas say.
+    /// Reports what is wrong with an entry, beside what the contract's schemas find.
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
         let _ = (entry, found);
     }
 
-    /// The failure codes, and patterns of them, that a phase's `with` selects by.
+    /// The failure codes and patterns in a phase's `with`.
     fn patterns<'n>(&self, phase: Phase, with: &'n Node) -> Vec<&'n Node> {
         let _ = (phase, with);
         Vec::new()
     }
 
-    /// The argument by which an expression may decide how long an execution waits.
+    /// The argument with which an expression may decide how long an execution waits.
     fn computed_wait(&self) -> Option<(Phase, &'static str)> {
         None
     }
 
-    /// What a phase does with these arguments, in words: `PT30S`. `None`: the arguments speak for themselves.
+    /// What a phase does with these arguments, in words: `PT30S`. `None`: the arguments say it themselves.
     fn describe(&self, phase: Phase, arguments: Arguments<'_>) -> Option<String> {
         let _ = (phase, arguments);
         None
     }
 
-    /// What of `config` decided a re-run, in words, where several parts may: the one at this position.
+    /// The policy of `config` at this position, in words. It decided on a re-run.
     fn describe_policy(&self, config: &Prepared, position: usize) -> Option<String> {
         let _ = (config, position);
         None
     }
 
-    /// How many runs of the inner scope an entry armed with `config` may make, where one number says so.
+    /// How many runs of the inner scope an entry with `config` may make, if that is one number.
     fn budget(&self, config: &Prepared) -> Option<u32> {
         let _ = config;
         None
     }
 
-    /// The most runs of the inner scope that an entry armed with `config` may make; `None` where nothing
-    /// limits them.
+    /// The most runs of the inner scope that an entry with `config` may make; `None` if there is no limit.
     fn most_runs(&self, config: &Prepared) -> Option<u64> {
         self.budget(config).map(u64::from)
     }
 
-    /// Whether an armed entry may run its inner scope more than once.
+    /// Whether an entry may run its inner scope more than once.
     fn reruns(&self) -> bool {
         false
     }
@@ -70,20 +68,20 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         Ok(Entry::Proceed)
     }
 
-    /// What [`on_entry`](Self::on_entry) answers to `with`, where that is all it looks at and it leaves
-    /// nothing in the entry's state: then it is asked once, when the stack is compiled.
+    /// The answer of [`on_entry`](Self::on_entry) to `with`, if it depends only on that and changes nothing
+    /// in the entry's state. Then it is asked only once, when the stack is compiled.
     fn opening(&self, with: &Prepared) -> Option<Entry> {
         let _ = with;
         None
     }
 
-    /// What the action at `onEntry` decided, in words, where there was a choice: said by `explain`.
+    /// What the action at `onEntry` decided, in words, if there was a choice. `explain` shows it.
     fn decision(&self, state: &EntryState) -> Option<String> {
         let _ = state;
         None
     }
 
-    /// What the entry does where the `when` of its `onEntry` is false.
+    /// What the entry does if the `when` of its `onEntry` is false.
     fn gated_off(&self) -> GatedOff {
         GatedOff::Transparent
     }
@@ -121,7 +119,7 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         Ok(Always::Nothing)
     }
 
-    /// A contributed member of `middleware.metadata`: declared in the contract, asked for when read.
+    /// A member of `middleware.metadata`, which the contract declares. It is asked for only when it is read.
     fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
         let _ = (entry, member);
         None

@@ -1,7 +1,7 @@
-//! URI → provider (MWL, "The provider catalog").
+//! Finds providers by URI (MWL, "The provider catalog").
 //!
-//! A catalog is built by adding to the spec-defined one, and refuses what would make a URI or a code
-//! mean two things. Cheap to clone and extend: each route has its own, with its own `http` provider.
+//! A catalog starts with the spec-defined providers. It refuses a provider that would give a URI or a code
+//! two meanings. It is cheap to clone and extend: each route has its own, with its own `http` provider.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use crate::language::uri::{ProviderKind, ProviderUri};
 pub struct Catalog {
     calls: BTreeMap<String, Arc<dyn CallProvider>>,
     middlewares: BTreeMap<String, Arc<dyn Middleware>>,
-    /// Codes that the host makes beside those of its providers.
+    /// Codes that the host has declared, beside those of the providers.
     more_codes: Vec<String>,
-    /// The providers that may emit anything, of which the host knows what.
-    settled: Vec<ProviderUri>,
+    /// The providers that may emit any code, but for which the host has declared which ones.
+    declared: Vec<ProviderUri>,
 }
 
-/// Why a catalog does not take a provider.
+/// Why a catalog refuses a provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// Identity is the URI as a whole.
+    /// Two providers would have the same URI.
     #[error("the catalog already has `{0}`")]
     DuplicateUri(String),
-    /// Two providers of one kind would share their codes.
+    /// Two providers of one kind would have the same codes.
     #[error("`{uri}` has the codePrefix `{prefix}`, which is that of `{other}`")]
     DuplicatePrefix {
         /// The one that was to be added.
         uri: String,
-        /// What they share.
+        /// The prefix of both.
         prefix: String,
-        /// The one that has it.
+        /// The one that has it already.
         other: String,
     },
-    /// `mwl` is the specification's own, `example` names nothing real ("Reserved namespaces").
+    /// `mwl` is the specification's, and `example` names nothing real ("Reserved namespaces").
     #[error("`{uri}` stands in the reserved namespace `{namespace}`; use one of your own")]
     Reserved {
         /// The URI.
@@ -47,7 +47,7 @@ pub enum CatalogError {
         /// Its namespace.
         namespace: String,
     },
-    /// The document is that of the other kind.
+    /// The document is for the other kind of provider.
     #[error("`{uri}` is not the URI of a `{}`", wanted.as_str())]
     WrongKind {
         /// The URI.
@@ -65,8 +65,8 @@ enum Origin {
 }
 
 impl Catalog {
-    /// The providers that the specification defines: the one way into the `mwl` namespace. With a `seed`, whatever
-    /// they draw is the same each time: for rehearsals.
+    /// The providers that the specification defines. Only they can be in the `mwl` namespace. With a `seed`,
+    /// their random draws depend only on it: for rehearsals.
     pub fn spec_defined(seed: Option<u64>) -> Self {
         let mut catalog = Self::default();
         let mut added = Ok(());
@@ -84,7 +84,7 @@ impl Catalog {
     /// Adds a call provider.
     ///
     /// # Errors
-    /// Where its URI or its code prefix is taken, its namespace reserved, or its document a middleware's.
+    /// If its URI or its code prefix is taken, its namespace is reserved, or its document is a middleware's.
     pub fn add_call(&mut self, provider: Arc<dyn CallProvider>) -> Result<(), CatalogError> {
         self.insert_call(provider, Origin::Platform)
     }
@@ -92,7 +92,7 @@ impl Catalog {
     /// Adds a middleware.
     ///
     /// # Errors
-    /// Where its URI or its code prefix is taken, its namespace reserved, or its document a call
+    /// If its URI or its code prefix is taken, its namespace is reserved, or its document is a call
     /// provider's.
     pub fn add_middleware(&mut self, middleware: Arc<dyn Middleware>) -> Result<(), CatalogError> {
         self.insert_middleware(middleware, Origin::Platform)
@@ -159,23 +159,23 @@ impl Catalog {
         self.middlewares.get(uri)
     }
 
-    /// Every contract, call providers first, in order of URI.
+    /// Every contract: call providers first, in order of URI.
     pub fn contracts(&self) -> impl Iterator<Item = &Contract> {
         let calls = self.calls.values().map(|call| call.contract());
         let middlewares = self.middlewares.values().map(|middleware| middleware.contract());
         calls.chain(middlewares)
     }
 
-    /// Says which codes the provider of `uri` emits beside those that it lists, where it may emit anything: the
-    /// host knows (a route's own classification), so that matchers of no other are warned about.
-    pub fn settle(&mut self, uri: ProviderUri, codes: impl IntoIterator<Item = String>) {
-        self.settled.push(uri);
+    /// Declares which codes the provider of `uri`, which may emit any code, really emits beside those that it
+    /// lists. The host knows them (a route's own classification), so matchers of other codes get a warning.
+    pub fn declare_codes(&mut self, uri: ProviderUri, codes: impl IntoIterator<Item = String>) {
+        self.declared.push(uri);
         self.more_codes.extend(codes);
     }
 
-    /// Whether a provider of this contract may fail with codes that nobody knows before.
-    pub fn is_unsettled(&self, contract: &Contract) -> bool {
-        contract.open.iter().any(|open| open == "*") && !self.settled.contains(&contract.uri)
+    /// Whether a provider with this contract may emit codes that are not declared.
+    pub fn may_emit_any(&self, contract: &Contract) -> bool {
+        contract.open.iter().any(|open| open == "*") && !self.declared.contains(&contract.uri)
     }
 
     /// Every code that is declared exactly.
@@ -184,15 +184,15 @@ impl Catalog {
         closed.chain(&self.more_codes).map(String::as_str)
     }
 
-    /// The patterns of codes that cannot be known before, but for the whole code space: a provider that
-    /// may emit anything says so of its own calls only.
+    /// The patterns of the codes that providers may emit beside the declared ones, without `*`: that one says
+    /// something only about the calls of its own provider.
     pub fn open_codes(&self) -> impl Iterator<Item = CodePattern> {
         let open = self.contracts().flat_map(|contract| &contract.open);
         open.filter_map(|open| CodePattern::parse(open).ok())
             .filter(|open| *open != CodePattern::Any)
     }
 
-    /// The providers of the kind of `uri` that are called as it is, whoever defines them.
+    /// The providers of the same kind and name as `uri`, in any namespace.
     pub fn namesakes(&self, uri: &ProviderUri) -> impl Iterator<Item = &ProviderUri> {
         self.contracts()
             .map(|contract| &contract.uri)
@@ -259,7 +259,7 @@ mod tests {
                 "mwl:provider.middleware/mwl/timeout/v1",
             ]
         );
-        // All of each document at once: its schemas are compiled here, and elsewhere when they are used.
+        // This compiles all schemas of each document; else they are compiled when they are used.
         for contract in catalog.contracts() {
             assert_eq!(Contract::parse(&contract.document.to_string()).err(), None);
         }
@@ -268,7 +268,7 @@ mod tests {
         assert!(timeout.contract().bounds());
     }
 
-    /// Where each of the specification's middlewares acts, and what it contributes.
+    /// At which phases each of the specification's middlewares acts, and what it contributes.
     #[test]
     fn each_middleware_says_where_it_acts() {
         let phases = [Phase::Entry, Phase::Success, Phase::Failure, Phase::Always];
@@ -327,22 +327,22 @@ mod tests {
             add("mwl:provider.call/acme/x/v1", "X"),
             refused("`mwl:provider.call/acme/x/v1` is not the URI of a `provider.middleware`")
         );
-        // One prefix may serve a call provider and a middleware: their codes differ before it.
+        // A call provider and a middleware may have the same prefix: their codes differ before it.
         assert_eq!(add("mwl:provider.middleware/acme/mock/v1", "Mock"), Ok(()));
     }
 
     #[test]
-    fn codes_are_what_anybody_declares() {
+    fn codes_are_those_that_providers_and_the_host_declare() {
         let mut catalog = Catalog::default();
         catalog.add_middleware(middleware("mwl:provider.middleware/acme/p/v1", "P")).unwrap();
-        let unsettled = |catalog: &Catalog| {
+        let may_emit_any = |catalog: &Catalog| {
             let mut contracts = catalog.contracts();
-            contracts.any(|contract| catalog.is_unsettled(contract))
+            contracts.any(|contract| catalog.may_emit_any(contract))
         };
-        assert!(unsettled(&catalog));
+        assert!(may_emit_any(&catalog));
         let uri = catalog.contracts().next().unwrap().uri.clone();
-        catalog.settle(uri, ["Route.Made".to_owned()]);
-        assert!(!unsettled(&catalog));
+        catalog.declare_codes(uri, ["Route.Made".to_owned()]);
+        assert!(!may_emit_any(&catalog));
         let open: Vec<String> = catalog.open_codes().map(|code| code.to_string()).collect();
         assert_eq!(open, ["Provider.Middleware.P.*"]);
         assert_eq!(catalog.codes().collect::<Vec<_>>(), ["Route.Made"]);

@@ -1,7 +1,7 @@
-//! What a provider declares: its contract, as the rest of the language asks for it.
+//! What a provider declares: its contract, in the form in which the rest of the language uses it.
 //!
-//! A contract that was read is consistent (`document`): its codes stand under its prefix, its schemas compile, its
-//! metadata steals no universal name. Nobody behind that door checks again.
+//! `document` reads a contract and checks it: its codes have its prefix, its schemas compile, and its
+//! metadata uses no name that every record has. So users of a contract need not check again.
 
 use std::any::Any;
 use std::sync::{Arc, LazyLock};
@@ -12,12 +12,12 @@ use crate::language::code::CodePattern;
 use crate::language::schema::Schema;
 use crate::language::uri::ProviderUri;
 
-/// A `with` in the provider's own terms: made once at load where the `with` holds no expression, else
-/// each time the phase or the call runs. The engine carries it unopened.
+/// A `with` in the provider's own form. It is made once, at load, if the `with` holds no expression; else
+/// each time the phase or the call runs. The engine never looks into it.
 pub type Prepared = Arc<dyn Any + Send + Sync>;
 
-/// What arguments are held to. That of a document of the program's own is compiled when a definition first
-/// uses it: most configurations use few providers, and a validator weighs as much as all else of a contract.
+/// The schema of arguments. A schema of an embedded document is compiled when a definition first uses it:
+/// most configurations use few providers, and a validator needs as much memory as the rest of a contract.
 pub type Parameters = LazyLock<Schema, Box<dyn FnOnce() -> Schema + Send>>;
 
 /// What a provider declares ("The provider catalog").
@@ -25,7 +25,7 @@ pub type Parameters = LazyLock<Schema, Box<dyn FnOnce() -> Schema + Send>>;
 pub struct Contract {
     /// Its identity.
     pub uri: ProviderUri,
-    /// Its identity in failure codes: the third segment.
+    /// The third segment of its failure codes, by which they are recognised.
     pub code_prefix: String,
     /// For people.
     pub description: String,
@@ -33,18 +33,18 @@ pub struct Contract {
     pub document: Json,
     /// The codes that it emits.
     pub closed: Vec<String>,
-    /// Patterns of codes that it may emit beside those.
+    /// The patterns of other codes that it may emit.
     pub open: Vec<String>,
-    /// What only one kind of provider declares.
-    pub kind: Kind,
+    /// What only this kind of provider declares.
+    pub kind: ContractKind,
 }
 
-/// What is declared for one kind of provider.
+/// What one kind of provider declares.
 #[derive(Debug)]
-pub enum Kind {
+pub enum ContractKind {
     /// A call provider.
     Call {
-        /// What a call's `with` is held to.
+        /// The schema of a call's `with`.
         parameters: Parameters,
     },
     /// A middleware.
@@ -53,7 +53,7 @@ pub enum Kind {
         step: bool,
         /// Whether it may attach to a Flow.
         flow: bool,
-        /// Where it acts, by [`Phase`].
+        /// What it declares for each [`Phase`] at which it acts.
         phases: Box<[Option<PhaseContract>; 4]>,
         /// The names of the members that it contributes to `middleware.metadata`.
         metadata: Vec<String>,
@@ -65,12 +65,11 @@ pub enum Kind {
 pub struct PhaseContract {
     /// `side-effect`, `control` or `transform`.
     pub kind: String,
-    /// What the phase's `with` is held to, structural parameters aside.
+    /// The schema of the phase's `with`, without structural parameters.
     pub parameters: Parameters,
-    /// The parameters that are definitions ("Structural parameters"): of `call` and `middleware`, those
-    /// that the phase takes.
+    /// The parameters that are definitions ("Structural parameters"): `call`, `middleware` or both.
     pub structural: Vec<String>,
-    /// Those of them that must be written.
+    /// Those of them that are required.
     pub structural_required: Vec<String>,
 }
 
@@ -83,15 +82,15 @@ pub enum Phase {
     Success,
     /// On the way up, past a failure.
     Failure,
-    /// On the way up, after either, and in a teardown.
+    /// On the way up, after either of these, and in a teardown.
     Always,
 }
 
 impl Contract {
-    /// What the middleware declares for `phase`; `None` where it does not act there, and accepts no
-    /// `with`, and for a call provider.
+    /// What the middleware declares for `phase`. `None` if it does not act there, and so accepts no `with`;
+    /// and for a call provider.
     pub fn phase(&self, phase: Phase) -> Option<&PhaseContract> {
-        let Kind::Middleware { phases, .. } = &self.kind else {
+        let ContractKind::Middleware { phases, .. } = &self.kind else {
             return None;
         };
         let [entry, success, failure, always] = phases.as_ref();
@@ -107,22 +106,22 @@ impl Contract {
     /// The members that a middleware contributes to `middleware.metadata`.
     pub fn contributed(&self) -> &[String] {
         match &self.kind {
-            Kind::Call { .. } => &[],
-            Kind::Middleware { metadata, .. } => metadata,
+            ContractKind::Call { .. } => &[],
+            ContractKind::Middleware { metadata, .. } => metadata,
         }
     }
 
-    /// What a call's `with` is held to. A middleware, which nobody calls, takes nothing.
+    /// The schema of a call's `with`. A middleware is never called, and takes nothing.
     pub fn parameters(&self) -> &Schema {
         static NOTHING: LazyLock<Schema> = LazyLock::new(Schema::nothing);
         match &self.kind {
-            Kind::Call { parameters } => parameters,
-            Kind::Middleware { .. } => &NOTHING,
+            ContractKind::Call { parameters } => parameters,
+            ContractKind::Middleware { .. } => &NOTHING,
         }
     }
 
-    /// Whether the middleware bounds how long its inner scope runs: it states its acceptance semantics
-    /// ("Author shaping and the middleware action").
+    /// Whether the middleware bounds how long its inner scope runs: such a middleware states its acceptance
+    /// semantics ("Author shaping and the middleware action").
     pub fn bounds(&self) -> bool {
         let acceptance = |phase: &Json| phase.pointer("/action/acceptance").is_some();
         let phases = self.document.get("phases").and_then(Json::as_object);

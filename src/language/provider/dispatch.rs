@@ -20,17 +20,17 @@ pub trait CallProvider: fmt::Debug + Send + Sync {
     /// becomes the call's Result.
     fn prepare(&self, with: &Value) -> Result<Prepared, Failure>;
 
-    /// Runs the call. A leaf: the future is dropped where the call is interrupted.
+    /// Runs the call. It is a leaf: the future is dropped if the call is interrupted.
     fn call<'a>(
         &'a self,
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 }
 
-/// One dispatch, as the provider sees it.
+/// A dispatch, as the provider sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Dispatch<'a> {
-    /// Which attempt of which Step it is. A Flow-level cleanup belongs to no Step and has the Flow's name.
+    /// The attempt.
     pub attempt: &'a Attempt<'a>,
     /// What [`CallProvider::prepare`] made of the `with`.
     pub with: &'a Prepared,
@@ -40,7 +40,7 @@ pub struct Dispatch<'a> {
     pub execution_id: &'a str,
     /// `step.id`; empty where there is no Step.
     pub step_id: &'a str,
-    /// How many runs the innermost re-running entry around this call may make, where one number says so.
+    /// How many runs the innermost re-running entry around this call may make, if that is one number.
     pub attempts: Option<u32>,
     /// What the host gave the execution to carry.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
@@ -50,7 +50,7 @@ pub struct Dispatch<'a> {
     pub destination: &'a Slot<'a>,
 }
 
-/// What a provider's call came to.
+/// The outcome of a provider's call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The Result.
@@ -60,7 +60,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A provider was handed a `with` that it did not prepare: a mistake in the host, told as a failure.
+    /// The answer of a provider that gets a `with` that it did not prepare, which is a mistake in the host.
     pub fn wrong_with(contract: &Contract) -> Self {
         let message =
             format!("{} was handed arguments that it did not prepare", contract.uri.as_str());

@@ -1,9 +1,9 @@
-//! Reading a provider definition document (MWL, "The provider definition document") into a [`Contract`].
+//! Reads a provider definition document (MWL, "The provider definition document") into a [`Contract`].
 
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::contract::{Contract, Kind, Parameters, Phase, PhaseContract};
+use super::contract::{Contract, ContractKind, Parameters, Phase, PhaseContract};
 use crate::language::code::CodePattern;
 use crate::language::schema::Schema;
 use crate::language::uri::{ProviderKind, ProviderUri};
@@ -12,7 +12,7 @@ use crate::language::value::Value;
 /// The `$schema` of a provider definition document.
 pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/provider/schema.json";
 
-/// How a schema of a document becomes [`Parameters`]; the text says which it is.
+/// Turns a schema of a document into [`Parameters`]. The text names the schema.
 type Compile = fn(Json, &str) -> Result<Parameters, String>;
 
 #[derive(Deserialize)]
@@ -85,8 +85,8 @@ impl Contract {
     /// Reads a provider definition document.
     ///
     /// # Errors
-    /// What in the document breaks the provider-definition schema or the rules in "The provider catalog"
-    /// and "The failure catalog".
+    /// What violates the provider-definition schema, or the rules in "The provider catalog" and "The failure
+    /// catalog".
     pub fn parse(document: &str) -> Result<Self, String> {
         Self::read(document, at_once)
     }
@@ -129,8 +129,8 @@ impl Contract {
     /// A document that is part of this program.
     ///
     /// # Panics
-    /// Where the document is no contract: a mistake in the program, which the test over its catalog finds.
-    #[expect(clippy::panic, reason = "the document is a constant of the program, held by a test")]
+    /// If the document is wrong: a mistake in the program, which a test of the catalog finds.
+    #[expect(clippy::panic, reason = "the document is a constant, and a test checks it")]
     pub fn embedded(document: &str) -> Self {
         match Self::read(document, when_used) {
             Ok(contract) => contract,
@@ -175,8 +175,8 @@ fn at_once(schema: Json, what: &str) -> Result<Parameters, String> {
     Ok(Parameters::new(Box::new(|| compiled)))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the other way to compile may fail")]
-#[expect(clippy::panic, reason = "the schema is a constant of the program, held by a test")]
+#[expect(clippy::unnecessary_wraps, reason = "it has the same type as `at_once`")]
+#[expect(clippy::panic, reason = "the schema is a constant, and a test checks it")]
 fn when_used(schema: Json, what: &str) -> Result<Parameters, String> {
     let what = what.to_owned();
     Ok(Parameters::new(Box::new(move || match Schema::compile(&Value::from(schema)) {
@@ -202,13 +202,13 @@ fn call(
     parameters: Option<Json>,
     middleware_fields: bool,
     compile: Compile,
-) -> Result<Kind, String> {
+) -> Result<ContractKind, String> {
     if middleware_fields {
         return Err("`attachment` and `phases` belong to a middleware's document".to_owned());
     }
     let parameters = parameters.ok_or("`parameters` is missing")?;
     let parameters = compile(parameters, "`parameters`")?;
-    Ok(Kind::Call { parameters })
+    Ok(ContractKind::Call { parameters })
 }
 
 fn middleware(
@@ -216,7 +216,7 @@ fn middleware(
     phases: Option<PhasesDocument>,
     metadata: Vec<String>,
     compile: Compile,
-) -> Result<Kind, String> {
+) -> Result<ContractKind, String> {
     let attachment = attachment.unwrap_or_default();
     if attachment.is_empty() {
         return Err("`attachment` is missing or empty; write `step`, `flow` or both".to_owned());
@@ -235,7 +235,7 @@ fn middleware(
     if phases.iter().all(Option::is_none) {
         return Err("`phases` is empty: a middleware acts somewhere".to_owned());
     }
-    Ok(Kind::Middleware {
+    Ok(ContractKind::Middleware {
         step: attachment.contains(&Attachment::Step),
         flow: attachment.contains(&Attachment::Flow),
         phases: Box::new(phases),
@@ -279,8 +279,8 @@ fn phase_contract(
     Ok(PhaseContract { kind: kind.to_owned(), parameters, structural, structural_required })
 }
 
-/// Takes the property `member` out of an object schema: a structural parameter is no value to validate.
-/// Whether it was required; `None` where there is no such property.
+/// Removes the property `member` from an object schema, because a structural parameter is not a value to
+/// validate. Whether it was required; `None` if there is no such property.
 fn without(schema: &mut Json, member: &str) -> Option<bool> {
     schema.get_mut("properties")?.as_object_mut()?.remove(member)?;
     let Some(required) = schema.get_mut("required").and_then(Json::as_array_mut) else {

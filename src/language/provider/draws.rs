@@ -1,11 +1,11 @@
-//! Random draws, which a rehearsal repeats.
+//! Random draws, which a rehearsal can repeat.
 
 use std::sync::{Mutex, PoisonError};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Where a provider's draws come from.
+/// The source of a provider's random draws.
 #[derive(Debug, Default)]
 pub struct Draws {
     /// `None`: the thread's own generator.
@@ -13,7 +13,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Draws that are the same for the same `seed`, and without one anything.
+    /// Draws that depend only on `seed`, or truly random ones without it.
     pub fn of(seed: Option<u64>) -> Self {
         Self { seeded: seed.map(|seed| Mutex::new(SmallRng::seed_from_u64(seed))) }
     }

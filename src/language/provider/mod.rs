@@ -1,9 +1,9 @@
-//! What a provider is to the engine: the contract (a document), the behaviour (one of two traits), and
-//! the catalog that resolves a URI to both (MWL, "Providers").
+//! Providers (MWL, "Providers"): the contract (a document), the behaviour (one of two traits), and the
+//! catalog that resolves a URI to both.
 //!
-//! Middlewares answer, the engine acts. An action is a plain function that returns a directive: pass,
-//! substitute, race, re-enter, dispatch. The engine owns the order of phases, `when`, `with`, shaping,
-//! `assign`, variables, waiting and cancelling, so no middleware can break the phase model, and each is
+//! Middlewares only answer; the engine acts. An action is a plain function that returns a directive: pass,
+//! substitute, race, re-enter, dispatch. The engine controls the order of phases, `when`, `with`, shaping,
+//! `assign`, variables, waiting and cancelling. So no middleware can break the phase model, and each can be
 //! tested as a function.
 
 mod action;
@@ -22,7 +22,7 @@ pub use action::{Always, Ascent, DelaySource, Entry, EntryState, Feed, GatedOff,
 pub use attempt::{Attempt, AttemptId, Destination, Role, Slot, Wait};
 pub use behaviour::Middleware;
 pub use catalog::{Catalog, CatalogError};
-pub use contract::{Contract, Kind, Parameters, Phase, PhaseContract, Prepared};
+pub use contract::{Contract, ContractKind, Parameters, Phase, PhaseContract, Prepared};
 pub use dispatch::{Answer, CallProvider, Dispatch};
 pub use document::SCHEMA_URI;
 pub use draws::Draws;

@@ -1,19 +1,19 @@
-//! A middleware's entry as its author wrote it, and arguments in words.
+//! A middleware entry as its author wrote it, and arguments in words.
 
 use super::contract::{Phase, Prepared};
 use crate::language::value::Value;
 use crate::source::Node;
 
-/// An entry as written: what [`check`](super::behaviour::Middleware::check) looks at. Nothing of it need be well-formed.
+/// An entry as written, for [`check`](super::behaviour::Middleware::check). It may be malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenEntry<'n>(pub &'n Node);
 
-/// The arguments of a phase, for saying what they are.
+/// The arguments of a phase, for describing them.
 #[derive(Clone, Copy, Debug)]
 pub enum Arguments<'a> {
-    /// In the middleware's own terms.
+    /// In the middleware's own form.
     Prepared(&'a Prepared),
-    /// With an expression somewhere in them, so known to a request alone: as written.
+    /// As written. They hold an expression, so only a request knows their values.
     Written(&'a Value),
 }
 

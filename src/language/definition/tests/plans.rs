@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::language::expr::Root;
-use crate::language::plan::{Action, FlowId, Part, Target, Template, With};
+use crate::language::plan::{Action, Construct, FlowId, Target, Template, With};
 use crate::language::provider::Phase;
 use crate::language::value::Value;
 
@@ -139,11 +139,11 @@ fn every_expression_is_found_where_it_stands() {
     let cleanup: Vec<_> = programs.iter().filter(|(site, _)| site.cleanup).collect();
     assert_eq!(cleanup.len(), 2);
     assert!(cleanup.iter().all(|(site, _)| site.flow == FlowId(1) && site.step.is_some()));
-    assert_eq!(cleanup[0].0.part, Part::Call);
+    assert_eq!(cleanup[0].0.construct, Construct::Call);
     assert!(cleanup[0].1.roots().contains(Root::Middleware));
-    assert_eq!(cleanup[1].0.part, Part::Arm);
+    assert_eq!(cleanup[1].0.construct, Construct::Arm);
     let stack = programs.iter().filter(|(site, _)| site.step.is_none());
-    assert!(stack.clone().all(|(site, _)| matches!(site.part, Part::Phase(_))));
+    assert!(stack.clone().all(|(site, _)| matches!(site.construct, Construct::Phase(_))));
     assert_eq!(stack.count(), 4);
 }
 

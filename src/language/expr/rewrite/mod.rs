@@ -138,7 +138,7 @@ impl<'a> Rewriter<'a> {
         })
     }
 
-    /// Rewrites `expr`, of which an index reads an element or a member.
+    /// Rewrites `expr`, when an index reads an element or a member of it.
     fn indexed(&mut self, expr: IdedExpr, end: PathEnd) -> IdedExpr {
         match self.path(&expr, end) {
             Some(variable) => variable,

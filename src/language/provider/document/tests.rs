@@ -1,6 +1,8 @@
+//! Documents that are read, and messages for those that are refused.
+
 use super::*;
 
-/// A call provider's document with `member` of its own.
+/// A call provider's document, with one member replaced.
 fn call(member: &str, value: Json) -> String {
     let mut document = serde_json::json!({
         "$schema": SCHEMA_URI,

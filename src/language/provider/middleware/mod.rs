@@ -11,7 +11,7 @@ pub mod loop_;
 pub mod retry;
 pub mod timeout;
 
-/// Every spec-defined middleware. With a `seed`, whatever they draw is the same each time.
+/// Every spec-defined middleware. With a `seed`, their random draws depend only on it.
 pub fn all(seed: Option<u64>) -> Vec<Arc<dyn Middleware>> {
     vec![
         Arc::new(retry::Retry::new(Draws::of(seed))),

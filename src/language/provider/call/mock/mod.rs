@@ -1,4 +1,4 @@
-//! `mock`: a stand-in that produces a Result from its arguments alone (MWL, "The `mock` provider").
+//! `mock`: a provider that makes a Result from its arguments alone (MWL, "The `mock` provider").
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,9 +17,9 @@ static CONTRACT: LazyLock<Contract> =
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mock(());
 
-/// A `with` as it will be played.
+/// A prepared `with`.
 #[derive(Debug)]
-struct Script {
+struct MockResult {
     /// `None`: the dispatch's input.
     value: Option<Value>,
     /// Takes precedence over the value.
@@ -51,7 +51,7 @@ impl CallProvider for Mock {
         };
         let delay = with.get("delay").and_then(|delay| Span::parse(delay.as_str()?));
         let metadata = with.get("metadata").unwrap_or_else(Value::empty_object);
-        Ok(Arc::new(Script { value: with.get("value"), failure, delay, metadata }))
+        Ok(Arc::new(MockResult { value: with.get("value"), failure, delay, metadata }))
     }
 
     fn call<'a>(
@@ -59,21 +59,21 @@ impl CallProvider for Mock {
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async move {
-            let Some(script) = dispatch.with.downcast_ref::<Script>() else {
+            let Some(result) = dispatch.with.downcast_ref::<MockResult>() else {
                 return Answer::wrong_with(self.contract());
             };
             if let Some(delay) =
-                script.delay.map(Span::to_duration).filter(|delay| !delay.is_zero())
+                result.delay.map(Span::to_duration).filter(|delay| !delay.is_zero())
             {
                 tokio::time::sleep(delay).await;
             }
-            let outcome = match &script.failure {
+            let outcome = match &result.failure {
                 Some(failure) => Outcome::Failure(Arc::clone(failure)),
                 None => {
-                    Outcome::Success(script.value.clone().unwrap_or_else(|| dispatch.input.clone()))
+                    Outcome::Success(result.value.clone().unwrap_or_else(|| dispatch.input.clone()))
                 }
             };
-            Answer { outcome, metadata: script.metadata.clone() }
+            Answer { outcome, metadata: result.metadata.clone() }
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `Finally`: dispatches a cleanup call on every exit (MWL, "The `Finally` middleware").
 //!
-//! The call and its stack are structural: compiled with the definition and dispatched by the engine.
+//! The call and its stack are structural: they are compiled with the definition, and the engine dispatches
+//! them.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! `Loop`: re-runs its inner scope while its continuation holds (MWL, "The `Loop` middleware").
 //!
-//! It has no parameters. Its `when`s are the loop: the engine evaluates them, so an action that is asked
-//! at all has been told to go on.
+//! It has no parameters. Its `when`s are the loop: the engine evaluates them, and calls an action only if the
+//! loop goes on.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -37,8 +37,8 @@ impl Middleware for Loop {
         Ok(Arc::new(()))
     }
 
-    /// "A `Loop` entry MUST write `onSuccess.when`": its only terminator, but for what interrupts it from
-    /// outside, which a literal `true` may rely on.
+    /// "A `Loop` entry MUST write `onSuccess.when`": nothing else ends it, except an interruption from
+    /// outside. An author who writes a literal `true` may rely on that.
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
         let help = r#"write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true"#;
         let diagnostic = match entry.key(Phase::Success, "when") {

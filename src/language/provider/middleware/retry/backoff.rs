@@ -1,8 +1,9 @@
-//! The waits between runs: a schedule, and jitter over it.
+//! The waits between runs: a schedule with jitter.
 //!
-//! With d(n) = min(initial × rate^(n−1), max) for a policy's n-th gap, `none` waits d(n), `full` a
-//! uniform draw from [0, d(n)], `equal` d(n)/2 plus a uniform draw from [0, d(n)/2], and `decorrelated` a
-//! uniform draw from [initial, 3 × the previous draw], at most max; its first from [initial, 3 × initial].
+//! The n-th gap of a policy has the delay d(n) = min(initial × rate^(n−1), max). `none` waits d(n). `full`
+//! waits a uniform draw from [0, d(n)]. `equal` waits d(n)/2 plus a uniform draw from [0, d(n)/2].
+//! `decorrelated` waits a uniform draw from [initial, 3 × the previous draw], but at most max; the first is
+//! from [initial, 3 × initial].
 
 use std::fmt;
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub(super) struct Backoff {
     /// Nanoseconds, not negative.
     initial: f64,
     rate: f64,
-    /// Nanoseconds; infinite where none is written.
+    /// Nanoseconds; infinite if it is not written.
     max: f64,
     jitter: Jitter,
 }
@@ -26,11 +27,11 @@ pub(super) struct Backoff {
 /// One wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Gap {
-    /// How long.
+    /// How long it is.
     pub(super) wait: Duration,
-    /// What it was drawn from, where it was.
+    /// The range from which it was drawn, if it has jitter.
     pub(super) range: Option<(Duration, Duration)>,
-    /// What decorrelated jitter draws from next time, in nanoseconds.
+    /// The draw on which the next decorrelated one depends, in nanoseconds.
     pub(super) drawn: Option<f64>,
 }
 
@@ -70,12 +71,12 @@ impl Backoff {
         Ok(Self { initial, rate, max: nanos("max")?.unwrap_or(f64::INFINITY), jitter })
     }
 
-    /// The wait of the `n`-th gap (from 1). `drawn` is what the policy drew last, `uniform` a draw from
-    /// [0, 1).
+    /// The wait of the `n`-th gap (from 1). `drawn` is the last draw of the policy, `uniform` a draw from [0,
+    /// 1).
     pub(super) fn gap(&self, n: u32, drawn: Option<f64>, uniform: f64) -> Gap {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let scheduled = match self.initial {
-            // Zero times an infinite power is no wait, not a NaN.
+            // Zero times an infinite power would be NaN.
             0.0 => 0.0,
             initial => (initial * self.rate.powi(exponent)).min(self.max),
         };
@@ -115,7 +116,7 @@ fn nanos(duration: Duration) -> f64 {
     duration.as_nanos() as f64
 }
 
-/// Saturates where the schedule has grown beyond what a timer can wait.
+/// Saturates if the schedule has grown beyond what a timer can wait.
 fn duration(nanos: f64) -> Duration {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     Duration::from_nanos(nanos.round() as u64)
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(backoff.gap(1000, None, 0.0).wait, Duration::from_secs(1));
     }
 
-    /// Over many draws the waits lie about the middle of what they are drawn from.
+    /// The mean of many draws is near the middle of their range.
     #[test]
     fn jitter_is_uniform() {
         use rand::{Rng, SeedableRng};
@@ -160,7 +161,7 @@ mod tests {
             (Jitter::None, 3, 4.0),
             (Jitter::Full, 3, 2.0),
             (Jitter::Equal, 3, 3.0),
-            // The first lies between the initial wait and three times that.
+            // The first is between the initial wait and three times that.
             (Jitter::Decorrelated, 1, 2.0),
             (Jitter::Full, 10, 30.0),
         ] {

@@ -1,9 +1,9 @@
 //! `Retry`: re-runs its inner scope on matching failures (MWL, "The `Retry` middleware").
 //!
-//! A function of what it captured and what it has counted: it holds no timer and touches no variable. It
-//! answers whether to run again and after what wait; the engine waits, restores and re-enters.
+//! It is a function of what it captured and what it has counted: it has no timer and touches no variable. It
+//! answers whether to run again, and after which wait; the engine waits, restores and re-enters.
 //!
-//! Where the specification is silent: a policy's `attempts` is the number of failures that it may handle.
+//! The specification is silent on this: a policy's `attempts` is the number of failures that it may handle.
 //! Its `attempts`-th matching failure exhausts it, whatever other policies handled in between.
 
 mod backoff;
@@ -24,7 +24,7 @@ use crate::language::temporal::Span;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Diagnostics, Node};
 
-/// Emitted when a matching policy's budget has run out, or the work cannot be run again.
+/// Emitted when the budget of the matching policy has run out, or the work cannot be run again.
 pub const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
 
 static CONTRACT: LazyLock<Contract> =
@@ -33,7 +33,7 @@ static CONTRACT: LazyLock<Contract> =
 /// The `Retry` middleware.
 #[derive(Debug, Default)]
 pub struct Retry {
-    /// Where jitter comes from.
+    /// The source of jitter.
     draws: Draws,
 }
 
@@ -49,20 +49,20 @@ struct Policy {
     backoff: Option<Backoff>,
 }
 
-/// What `onFailure`'s `with` says.
+/// The `with` of `onFailure`.
 #[derive(Debug)]
 struct Override(Option<Span>);
 
-/// What an entry has counted, by policy.
+/// What an entry has counted, for each policy.
 #[derive(Debug, Default)]
-struct Ledger(Vec<Account>);
+struct Counts(Vec<PolicyCount>);
 
-/// How far one policy is.
+/// What was counted for one policy.
 #[derive(Clone, Copy, Debug, Default)]
-struct Account {
-    /// The failures that it handled.
+struct PolicyCount {
+    /// The number of failures that it handled.
     handled: u32,
-    /// What decorrelated jitter drew last, in nanoseconds.
+    /// The last draw of decorrelated jitter, in nanoseconds.
     drawn: Option<f64>,
 }
 
@@ -176,9 +176,9 @@ impl Middleware for Retry {
             return Ok(Ascent::Pass);
         };
         let runs = entry.runs;
-        let account = account(entry, policies.len(), position);
-        account.handled = account.handled.saturating_add(1);
-        if account.handled >= policy.attempts {
+        let count = count(entry, policies.len(), position);
+        count.handled = count.handled.saturating_add(1);
+        if count.handled >= policy.attempts {
             return Ok(Ascent::Fail(exhausted(runs, position, None)));
         }
         if let Some(reason) = failure.rerun_refusal() {
@@ -189,8 +189,8 @@ impl Middleware for Retry {
             (Some(delay), _) => (delay.to_duration(), DelaySource::Override, None),
             (None, None) => (std::time::Duration::ZERO, DelaySource::Schedule, None),
             (None, Some(backoff)) => {
-                let gap = backoff.gap(account.handled, account.drawn, self.draws.uniform());
-                account.drawn = gap.drawn;
+                let gap = backoff.gap(count.handled, count.drawn, self.draws.uniform());
+                count.drawn = gap.drawn;
                 (gap.wait, DelaySource::Schedule, gap.range)
             }
         };
@@ -238,7 +238,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A policy that repeats at once.
+/// Warns of a policy that retries without a wait.
 fn check_backoff(policy: &Node, found: &mut Diagnostics) {
     let attempts = policy.get("attempts").and_then(Node::as_number);
     let again = attempts.is_some_and(|attempts| attempts > 1.0);
@@ -249,23 +249,23 @@ fn check_backoff(policy: &Node, found: &mut Diagnostics) {
     }
 }
 
-/// The ledger of an entry is made at its first handled failure: a success costs nothing.
-fn account(entry: &mut EntryState, policies: usize, position: usize) -> &mut Account {
-    let own = entry.own.get_or_insert_with(|| Box::new(Ledger::default()));
-    if !own.is::<Ledger>() {
-        *own = Box::new(Ledger::default());
+/// The count of a policy. It is made at the first failure that is handled, so that a success costs nothing.
+fn count(entry: &mut EntryState, policies: usize, position: usize) -> &mut PolicyCount {
+    let own = entry.own.get_or_insert_with(|| Box::new(Counts::default()));
+    if !own.is::<Counts>() {
+        *own = Box::new(Counts::default());
     }
-    let ledger = own.downcast_mut::<Ledger>();
-    #[expect(clippy::expect_used, reason = "made a ledger just above")]
-    let Ledger(accounts) = ledger.expect("a ledger");
-    if accounts.len() < policies {
-        accounts.resize(policies, Account::default());
+    let counts = own.downcast_mut::<Counts>();
+    #[expect(clippy::expect_used, reason = "made just above")]
+    let Counts(counts) = counts.expect("counts");
+    if counts.len() < policies {
+        counts.resize(policies, PolicyCount::default());
     }
     #[expect(clippy::indexing_slicing, reason = "as long as the policies, of which this is one")]
-    &mut accounts[position]
+    &mut counts[position]
 }
 
-/// `Provider.Middleware.Retry.Exhausted`; the engine links the last failure beneath it.
+/// `Provider.Middleware.Retry.Exhausted`. The engine links the last failure to it.
 fn exhausted(runs: u32, policy: usize, reason: Option<&'static str>) -> Failure {
     let policy = u32::try_from(policy).unwrap_or(u32::MAX);
     let mut details = vec![("attempts", Value::from(runs)), ("policy", Value::from(policy))];
@@ -280,7 +280,7 @@ fn exhausted(runs: u32, policy: usize, reason: Option<&'static str>) -> Failure 
     Failure::error(EXHAUSTED, message).with_details(Value::object(details))
 }
 
-/// A matcher that an expression or a literal made.
+/// Reads a matcher from a value, which an expression or a literal made.
 fn matcher(written: &Value) -> Result<Matcher, Failure> {
     let list = |name| match written.get(name) {
         None => Ok(None),

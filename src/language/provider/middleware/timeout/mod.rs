@@ -1,7 +1,7 @@
 //! `Timeout`: bounds its inner scope's execution time (MWL, "The `Timeout` middleware").
 //!
-//! The action only says what bound it wants. Racing, interrupting, the unwind and the conversion at the
-//! seam are the engine's.
+//! The action only says which bound it wants. The engine does the rest: it races, interrupts, unwinds and
+//! converts.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::language::provider::written::{Arguments, words};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 
-/// Emitted when the inner scope produced no accepted Result within the bound.
+/// Emitted when no Result of the inner scope was accepted within the bound.
 pub const EXCEEDED: &str = "Provider.Middleware.Timeout.Exceeded";
 
 static CONTRACT: LazyLock<Contract> =
@@ -24,9 +24,9 @@ static CONTRACT: LazyLock<Contract> =
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeout(());
 
-/// The captured bound, and the failure that explains it, made once.
+/// The captured bound, and the failure that explains it, which is made only once.
 #[derive(Debug)]
-struct Bound {
+struct CapturedBound {
     duration: Duration,
     explanation: Arc<Failure>,
 }
@@ -40,13 +40,13 @@ impl Timeout {
 
 /// The bound that `with` asks for.
 fn race(with: &Prepared) -> Entry {
-    with.downcast_ref::<Bound>().map_or(Entry::Proceed, |bound| Entry::Race {
+    with.downcast_ref::<CapturedBound>().map_or(Entry::Proceed, |bound| Entry::Race {
         bound: bound.duration,
         explanation: Arc::clone(&bound.explanation),
     })
 }
 
-/// The failure of a bound of `duration`; `what` says what was bounded.
+/// The failure of a bound of `duration`. `what` is the beginning of its message.
 pub fn exceeded(duration: Duration, what: &str) -> Failure {
     let bound = Span::from_duration(duration).to_string();
     Failure {
@@ -69,13 +69,13 @@ impl Middleware for Timeout {
         })?;
         let duration = duration.to_duration();
         let explanation = Arc::new(exceeded(duration, "no Result was accepted in time"));
-        Ok(Arc::new(Bound { duration, explanation }))
+        Ok(Arc::new(CapturedBound { duration, explanation }))
     }
 
     fn describe(&self, _phase: Phase, arguments: Arguments<'_>) -> Option<String> {
         Some(match arguments {
             Arguments::Prepared(with) => {
-                Span::from_duration(with.downcast_ref::<Bound>()?.duration).to_string()
+                Span::from_duration(with.downcast_ref::<CapturedBound>()?.duration).to_string()
             }
             Arguments::Written(with) => words(&with.get("duration")?),
         })
