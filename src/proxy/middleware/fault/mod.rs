@@ -35,7 +35,7 @@ struct Fault {
 
 /// What an entry injects.
 #[derive(Debug)]
-struct Plan {
+struct Injection {
     share: f64,
     delay: Option<Duration>,
     failing: Option<Failing>,
@@ -55,7 +55,7 @@ enum Failing {
 #[derive(Debug)]
 struct Decision {
     happens: bool,
-    plan: Prepared,
+    injection: Prepared,
 }
 
 fn make(draws: Draws) -> Arc<dyn Middleware> {
@@ -80,7 +80,7 @@ fn meaning(failure: &Failure) -> Option<Meaning> {
     Some(Meaning { withheld: reset == Some(true), ..meaning })
 }
 
-impl Plan {
+impl Injection {
     fn read(with: &Value) -> Result<Self, Failure> {
         let written = |name: &str| with.get(name).filter(|value| !value.is_null());
         let share = written("share").unwrap_or_default();
@@ -163,7 +163,7 @@ impl Middleware for Fault {
     }
 
     fn prepare(&self, _phase: Phase, with: &Value) -> Result<Prepared, Failure> {
-        Ok(Arc::new(Plan::read(with)?))
+        Ok(Arc::new(Injection::read(with)?))
     }
 
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
@@ -188,36 +188,36 @@ impl Middleware for Fault {
         if phase != Phase::Entry {
             return None;
         }
-        let plan = with.downcast_ref::<Plan>()?;
-        Some(format!("{}, in {}", plan.words(), plan.share_in_words()))
+        let injection = with.downcast_ref::<Injection>()?;
+        Some(format!("{}, in {}", injection.words(), injection.share_in_words()))
     }
 
     fn on_entry(&self, state: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
-        let Some(plan) = with.downcast_ref::<Plan>() else {
+        let Some(injection) = with.downcast_ref::<Injection>() else {
             return Ok(Entry::Proceed);
         };
-        let drawn = plan.key.as_ref().map_or_else(|| self.draws.uniform(), |key| hashed(key));
-        let happens = drawn < plan.share;
-        state.own = Some(Box::new(Decision { happens, plan: Arc::clone(with) }));
+        let drawn = injection.key.as_ref().map_or_else(|| self.draws.uniform(), |key| hashed(key));
+        let happens = drawn < injection.share;
+        state.own = Some(Box::new(Decision { happens, injection: Arc::clone(with) }));
         if !happens {
             return Ok(Entry::Proceed);
         }
-        let then = plan
+        let then = injection
             .failing
             .map_or(Entry::Proceed, |failing| Entry::Substitute(failing.failure().into()));
-        Ok(match plan.delay {
+        Ok(match injection.delay {
             Some(delay) => Entry::After(delay, Box::new(then)),
             None => then,
         })
     }
 
     fn decision(&self, state: &EntryState) -> Option<String> {
-        let Decision { happens, plan } = state.own.as_ref()?.downcast_ref()?;
-        let plan = plan.downcast_ref::<Plan>()?;
-        let share = plan.share_in_words();
+        let Decision { happens, injection } = state.own.as_ref()?.downcast_ref()?;
+        let injection = injection.downcast_ref::<Injection>()?;
+        let share = injection.share_in_words();
         Some(match happens {
-            true => format!("injects {} ({share})", plan.words()),
-            false => format!("lets this run pass ({share} get {})", plan.words()),
+            true => format!("injects {} ({share})", injection.words()),
+            false => format!("lets this run pass ({share} get {})", injection.words()),
         })
     }
 

@@ -1,12 +1,14 @@
 use super::*;
+use crate::language::definition::{SCHEMA_URI, Strictness, compile};
 use crate::language::outcome::Outcome;
+use crate::source::{Format, Sources};
 
 fn value(json: &serde_json::Value) -> Value {
     Value::from(json.clone())
 }
 
-fn read(json: &serde_json::Value) -> Result<Plan, String> {
-    Plan::read(&value(json)).map_err(|failure| failure.message.unwrap().to_string())
+fn read(json: &serde_json::Value) -> Result<Injection, String> {
+    Injection::read(&value(json)).map_err(|failure| failure.message.unwrap().to_string())
 }
 
 /// What `onEntry` answers, and what it says of that.
@@ -72,8 +74,8 @@ fn a_key_decides_the_same_each_time_and_a_larger_share_adds_keys() {
         let seen = within as f64 / 10_000.0;
         assert!((seen - share).abs() < 0.015, "{share}: {seen}");
     }
-    // The same number in every release: a key that was spared stays so.
-    assert_eq!(format!("{:.6}", hashed("user-1")), format!("{:.6}", hashed("user-1")));
+    // The same number in every process and release: a key that was spared stays so.
+    assert_eq!(format!("{:.6} {:.6}", hashed("user-1"), hashed("")), "0.256393 0.936769");
     assert!(keys.iter().all(|drawn| (0.0..1.0).contains(drawn)));
 }
 
@@ -130,4 +132,38 @@ fn a_fault_in_words() {
     );
     let keyed = serde_json::json!({ "share": 0.5, "delay": "PT1S", "reset": true, "key": "k" });
     assert_eq!(said(&keyed), "a reset after PT1S, in 50% of the keys");
+}
+
+/// The codes of what `check` says of a stack with a fault that has these arguments, and of its block's other keys.
+fn checked(with: &str, more: &str) -> Vec<&'static str> {
+    let text = format!(
+        "$schema: {SCHEMA_URI}
+middleware:
+  - provider: mwl:provider.middleware/mwl-proxy/fault/v1
+    onEntry: {{ with: {{ {with} }}{more} }}
+entrypoint: a
+steps: {{ a: {{ action: Return }} }}
+"
+    );
+    let node = Sources::default().parse("f.yaml", &text, Format::Yaml).unwrap();
+    let catalog = crate::proxy::catalog(None);
+    let found = match compile(&node, &catalog, Strictness::Load) {
+        Ok((_, warnings)) => warnings,
+        Err(errors) => errors,
+    };
+    found.0.iter().map(|diagnostic| diagnostic.code).collect()
+}
+
+#[test]
+fn check_warns_of_a_fault_that_always_happens_and_of_a_wait_without_a_bound() {
+    assert_eq!(checked("share: 1, status: 503", ""), ["constant-fault"]);
+    let gated = ", when: \"{{ has(execution.platform) }}\"";
+    assert_eq!(checked("share: 1, status: 503", gated), [""; 0]);
+    assert_eq!(checked("share: 1, delay: PT1S", ""), [""; 0]);
+    let computed = r#"share: 0.5, delay: "{{ middleware.input.wait }}""#;
+    assert_eq!(checked(computed, ""), ["unbounded-delay"]);
+    let keyed = r#"share: 0.5, delay: PT1S, key: "{{ execution.id }}""#;
+    assert_eq!(checked(keyed, ""), [""; 0]);
+    assert_eq!(checked("share: 1.5, reset: true", ""), ["invalid-with"]);
+    assert_eq!(checked("delay: PT1S", ""), ["invalid-with"]);
 }
