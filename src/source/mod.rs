@@ -154,9 +154,9 @@ impl Sources {
     /// Parses `text` and keeps it under `name`.
     ///
     /// # Errors
-    /// Everything because of which the text is not a document: a syntax error, a repeated key (with both
-    /// places), text or documents after the end, an empty file, a number out of range, nesting beyond
-    /// [`MAX_DEPTH`], and in YAML what JSON cannot express.
+    /// Everything that makes the text invalid: a syntax error, a repeated key (with both places), text or
+    /// documents after the end, an empty file, a number out of range, nesting beyond [`MAX_DEPTH`], and in
+    /// YAML what JSON cannot express.
     pub fn parse(&mut self, name: &str, text: &str, format: Format) -> Result<Node, Diagnostics> {
         self.parse_shared(name, &text.into(), format)
     }

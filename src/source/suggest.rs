@@ -1,7 +1,7 @@
 //! "Did you mean": the known name that a typing mistake turned into the one that was written.
 
-/// What of `known` the author of `written` may have meant: the same but for case and separators, or at most a
-/// quarter of it mistyped (of four and five letters, two).
+/// The name among `known` that the author of `written` probably meant: it differs only in case and
+/// separators, or at most a quarter of it is mistyped (two letters of four or five).
 pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |text: &str| -> String {
         let kept = text.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
@@ -18,7 +18,7 @@ pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> O
     (distance <= allowed).then_some(name)
 }
 
-/// The help line for `written`, where one of `known` is near enough to be what was meant.
+/// The help line for `written`, if one of `known` is similar enough.
 pub fn did_you_mean<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
     nearest(written, known).map(|name| format!("did you mean `{name}`?"))
 }

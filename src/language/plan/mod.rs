@@ -45,7 +45,7 @@ pub struct StepId(pub usize);
 pub struct FlowPlan {
     /// The name under `flows`. An inline Flow has the name of the Step that calls it; the root's is empty.
     pub name: Arc<str>,
-    /// Whether it stands where it is called, and nobody else can name it.
+    /// Whether it is written where it is called, so that no other call can name it.
     pub inline: bool,
     /// The parameter schema.
     pub parameters: Schema,

@@ -38,7 +38,7 @@ pub struct Dispatch<'a> {
     pub input: &'a Value,
     /// The execution's `id`.
     pub execution_id: &'a str,
-    /// `step.id`; empty where there is no Step.
+    /// `step.id`; empty if there is no Step.
     pub step_id: &'a str,
     /// How many runs the innermost re-running entry around this call may make, if that is one number.
     pub attempts: Option<u32>,

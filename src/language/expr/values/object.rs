@@ -36,7 +36,7 @@ impl Object {
         self.value.get(name)
     }
 
-    /// All members. A host makes all of its own for this.
+    /// All members. A host's object makes all of them for this.
     pub(in super::super) fn members(&self) -> &Map {
         match &self.value {
             Value::Object(members) => members,
