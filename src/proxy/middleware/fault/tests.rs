@@ -146,7 +146,7 @@ steps: {{ a: {{ action: Return }} }}
 "
     );
     let node = Sources::default().parse("f.yaml", &text, Format::Yaml).unwrap();
-    let catalog = crate::proxy::catalog(None);
+    let catalog = crate::proxy::middleware::catalog(None);
     let found = match compile(&node, &catalog, Strictness::Load) {
         Ok((_, warnings)) => warnings,
         Err(errors) => errors,
