@@ -1,9 +1,8 @@
-//! Execution events: one JSON line for each thing that an execution does, at the log's target
-//! `mwl::execution`, and for whoever listens.
+//! Execution events: one JSON object for each step of an execution, written to the log's target
+//! `mwl::execution` and sent to whoever listens.
 //!
-//! Off unless somebody asks, and then an execution does not even have a reporter: [`Events::begin`] gives
-//! `None` after one load. A listener that cannot keep up misses events and is told how many; it never
-//! holds a request back.
+//! Without a listener, an execution does not even have a reporter: [`Events::begin`] returns `None` after one
+//! atomic load. A listener that is too slow misses events and is told how many. It never delays a request.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -20,30 +19,30 @@ use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Attempt, Role, Wait};
 use crate::language::temporal::Span;
 
-/// How many events a listener may be behind.
+/// How many events a listener's queue holds.
 const BEHIND: usize = 1024;
 
-/// Whoever listens to the events of all executions.
+/// Sends the events of all executions to the listeners.
 static LISTENERS: LazyLock<broadcast::Sender<Arc<Json>>> =
     LazyLock::new(|| broadcast::channel(BEHIND).0);
 
-/// How many they are, the log being one where it has the events: asked by every execution, so without
+/// The number of listeners, including the log if it wants events. Every execution reads it, so it does not use
 /// the channel's lock.
 static LISTENING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the log has them.
+/// Whether the log wants events.
 static LOGGED: AtomicBool = AtomicBool::new(false);
 
-/// Hears the events of all executions, as long as it lives.
+/// Receives the events of all executions while it lives.
 #[derive(Debug)]
 pub struct Listener(broadcast::Receiver<Arc<Json>>);
 
-/// What a listener hears next.
+/// What a listener receives.
 #[derive(Clone, Debug)]
 pub enum Heard {
     /// An event.
     Event(Arc<Json>),
-    /// It was too slow for this many.
+    /// This many events were missed, because the listener was too slow.
     Missed(u64),
 }
 
@@ -53,13 +52,13 @@ pub struct Events {
     id: Arc<str>,
     route: Arc<str>,
     begun: Instant,
-    /// How many of the Steps' own calls were dispatched.
+    /// How many calls of the Steps themselves (not of cleanups) were dispatched.
     attempts: AtomicU32,
-    /// Whether its end was told.
+    /// Whether the end of the execution was reported.
     done: AtomicBool,
 }
 
-/// Whether the log has the events: told by the log when it starts.
+/// Sets whether the log wants events. The log calls it when it starts.
 pub(super) fn logged(wanted: bool) {
     if LOGGED.swap(wanted, Ordering::Relaxed) == wanted {
         return;
@@ -71,7 +70,7 @@ pub(super) fn logged(wanted: bool) {
     }
 }
 
-/// The request of `attempt` was sent again on a fresh connection, because a reused one had died under it.
+/// The request of `attempt` was sent again on a new connection, because a reused one had died.
 pub fn resent(
     (execution, route): (&str, &str),
     attempt: &Attempt<'_>,
@@ -87,20 +86,20 @@ pub fn resent(
     tell("attempt.resent", execution, route, members);
 }
 
-/// Listens to the events of all executions from now on: for `/tap`.
+/// Starts to listen to the events of all executions, for `/tap`.
 pub fn listen() -> Listener {
     LISTENING.fetch_add(1, Ordering::Relaxed);
     Listener(LISTENERS.subscribe())
 }
 
 impl Listener {
-    /// The next event, or how many were missed before it.
+    /// Waits for the next event, or the number of events missed before it.
     pub async fn next(&mut self) -> Heard {
         loop {
             match self.0.recv().await {
                 Ok(event) => return Heard::Event(event),
                 Err(broadcast::error::RecvError::Lagged(missed)) => return Heard::Missed(missed),
-                // The sender is the process's own: it never closes.
+                // The sender is a static, so the channel never closes.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             }
         }
@@ -114,7 +113,7 @@ impl Drop for Listener {
 }
 
 impl Events {
-    /// The reporter of an execution that starts now, where anybody asks for one.
+    /// The reporter of an execution that starts now, if anybody listens.
     pub fn begin<'a>(id: impl FnOnce() -> &'a str, route: &Arc<str>) -> Option<Box<Self>> {
         if LISTENING.load(Ordering::Relaxed) == 0 {
             return None;
@@ -128,11 +127,11 @@ impl Events {
             done: AtomicBool::new(false),
         };
         events.report("execution.started", json!({}));
-        // Boxed: an execution that nobody listens to carries one word of it.
+        // Boxed, so that an execution without listeners carries only one word.
         Some(Box::new(events))
     }
 
-    /// The execution came to its Result. Dropped without one, it was cancelled.
+    /// Reports the execution's Result. Dropped without one, it was cancelled.
     pub fn done(&self, outcome: &Outcome) {
         let mut event = json!({});
         describe(&mut event, outcome);
@@ -245,7 +244,7 @@ fn tell(name: &str, execution: &str, route: &str, members: Json) {
     LISTENERS.send(Arc::new(event)).ok();
 }
 
-/// One line of the log: the members as fields of their own, so that the line is flat.
+/// Writes one log line, with the members as fields of their own.
 fn log(event: &Json) {
     let text = |name: &str| event.get(name).and_then(Json::as_str);
     let number = |name: &str| event.get(name).and_then(Json::as_u64);
@@ -274,7 +273,7 @@ fn log(event: &Json) {
     );
 }
 
-/// The Result's type and, of a failure, its code. Values and messages may hold what belongs to clients.
+/// The type of the Result and a failure's code. Values and messages may contain clients' data.
 fn describe(event: &mut Json, outcome: &Outcome) {
     match outcome {
         Outcome::Success(_) => put(event, "type", "success"),
@@ -308,7 +307,7 @@ mod tests {
         Arc::new(Failure::error("A.B", "secret").with_details(details))
     }
 
-    /// Everything in one test: the listeners are the process's.
+    /// One test for everything, because the listeners belong to the process.
     #[tokio::test(start_paused = true)]
     async fn events_tell_what_happened_and_only_when_asked() {
         let route = Arc::from("pay");

@@ -1,4 +1,4 @@
-//! The last executions, for `/executions`.
+//! The latest executions, for `/executions`.
 //!
 //! Failed executions are kept apart from the others, so a flood of successes never pushes out the failure that
 //! somebody looks for. Each worker appends under its own lock, for which only a reader of `/executions` competes.

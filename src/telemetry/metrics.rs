@@ -1,10 +1,9 @@
-//! The `mwl_` metrics. Handles are resolved when a configuration is loaded, so that a request only adds
-//! to counters that it already holds.
+//! The `mwl_` metrics. Their handles are looked up when a configuration is loaded, so that a request only
+//! increments counters that it already holds.
 //!
-//! Every label value is a name that the configuration fixes, or one of a closed list: a client cannot
-//! make a series. A code that nothing names counts as `other`. The families live as long as the
-//! process and are asked for again by name after a reload, so counters never go back, and what a
-//! removed route counted stays readable.
+//! Every label value is a name from the configuration or one of a closed list, so a client cannot create
+//! series. Any other code counts as `other`. The families live as long as the process and are looked up by name
+//! after a reload. So counters never decrease, and those of a removed route stay readable.
 
 mod route;
 mod summary;
@@ -26,24 +25,24 @@ use super::process;
 use super::settings::BUCKETS;
 use super::trace::Counters as SpanCounters;
 
-/// What [`Metrics::render`] gives: the `Content-Type` of the text exposition format.
+/// The `Content-Type` of the text exposition format, which [`Metrics::render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Process-wide; outlives every configuration, so counters are never reset.
+/// The metrics of the process. They outlive every configuration, so counters are never reset.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     families: Families,
-    /// The hash that `mwl_config_info` shows; changes at a reload only.
+    /// The hash that `mwl_config_info` shows. It only changes at a reload.
     shown: Mutex<Option<Arc<str>>>,
-    /// Each set of codes once, by its hash: most routes have the same, and a table has many routes.
+    /// Each distinct set of codes once, by its hash: in a long table most routes share one set.
     codes: Mutex<HashMap<u64, Codes>>,
 }
 
 /// Codes, sorted.
 type Codes = Arc<[Arc<str>]>;
 
-/// What counts things that come to nothing, by reason: requests that no route's Flow runs for, handshakes.
+/// Counters by reason, of requests for which no Flow runs and of failed TLS handshakes.
 #[derive(Debug)]
 pub struct RefusalMetrics {
     /// In the order in which the reasons were given.
@@ -65,12 +64,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All families, without a series, with the usual buckets.
+    /// All families without any series, with the default buckets.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// The same with buckets of these upper bounds, in seconds, ascending.
+    /// The same with these upper bounds of buckets, in seconds, ascending.
     pub fn with_buckets(buckets: &[f64]) -> Arc<Self> {
         Arc::new(Self::with(buckets))
     }
@@ -101,7 +100,7 @@ impl Metrics {
         self.families.lost_events.inc_by(count);
     }
 
-    /// The counters of refusals, one for each of these reasons, which are all that there are.
+    /// The counters of refused requests, one for each of `reasons`, which must be all there are.
     pub fn refusals(&self, reasons: &[&str]) -> RefusalMetrics {
         let refused = &self.families.refused;
         RefusalMetrics {
@@ -109,15 +108,15 @@ impl Metrics {
         }
     }
 
-    /// The counters of a listener's TLS handshakes that came to nothing, one for each of these reasons, which are
-    /// all that there are. `listener` is the address as the configuration has it.
+    /// The counters of a listener's failed TLS handshakes, one for each of `reasons`, which must be all there
+    /// are. `listener` is the address as configured.
     pub fn handshakes(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
         let failures = &self.families.handshake_failures;
         let of = |reason: &&str| counter(failures, &[listener, reason]);
         RefusalMetrics { counters: reasons.iter().map(of).collect() }
     }
 
-    /// `mwl_tls_certificate_expiry_timestamp_seconds{listener}`: of these listeners, and of no others.
+    /// Sets `mwl_tls_certificate_expiry_timestamp_seconds{listener}` for these listeners and removes all others.
     pub fn certificates(&self, all: impl IntoIterator<Item = (String, f64)>) {
         let expiry = &self.families.certificate_expiry;
         expiry.reset();
@@ -126,7 +125,7 @@ impl Metrics {
         }
     }
 
-    /// `codes`, sorted and each once; the same allocation for the same codes.
+    /// `codes`, sorted and without duplicates. The same codes share one allocation.
     fn codes(&self, codes: &[&str]) -> Codes {
         let mut codes = codes.to_vec();
         codes.sort_unstable();
@@ -136,7 +135,7 @@ impl Metrics {
         let mut known = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         let made = || codes.iter().copied().map(Arc::from).collect();
         let found = known.entry(hasher.finish()).or_insert_with(made);
-        // Two sets with one hash: the second has an allocation of its own.
+        // If two sets have the same hash, the second gets an allocation of its own.
         if found.iter().map(|code| &**code).eq(codes.iter().copied()) {
             Arc::clone(found)
         } else {
@@ -154,22 +153,22 @@ impl Metrics {
         })
     }
 
-    /// A configuration is served from now on: `mwl_config_info{hash}` names it and nothing else.
-    /// `at` is the wall time in seconds since the epoch.
+    /// Records that a configuration is now served: `mwl_config_info{hash}` shows this one only. `at` is the
+    /// wall time in seconds since the epoch.
     pub fn config_loaded(&self, hash: &str, at: f64) {
         let families = &self.families;
         families.last_reload.set(at);
         families.last_successful.set(1);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = shown.replace(hash.into()) {
-            // Gone already where the registry was asked for the same hash twice: nothing to report.
+            // An error means that it is gone already, because the same hash was loaded twice.
             families.config_info.remove_label_values(&[&old]).ok();
         }
         fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
     }
 
-    /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged`, `refused`, or `unfinished`, which alone
-    /// leaves `mwl_config_last_reload_successful` as it is.
+    /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged`, `refused` or `unfinished`. The last does
+    /// not change `mwl_config_last_reload_successful`.
     pub fn config_reload(&self, outcome: &'static str) {
         if outcome != "unfinished" {
             self.families.last_successful.set(i64::from(outcome != "refused"));
@@ -177,14 +176,14 @@ impl Metrics {
         counter(&self.families.reloads, &[outcome]).inc();
     }
 
-    /// `mwl_worker_tasks`: how many there are now.
+    /// Sets `mwl_worker_tasks`.
     pub fn tasks(&self, count: usize) {
         self.families.tasks.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// The text exposition, format 0.0.4, with the process's own figures read now.
+    /// The text exposition, format 0.0.4, including the process's own figures.
     pub fn render(&self) -> String {
-        // The log is older than these metrics, and counts for itself.
+        // The log is older than these metrics and has its own counter.
         let lost = self.lost_records("log");
         lost.inc_by(log::dropped().saturating_sub(lost.get()));
         let mut text = String::new();
@@ -198,7 +197,7 @@ impl Metrics {
 }
 
 impl RefusalMetrics {
-    /// One more, for the reason at this place of those that were given.
+    /// Counts the reason with this index in the list that was given.
     pub fn count(&self, reason: usize) {
         if let Some(counter) = self.counters.get(reason) {
             counter.inc();
@@ -207,7 +206,7 @@ impl RefusalMetrics {
 }
 
 impl UpstreamMetrics {
-    /// A connection was opened, and is `active`.
+    /// A connection was opened and is `active`.
     pub fn opened(&self) {
         self.active.inc();
     }
@@ -222,13 +221,13 @@ impl UpstreamMetrics {
         self.idle.dec();
     }
 
-    /// An active connection was given back.
+    /// An active connection was returned to the pool.
     pub fn to_idle(&self) {
         self.active.dec();
         self.idle.inc();
     }
 
-    /// An idle connection was taken.
+    /// An idle connection was taken from the pool.
     pub fn to_active(&self) {
         self.idle.dec();
         self.active.inc();

@@ -1,8 +1,7 @@
-//! What is remembered of one request: its attempts, the waits between them, how it ended.
+//! The record of one request: its attempts, the waits between them, and its outcome.
 //!
-//! One [`Recorder`] feeds three readers (the access log, `/executions`, the spans), so that they never
-//! tell different stories. Nothing of a body, no header field and no query is kept: what belongs to
-//! clients stays out of logs.
+//! One [`Recorder`] serves three readers (the access log, `/executions` and the spans), so that they always
+//! agree. No body, header field or query is kept: clients' data stays out of logs.
 
 mod shown;
 
@@ -22,37 +21,37 @@ use crate::language::outcome::{FailureType, Outcome};
 use crate::language::provider::{self, Destination, Role, Wait};
 use crate::language::temporal::Timestamp;
 
-/// How many attempts of one request are kept: the first half of them, and the last.
+/// How many attempts of one request are kept: the first half of this number, and the latest.
 const ATTEMPTS: usize = 64;
 
-/// How long a text of a client's or an upstream's may be in a record, in bytes.
+/// The longest text from a client or an upstream in a record, in bytes.
 const TEXT: usize = 2048;
 
-/// The client went away before its answer was complete: nginx's number, which no upstream sends.
+/// The status for a client that left before its answer was complete. nginx uses it too, and no upstream sends it.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// The client's connection or stream was closed without an answer: nginx's number, too.
+/// The status for a client whose connection or stream was closed without an answer. nginx uses it too.
 pub const NO_ANSWER: u16 = 444;
 
-/// A request under way.
+/// Collects the record of a running request.
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<Trail>);
 
 #[derive(Debug, Default)]
 struct Trail {
-    /// Whether the record is given up where nothing comes of it.
+    /// Whether the record is discarded unless something makes it interesting.
     provisional: bool,
     attempts: Vec<Attempt>,
     omitted: usize,
-    /// How it ended, once it did.
+    /// The outcome, once it is known.
     end: Option<Vec<Cause>>,
     answer: Option<Answer>,
 }
 
-/// Which attempt it is, as records and events say it.
+/// The identity of an attempt, in records and events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Call {
-    /// The Step's name; the Flow's, of a cleanup of its own stack.
+    /// The Step's name. For a cleanup of a Flow's own stack, the Flow's name.
     pub step: Box<str>,
     /// The run of the innermost re-running entry around it, from 1.
     #[serde(rename = "attempt")]
@@ -68,15 +67,15 @@ pub struct Call {
 /// One attempt at an upstream.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Which.
+    /// Its identity.
     pub call: Call,
     /// The upstream's name.
     pub upstream: Arc<str>,
     /// `host:port`.
     pub endpoint: Arc<str>,
-    /// Of the response, where there was one.
+    /// The status of the response, if there was one.
     pub status: Option<u16>,
-    /// The failure's code; `None` of a success.
+    /// The failure's code; `None` for a success.
     pub code: Option<Box<str>>,
     /// Whether it was stopped before its Result.
     pub interrupted: bool,
@@ -86,14 +85,14 @@ pub struct Attempt {
     pub began: Instant,
     /// How long it took.
     pub took: Duration,
-    /// What its span says beside this; `None` where the request is not traced.
+    /// Further data for its span; `None` if the request is not traced.
     pub span: Option<Arc<Sent>>,
 }
 
-/// What a span says of the request that an attempt sent.
+/// What a span says about the request that an attempt sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// The span's id, which the upstream was told.
+    /// The span's id, which was sent to the upstream.
     pub id: SpanId,
     /// The method.
     pub method: Box<str>,
@@ -110,9 +109,9 @@ pub struct Answer {
     pub status: u16,
     /// When the request began.
     pub began: Instant,
-    /// From there to the last byte of the answer.
+    /// The time from there to the last byte of the answer.
     pub took: Duration,
-    /// Bytes of the answer's body that were handed over.
+    /// How many bytes of the answer's body were sent.
     pub sent: u64,
 }
 
@@ -132,12 +131,12 @@ pub struct Cause {
     pub retryable: Option<bool>,
 }
 
-/// What is known of a request without its attempts.
+/// A request's record without its attempts.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The execution's id.
     pub id: Box<str>,
-    /// The route; `None` where none took it.
+    /// The route; `None` if no route matched.
     pub route: Option<Arc<str>>,
     /// The client's address, without its port.
     pub client: Box<str>,
@@ -145,15 +144,15 @@ pub struct Request {
     pub method: Box<str>,
     /// The path, without its query.
     pub path: Box<str>,
-    /// Bytes of its body that were read.
+    /// How many bytes of its body were read.
     pub received: u64,
-    /// The wall time of its beginning.
+    /// The wall time at which it began.
     pub at: Timestamp,
-    /// Where it is traced.
+    /// Present if the request is traced.
     pub trace: Option<Box<Traced>>,
 }
 
-/// What a request's span says beside its record.
+/// What a request's span says beside the record.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Its place in the trace.
@@ -166,34 +165,34 @@ pub struct Traced {
     pub version: &'static str,
 }
 
-/// A request that has ended.
+/// The record of a request that has ended.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// What it was.
+    /// The request.
     pub request: Request,
     /// What the client got.
     pub answer: Answer,
-    /// In order of their beginning.
+    /// The attempts, in the order in which they began.
     pub attempts: Vec<Attempt>,
-    /// How many attempts more there were.
+    /// How many more attempts there were.
     pub omitted: usize,
-    /// What it failed with, newest first; none: a success.
+    /// The failures, newest first; empty for a success.
     pub failures: Vec<Cause>,
 }
 
 impl Recorder {
-    /// A recorder of what may come to nothing: unless somebody comes to [want](Self::want) the record, or a
-    /// Step's call is made again, there is none.
+    /// A recorder whose record may not be needed. It gives one only if somebody calls [want](Self::want) or if
+    /// a Step's call is repeated.
     pub fn provisional() -> Self {
         Self(Mutex::new(Trail { provisional: true, ..Trail::default() }))
     }
 
-    /// The record is wanted.
+    /// Somebody wants the record.
     pub fn want(&self) {
         self.lock().provisional = false;
     }
 
-    /// An attempt ended.
+    /// An attempt has ended.
     pub fn attempt(&self, attempt: Attempt) {
         let mut trail = self.lock();
         if trail.attempts.len() >= ATTEMPTS {
@@ -203,19 +202,19 @@ impl Recorder {
         trail.attempts.push(attempt);
     }
 
-    /// The execution came to its Result. The first counts.
+    /// The execution has its Result. Only the first call counts.
     pub fn result(&self, outcome: &Outcome) {
         let mut trail = self.lock();
         trail.end.get_or_insert_with(|| causes(outcome));
     }
 
-    /// What the client got.
+    /// The client got its answer.
     pub fn answered(&self, answer: Answer) {
         self.lock().answer = Some(answer);
     }
 
-    /// The record of `request`, which has ended; `None` where it never began to be answered, and where
-    /// nothing came of a [provisional](Self::provisional) one.
+    /// The record of `request`, which has ended. `None` if it never began to be answered, or if the recorder is
+    /// [provisional](Self::provisional) and nobody needs it.
     pub fn finish(&self, request: impl FnOnce(&Answer) -> Request) -> Option<Execution> {
         let trail = std::mem::take(&mut *self.lock());
         let Trail { provisional, mut attempts, omitted, end, answer } = trail;
@@ -240,7 +239,7 @@ impl Recorder {
 }
 
 impl Call {
-    /// How records name `attempt`.
+    /// The identity of `attempt` in records.
     pub fn of(attempt: &provider::Attempt<'_>) -> Self {
         let provider::Attempt { step, number, dispatch, role, .. } = *attempt;
         Self { step: step.into(), number, dispatch, cleanup: role == Role::Cleanup }
@@ -277,7 +276,7 @@ pub fn status(end: &End<'_>) -> Option<u16> {
     u16::try_from(status?.as_u64()?).ok()
 }
 
-/// Whether several of `attempts` are Steps' own.
+/// Whether several of `attempts` are the Steps' own.
 fn retried(attempts: &[Attempt]) -> bool {
     attempts.iter().filter(|attempt| !attempt.call.cleanup).count() > 1
 }
@@ -302,15 +301,15 @@ fn cancelled() -> Vec<Cause> {
     }]
 }
 
-/// As much of a text as a record holds.
+/// The part of a text that fits into a record.
 pub fn short(text: &str) -> &str {
-    // Less than four bytes away there is a boundary.
+    // A character has at most four bytes, so there is a boundary nearby.
     let cut = (0..=TEXT.min(text.len())).rev().find_map(|end| text.get(..end));
     cut.unwrap_or_default()
 }
 
 impl Execution {
-    /// A request that no execution began for: refused with `code`, or taken by no route.
+    /// The record of a request without an execution: refused with `code`, or matched by no route.
     pub fn refused(request: Request, answer: Answer, code: &str, detail: &str) -> Self {
         let cause = Cause {
             ty: FailureType::Error.as_str().into(),
@@ -321,7 +320,7 @@ impl Execution {
         Self { request, answer, attempts: Vec::new(), omitted: 0, failures: vec![cause] }
     }
 
-    /// Whether it failed: its Result is a failure, or its client left before the answer was whole.
+    /// Whether it failed: its Result is a failure, or its client left before the answer was complete.
     pub fn failed(&self) -> bool {
         !self.failures.is_empty() || self.answer.status == CLIENT_CLOSED_REQUEST
     }

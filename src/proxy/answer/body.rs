@@ -32,7 +32,7 @@ enum Kind {
     Upstream(Box<ResponseBody>),
     /// No body, and another protocol after the head.
     Tunnel(Box<Http1Lease>),
-    /// None, and no answer either: the connection, or the stream, is closed.
+    /// No body and no answer either: the connection or the stream is closed.
     Withheld,
 }
 
@@ -42,7 +42,7 @@ impl AnswerBody {
         Self::of(Kind::Whole(Whole::EMPTY))
     }
 
-    /// No answer: what carries it is closed in its place.
+    /// No answer: its connection or stream is closed instead.
     pub(crate) const fn withheld() -> Self {
         Self::of(Kind::Withheld)
     }
@@ -76,7 +76,7 @@ impl AnswerBody {
         Self::of(Kind::Tunnel(far))
     }
 
-    /// Takes the tunnel that this is, where it is one, and the flight that ends with it.
+    /// Takes the tunnel out, if this is one, with the flight that ends with it.
     pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Http1Lease>, Flight)> {
         if !matches!(self.kind, Kind::Tunnel(_)) {
             return None;

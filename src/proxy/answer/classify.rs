@@ -1,8 +1,8 @@
-//! What a response or an error means: a success, or a failure's code and whether trying again may help.
+//! What a response or an error means: a success, or a failure with a code and whether a retry may help.
 //!
-//! The route's own rules come first, then the table. No code of the table's transport half is ever made
-//! by a status, and none of its status half by a broken connection: a policy for one cannot be triggered
-//! by an upstream that says the other.
+//! The route's own rules come first, then the built-in table. A status never gives one of the table's codes for
+//! broken connections, and a broken connection never gives a code for a status. So a policy for one is never
+//! triggered by the other.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,13 +16,13 @@ use crate::proxy::message::headers;
 use crate::proxy::settings::{ClassifyRule, Verdict};
 use crate::proxy::{code, grpc};
 
-/// Whether sending a request twice does no more than sending it once (RFC 9110 §9.2.2), or the request
-/// says that the upstream takes care of it.
+/// Whether a request may be sent twice: because that has the same effect as once (RFC 9110 §9.2.2), or because
+/// the request says that the upstream removes duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repeatable {
-    /// By its method.
+    /// Because of its method.
     pub(crate) idempotent: bool,
-    /// By an `Idempotency-Key`. Only looked for where the method is not enough.
+    /// Because of an `Idempotency-Key`. Only checked if the method is not enough.
     pub(crate) keyed: bool,
 }
 
@@ -37,13 +37,13 @@ impl Repeatable {
         Self { idempotent, keyed: !idempotent && headers.contains_key(&IDEMPOTENCY_KEY) }
     }
 
-    /// Either.
+    /// Whether either holds.
     pub(crate) const fn any(self) -> bool {
         self.idempotent || self.keyed
     }
 }
 
-/// What a response is.
+/// The meaning of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Class {
     /// A success.
@@ -52,29 +52,29 @@ pub(crate) enum Class {
     Failure {
         /// Its code.
         code: Code,
-        /// Its advisory signal.
+        /// Whether it says that a retry may help.
         retryable: bool,
-        /// Whether a wait that the response asks for is heeded: of a 429, a 503 and whatever a rule
-        /// calls a failure. On a 404 the field means something else.
+        /// Whether a wait that the response asks for counts. It does for 429, for 503, and for whatever a rule
+        /// calls a failure. On a 404, for example, the field means something else.
         waits: bool,
     },
 }
 
-/// A response, as rules see it.
+/// A response as rules see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
-    /// Where the route buffers it.
+    /// The body, if the route buffers it.
     pub(crate) body: Option<&'a Value>,
-    /// How a gRPC call ended that sent no message.
+    /// The failed outcome of a gRPC call that sent no message.
     pub(crate) grpc: Option<grpc::Ended>,
-    /// The wall time, in nanoseconds since the Unix epoch, for rules that read a clock.
+    /// The wall time, in nanoseconds since the Unix epoch, for rules that use the time.
     pub(crate) now: i128,
 }
 
-/// What the response to a request is, by the route's rules and then by the table. The error is a fault of
-/// a rule's own expression.
+/// Classifies the response to a request, by the route's rules and then by the table. The error comes from a
+/// rule's own expression.
 pub(crate) fn classify(
     rules: &[ClassifyRule],
     repeatable: Repeatable,
@@ -107,7 +107,7 @@ pub(crate) fn classify(
     Ok(table)
 }
 
-/// The table.
+/// The built-in table.
 fn by_status(status: StatusCode, headers: &HeaderMap, repeatable: Repeatable) -> Class {
     let repeatable = repeatable.any();
     let (code, retryable) = match status.as_u16() {

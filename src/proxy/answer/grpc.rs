@@ -1,5 +1,5 @@
-//! What the proxy says to a gRPC client in its own name: "trailers-only", with HTTP status 200, for a gRPC
-//! library reads nothing else.
+//! The proxy's own answers to a gRPC client: "trailers-only", with HTTP status 200, because a gRPC library
+//! reads nothing else.
 
 use http::Response;
 use http::header::{self, HeaderValue};
@@ -19,7 +19,7 @@ pub(crate) fn trailers_only(status: Status, message: &str) -> Response<AnswerBod
     response
 }
 
-/// `grpc-message`: bytes that are no printable ASCII, and `%`, are percent-encoded (gRPC over HTTP/2).
+/// The value of `grpc-message`: `%`, and bytes that are not printable ASCII, are percent-encoded (gRPC over HTTP/2).
 fn percent_encoded(message: &str) -> String {
     use std::fmt::Write as _;
     let mut encoded = String::with_capacity(message.len());
@@ -27,7 +27,7 @@ fn percent_encoded(message: &str) -> String {
         if matches!(byte, b' '..=b'~') && byte != b'%' {
             encoded.push(char::from(byte));
         } else {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             write!(encoded, "%{byte:02X}").ok();
         }
     }

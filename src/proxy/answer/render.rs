@@ -1,7 +1,7 @@
-//! What the client gets: one function from a Result to a response.
+//! Turns a Result into the answer that the client gets.
 //!
-//! A failure's status comes from the first cause that says more than "gave up": `Retry.Exhausted` is
-//! answered as what it was exhausted by.
+//! A failure's status comes from the first cause that says more than "gave up": `Retry.Exhausted` is answered
+//! like the failure that exhausted it.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::proxy::request::exchange::Exchange;
 
 static PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// The response that `outcome` stands for.
+/// The answer for `outcome`.
 pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerBody> {
     let mut response = match outcome {
         Outcome::Success(value) => success(exchange, value),
@@ -41,7 +41,7 @@ pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerB
     if exchange.method == Method::HEAD { without_body(response) } else { response }
 }
 
-/// The answer to a request that no Flow ran for.
+/// The answer to a request for which no Flow ran.
 pub(crate) fn refuse(
     refusal: &Refusal,
     id: &str,
@@ -127,7 +127,7 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// The newest upstream response in the chain that nobody consumed.
+/// The newest upstream response in the chain that has not been consumed.
 fn passed_on(failure: &Failure) -> Option<Response<AnswerBody>> {
     failure.chain().find_map(|link| {
         let details = link.details.as_ref()?.as_native::<Details>()?;
@@ -151,14 +151,14 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
         insert(&mut body, "failures", json!(failures));
     }
     let mut response = problem(&body, meaning);
-    // The client gets this in place of the answer that said so, and should wait, too.
+    // The client gets this instead of the upstream's response, and should wait as the upstream asked.
     if let Some(wait) = wait(failure) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response
 }
 
-/// What a gRPC client is told of a failure: what a problem document says of it.
+/// The message of a failure for a gRPC client: the same as a problem document's.
 fn told(exchange: &Exchange, failure: &Failure) -> String {
     match &failure.message {
         Some(message) if exchange.route.expose_failures => format!("{}: {message}", failure.code),
@@ -166,8 +166,8 @@ fn told(exchange: &Exchange, failure: &Failure) -> String {
     }
 }
 
-/// The wait that the upstream asked for in the newest attempt of the chain. If a wait before a re-run was interrupted,
-/// that is the attempt which should have been made again.
+/// The wait that the upstream asked for in the newest attempt of the chain. If a wait before a re-run was
+/// interrupted, that is the attempt which would have been repeated.
 fn wait(failure: &Failure) -> Option<Duration> {
     let attempt = |link: &Failure| {
         let details = link.details.as_ref()?.as_native::<Details>()?;
@@ -178,24 +178,24 @@ fn wait(failure: &Failure) -> Option<Duration> {
     Some(newest??.wait())
 }
 
-/// Whole seconds, as `Retry-After` has them; a part of one counts as one.
+/// Whole seconds, as in `Retry-After`, rounded up.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
-/// What was given up on, where something was.
+/// The failure that was given up on, or the failure itself.
 fn cause(failure: &Failure) -> &Failure {
     let mut chain = failure.chain();
     chain.find(|link| !code::is_giving_up(link.code.as_str())).unwrap_or(failure)
 }
 
-/// What `failure` means to a client.
+/// The meaning of `failure` for a client.
 pub(super) fn meaning(failure: &Failure) -> Meaning {
     let cause = cause(failure);
     middleware::meaning(cause).unwrap_or_else(|| code::meaning(cause.code.as_str()))
 }
 
-/// The same, with what is known of this very request and its attempts.
+/// The same, with what is known about this request and its attempts.
 fn meaning_here(exchange: &Exchange, failure: &Failure) -> Meaning {
     let (meaning, cause) = (meaning(failure), cause(failure));
     if cause.code == code::REQUEST_ABORTED && exchange.upload.broken() == Some(BodyFailure::Stalled)
@@ -210,7 +210,7 @@ fn meaning_here(exchange: &Exchange, failure: &Failure) -> Meaning {
     }
 }
 
-/// One failure of the chain, as an exposed problem document shows it.
+/// One failure of the chain, in an exposed problem document.
 fn link(failure: &Failure) -> serde_json::Value {
     let mut shown = json!({
         "type": failure.ty.as_str(),

@@ -1,6 +1,6 @@
-//! What an attempt came to, as the language carries it: a [`Reply`] is the value of a success, a
-//! [`Details`] the `details` of a failure. Both hold the upstream's response unopened, so that it
-//! streams to the client unless something reads it.
+//! The outcome of an attempt as the language carries it: a [`Reply`] is the value of a success, [`Details`] the
+//! `details` of a failure. Both hold the upstream's response unread, so that it streams to the client unless
+//! something reads it.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,62 +18,61 @@ use crate::proxy::message::headers;
 use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::Http1Lease;
 
-/// An upstream's response: the object `{status, headers, body}`, of which `body` is there only where
-/// the route buffers it.
+/// An upstream's response: the object `{status, headers, body}`. `body` is only present if the route buffers it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     status: StatusCode,
-    /// Whose call it answers: a cleanup's response is never the client's.
+    /// Who made the call. A cleanup's response never goes to the client.
     role: Role,
-    /// What expressions read as `body`.
+    /// The value of `body` in expressions.
     body: Option<Value>,
     held: Mutex<Held>,
 }
 
-/// What is still there of the response.
+/// What is left of the response.
 #[derive(Debug)]
 enum Held {
     /// All of it.
     Whole(HeaderMap, Payload),
     /// It went to the client.
     Passed,
-    /// A re-run consumed the failure that it belongs to; the fields stay readable.
+    /// A re-run consumed its failure. The fields stay readable.
     Discarded(HeaderMap),
 }
 
 /// A response's body.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// Still coming.
+    /// It is still arriving.
     Stream(Box<ResponseBody>),
-    /// Read, because an expression of the route reads it, with its trailers.
+    /// It was read, with its trailers, because an expression of the route reads it.
     Buffered(Bytes, Option<Box<HeaderMap>>),
-    /// None: the connection has changed its protocol.
+    /// None: the connection has switched its protocol.
     Tunnel(Box<Http1Lease>),
 }
 
-/// What is known of a failed attempt: the object `details`.
+/// What is known about a failed attempt: the object `details`.
 #[derive(Debug)]
 pub(crate) struct Details {
     /// The endpoint, as `host:port`.
     pub(crate) endpoint: Arc<str>,
-    /// Whose attempt it was.
+    /// Who made the attempt.
     pub(crate) role: Role,
     /// How much of the request was sent.
     pub(crate) sent: Sent,
-    /// Whether the connection had carried a request before.
+    /// Whether the connection had carried another request before.
     pub(crate) reused: bool,
-    /// How far a connect got.
+    /// How far connecting got.
     pub(crate) phase: Option<&'static str>,
     /// How long the upstream asks to wait.
     pub(crate) retry_after: Option<RetryAfter>,
-    /// gRPC's status, where the response is a gRPC call's and it failed.
+    /// gRPC's status, if this is a failed gRPC call.
     pub(crate) grpc_status: Option<Status>,
-    /// Why the attempt cannot be made again, where it cannot.
+    /// Why the attempt cannot be repeated, if so.
     pub(crate) refusal: Option<&'static str>,
-    /// The error type of RFC 9209 that says it.
+    /// The error type of RFC 9209.
     pub(crate) proxy_status: &'static str,
-    /// The response, where there was one.
+    /// The response, if there was one.
     pub(crate) reply: Option<Arc<Reply>>,
 }
 
@@ -89,7 +88,7 @@ pub(crate) enum Sent {
 }
 
 impl Held {
-    /// The body, which nobody will read, where it is there.
+    /// Takes the body out, if it is there; nobody will read it.
     fn discard(&mut self) -> Option<Payload> {
         match std::mem::replace(self, Self::Passed) {
             Self::Whole(headers, payload) => {
@@ -126,8 +125,7 @@ impl Reply {
         Self { status, role, body, held: Mutex::new(Held::Whole(headers, payload)) }
     }
 
-    /// Takes the response for the client. `None` where it is not the client's (a cleanup's), was
-    /// consumed, or was taken before.
+    /// Takes the response for the client. `None` if it belongs to a cleanup, was consumed, or was taken before.
     pub(crate) fn take(&self) -> Option<Response<AnswerBody>> {
         if self.role == Role::Cleanup {
             return None;
@@ -147,7 +145,7 @@ impl Reply {
         Some(response)
     }
 
-    /// Gives the connection back: nobody will read the body.
+    /// Returns the connection: nobody will read the body.
     pub(crate) fn discard(&self) {
         let mut held = self.lock();
         let payload = held.discard();
@@ -157,7 +155,7 @@ impl Reply {
         }
     }
 
-    /// What `path` leads to in the fields, which are not there once they went to the client.
+    /// The value at `path` in the fields, which are gone once they went to the client.
     fn headers(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
         match &*self.lock() {
             Held::Whole(headers, _) | Held::Discarded(headers) => {
@@ -172,7 +170,7 @@ impl Reply {
     }
 }
 
-/// A response that nobody took: its connection still serves if little of it is left.
+/// Nobody took the response. Its connection can be used again if little of it is left.
 impl Drop for Reply {
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! How long a response asks to wait (RFC 9110 §10.2.3), read strictly: what is not in the grammar says
-//! nothing, and the schedule is used instead.
+//! How long a response asks to wait (RFC 9110 §10.2.3). It is read strictly: anything outside of the grammar is
+//! ignored, and the backoff is used instead.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,21 +10,21 @@ use super::rate_limit;
 /// The wait that an upstream asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryAfter {
-    /// As it was asked for.
+    /// The wait as it was asked for.
     pub(crate) asked: Duration,
     /// The longest wait that the upstream's `retryAfterMax` allows.
     pub(crate) max: Duration,
 }
 
 impl RetryAfter {
-    /// The wait that policies and clients are told.
+    /// The wait for policies and clients.
     pub(crate) fn wait(self) -> Duration {
         self.asked.min(self.max)
     }
 }
 
-/// The wait that a response with these fields asks for; `None` where it asks for none. `now` is used where the response
-/// carries no `Date`.
+/// The wait that a response with these fields asks for; `None` if it asks for none. `now` is used if the
+/// response has no `Date`.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let now = date(headers).unwrap_or(now);
     match headers.get(header::RETRY_AFTER) {
@@ -33,7 +33,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     }
 }
 
-/// When the response was made, by its own clock.
+/// When the response was made, by the server's clock.
 fn date(headers: &HeaderMap) -> Option<SystemTime> {
     http_date(headers.get(header::DATE)?.as_bytes())
 }
@@ -47,7 +47,7 @@ fn field(value: &[u8], now: SystemTime) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-/// `1*DIGIT`; more than fits saturates, as RFC 9111 §1.2.2 has it for delta-seconds.
+/// `1*DIGIT`. A number that is too large saturates, as RFC 9111 §1.2.2 defines for delta-seconds.
 pub(super) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -60,12 +60,12 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
 
 /// The names of the days in two of the forms of an HTTP-date.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-/// In the form of RFC 850.
+/// The names in RFC 850's form.
 const LONG_DAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Any of the three forms of an HTTP-date (RFC 9110 §5.6.7), with any weekday: the name of the day
-/// repeats what the date says, and servers get it wrong.
+/// Any of the three forms of an HTTP-date (RFC 9110 §5.6.7), with any weekday: the name of the day is
+/// redundant, and servers get it wrong.
 fn http_date(text: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(text).ok()?;
     if let Ok(date) = httpdate::parse_http_date(text) {

@@ -1,12 +1,12 @@
-//! gRPC, as far as a proxy must know it: that a call is one, and where it says how it ended.
+//! The parts of gRPC that a proxy must know: how to recognise a call, and where it reports its outcome.
 //!
-//! A call answers 200 and says how it ended in `grpc-status`: in the header section where that is all there
-//! is ("trailers-only"), else in the trailers. A call that has sent a message is a success here, whatever its
-//! trailers say: the message is the client's already. One that ends before its first message is a failure of
-//! its own code, and may be tried again. This is gRPC's own line: a call is committed with its first message
-//! (gRFC A6).
+//! A call answers 200 and reports its outcome in `grpc-status`: in the headers if there is nothing else
+//! ("trailers-only"), otherwise in the trailers. A call that has sent a message counts as a success here,
+//! whatever its trailers say, because the client already has the message. A call that fails before its first
+//! message is a failure with its own code, and may be retried. gRPC draws the same line: a call is committed
+//! with its first message (gRFC A6).
 //!
-//! `grpc-timeout` passes unchanged: it is the client's bound on the call, and the upstream's to keep.
+//! `grpc-timeout` passes unchanged. It is the client's bound on the call, and the upstream applies it.
 
 mod status;
 
@@ -16,41 +16,40 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub(crate) use status::Status;
 
-/// How long the head of a gRPC response is held back to see whether the call ends without a message.
+/// How long a gRPC response's head is held back to see whether the call ends without a message.
 ///
-/// A server that fails at once without "trailers-only" sends head and trailers in one go, so they are here
-/// together. A stream whose first message takes longer is not held: its head goes on alone, and what comes
-/// later is passed on as it comes.
+/// A server that fails at once without "trailers-only" sends the head and the trailers together. If the first
+/// message takes longer than this, the head is sent on alone, and everything after it passes as it comes.
 pub(crate) const PEEK: Duration = Duration::from_millis(10);
 
 pub(crate) static STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) static MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 static PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Why a retry is out of the question where the server asks for none.
+/// The reason for no retry if the server asks for none.
 pub(crate) const REFUSED_BY_SERVER: &str = "serverPushback";
 
-/// How a call ended that sent no message and has not succeeded.
+/// The outcome of a call that failed without a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// Its status.
     pub(crate) status: Status,
-    /// What the server says of another attempt.
+    /// What the server says about a retry.
     pub(crate) pushback: Pushback,
 }
 
-/// What a server says of another attempt (gRFC A6, "Pushback").
+/// What a server says about a retry (gRFC A6, "Pushback").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushback {
     /// Nothing.
     None,
-    /// It is welcome after exactly this long.
+    /// Retry after exactly this time.
     After(Duration),
-    /// There must be none.
+    /// Do not retry.
     Never,
 }
 
-/// Whether a message with this `Content-Type` is gRPC's. gRPC-Web, whose trailers are in the body, is not.
+/// Whether a message with this `Content-Type` is gRPC. gRPC-Web, which has its trailers in the body, is not.
 pub(crate) fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
     let rest = content_type.and_then(|ty| {
         let (essence, rest) = ty.as_bytes().split_at_checked(b"application/grpc".len())?;
@@ -60,16 +59,16 @@ pub(crate) fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
 }
 
 impl Ended {
-    /// What these fields say, the header section of a response that has no body or the trailers that come
-    /// without a message; `None` where they say success, or nothing.
+    /// Reads the headers of a response without a body, or the trailers of one without a message. `None` if they
+    /// report success or nothing.
     pub(crate) fn of(fields: &HeaderMap) -> Option<Self> {
         let status = Status::read(fields.get(&STATUS)?.as_bytes());
         let pushback = Pushback::of(fields.get(&PUSHBACK));
         status.map(|status| Self { status, pushback })
     }
 
-    /// The failure's advisory signal. Of all codes only `UNAVAILABLE` says by itself that the call may be
-    /// tried again (gRPC's status codes); of any other the server may say so.
+    /// Whether the failure is retryable. `UNAVAILABLE` always is (gRPC's status codes); for any other code the
+    /// server may say so.
     pub(crate) const fn retryable(self) -> bool {
         match self.pushback {
             Pushback::None => self.status.is_unavailable(),
@@ -80,7 +79,7 @@ impl Ended {
 }
 
 impl Pushback {
-    /// What the field says. A negative number, and what is no number, ask for no retry (gRFC A6).
+    /// A negative number, or something that is not a number, asks for no retry (gRFC A6).
     fn of(field: Option<&HeaderValue>) -> Self {
         let Some(field) = field else {
             return Self::None;

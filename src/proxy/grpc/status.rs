@@ -1,8 +1,8 @@
-//! The statuses of a gRPC call.
+//! The statuses of gRPC calls.
 
 use http::StatusCode;
 
-/// How a call ended, success excluded: one of gRPC's sixteen codes.
+/// The outcome of a failed call: one of gRPC's sixteen codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(u8);
 
@@ -56,8 +56,8 @@ impl Status {
     const UNAVAILABLE: Self = Self(14);
     const UNAUTHENTICATED: Self = Self(16);
 
-    /// The status that `grpc-status` names; `None` for success. A number that gRPC does not have, and what
-    /// is none, stand for `UNKNOWN`, as its clients take them.
+    /// The status in `grpc-status`; `None` for success. An unknown number, or something that is not a number,
+    /// means `UNKNOWN`, as for gRPC's clients.
     pub(crate) fn read(field: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(field).unwrap_or_default().trim();
         match text.parse::<u8>() {
@@ -67,12 +67,12 @@ impl Status {
         }
     }
 
-    /// The status whose failure code this is.
+    /// The status with this failure code.
     pub(crate) fn of_code(code: &str) -> Option<Self> {
         (1..).zip(CODES).find(|(_, known)| *known == code).map(|(number, _)| Self(number))
     }
 
-    /// What stands for an HTTP status where a call got no other (gRPC's "HTTP to gRPC Status Code Mapping").
+    /// The status that replaces an HTTP status if a call got no other (gRPC's "HTTP to gRPC Status Code Mapping").
     pub(crate) const fn of_http(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::INTERNAL,
@@ -84,7 +84,7 @@ impl Status {
         }
     }
 
-    /// Whether it is the server's fault, as a 5xx of HTTP is (OpenTelemetry's conventions for gRPC spans).
+    /// Whether the server is at fault, as with a 5xx in HTTP (OpenTelemetry's conventions for gRPC spans).
     pub(crate) const fn is_servers(self) -> bool {
         matches!(self.0, 2 | 4 | 12..=15)
     }
@@ -94,7 +94,7 @@ impl Status {
         self.0.into()
     }
 
-    /// Where its name stands.
+    /// The index of its name.
     fn place(self) -> usize {
         usize::from(self.0).wrapping_sub(1)
     }
@@ -104,13 +104,13 @@ impl Status {
         NAMES.get(self.place()).copied().unwrap_or("Unknown")
     }
 
-    /// The code of the failure that it is.
+    /// Its failure code.
     pub(crate) fn code(self) -> &'static str {
         const UNKNOWN: &str = "Provider.Call.Http.Grpc.Unknown";
         CODES.get(self.place()).copied().unwrap_or(UNKNOWN)
     }
 
-    /// Whether it says that the call may be tried again.
+    /// Whether the call may be retried.
     pub(super) const fn is_unavailable(self) -> bool {
         self.0 == Self::UNAVAILABLE.0
     }

@@ -1,4 +1,4 @@
-//! The client of a rehearsal: it asks once, reads the answer, and leaves when it has had enough.
+//! The client of a rehearsal: it sends one request, reads the answer, and leaves when its time is over.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,71 +27,71 @@ use crate::proxy::site::{Core, Worker};
 use crate::proxy::stage::Stage;
 use crate::proxy::stage::record::{Event, Length};
 
-/// When a rehearsal begins: a moment of no meaning, the same each time (2026-01-01T00:00:00Z).
+/// The start of every rehearsal, an arbitrary time (2026-01-01T00:00:00Z).
 const BEGINS: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
-/// What has not come after five thousand years never comes.
+/// Anything that has not happened after five thousand years never will.
 const FOREVER: Duration = Duration::from_hours(24 * 365 * 5000);
 /// How often the clock may advance to the next timer. An execution that waits more often has no end in sight.
 const WAITS: u64 = 500_000;
-/// How much the pipe to the proxy holds each way.
+/// The capacity of the pipe to the proxy, in each direction.
 const PIPE: usize = 64 * 1024;
 
-/// What the client asks.
+/// The client's request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
     /// The target, in origin form.
     pub(crate) target: Uri,
-    /// With a `Host`.
+    /// The fields, including a `Host`.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// How long it waits for the whole answer.
+    /// How long the client waits for the complete answer.
     pub(crate) patience: Option<Duration>,
 }
 
-/// What came of it.
+/// The outcome of a rehearsal.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// The routes in order, up to the one that takes the request: its name, and why it does not take it.
+    /// The routes in order, up to the one that matches: each with its name, and why it does not match.
     pub(crate) routes: Vec<(Arc<str>, Option<String>)>,
     pub(crate) events: Vec<Event>,
-    /// The execution's Result, where it came to one.
+    /// The execution's Result, if it has one.
     pub(crate) result: Option<Json>,
     pub(crate) end: End,
     /// From the request to the last byte of its answer.
     pub(crate) took: Length,
-    /// The places of the planned responses that nothing asked for.
+    /// The indexes of the scripted responses that were not used.
     pub(crate) unused: Vec<usize>,
 }
 
-/// How it ended.
+/// How the request ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The client has its answer.
+    /// The client got its answer.
     Answered { status: StatusCode, headers: HeaderMap, body: Bytes, broken: bool },
-    /// The connection was closed without one.
+    /// The connection closed without an answer.
     Dropped,
-    /// The client had waited long enough.
+    /// The client left.
     Left,
-    /// Nothing bounds what hangs.
+    /// Something hangs, and no timeout ends it.
     Forever,
-    /// So much happened that the rest was not waited for.
+    /// Too much happened, so the rehearsal was stopped.
     Endless,
-    /// The execution goes round and round without a wait.
+    /// The execution loops without ever waiting.
     Busy,
 }
 
-/// Asks `asked` of `runtime`, which was built on a stage.
+/// Sends `asked` to `runtime`, which was built on a stage.
 ///
 /// # Errors
-/// Where the system gives no runtime.
+/// When the system provides no runtime.
 pub(crate) fn rehearse(
     runtime: &Arc<Runtime>,
     stage: &Arc<Stage>,
     asked: &Asked,
     seed: u64,
 ) -> io::Result<Told> {
-    // No I/O driver: where this would open a socket it could not.
+    // Without an I/O driver, opening a socket would fail.
     let mut driver = tokio::runtime::Builder::new_current_thread();
     let driver = driver.enable_time().start_paused(true).build()?;
     Ok(driver.block_on(async {
@@ -102,7 +102,7 @@ pub(crate) fn rehearse(
         stage.begin();
         let end = ask(&worker, stage, request, asked.patience).await;
         let took = Length(stage.elapsed());
-        // Cleanups of a request whose client has left.
+        // The cleanups of a request whose client has left.
         let deadline = took.0.saturating_add(FOREVER);
         let waits = !matches!(end, End::Busy);
         let mut look = Duration::from_millis(1);
@@ -124,14 +124,14 @@ async fn ask(
     let (near, far) = duplex(PIPE);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let secure = worker.site().runtime.listeners.first().is_some_and(|first| first.tls.is_some());
-    // The handshake is left out: what is asked is the same.
+    // The handshake is left out. It does not change the request.
     let over = if secure { Negotiated::Tls { http2: false } } else { Negotiated::Clear };
     let client = Peer { address, over };
     let far = Io::Other(Box::new(far));
     tokio::spawn(connection::serve(far, client, Arc::clone(worker), None));
     let answer = async {
         let (mut sender, driver) = http1::handshake(TokioIo::new(near)).await.ok()?;
-        // In this future: dropped, it closes the connection.
+        // In this future, so that dropping it closes the connection.
         let exchange = async {
             let (head, body) = sender.send_request(request).await.ok()?.into_parts();
             let mut broken = false;
@@ -167,7 +167,7 @@ async fn ask(
     }
 }
 
-/// Returns when the clock has advanced too often. It looks seldom, so that its own waits do not add up.
+/// Returns when the clock has advanced too often. It checks rarely, so that its own waits do not count much.
 async fn worn_out(stage: &Stage) {
     let metrics = Handle::current().metrics();
     while metrics.worker_park_count(0) < WAITS {
@@ -175,7 +175,7 @@ async fn worn_out(stage: &Stage) {
     }
 }
 
-/// The body as far as it comes.
+/// Reads the body as far as it comes.
 async fn read(mut body: hyper::body::Incoming, broken: &mut bool) -> Bytes {
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -202,8 +202,7 @@ fn request(asked: &Asked) -> (request::Parts, Request<Full<Bytes>>) {
     (head.clone(), Request::from_parts(head, body))
 }
 
-/// Why each route before the one that takes the request does not. None of them, where the request is
-/// refused before they are asked.
+/// Why each route before the matching one does not match. Empty if the request is refused before routing.
 fn routes(runtime: &Runtime, parts: &request::Parts) -> Vec<(Arc<str>, Option<String>)> {
     let misses = matched(runtime, parts, |target| runtime.router.misses(target));
     let names = runtime.routes.iter().map(|route| Arc::clone(&route.name));

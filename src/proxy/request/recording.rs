@@ -1,10 +1,10 @@
-//! A request's record and its place in a trace: when they begin, and who gets the record at the end.
+//! A request's record and its place in a trace: when they begin, and who gets the record.
 //!
-//! Most requests are plain: one attempt, which succeeds. Few of them are recorded (as many a second as
-//! [`RateLimiter`](crate::telemetry::limiter::RateLimiter) lets through), and the others pay a branch here and there. What
-//! somebody will look for is always recorded, from its first attempt: a record begins with the first
-//! failure at the latest, and where successes may come before it (an execution of several calls) with
-//! the request; it is given up at the end where nothing came of it.
+//! Most requests are plain: one attempt, which succeeds. Only a few of these per second are recorded (see
+//! [`RateLimiter`](crate::telemetry::limiter::RateLimiter)); the others cost a few branches. Anything that
+//! somebody will look for is always recorded from its first attempt on. So a record begins with the first
+//! failure at the latest; if successes may precede that (an execution with several calls), it begins with the
+//! request, and is dropped at the end if nothing happened.
 
 use std::borrow::Cow;
 
@@ -20,15 +20,15 @@ use crate::proxy::site::Site;
 use crate::telemetry::record::{Answer, Execution, Recorder, Request, Traced};
 use crate::telemetry::trace::{SpanId, TRACEPARENT};
 
-/// The span of an attempt, where its request is traced.
+/// The span of an attempt, if its request is traced.
 pub(crate) fn span(exchange: &Exchange) -> Option<SpanId> {
     let context = &exchange.trace.as_deref()?.context;
-    // What is not sampled has no spans: its caller, to the upstream, is the request.
+    // An unsampled request has no spans, so the upstream sees the request itself as its caller.
     let own = || SpanId(exchange.site.core.ids.random());
     Some(if context.sampled() { own() } else { context.span() })
 }
 
-/// Tells the upstream of the trace.
+/// Adds the trace to the upstream's request.
 pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, fields: &mut Cow<'_, HeaderMap>) {
     if let (Some(place), Some(span)) = (exchange.trace.as_deref(), span)
         && let Ok(value) = HeaderValue::try_from(place.context.header(span))
@@ -38,7 +38,7 @@ pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, fields: &mut Cow
 }
 
 impl Exchange {
-    /// The request begins to be served: decides whether all of it is recorded.
+    /// The request begins to be served: decides whether it is recorded from the start.
     pub(crate) fn record_from(&self, begun: Instant) {
         let sinks = self.site.runtime.sinks();
         if !sinks.listen() {
@@ -53,13 +53,13 @@ impl Exchange {
         }
     }
 
-    /// Its place in a trace, where spans are made of it.
+    /// Its place in a trace, if spans are made of it.
     pub(crate) fn traced(&self) -> Option<&TracePlace> {
         self.trace.as_deref().filter(|place| place.context.sampled())
     }
 
-    /// The request's record, where it has one; with `eventful`, what must not be missed has happened: the
-    /// record begins now, unless nobody wants any, and is delivered.
+    /// The request's record, if it has one. With `eventful`, something important has happened: the record
+    /// begins now, unless nobody wants any, and will be delivered.
     pub(crate) fn recorder(&self, eventful: bool) -> Option<&Recorder> {
         let recorder = match self.recorder.get() {
             Some(recorder) => recorder,
@@ -76,14 +76,14 @@ impl Exchange {
         self.recorder.get_or_init(Box::default)
     }
 
-    /// The execution came to its Result.
+    /// The execution has its Result.
     pub(crate) fn ended(&self, outcome: &Outcome) {
         if let Some(recorder) = self.recorder(!outcome.is_success()) {
             recorder.result(outcome);
         }
     }
 
-    /// All of the request is over: whoever wants its record gets it.
+    /// The request has ended completely: delivers its record.
     pub(crate) fn deliver(&self) {
         let Some(recorder) = self.recorder.get() else {
             return;
@@ -123,7 +123,7 @@ impl Exchange {
     }
 }
 
-/// What the access log is told of a request that is refused: read before the request is taken apart.
+/// What the access log needs of a refused request. Taken before the request is consumed.
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
     site: std::sync::Arc<Site>,
@@ -134,7 +134,7 @@ pub(crate) struct RefusedRequest {
 }
 
 impl RefusedRequest {
-    /// `None` where nobody would be told.
+    /// `None` if nobody wants it.
     pub(crate) fn of<B>(
         site: &std::sync::Arc<Site>,
         request: &http::Request<B>,

@@ -1,4 +1,4 @@
-//! A request's body: sent on as it comes, or read before the Flow begins.
+//! A request's body: sent on as it arrives, or read before the Flow begins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub(crate) enum Upload {
 }
 
 impl Upload {
-    /// Reads `body` before the Flow begins: all of it if an expression of `route` reads it, else as much as can be sent
-    /// again.
+    /// Reads `body` before the Flow begins: all of it if an expression of `route` reads it, otherwise as much
+    /// as can be sent again.
     pub(super) async fn read(
         body: ClientBody,
         route: &Route,

@@ -1,9 +1,9 @@
-//! One request, from its arrival to its answer.
+//! Runs one request, from its arrival to its answer.
 //!
-//! What answers a request is dropped when the client's connection goes. For a route without a
-//! cleanup that is all the cancellation there is to do. Where something must run whatever happens, what is
-//! dropped is a guard: it cancels the execution and hands it, as far as it has come, to a task of its own,
-//! where it unwinds, cleanups included, though nobody waits for its answer.
+//! The future that answers a request is dropped when the client's connection goes. For a route without a
+//! cleanup, that is all of the cancellation. Where a cleanup must run whatever happens, the future is a guard:
+//! when dropped, it cancels the execution and moves it to a task of its own. There it unwinds, with its
+//! cleanups, although nobody waits for its answer.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,12 +37,12 @@ use crate::proxy::site::Site;
 use crate::proxy::watch::busy::BusyGuard;
 use crate::telemetry::events::Events;
 
-/// An answer that is being made.
+/// The future that makes an answer.
 pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
 
-/// Answers `request`; what an upstream says before its answer goes to `interim`.
+/// Answers `request`. Interim responses of upstreams go to `interim`.
 ///
-/// What needs no waiting is done here, so that the future, which is moved about, need not carry the request.
+/// Everything that needs no waiting is done here, so that the future, which gets moved, does not carry the request.
 pub(crate) fn serve(
     site: Arc<Site>,
     request: Request<ClientBody>,
@@ -81,7 +81,8 @@ pub(crate) fn serve(
         }),
         Err(refused) => {
             let (refusal, body) = *refused;
-            // What is asked for by being read is not read; and HTTP/2 ends a stream without its connection.
+            // A body whose client waits for a 100 must not be read: reading sends the 100. HTTP/2 can end a
+            // stream without closing its connection.
             let reads = version < Version::HTTP_2 && !refusal.reason.closes() && !body.waits();
             let read = bodyless || reads && finish::read_out(body);
             Box::pin(std::future::ready(refuse(refusal, busy, read)))
@@ -89,7 +90,7 @@ pub(crate) fn serve(
     }
 }
 
-/// Runs the Flow of `exchange` and renders what it comes to.
+/// Runs the Flow of `exchange` and renders its Result.
 async fn answer(
     exchange: Arc<Exchange>,
     busy: BusyGuard,
@@ -126,7 +127,7 @@ async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     outcome
 }
 
-/// Runs the route's Flow to its end, whatever becomes of this future.
+/// Runs the route's Flow to its end, even if this future is dropped.
 async fn to_its_end(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
     exchange.cancelled_by(cancel.clone());
@@ -191,15 +192,16 @@ async fn run(
     outcome
 }
 
-/// An execution that runs to its end: dropped before, it is cancelled and unwinds on a task of its own.
+/// An execution that runs to its end. If this is dropped earlier, the execution is cancelled and unwinds on its
+/// own task.
 ///
-/// So the usual execution, whose client waits for its answer, needs no task beside its connection's.
+/// So the usual execution, whose client waits for the answer, needs no task beside its connection's.
 struct Unwinding<F: Future<Output: Send> + Send + 'static> {
     running: Option<Pin<Box<F>>>,
     cancel: CancellationToken,
 }
 
-/// The `None` is a panic's.
+/// `None` stands for a panic.
 impl<F: Future<Output: Send> + Send + 'static> Future for Unwinding<F> {
     type Output = Option<F::Output>;
 
@@ -223,15 +225,15 @@ impl<F: Future<Output: Send> + Send + 'static> Drop for Unwinding<F> {
             return;
         };
         self.cancel.cancel();
-        // Without a runtime the process ends, and the execution says for itself what is lost.
+        // Without a runtime the process is ending. The execution then reports what is lost.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(running);
         }
     }
 }
 
-/// An execution with something that must run whatever happens. Dropped before it is done, as the end of
-/// the process may do, it says whose cleanups were lost.
+/// An execution with a cleanup that must run. If it is dropped before that, which the end of the process may
+/// do, it reports whose cleanups were lost.
 struct UnwindGuard {
     exchange: Arc<Exchange>,
     done: bool,
@@ -261,7 +263,7 @@ impl Drop for UnwindGuard {
     }
 }
 
-/// What a request that had nothing to unwind comes to when the process stops before it ended.
+/// The Result of a request without cleanups that was running when the process stopped.
 fn cancelled() -> Outcome {
     let failure = Failure {
         ty: FailureType::Cancellation,
@@ -279,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    /// An execution that takes a second, or, once it is cancelled, one more for its cleanup.
+    /// An execution that takes a second or, once it is cancelled, one more second for its cleanup.
     async fn execution(cancel: CancellationToken, ended: oneshot::Sender<&'static str>) -> u8 {
         let how = tokio::select! {
             () = sleep(Duration::from_secs(1)) => "done",

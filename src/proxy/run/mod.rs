@@ -1,4 +1,4 @@
-//! The run of a route's Flow for one request.
+//! Runs a route's Flow for one request.
 
 pub(crate) mod execute;
 mod observer;

@@ -1,16 +1,16 @@
-//! What the engine reports of a request's execution, counted and recorded.
+//! Counts and records what the engine reports of a request's execution.
 
 use crate::language::observe::{Ended, Event, Observer};
 use crate::language::outcome::{Failure, Outcome};
 use crate::proxy::request::exchange::Exchange;
 use crate::telemetry::record::Attempt;
 
-/// Feeds the route's counters and the request's record. The spans are made of the record.
+/// Updates the route's counters and the request's record. The spans are made from the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestObserver<'a>(pub(crate) &'a Exchange);
 
 impl RequestObserver<'_> {
-    /// An attempt ended. Only those that went to an upstream are counted.
+    /// An attempt ended. Only those that were sent to an upstream are counted.
     fn ended(self, ended: &Ended<'_>) {
         let Some(destination) = ended.destination else {
             return;
@@ -22,7 +22,7 @@ impl RequestObserver<'_> {
         }
     }
 
-    /// A policy asked for a retry, which is not made.
+    /// A policy asked for a retry that is not made.
     fn suppressed(self, step: &str, reason: &'static str) {
         let route = &self.0.route;
         route.metrics.suppressed(reason);
@@ -49,7 +49,7 @@ impl RequestObserver<'_> {
         let Exchange { route, .. } = self.0;
         route.metrics.finally(outcome.is_success());
         if let Outcome::Failure(failure) = outcome {
-            // What it was to tell nobody else may ever hear of.
+            // This may have been the only report of what the cleanup was for.
             let (execution, route, code) = (self.0.id(), &*route.name, failure.code.as_str());
             tracing::warn!(execution, route, step, code, "A cleanup failed.");
         }
@@ -63,7 +63,7 @@ impl Observer for RequestObserver<'_> {
             Event::AttemptEnded(ended) => self.ended(ended),
             Event::RetryScheduled(retry) => {
                 route.metrics.retry(retry.failure.code.as_str(), retry.wait.source);
-                // The record of a request that is retried begins here at the latest.
+                // The record of a retried request begins here at the latest.
                 self.0.recorder(true);
             }
             Event::RetryDropped { step } => {

@@ -1,9 +1,8 @@
-//! Which call a connection is asked for: an `http` provider that says so.
+//! Tells which call asks for a connection: an `http` provider that announces its call.
 //!
-//! What is asked of an upstream is the same bytes whether a Step or a cleanup asks, so the far end could
-//! not tell the two apart. The call is known where it is dispatched, and the connection is taken within the
-//! dispatch's own future; a task-local that is set while that future is polled joins them, calls that run
-//! side by side included.
+//! An upstream gets the same bytes whether a Step or a cleanup sends them, so the far end cannot tell the calls
+//! apart. But the call is known where it is dispatched, and the connection is taken within the dispatch's own future.
+//! A task-local that is set while that future is polled connects the two, also for calls that run side by side.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,17 +20,17 @@ tokio::task_local! {
     static CUE: Arc<Cue>;
 }
 
-/// A call, and what it was given to play once it took a connection.
+/// A call, and the scripted response that it got with its connection.
 #[derive(Debug)]
 pub(super) struct Cue {
     pub(super) call: Call,
     turn: Mutex<Option<Turn>>,
-    /// Whether a request or a connection of it has reached the far end.
+    /// Whether one of its requests or connections has reached the far end.
     asked: AtomicBool,
 }
 
 impl Cue {
-    /// A request or a connection of the call reaches the far end. Says whether another one has before.
+    /// One of the call's requests or connections reaches the far end. Returns whether it is not the first.
     pub(super) fn asks(&self) -> bool {
         self.asked.swap(true, Ordering::Relaxed)
     }
@@ -56,14 +55,13 @@ impl CallProvider for Cued {
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let call = Call::of(dispatch.attempt);
         let cue = Arc::new(Cue { call, turn: Mutex::new(None), asked: AtomicBool::new(false) });
-        // The provider may take a connection already when it is called, before its future is polled.
+        // The provider may take a connection when it is called, before its future is polled.
         let calling = CUE.sync_scope(Arc::clone(&cue), || self.0.call(dispatch));
         Box::pin(CUE.scope(cue, calling))
     }
 }
 
-/// The turn of the call that is being polled, taken with `next` where it has none yet. `None` outside
-/// of a call.
+/// The turn of the call that is being polled, or `next` if it has none yet. `None` outside of a call.
 pub(super) fn reserve(next: impl FnOnce(&Call) -> Turn) -> Option<Turn> {
     let reserve = |cue: &Arc<Cue>| {
         let mut turn = cue.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +70,7 @@ pub(super) fn reserve(next: impl FnOnce(&Call) -> Turn) -> Option<Turn> {
     CUE.try_with(reserve).ok()
 }
 
-/// Plays the turn of the call that is being polled: another request or connection of it takes another.
+/// Uses the turn of the call that is being polled. Its next request or connection gets another one.
 pub(super) fn play(next: impl FnOnce(&Call) -> Turn) -> Option<(Arc<Cue>, Turn)> {
     let turn = reserve(next)?;
     let cue = CUE.try_with(Arc::clone).ok()?;
@@ -80,7 +78,7 @@ pub(super) fn play(next: impl FnOnce(&Call) -> Turn) -> Option<(Arc<Cue>, Turn)>
     Some((cue, turn))
 }
 
-/// The provider, cued.
+/// Wraps the provider.
 pub(super) fn cued(provider: Arc<dyn CallProvider>) -> Arc<dyn CallProvider> {
     Arc::new(Cued(provider))
 }

@@ -1,4 +1,4 @@
-//! A connection of a rehearsal: a pipe whose far end plays the script.
+//! A connection in a rehearsal: a pipe whose far end follows the script.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,32 +24,32 @@ use super::script::{Act, Turn};
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::settings::{Endpoint, Protocol, Upstream};
 
-/// How much the pipe holds each way.
+/// The capacity of the pipe, in each direction.
 const PIPE: usize = 64 * 1024;
 
-/// What both ends know of a connection.
+/// Shared by both ends of a connection.
 #[derive(Debug)]
 pub(crate) struct Line {
     stage: Arc<Stage>,
-    /// The upstream's name, and the endpoint's.
+    /// The names of the upstream and of the endpoint.
     upstream: Arc<str>,
     endpoint: Arc<str>,
-    /// What the requests that were put on it are for, and what they get.
+    /// The calls of the requests that were put on it, and their responses.
     due: Mutex<VecDeque<(Arc<Cue>, Turn)>>,
-    /// How many requests came.
+    /// How many requests arrived.
     requests: AtomicU32,
-    /// Pulled when it is lost: then its end is an error.
+    /// Cancelled when the connection is lost: then its end is an error.
     lost: CancellationToken,
 }
 
 /// The proxy's end.
 pub(crate) type Near = Wrapped<DuplexStream, Lost>;
 
-/// Makes the end of a connection that is lost an error.
+/// Turns the end of a lost connection into an error.
 #[derive(Debug)]
 pub(crate) struct Lost(Arc<Line>);
 
-/// The proxy has gone away with some of its request.
+/// The proxy closed the connection during its request.
 #[derive(Debug, thiserror::Error)]
 #[error("the request is not whole")]
 struct Cut;
@@ -76,7 +76,7 @@ pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint)
     Near { io: pipe, hooks: Lost(line) }
 }
 
-/// The upstream's end. No date: it would be the system's, which has nothing to do with the rehearsal's.
+/// Serves the upstream's end. Without `Date`, because that would be the system's time.
 async fn serve(far: DuplexStream, line: Arc<Line>, protocol: Protocol) {
     let service = service_fn(move |request| answer(Arc::clone(&line), request));
     let io = TokioIo::new(far);
@@ -97,7 +97,7 @@ async fn serve(far: DuplexStream, line: Arc<Line>, protocol: Protocol) {
 async fn answer(line: Arc<Line>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
     let turn = line.arrived(&request);
     let turn = turn.unwrap_or_default();
-    // All of it first: whatever then happens, the request was sent.
+    // Read the whole request first: whatever happens next, it was sent.
     let sent = request.into_body().collect().await;
     drop(sent.map_err(|_broken| Cut)?);
     let planned = &turn.planned;
@@ -112,7 +112,7 @@ async fn answer(line: Arc<Line>, request: Request<Incoming>) -> Result<Response<
             Ok(response)
         }
         Act::Hang => std::future::pending().await,
-        // A refusal is played where the connection is asked for.
+        // A refusal already happened when the connection was opened.
         Act::Reset | Act::Refused => {
             line.lost.cancel();
             std::future::pending().await
@@ -128,7 +128,7 @@ impl Line {
         }
     }
 
-    /// A request came; what it gets.
+    /// Records a request, and returns its response.
     fn arrived(&self, request: &Request<Incoming>) -> Option<Turn> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let (cue, turn) = due?;
@@ -147,7 +147,7 @@ impl Line {
 }
 
 impl Near {
-    /// What the connection is known by.
+    /// The state that both ends share.
     pub(crate) fn line(&self) -> Arc<Line> {
         Arc::clone(&self.hooks.0)
     }

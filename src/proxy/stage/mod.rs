@@ -1,4 +1,4 @@
-//! What stands around a rehearsed request: the script, and the record of all that happens.
+//! The surroundings of a rehearsed request: the script, and the record of everything that happens.
 
 mod cue;
 mod line;
@@ -26,7 +26,7 @@ use crate::language::value::Value;
 use crate::proxy::settings::{Endpoint, Upstream};
 use crate::telemetry::record::{Call, status};
 
-/// How many things are written down. What goes on beyond them says nothing new.
+/// The most events that are recorded. Further ones would show nothing new.
 const MOST: usize = 10_000;
 
 /// The script and the record of one rehearsal.
@@ -34,11 +34,11 @@ const MOST: usize = 10_000;
 pub(crate) struct Stage {
     script: Mutex<Script>,
     log: Mutex<Log>,
-    /// When the request came.
+    /// When the request arrived.
     begun: OnceLock<Instant>,
-    /// Pulled when the record is full.
+    /// Cancelled when the record is full.
     full: CancellationToken,
-    /// Pulled when the execution goes round and round without a wait.
+    /// Cancelled when the execution loops without waiting.
     busy: CancellationToken,
 }
 
@@ -49,7 +49,7 @@ struct Log {
 }
 
 impl Stage {
-    /// The stage for one request, before upstreams that answer as `planned`.
+    /// The stage for one request, with upstreams that respond as `planned`.
     pub(crate) fn new(planned: Vec<Planned>) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(Script::new(planned)),
@@ -60,28 +60,28 @@ impl Stage {
         })
     }
 
-    /// The request comes now.
+    /// The request arrives now.
     pub(crate) fn begin(&self) {
         self.begun.get_or_init(Instant::now);
     }
 
-    /// How long ago the request came.
+    /// The time since the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.get_or_init(Instant::now).elapsed()
     }
 
-    /// Returns when no more is written down.
+    /// Returns when the record is full.
     pub(crate) async fn filled(&self) {
         self.full.cancelled().await;
     }
 
-    /// Returns when the execution was found to be one that never waits.
+    /// Returns when the execution turns out to loop without waiting.
     pub(crate) async fn found_busy(&self) {
         self.busy.cancelled().await;
     }
 
-    /// The Result of `execution`. Where that goes round and round without a wait, it is not run on: in virtual time
-    /// nobody else would ever have their turn.
+    /// The Result of `execution`. If it loops without waiting, it is not continued: in virtual time nothing
+    /// else would ever run.
     pub(crate) async fn play_out(&self, execution: impl Future<Output = Outcome>) -> Outcome {
         if let Some(outcome) = unless_busy(execution).await {
             return outcome;
@@ -90,23 +90,23 @@ impl Stage {
         std::future::pending().await
     }
 
-    /// What happened so far, and the execution's Result where it has one.
+    /// The events so far, and the execution's Result if it has one.
     pub(crate) fn told(&self) -> (Vec<Event>, Option<Json>) {
         let mut log = lock(&self.log);
         (std::mem::take(&mut log.events), log.result.take())
     }
 
-    /// The places of the planned responses that nothing asked for.
+    /// The indexes of the scripted responses that were not used.
     pub(crate) fn unused(&self) -> Vec<usize> {
         lock(&self.script).unused()
     }
 
-    /// `provider`, whose calls play the script.
+    /// Wraps `provider` so that its calls follow the script.
     pub(crate) fn cued(provider: Arc<dyn CallProvider>) -> Arc<dyn CallProvider> {
         cue::cued(provider)
     }
 
-    /// Whether the call that is being polled will find no connection at `upstream`.
+    /// Whether the call that is being polled will be refused a connection to `upstream`.
     pub(crate) fn refuses(&self, upstream: &Upstream) -> bool {
         let turn = cue::reserve(|call| self.next(&upstream.name, call));
         turn.is_some_and(|turn| matches!(turn.planned.act, Act::Refused))
@@ -115,7 +115,7 @@ impl Stage {
     /// A connection for the call that is being polled.
     ///
     /// # Errors
-    /// Where the script refuses it.
+    /// When the script refuses it.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         upstream: &Upstream,
@@ -135,7 +135,7 @@ impl Stage {
         Ok((near, line))
     }
 
-    /// What the call that is being polled gets for a request to `upstream`.
+    /// The response for the next request to `upstream` by the call that is being polled.
     fn play(&self, upstream: &str) -> Option<(Arc<Cue>, Turn)> {
         cue::play(|call| self.next(upstream, call))
     }
@@ -170,7 +170,7 @@ impl Stage {
         }
     }
 
-    /// The execution came to its Result.
+    /// The execution has its Result.
     pub(crate) fn settled(&self, outcome: &Outcome) {
         lock(&self.log).result = Some(outcome.to_value().to_json());
     }
@@ -190,7 +190,7 @@ impl Observer for Stage {
                 }
                 None => return,
             },
-            // The end says it.
+            // The end reports it.
             Event::RetryDropped { .. } => return,
             Event::PassedOver { step, failure, gated } => {
                 let (step, code) = (step.to_owned(), failure.code.as_str().to_owned());

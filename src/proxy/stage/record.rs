@@ -1,4 +1,4 @@
-//! What happened in a rehearsal. Written for machines as it stands here, and for people from it.
+//! The events of a rehearsal. This is the form for machines; the text for people is made from it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use crate::language::temporal::Span;
 use crate::language::value::Value;
 use crate::telemetry::record::Call;
 
-/// A length of time, written as an ISO 8601 duration.
+/// A duration in ISO 8601.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Length(pub(crate) Duration);
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Event {
-    /// Since the request came.
+    /// The time since the request arrived.
     pub(crate) at: Length,
     #[serde(flatten)]
     pub(crate) what: What,
 }
 
-/// A request as an upstream saw it.
+/// A request as an upstream received it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sent {
     pub(crate) upstream: String,
     pub(crate) endpoint: String,
     pub(crate) method: String,
     pub(crate) target: String,
-    /// Whether the connection had carried another.
+    /// Whether the connection had carried another request before.
     pub(crate) reused: bool,
-    /// Whether the attempt sent it before, on a connection that was found closed.
+    /// Whether the attempt sent it before, on a connection that turned out to be closed.
     pub(crate) resent: bool,
 }
 
-/// Which scripted response it got.
+/// The scripted response that a request got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Given {
-    /// Which in order, from 1; absent where none was meant for it.
+    /// Its number, from 1; absent if the script has none for this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) respond: Option<usize>,
-    /// Whether it was given before: there was no further one.
+    /// Whether it was given before, because there was no further one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) repeated: bool,
 }
@@ -63,13 +63,13 @@ pub(crate) struct Failed {
     pub(crate) details: Option<Json>,
 }
 
-/// A re-run that was decided.
+/// A decided re-run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rerun {
     pub(crate) step: String,
     pub(crate) code: String,
-    /// The position of the policy; absent for a `Loop`.
+    /// The index of the policy; absent for a `Loop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<usize>,
     /// The policy in plain words.
@@ -77,7 +77,7 @@ pub(crate) struct Rerun {
     pub(crate) says: Option<String>,
     pub(crate) delay: Length,
     pub(crate) source: &'static str,
-    /// What the wait was drawn from.
+    /// The wait before jitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<(Length, Length)>,
     /// The wait that the upstream asked for, at most its `retryAfterMax`.
@@ -88,17 +88,17 @@ pub(crate) struct Rerun {
     pub(crate) retry_after_asked: Option<Length>,
 }
 
-/// What happened; the names are those of the execution events where there is one.
+/// The kinds of events. They have the names of the execution events if there are any.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all_fields = "camelCase")]
 pub(crate) enum What {
-    /// A call is dispatched.
+    /// A call was dispatched.
     #[serde(rename = "attempt.started")]
     Started {
         #[serde(flatten)]
         call: Call,
     },
-    /// A request of it reached an upstream.
+    /// One of its requests reached an upstream.
     #[serde(rename = "request.sent")]
     Requested {
         #[serde(flatten)]
@@ -108,7 +108,7 @@ pub(crate) enum What {
         #[serde(flatten)]
         given: Given,
     },
-    /// An upstream took no connection.
+    /// An upstream refused a connection.
     #[serde(rename = "connection.refused")]
     Refused {
         #[serde(flatten)]
@@ -123,7 +123,7 @@ pub(crate) enum What {
     Done {
         #[serde(flatten)]
         call: Call,
-        /// Of the response, where its value is one.
+        /// The status of the response, if the value is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
         took: Length,
@@ -136,48 +136,48 @@ pub(crate) enum What {
         failure: Failed,
         took: Length,
     },
-    /// It was cut off.
+    /// It was interrupted.
     #[serde(rename = "attempt.interrupted")]
     Interrupted {
         #[serde(flatten)]
         call: Call,
-        /// By what; absent where by somebody outside.
+        /// The reason; absent if the cause was outside of the execution.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<String>,
         took: Length,
     },
-    /// An entry that had a choice has made it.
+    /// An entry that could decide has decided.
     #[serde(rename = "entry.decided")]
     Decided {
         step: String,
-        /// Which, in plain words.
+        /// What it decided, in plain words.
         says: String,
     },
     /// An entry will run its inner scope again.
     #[serde(rename = "retry.scheduled")]
     Retry(Rerun),
-    /// An entry that re-runs let the failure rise.
+    /// A re-running entry let the failure rise.
     #[serde(rename = "retry.passed")]
     Passed {
         step: String,
         code: String,
-        /// Whether its own `when` said so; else no policy takes the failure.
+        /// Whether its own `when` decided so; otherwise no policy matched.
         gated: bool,
     },
     /// A policy's budget ran out, or the work cannot run again.
     #[serde(rename = "retry.exhausted")]
     Exhausted { step: String, failure: Failed },
-    /// A bound fired, and its scope has unwound.
+    /// A timeout fired, and its scope has unwound.
     #[serde(rename = "timeout.exceeded")]
     Bound { step: String, failure: Failed },
-    /// A clause of a `catch` takes the failure.
+    /// A clause of a `catch` matched the failure.
     #[serde(rename = "step.caught")]
     Caught { step: String, code: String, next: String },
     /// A cleanup ended.
     #[serde(rename = "finally.done")]
     Cleaned {
         step: String,
-        /// Why it failed, where it did.
+        /// The failure, if it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<Failed>,
     },

@@ -1,9 +1,9 @@
-//! What the upstreams of a rehearsal answer, in order.
+//! The responses of the upstreams in a rehearsal, in order.
 //!
-//! A response that names an upstream is kept for calls to it, whoever makes them. The others are for the
-//! calls of the Flow's own Steps to all other upstreams, in the order in which these are made; a cleanup
-//! (an audit, say) gets a plain 200 there, so that it does not use up what was meant for an attempt. The
-//! last of a list is given again and again.
+//! A response that names an upstream is kept for calls to it, whoever makes them. The others are for the calls
+//! that the Flow's own Steps make to other upstreams, in the order of these calls. A cleanup (such as an audit)
+//! gets a plain 200 there, so that it does not use up a response that was meant for an attempt. The last
+//! response of a list is repeated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,36 +17,36 @@ use http::{HeaderMap, StatusCode};
 pub(crate) struct Planned {
     /// The upstream that it is kept for.
     pub(crate) upstream: Option<Arc<str>>,
-    /// How long it is waited for.
+    /// The delay before it.
     pub(crate) after: Duration,
-    /// What then happens.
+    /// What happens then.
     pub(crate) act: Act,
 }
 
 /// What an upstream does with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// It answers.
+    /// It responds.
     Answer { status: StatusCode, headers: HeaderMap, body: Bytes },
-    /// The connection is lost once the request was read.
+    /// The connection is lost after the request was read.
     Reset,
-    /// It takes no connection.
+    /// It refuses the connection.
     Refused,
-    /// It reads the request and never answers.
+    /// It reads the request and never responds.
     Hang,
 }
 
 /// One use of a response.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
-    /// Its place in the script; `None` for the plain 200.
+    /// The index of the response in the script; `None` for the plain 200.
     pub(crate) place: Option<usize>,
-    /// Whether it was used before: the script ran out.
+    /// Whether it was used before, because the script ran out.
     pub(crate) again: bool,
     pub(crate) planned: Arc<Planned>,
 }
 
-/// The responses, and how far each list is.
+/// The responses, and how many of each list were used.
 #[derive(Debug)]
 pub(crate) struct Script {
     planned: Vec<Arc<Planned>>,
@@ -64,13 +64,13 @@ impl Default for Turn {
 }
 
 impl Script {
-    /// The script of these responses.
+    /// A script with these responses.
     pub(crate) fn new(planned: Vec<Planned>) -> Self {
         let planned = planned.into_iter().map(Arc::new).collect();
         Self { planned, used: HashMap::new() }
     }
 
-    /// What the next call to `upstream` gets, of a `cleanup` or of a Step.
+    /// The response for the next call to `upstream`, by a cleanup (`cleanup`) or by a Step.
     pub(crate) fn next(&mut self, upstream: &str, cleanup: bool) -> Turn {
         let named = self.planned.iter().find_map(|planned| {
             planned.upstream.as_ref().filter(|name| name.as_ref() == upstream).cloned()
@@ -90,7 +90,7 @@ impl Script {
         turn.unwrap_or_default()
     }
 
-    /// The places of the responses that nothing asked for.
+    /// The indexes of the responses that were not used.
     pub(crate) fn unused(&self) -> Vec<usize> {
         let mut seen: HashMap<&Option<Arc<str>>, usize> = HashMap::new();
         let places = self.planned.iter().enumerate().filter(|(_, planned)| {

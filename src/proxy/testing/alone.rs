@@ -12,7 +12,7 @@ use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Core, Worker};
 use crate::proxy::watch::Timeouts;
 
-/// Serves one client's connection by `runtime`, until either side ends it or a bound does. Runs on the Tokio
+/// Serves one client connection with `runtime` until either side closes it or a timeout does. Runs on the Tokio
 /// runtime that polls it, which keeps time. Each of `idle` is an idle connection to the first endpoint of the
 /// first upstream.
 pub async fn serve<U>(

@@ -19,9 +19,9 @@ use crate::proxy::request::exchange::{Exchange, Platform};
 use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Core, Site};
 
-/// `frame.input` and `execution.platform` of this request, as the proxy of `runtime` carries them.
+/// `frame.input` and `execution.platform` of this request in the proxy of `runtime`.
 ///
-/// `None` where the proxy refuses the request.
+/// `None` if the proxy refuses the request.
 pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Value)> {
     let site = Arc::new(Site::new(Arc::new(Core::new()), runtime, None));
     let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -30,7 +30,7 @@ pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Va
     Some((Value::Native(exchange), platform))
 }
 
-/// The Result of an attempt that the upstream answered with this head.
+/// The Result of an attempt to which the upstream responded with this head.
 pub fn failed(
     code: &'static str,
     status: StatusCode,

@@ -14,13 +14,13 @@ use crate::telemetry::series::Series;
 /// The label of a code that neither the catalog nor the route's own definition names.
 const OTHER: &str = "other";
 
-/// What [`RouteMetrics::request_done`] counts every status as that is not of [`is_usual`].
+/// The status as which [`RouteMetrics::request_done`] counts every status that is not [`is_usual`].
 const OTHER_STATUS: u16 = 0;
 
-/// The `outcome` labels of cleanups that ended.
+/// The `outcome` labels of cleanups that ran to their end.
 const CLEANED: [&str; 2] = ["failure", SUCCESS];
 
-/// The `code` label of an attempt that succeeded.
+/// The `code` label of a successful attempt.
 const SUCCESS: &str = "success";
 
 /// The handles of one route.
@@ -28,7 +28,7 @@ const SUCCESS: &str = "success";
 pub struct RouteMetrics {
     name: Arc<str>,
     metrics: Arc<Metrics>,
-    /// The codes that may be a label, sorted; shared by the routes that have the same.
+    /// The codes that may be a label, sorted, and shared by the routes with the same set.
     codes: Codes,
     in_flight: IntGauge,
     duration: Histogram,
@@ -42,23 +42,23 @@ pub struct RouteMetrics {
     suppressed: Series<&'static str, IntCounter>,
 }
 
-/// What a route counts of its attempts at one upstream.
+/// The counters of a route's attempts at one upstream.
 #[derive(Debug)]
 struct AttemptMetrics {
     duration: Histogram,
     success: IntCounter,
-    /// By the code's place in [`RouteMetrics::codes`]; the last is [`OTHER`].
+    /// By the code's index in [`RouteMetrics::codes`]; the last one is [`OTHER`].
     codes: Box<[OnceLock<IntCounter>]>,
 }
 
 impl Metrics {
-    /// The handles of a route. `codes`: those that its definition, its `classify` and the catalog name;
-    /// any other counts as `other`.
+    /// The handles of a route. `codes` are those that its definition, its `classify` and the catalog name. Any
+    /// other counts as `other`.
     pub fn route(self: &Arc<Self>, name: &str, codes: &[&str]) -> Arc<RouteMetrics> {
         let codes = self.codes(codes);
         let families = &self.families;
         let statuses = Series::default();
-        // A series that is there from the start shows its first increment as one.
+        // A series that exists from the start shows its first increment as an increase.
         statuses.find_or(
             |status| *status == 200,
             || (200, counter(&families.requests, &[name, "200"])),
@@ -99,8 +99,8 @@ impl RouteMetrics {
         self.statuses.find_or(|key| *key == status, make).inc();
     }
 
-    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code`: None for a success. `upstream` is a
-    /// name of the configuration.
+    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code` is `None` for a success. `upstream` is a
+    /// name from the configuration.
     pub fn attempt(&self, upstream: &str, code: Option<&str>, took: Duration) {
         let families = &self.metrics.families;
         let make = || (Arc::from(upstream), self.attempts_at(upstream));
@@ -128,7 +128,7 @@ impl RouteMetrics {
         self.retries.find_or(|(code, from)| *from == source && code.as_ref() == known, make).inc();
     }
 
-    /// `mwl_retries_exhausted_total`. `policy`: the position of the policy whose budget ran out.
+    /// `mwl_retries_exhausted_total`. `policy` is the index of the policy whose budget ran out.
     pub fn exhausted(&self, policy: usize) {
         let make = || {
             let labels = [&*self.name, &policy.to_string()];
@@ -142,15 +142,15 @@ impl RouteMetrics {
         self.timeouts.inc();
     }
 
-    /// The route has cleanups: how they ended shows from the start. A long table of routes without any feels
-    /// the difference.
+    /// Creates the series of cleanups for a route that has any, so that they exist from the start. Doing so for
+    /// all routes would cost much memory in a long table.
     pub fn cleans_up(&self) {
         for outcome in CLEANED {
             self.finally_series(outcome);
         }
     }
 
-    /// `mwl_finally_total`: a cleanup ended.
+    /// `mwl_finally_total`: a cleanup has ended.
     pub fn finally(&self, ok: bool) {
         let [failure, success] = CLEANED;
         self.finally_series(if ok { success } else { failure }).inc();
@@ -161,7 +161,7 @@ impl RouteMetrics {
         self.finally.find_or(|key| *key == outcome, make)
     }
 
-    /// `mwl_finally_total`: an execution was dropped, for the process ended, before its cleanups had run.
+    /// `mwl_finally_total`: the process ended before an execution's cleanups had run.
     pub fn finally_unfinished(&self) {
         self.finally_series("unfinished").inc();
     }
@@ -180,7 +180,7 @@ impl RouteMetrics {
         counter(&self.metrics.families.interim, &[&self.name, reason]).inc();
     }
 
-    /// Where `code` stands in the list of codes; `None` where it counts as `other`.
+    /// The index of `code` in the list of codes; `None` if it counts as `other`.
     fn place(&self, code: &str) -> Option<usize> {
         self.codes.binary_search_by(|known| (**known).cmp(code)).ok()
     }
@@ -195,8 +195,8 @@ impl RouteMetrics {
     }
 }
 
-/// Whether a status is counted under its own number: the registered ones, 444 for no answer, and 499 for a client that
-/// left. An upstream can make up nine hundred more.
+/// Whether a status is counted under its own number: registered ones, 444 for no answer, and 499 for a client
+/// that left. An upstream could invent nine hundred more.
 fn is_usual(status: u16) -> bool {
     matches!(status,
         100..=104 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=418 | 421..=426 | 428 | 429 | 431

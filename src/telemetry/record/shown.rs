@@ -1,11 +1,11 @@
-//! A record as it is written, in JSON: for the access log, and with the chain of failures for `/executions`.
+//! A record as JSON, for the access log and, with the chain of failures, for `/executions`.
 
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Attempt, Call, Cause, Execution, short};
 
-/// A record as it is written.
+/// A record as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown<'a> {
@@ -30,7 +30,7 @@ struct Shown<'a> {
     failures: Option<&'a Vec<Cause>>,
 }
 
-/// An attempt as it is written.
+/// An attempt as JSON.
 #[derive(Serialize)]
 struct ShownAttempt<'a> {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ struct ShownAttempt<'a> {
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
-    /// Since the request began.
+    /// Since the beginning of the request.
     began: f64,
     waited: Option<f64>,
     source: Option<&'static str>,
@@ -49,8 +49,8 @@ struct ShownAttempt<'a> {
 }
 
 impl Execution {
-    /// One flat line of JSON, with its line feed, for the access log: the Result's code, without the
-    /// chain's messages.
+    /// One flat line of JSON with its line feed, for the access log. It has the Result's code, but not the
+    /// messages of the chain.
     pub fn line(&self, out: &mut Vec<u8>) {
         self.write(false, out);
         out.push(b'\n');
@@ -64,7 +64,7 @@ impl Execution {
     fn write(&self, chain: bool, out: &mut Vec<u8>) {
         let length = out.len();
         if serde_json::to_writer(&mut *out, &self.shown(chain)).is_err() {
-            // Nothing in it can fail to be written; half a line would be worse than none.
+            // Nothing in it can fail to serialize; if it did, half a line would be worse than none.
             out.truncate(length);
         }
     }

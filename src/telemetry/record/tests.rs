@@ -2,7 +2,7 @@ use super::*;
 use crate::language::outcome::Failure;
 use crate::language::provider::DelaySource;
 
-/// A request that ended `after` this while.
+/// A request that ended after this time.
 pub(in crate::telemetry) fn request(id: &str) -> Request {
     Request {
         id: id.into(),

@@ -1,4 +1,4 @@
-//! The spans of a request: one of its own and one for each attempt, after OpenTelemetry's semantic
+//! The spans of a request: one for itself and one for each attempt, following OpenTelemetry's semantic
 //! conventions for HTTP (stable, 1.23 and later).
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use crate::telemetry::record::{
     Attempt, CLIENT_CLOSED_REQUEST, Execution, NO_ANSWER, Sent, Traced,
 };
 
-/// The methods that a span may be named after; any other is `_OTHER`.
+/// The methods that may be part of a span's name. Any other becomes `_OTHER`.
 const METHODS: [&str; 10] =
     ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"];
 
@@ -25,7 +25,7 @@ pub(super) fn count(execution: &Execution) -> usize {
     1 + execution.attempts.iter().filter(|attempt| attempt.span.is_some()).count()
 }
 
-/// The spans of `execution`; none where it is not traced.
+/// The spans of `execution`, or none if it is not traced.
 pub(super) fn spans(execution: &Execution, scope: &InstrumentationScope) -> Vec<SpanData> {
     let Some(traced) = execution.request.trace.as_deref() else {
         return Vec::new();
@@ -61,7 +61,7 @@ impl Maker<'_> {
         if let Some(route) = &request.route {
             attributes.push(KeyValue::new("mwl.route", text(route)));
         }
-        // 499 and 444 are our words for a client that got no status.
+        // 499 and 444 stand for a client that got no status.
         let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER);
         if !left {
             attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
@@ -74,7 +74,7 @@ impl Maker<'_> {
             let omitted = i64::try_from(*omitted).unwrap_or(i64::MAX);
             attributes.push(KeyValue::new("mwl.attempts.omitted", omitted));
         }
-        // A 4xx is the client's affair, not an error of this server's.
+        // A 4xx is the client's mistake, not an error of this server.
         let error = match code {
             Some(code) if left => Some(text(code)),
             _ if status >= 500 => Some(code.map_or_else(|| status.to_string().into(), text)),
@@ -121,7 +121,7 @@ impl Maker<'_> {
         if let Some(status) = attempt.status {
             attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
         }
-        // How many times it had been sent before.
+        // How many times it was sent before.
         let resends = i64::from(attempt.call.number.saturating_sub(1));
         if resends > 0 {
             attributes.push(KeyValue::new("http.request.resend_count", resends));
@@ -134,7 +134,7 @@ impl Maker<'_> {
         if let Some(code) = code {
             attributes.push(KeyValue::new("mwl.code", text(code)));
         }
-        // Where a response came, its status is the error's type; else the code is.
+        // If there was a response, its status is the error type; otherwise the code is.
         let error = match (attempt.status.filter(|status| *status >= 400), code) {
             (Some(status), _) => Some(status.to_string().into()),
             (None, Some(code)) => Some(text(code)),
@@ -180,7 +180,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The wall time at an instant of the request.
+    /// The wall time of an instant of the request.
     fn wall(&self, instant: Instant) -> SystemTime {
         let nanos = u64::try_from(self.execution.request.at.as_nanos()).unwrap_or(0);
         let since = instant.saturating_duration_since(self.execution.answer.began);
@@ -188,7 +188,7 @@ impl Maker<'_> {
     }
 }
 
-/// What makes a span.
+/// The parts of a span.
 struct Span {
     id: SpanId,
     parent: Option<SpanId>,
@@ -213,7 +213,7 @@ fn known(method: &str) -> Option<&'static str> {
     METHODS.iter().find(|known| **known == method).copied()
 }
 
-/// A method that is not well known keeps its name beside, out of the attribute that is aggregated by.
+/// An unknown method keeps its name in a second attribute, away from the one used for aggregation.
 fn method(method: &str) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(16);
     match known(method) {

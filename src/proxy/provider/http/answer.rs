@@ -1,4 +1,4 @@
-//! What every Result of an attempt is made of: the window, the details and the message.
+//! The parts of every Result of an attempt: its metadata, its details and its message.
 
 use std::any::Any;
 use std::fmt;
@@ -47,7 +47,7 @@ impl Native for Window {
     }
 }
 
-/// `3 of 5`, or `3` where no number says how many there may be.
+/// `3 of 5`, or `3` if nobody knows how many there may be.
 struct Run(u32, Option<u32>);
 
 impl fmt::Display for Run {
@@ -59,17 +59,17 @@ impl fmt::Display for Run {
     }
 }
 
-/// How far an attempt came.
+/// How far an attempt got.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Where {
-    /// Whether its connection had carried another.
+    /// Whether its connection had carried another request before.
     pub(super) reused: bool,
-    /// Of the response, where there was one.
+    /// The status of the response, if there was one.
     pub(super) status: Option<StatusCode>,
 }
 
 impl Attempt<'_> {
-    /// How much of the request was sent, once something was.
+    /// How much of the request was sent, once some of it was.
     pub(super) fn sent(&self, wrote: bool) -> Sent {
         match (wrote, self.progress.finished()) {
             (false, _) => Sent::None,
@@ -78,7 +78,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Why running the work again is out of the question.
+    /// Why the work cannot be run again, if so.
     pub(super) fn refusal(&self) -> Option<&'static str> {
         match self.progress.broken() {
             Some(BodyFailure::Gone) => return Some("clientGone"),

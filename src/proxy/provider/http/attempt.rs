@@ -23,32 +23,32 @@ use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::record::Sent;
 use crate::telemetry::trace::SpanId;
 
-/// What an attempt is made with, and what is known of it whatever comes.
+/// Everything about an attempt that does not depend on its outcome.
 pub(super) struct Attempt<'a> {
     pub(super) dispatch: Dispatch<'a>,
     pub(super) params: &'a Params,
     pub(super) exchange: &'a Exchange,
     pub(super) upstream: &'a Arc<Upstream>,
-    /// The endpoint that it goes to.
+    /// The endpoint that it is sent to.
     pub(super) endpoint: usize,
-    /// Whether the request's method makes it repeatable, or its key.
+    /// Whether the request is repeatable, by its method or its key.
     pub(super) repeatable: Repeatable,
-    /// Whether the request offers to change the protocol.
+    /// Whether the request offers to switch the protocol.
     pub(super) offers: bool,
-    /// Whether the client hears of interim answers.
+    /// Whether interim responses go to the client.
     pub(super) passes: bool,
     pub(super) progress: UploadProgress,
-    /// What the upstream is told that it is called by.
+    /// The span that the upstream sees as its caller.
     pub(super) span: Option<SpanId>,
 }
 
-/// An attempt that runs.
+/// A running attempt.
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 /// Runs a dispatch.
 ///
-/// What needs no waiting is done here. The common attempt finds a connection at hand, so that its request is on
-/// its way before there is a future, which holds what the answer needs and no more.
+/// Everything that needs no waiting is done here. The common attempt finds an idle connection, so its request
+/// is sent before the future exists, which then only holds what the response needs.
 pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     let at_once = |answer| Box::pin(std::future::ready(answer));
     let Some(params) = dispatch.with.downcast_ref::<Params>() else {
@@ -102,7 +102,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     }
 }
 
-/// A dispatch outside the proxy: a definition that is run from the command line, say.
+/// A dispatch outside of the proxy, for example of a definition that is run from the command line.
 fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
     let message = format!(
         "{}: there is no proxy to send this request: the http provider serves routes",
@@ -115,16 +115,16 @@ fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
 }
 
 impl Attempt<'_> {
-    /// Over a connection that was at hand, when the request was handed over.
+    /// Finishes an attempt whose request was handed to an idle connection.
     async fn over(self, connection: Connection) -> Answer {
         match self.response(connection).await {
             Ok(answered) => self.got(answered).await,
-            // Boxed, as is all that is rare: what is common need not carry it.
+            // Boxed, like everything rare, so that the common case does not carry its size.
             Err(error) => Box::pin(self.failed_over(error)).await,
         }
     }
 
-    /// Over a connection that must first be made, or waited for.
+    /// Makes or waits for a connection first.
     async fn over_new(self, outgoing: RequestHead<'_>, body: Source) -> Answer {
         let sent = match Box::pin(self.connection()).await {
             Ok(mut connection) => {

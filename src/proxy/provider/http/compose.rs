@@ -1,4 +1,4 @@
-//! The upstream request of one attempt: head, and where its body comes from.
+//! Makes the upstream request of one attempt: its head, and the source of its body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::proxy::settings::HostPolicy;
 use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::trace::SpanId;
 
-/// Where the body comes from.
+/// The source of the body.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    /// Nowhere.
+    /// There is no body.
     Empty,
     /// From memory.
     Whole(Whole),
@@ -36,7 +36,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// For asking after the body once it was handed over.
+    /// The handle to ask about the body once it was handed over.
     pub(super) fn progress(&self) -> UploadProgress {
         match self {
             Self::Empty | Self::Whole(_) => UploadProgress::Whole,
@@ -45,8 +45,8 @@ impl Source {
     }
 }
 
-/// The request that `dispatch` stands for, and where its body comes from; `span` is what the upstream is told to be
-/// called by. Where nothing is laid over the client's own request, its fields and its target are borrowed.
+/// The request for `dispatch`, and the source of its body. The upstream sees `span` as its caller. If the
+/// client's own request is not changed, its fields and target are borrowed.
 pub(super) fn compose<'a>(
     params: &Params,
     dispatch: &Dispatch<'_>,
@@ -92,13 +92,13 @@ pub(super) fn compose<'a>(
     (outgoing, body)
 }
 
-/// Whether it is the client's own request that is sent on.
+/// Whether the client's own request is sent on.
 pub(super) fn is_own(dispatch: &Dispatch<'_>, exchange: &Exchange) -> bool {
     dispatch.input.as_native::<Exchange>().is_some_and(|input| std::ptr::eq(input, exchange))
 }
 
-/// Whether the request's own `Host` is not sent on, but the endpoint's: where the upstream wants it so, and
-/// neither the route nor a parameter names one.
+/// Whether the endpoint's `Host` replaces the request's own: if the upstream is configured so, and neither the
+/// route nor a parameter sets one.
 fn names_endpoint(params: &Params, exchange: &Exchange) -> bool {
     let upstream = exchange.site.upstreams.get(params.upstream);
     let wanted = upstream.is_some_and(|upstream| upstream.settings.host == HostPolicy::Upstream);
@@ -110,7 +110,7 @@ fn names_endpoint(params: &Params, exchange: &Exchange) -> bool {
     !by_route && !params.headers.iter().any(|(name, _)| *name == header::HOST)
 }
 
-/// Lays the parameters' fields over the request's; says whether they give the content type.
+/// Applies the parameters' fields to the request's. Returns whether they set the content type.
 fn lay_over(fields: &mut Cow<'_, HeaderMap>, params: &Params) -> bool {
     for (name, values) in &params.headers {
         let headers = fields.to_mut();
@@ -125,7 +125,7 @@ fn lay_over(fields: &mut Cow<'_, HeaderMap>, params: &Params) -> bool {
     params.headers.iter().any(given)
 }
 
-/// The target: the request's own bytes where nothing is laid over them.
+/// The target: the request's own bytes, unless a parameter changes them.
 fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
     let same = params.path.is_none() && params.query.is_empty();
     if let (true, Some(own)) = (same, own) {
@@ -143,7 +143,7 @@ fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
     let path = path.or_else(|| own.map(Uri::path)).unwrap_or("/");
     let query = query::overlay(asked, &params.query);
     let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    // Both halves are valid and the query is encoded: only its length can be refused.
+    // Both halves are valid and the query is encoded, so only the length can be refused.
     Cow::Owned(Uri::from(PathAndQuery::try_from(text).unwrap_or(root)))
 }
 
@@ -162,7 +162,7 @@ fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> Source {
     }
 }
 
-/// The `body` parameter, in the place of whatever the request had.
+/// The `body` parameter, which replaces the request's body.
 fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(header::EXPECT);
@@ -179,7 +179,7 @@ fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     full(bytes, content_type, headers)
 }
 
-/// An `input` that is not the request.
+/// An `input` other than the request.
 fn written_json(input: &Value, headers: &mut HeaderMap) -> Source {
     if input.is_null() {
         return Source::Empty;

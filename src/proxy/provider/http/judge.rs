@@ -1,4 +1,4 @@
-//! The Result of a response: by the route's rules, by the table of classification, or by what is wrong with it.
+//! Turns a response into a Result: by the route's rules, by the classification table, or by what is wrong with it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ struct Received {
     status: StatusCode,
     fields: HeaderMap,
     payload: Payload,
-    /// What expressions read of the body, where the route reads it.
+    /// The body as expressions read it, if the route reads it.
     value: Option<Value>,
-    /// How a gRPC call ended that sent no message.
+    /// The outcome of a gRPC call that failed without a message.
     ended: Option<Ended>,
 }
 
-/// How a gRPC call ended, where it has ended before its first message.
+/// The outcome of a gRPC call that ended before its first message.
 async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
     if body.is_end_stream() {
         return Ended::of(fields);
@@ -42,12 +42,12 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
     if let Some(trailers) = body.peek_trailers(grpc::PEEK).await {
         return Ended::of(trailers);
     }
-    // An end that comes by itself, behind the head, is the end of the head all the same.
+    // An end without data right after the head still belongs to the head.
     body.is_end_stream().then(|| Ended::of(fields)).flatten()
 }
 
 impl Attempt<'_> {
-    /// A response came.
+    /// Handles a response.
     pub(super) async fn got(&self, answered: UpstreamResponse) -> Answer {
         let UpstreamResponse { status, mut fields, body } = answered;
         let at = Where { reused: body.reused(), status: Some(status) };
@@ -55,7 +55,7 @@ impl Attempt<'_> {
             return self.switched(at, fields, body);
         }
         if !headers::strip_hop_by_hop(&mut fields) {
-            // It cannot go on to the next hop (RFC 9112 §6.1).
+            // It cannot be sent on (RFC 9112 §6.1).
             let what = format_args!("answered {} in an unknown transfer coding", status.as_u16());
             return self.invalid(at, "http_response_transfer_coding", what);
         }
@@ -77,7 +77,7 @@ impl Attempt<'_> {
         self.judge(at, Received { status, fields, payload, value: None, ended: None })
     }
 
-    /// A response of which more than the head is needed.
+    /// Handles a response of which more than the head is needed.
     async fn got_to_read(
         &self,
         at: Where,
@@ -100,11 +100,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// What a response comes to.
+    /// The Result of a response.
     fn judge(&self, at: Where, received: Received) -> Answer {
         let Received { status, fields, payload, value, ended } = received;
         let rules = &self.exchange.route.classify;
-        // Where nothing could read it, the clock is left alone.
+        // If nothing can read the time, the clock is not read.
         let timed = !rules.is_empty() || ended.is_some() || status.as_u16() >= 400;
         let clock = self.exchange.site.core.clock;
         let now = if timed { clock.now() } else { clock.begun() }.as_nanos();
@@ -148,14 +148,14 @@ impl Attempt<'_> {
         self.failed(at, code, retryable, what, details)
     }
 
-    /// Whether the response is a gRPC call's.
+    /// Whether the response belongs to a gRPC call.
     fn is_grpc(&self, status: StatusCode, fields: &HeaderMap) -> bool {
         self.upstream.settings.protocol == Protocol::Http2
             && status == StatusCode::OK
             && grpc::is_grpc(fields.get(header::CONTENT_TYPE))
     }
 
-    /// The body, and what expressions read of it.
+    /// Reads the body, for expressions.
     async fn read(
         &self,
         mut body: ResponseBody,
@@ -181,7 +181,7 @@ impl Attempt<'_> {
         Arc::new(reply)
     }
 
-    /// A response's body that the route reads could not be read.
+    /// The body of a response could not be read, and the route reads it.
     fn unread(&self, at: Where, status: StatusCode, error: &CollectError<BodyError>) -> Answer {
         let (sent, status) = (self.sent(true), status.as_u16());
         match error {
@@ -201,7 +201,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// 101: the connection changes its protocol, where that was asked for.
+    /// 101: the protocol is switched, if that was offered.
     fn switched(&self, at: Where, mut fields: HeaderMap, body: ResponseSource) -> Answer {
         let status = StatusCode::SWITCHING_PROTOCOLS;
         let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
@@ -222,7 +222,7 @@ impl Attempt<'_> {
         self.answer(at, Outcome::Success(Value::Native(reply)))
     }
 
-    /// The response breaks a rule of HTTP: `what` says which.
+    /// The response breaks a rule of HTTP. `what` names it.
     fn invalid(&self, at: Where, proxy_status: &'static str, what: fmt::Arguments<'_>) -> Answer {
         let details = Details { sent: self.sent(true), ..self.details(at, proxy_status) };
         self.failed(at, code::PROTOCOL_ERROR, self.repeatable.any(), what, details)

@@ -19,7 +19,7 @@ use crate::source::Causes;
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 impl Attempt<'_> {
-    /// No response came.
+    /// The Result if there is no response.
     pub(super) async fn lost(&self, lost: Lost) -> Answer {
         let at = Where { reused: false, status: None };
         match lost {
@@ -37,8 +37,8 @@ impl Attempt<'_> {
             }
             Lost::Send(error) => {
                 if self.progress.broken() == Some(BodyFailure::Gone) && self.exchange.cancel() {
-                    // The Result is the cancellation's, which drops this call; the wait ends where the
-                    // call is shielded from it.
+                    // The Result will be the cancellation's, which drops this call. The sleep ends if the call
+                    // is shielded from it.
                     sleep(CANCELLATION).await;
                 }
                 self.broken(Where { reused: error.reused, ..at }, &error)
@@ -46,7 +46,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The connection failed under the request.
+    /// The connection failed during the request.
     fn broken(&self, at: Where, error: &SendError) -> Answer {
         let sent = self.sent(error.wrote && error.unsent.is_none());
         if let Some(broken) = self.progress.broken() {
@@ -82,7 +82,7 @@ impl Attempt<'_> {
         self.failed(at, code, retryable, what, details)
     }
 
-    /// The upstream says that it has not looked at the request: as good as no connection at all, whatever
+    /// The upstream says that it has not processed the request. That is as good as no connection, however much
     /// of the request was written.
     fn unprocessed(&self, at: Where, error: &SendError) -> Answer {
         let (phase, proxy_status, what) = match error.ending {

@@ -1,4 +1,4 @@
-//! `http`: sends a request to an upstream and says what came of it.
+//! `http`: sends a request to an upstream and turns the outcome into a Result.
 //!
 //! [`params`] reads a `with`, [`compose`] makes a request of it, [`attempt`] runs the attempt and [`send`] puts the
 //! request on a connection. [`judge`] makes a Result of a response, [`lost`] makes one if there is no response, and
@@ -28,14 +28,14 @@ static CONTRACT: LazyLock<Contract> =
 /// The http call provider of one route.
 #[derive(Debug)]
 pub(crate) struct HttpProvider {
-    /// Positions of the configuration's upstreams.
+    /// The indexes of the configuration's upstreams.
     upstreams: Arc<HashMap<Arc<str>, usize>>,
-    /// The route's own.
+    /// The index of the route's own upstream.
     default: Option<usize>,
 }
 
 impl HttpProvider {
-    /// With these upstreams, of which a route may have one of its own.
+    /// A provider for these upstreams. A route may have one of its own.
     pub(crate) const fn new(
         upstreams: Arc<HashMap<Arc<str>, usize>>,
         default: Option<usize>,

@@ -1,5 +1,5 @@
-//! A `with` in the provider's own terms. The schema has passed; what is checked here is what a schema
-//! cannot say: names of upstreams, and what HTTP allows in a field.
+//! A `with` as the provider uses it. It has passed the schema. Checked here is what a schema cannot express:
+//! names of upstreams, and what HTTP allows in a field.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::language::value::Value;
 /// A prepared `with`.
 #[derive(Debug)]
 pub(super) struct Params {
-    /// The upstream's position.
+    /// The index of the upstream.
     pub(super) upstream: usize,
     pub(super) method: Option<Method>,
     pub(super) path: Option<PathAndQuery>,
-    /// Each with its values; none removes.
+    /// Each name with its values; no values means that it is removed.
     pub(super) query: Vec<(Box<str>, Vec<String>)>,
-    /// Each with its values; none removes.
+    /// Each name with its values; no values means that it is removed.
     pub(super) headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     pub(super) body: Option<Value>,
     pub(super) idempotency_key: bool,
 }
 
-/// Fields that the proxy writes: they frame the message or concern one connection.
+/// Fields that the proxy writes itself, because they frame the message or belong to one connection.
 static OURS: [HeaderName; 8] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,

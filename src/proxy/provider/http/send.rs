@@ -1,10 +1,9 @@
-//! One attempt on the wire: an endpoint, a connection, the request, the head of the response.
+//! Sends one attempt: chooses an endpoint and a connection, sends the request, and reads the response's head.
 //!
-//! A connection that lay idle may have been closed by the other side in the moment in which it is used.
-//! A request that fails so, before a byte of a response, is sent once more on a fresh connection, where
-//! that cannot do harm: nothing of it was written, or its method is idempotent (RFC 9112 §9.3.1). That is
-//! counted and logged, and is no attempt of a Retry. With HTTP/2 the other side says of some requests that
-//! it has not looked at them: of those nothing was written, in the sense of the rule.
+//! The upstream may close an idle connection at the moment it is used. If a request fails like this, before a byte of
+//! a response, it is sent once more on a new connection, provided that this is safe: nothing of it was written, or
+//! its method is idempotent (RFC 9112 §9.3.1). This is counted and logged, but it is not an attempt of a Retry. In
+//! HTTP/2 the upstream may say that it has not processed a request. That counts as if nothing had been written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,29 +24,29 @@ use crate::telemetry::events;
 /// Why there is no response.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// No connection came to be.
+    /// No connection was made.
     Connect(ConnectError),
-    /// The connection failed under the request.
+    /// The connection failed during the request.
     Send(Box<SendError>),
-    /// The request's body was read by an earlier attempt and not kept.
+    /// An earlier attempt read the request's body and did not keep it.
     BodyGone,
 }
 
 impl Attempt<'_> {
-    /// A connection for the request, which need not be at hand.
+    /// A connection for the request, idle or new.
     pub(super) async fn connection(&self) -> Result<Connection, Lost> {
         let connection = self.upstream.connection(self.endpoint).await;
         connection.map_err(|error| self.unreached(error))
     }
 
-    /// Hands a request over to `connection`.
+    /// Hands a request to `connection`.
     pub(super) fn hand_over(
         &self,
         connection: &mut Connection,
         outgoing: RequestHead<'_>,
         body: Source,
     ) -> Result<(), Lost> {
-        // The library gives no word of an interim answer with HTTP/2: there the body goes at once.
+        // The HTTP/2 library does not report interim responses, so there the body is sent at once.
         let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
         let permission = waits.then(Arc::<ContinueSignal>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
@@ -58,7 +57,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// The response to the request that was handed over.
+    /// Waits for the response to the request that was handed over.
     pub(super) async fn response(
         &self,
         connection: Connection,
@@ -66,7 +65,7 @@ impl Attempt<'_> {
         connection.response(&mut |answer| self.interim(&answer)).await
     }
 
-    /// An answer came before the answer. One to a call that the Flow makes of itself is nobody else's.
+    /// Handles an interim response. One for a call of the Flow's own goes nowhere.
     fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
@@ -74,7 +73,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Sends the request that failed with `error` over a fresh connection, where that cannot do harm.
+    /// Sends the request that failed with `error` on a new connection, if that is safe.
     pub(super) async fn once_more(
         &self,
         mut error: Box<SendError>,
@@ -101,14 +100,14 @@ impl Attempt<'_> {
         self.response(connection).await.map_err(Lost::Send)
     }
 
-    /// Whether the request may be sent again though some of it was written; `unprocessed` where the other side says
-    /// that it has not looked at it.
+    /// Whether the request may be sent again although some of it was written. `unprocessed`: the upstream says
+    /// that it has not processed it.
     fn is_repeatable(&self, unprocessed: bool) -> bool {
         let harmless = self.repeatable.idempotent || unprocessed;
         harmless && self.progress.broken().is_none() && self.progress.replayable()
     }
 
-    /// The endpoint gave no connection: the next attempt passes it over.
+    /// No connection could be made to the endpoint: the next attempt avoids it.
     fn unreached(&self, error: ConnectError) -> Lost {
         self.exchange.avoid(self.params.upstream, self.endpoint);
         Lost::Connect(error)
@@ -123,8 +122,8 @@ impl Attempt<'_> {
     }
 }
 
-/// The body as an attempt sends it; where there is a `permission`, once that is given. The client may stall for at
-/// most `timeout`.
+/// The body as an attempt sends it. With a `permission`, it waits for that. The client may stall for at most
+/// `timeout`.
 fn request_body(
     body: Source,
     permission: Option<&Arc<ContinueSignal>>,
