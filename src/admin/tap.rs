@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::{Backend, Body, of_kind, text, unknown};
 use crate::proxy::message::query;
-use crate::telemetry::events::Heard;
+use crate::telemetry::events::TapMessage;
 use crate::telemetry::tap::{Filter, OutcomeFilter, Tap};
 
 /// How often something is written to a connection that has no events.
@@ -86,11 +86,11 @@ impl TapListener {
         }
         tokio::select! {
             heard = self.tap.next() => match heard {
-                Heard::Event(event) => {
+                TapMessage::Event(event) => {
                     let name = event.get("event").and_then(Json::as_str).unwrap_or("event");
                     message(name, &event)
                 }
-                Heard::Missed(count) => {
+                TapMessage::Missed(count) => {
                     self.backend.missed(count);
                     message("missed", &json!({ "event": "missed", "missed": count }))
                 }

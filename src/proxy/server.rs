@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::proxy::client::listener;
 use crate::proxy::settings::Limits;
 use crate::proxy::site::runtime::Runtime;
-use crate::proxy::site::{Core, Worker};
+use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::watch::Timeouts;
 
 /// How often a drain checks whether it is complete.
@@ -43,7 +43,7 @@ pub struct Server {
 
 #[derive(Debug)]
 struct WorkerHandle {
-    core: Arc<Core>,
+    core: Arc<WorkerState>,
     commands: mpsc::Sender<Command>,
     tasks: RuntimeMetrics,
     /// Taken when it is joined.
@@ -264,7 +264,7 @@ impl WorkerHandle {
         let core = {
             // The clock must be read inside of the runtime that advances it.
             let _inside = driver.enter();
-            Arc::new(Core::new())
+            Arc::new(WorkerState::new())
         };
         let (commands, asked) = mpsc::channel(4);
         let worker = Arc::new(Worker::new(Arc::clone(&core), Arc::clone(runtime)));

@@ -39,7 +39,7 @@ pub struct Listener(broadcast::Receiver<Arc<Json>>);
 
 /// What a listener receives.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum TapMessage {
     /// An event.
     Event(Arc<Json>),
     /// This many events were missed, because the listener was too slow.
@@ -94,11 +94,13 @@ pub fn listen() -> Listener {
 
 impl Listener {
     /// Waits for the next event, or the number of events missed before it.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> TapMessage {
         loop {
             match self.0.recv().await {
-                Ok(event) => return Heard::Event(event),
-                Err(broadcast::error::RecvError::Lagged(missed)) => return Heard::Missed(missed),
+                Ok(event) => return TapMessage::Event(event),
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    return TapMessage::Missed(missed);
+                }
                 // The sender is a static, so the channel never closes.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             }

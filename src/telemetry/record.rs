@@ -35,17 +35,17 @@ pub const NO_ANSWER: u16 = 444;
 
 /// Collects the record of a running request.
 #[derive(Debug, Default)]
-pub struct Recorder(Mutex<Trail>);
+pub struct Recorder(Mutex<RecorderState>);
 
 #[derive(Debug, Default)]
-struct Trail {
+struct RecorderState {
     /// Whether the record is discarded unless something makes it interesting.
     provisional: bool,
     attempts: Vec<Attempt>,
     omitted: usize,
     /// The outcome, once it is known.
     end: Option<Vec<Cause>>,
-    answer: Option<Answer>,
+    answer: Option<AnswerSummary>,
 }
 
 /// The identity of an attempt, in records and events.
@@ -86,12 +86,12 @@ pub struct Attempt {
     /// How long it took.
     pub took: Duration,
     /// Further data for its span; `None` if the request is not traced.
-    pub span: Option<Arc<Sent>>,
+    pub span: Option<Arc<SentSpan>>,
 }
 
 /// What a span says about the request that an attempt sent.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SentSpan {
     /// The span's id, which was sent to the upstream.
     pub id: SpanId,
     /// The method.
@@ -104,7 +104,7 @@ pub struct Sent {
 
 /// What the client got.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct AnswerSummary {
     /// The status, or [`CLIENT_CLOSED_REQUEST`].
     pub status: u16,
     /// When the request began.
@@ -171,7 +171,7 @@ pub struct Execution {
     /// The request.
     pub request: Request,
     /// What the client got.
-    pub answer: Answer,
+    pub answer: AnswerSummary,
     /// The attempts, in the order in which they began.
     pub attempts: Vec<Attempt>,
     /// How many more attempts there were.
@@ -184,7 +184,7 @@ impl Recorder {
     /// A recorder whose record may not be needed. It gives one only if somebody calls [want](Self::want) or if
     /// a Step's call is repeated.
     pub fn provisional() -> Self {
-        Self(Mutex::new(Trail { provisional: true, ..Trail::default() }))
+        Self(Mutex::new(RecorderState { provisional: true, ..RecorderState::default() }))
     }
 
     /// Somebody wants the record.
@@ -209,15 +209,15 @@ impl Recorder {
     }
 
     /// The client got its answer.
-    pub fn answered(&self, answer: Answer) {
+    pub fn answered(&self, answer: AnswerSummary) {
         self.lock().answer = Some(answer);
     }
 
     /// The record of `request`, which has ended. `None` if it never began to be answered, or if the recorder is
     /// [provisional](Self::provisional) and nobody needs it.
-    pub fn finish(&self, request: impl FnOnce(&Answer) -> Request) -> Option<Execution> {
+    pub fn finish(&self, request: impl FnOnce(&AnswerSummary) -> Request) -> Option<Execution> {
         let trail = std::mem::take(&mut *self.lock());
-        let Trail { provisional, mut attempts, omitted, end, answer } = trail;
+        let RecorderState { provisional, mut attempts, omitted, end, answer } = trail;
         let answer = answer?;
         if provisional && !retried(&attempts) {
             return None;
@@ -233,7 +233,7 @@ impl Recorder {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Trail> {
+    fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -310,7 +310,7 @@ pub fn short(text: &str) -> &str {
 
 impl Execution {
     /// The record of a request without an execution: refused with `code`, or matched by no route.
-    pub fn refused(request: Request, answer: Answer, code: &str, detail: &str) -> Self {
+    pub fn refused(request: Request, answer: AnswerSummary, code: &str, detail: &str) -> Self {
         let cause = Cause {
             ty: FailureType::Error.as_str().into(),
             code: code.into(),

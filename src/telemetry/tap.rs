@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::events::{self, Heard, Listener};
+use super::events::{self, Listener, TapMessage};
 
 /// How many events may be held for running executions.
 const HELD: usize = 4096;
@@ -49,7 +49,7 @@ struct PendingEvents {
     /// Executions in the order of their first held event. Some of them are no longer in `held`.
     order: VecDeque<String>,
     count: usize,
-    ready: VecDeque<Heard>,
+    ready: VecDeque<TapMessage>,
 }
 
 impl OutcomeFilter {
@@ -81,14 +81,14 @@ impl Tap {
     }
 
     /// Waits for the next event that passes the filter, or the number of events missed before it.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> TapMessage {
         loop {
             if let Some(heard) = self.sieve.ready.pop_front() {
                 return heard;
             }
             match self.listener.next().await {
-                Heard::Event(event) => self.sieve.put(event),
-                missed @ Heard::Missed(_) => return missed,
+                TapMessage::Event(event) => self.sieve.put(event),
+                missed @ TapMessage::Missed(_) => return missed,
             }
         }
     }
@@ -101,7 +101,7 @@ impl PendingEvents {
             return;
         }
         let Some(wanted) = &self.filter.outcome else {
-            self.ready.push_back(Heard::Event(event));
+            self.ready.push_back(TapMessage::Event(event));
             return;
         };
         let execution = text("execution").to_owned();
@@ -109,8 +109,8 @@ impl PendingEvents {
             let held = self.held.remove(&execution).unwrap_or_default();
             self.count -= held.len();
             if wanted.is(text("type")) {
-                self.ready.extend(held.into_iter().map(Heard::Event));
-                self.ready.push_back(Heard::Event(event));
+                self.ready.extend(held.into_iter().map(TapMessage::Event));
+                self.ready.push_back(TapMessage::Event(event));
             }
             return;
         }
@@ -136,7 +136,7 @@ impl PendingEvents {
         while let Some(oldest) = self.order.pop_front() {
             if let Some(held) = self.held.remove(&oldest) {
                 self.count -= held.len();
-                self.ready.push_back(Heard::Missed(held.len() as u64));
+                self.ready.push_back(TapMessage::Missed(held.len() as u64));
                 return;
             }
         }
@@ -160,14 +160,14 @@ mod tests {
 
     fn heard(sieve: &mut PendingEvents) -> Vec<String> {
         let shown = |heard| match heard {
-            Heard::Event(event) => {
+            TapMessage::Event(event) => {
                 format!(
                     "{} {}",
                     event["execution"].as_str().unwrap(),
                     event["event"].as_str().unwrap()
                 )
             }
-            Heard::Missed(count) => format!("missed {count}"),
+            TapMessage::Missed(count) => format!("missed {count}"),
         };
         sieve.ready.drain(..).map(shown).collect()
     }

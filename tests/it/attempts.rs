@@ -12,7 +12,7 @@ use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::observe::{End, Event, Observer};
 use mwl_proxy::language::provider::AttemptId;
 use mwl_proxy::language::value::Value;
-use mwl_proxy::telemetry::events::{Events, Heard, Listener, listen};
+use mwl_proxy::telemetry::events::{Events, Listener, TapMessage, listen};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use tokio::time::Instant;
@@ -149,7 +149,7 @@ impl Observer for Listening {
 async fn attempts_of(execution: &str, heard: &mut Listener) -> Vec<Json> {
     let mut events = Vec::new();
     loop {
-        let Heard::Event(event) = heard.next().await else { panic!("too slow") };
+        let TapMessage::Event(event) = heard.next().await else { panic!("too slow") };
         if event["execution"] != execution {
             continue;
         }

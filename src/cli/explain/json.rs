@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value as Json, json};
 
 use super::Explanation;
-use crate::proxy::rehearsal::End;
+use crate::proxy::rehearsal::RehearsalEnd;
 
 /// The whole object. Durations are ISO 8601; `at` counts from the request's arrival.
 pub(super) fn render(explained: &Explanation<'_>) -> Json {
@@ -34,9 +34,9 @@ pub(super) fn render(explained: &Explanation<'_>) -> Json {
 }
 
 /// How the request ended, and the response if there is one.
-fn end(end: &End) -> (&'static str, Json) {
+fn end(end: &RehearsalEnd) -> (&'static str, Json) {
     match end {
-        End::Answered { status, headers, body, broken } => {
+        RehearsalEnd::Answered { status, headers, body, broken } => {
             let response = json!({
                 "status": status.as_u16(),
                 "headers": fields(headers),
@@ -44,11 +44,11 @@ fn end(end: &End) -> (&'static str, Json) {
             });
             (if *broken { "brokenOff" } else { "answered" }, response)
         }
-        End::Dropped => ("dropped", Json::Null),
-        End::Left => ("clientLeft", Json::Null),
-        End::Forever => ("waitsForever", Json::Null),
-        End::Endless => ("endless", Json::Null),
-        End::Busy => ("neverWaits", Json::Null),
+        RehearsalEnd::Dropped => ("dropped", Json::Null),
+        RehearsalEnd::Left => ("clientLeft", Json::Null),
+        RehearsalEnd::Forever => ("waitsForever", Json::Null),
+        RehearsalEnd::Endless => ("endless", Json::Null),
+        RehearsalEnd::Busy => ("neverWaits", Json::Null),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
 use crate::language::temporal::Span;
 use crate::proxy::Runtime;
-use crate::proxy::rehearsal::{Asked, Told, rehearse};
+use crate::proxy::rehearsal::{ClientRequest, Transcript, rehearse};
 use crate::proxy::stage::Stage;
 use crate::source::{Diagnostic, Diagnostics, Sources};
 use crate::telemetry::metrics::Metrics;
@@ -47,19 +47,19 @@ struct ArgumentError {
 /// What the user asks to explain.
 #[derive(Debug)]
 struct Scenario {
-    asked: Asked,
+    asked: ClientRequest,
     responses: Vec<Response>,
 }
 
 /// Everything that the output shows.
 #[derive(Debug)]
 struct Explanation<'a> {
-    asked: &'a Asked,
+    asked: &'a ClientRequest,
     /// The responses as the user wrote them.
     responses: &'a [String],
     /// The routes in plain words.
     described: &'a RouteDescriptions,
-    told: Told,
+    told: Transcript,
 }
 
 pub(super) fn explain(explain: &Explain) -> ExitCode {

@@ -7,13 +7,13 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri};
 
 use super::ArgumentError;
-use crate::proxy::rehearsal::Asked;
+use crate::proxy::rehearsal::ClientRequest;
 
 /// Fields that are derived from the body.
 pub(super) const FRAMING: [HeaderName; 2] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
 /// `POST /billing/charge`. A target alone means GET; an absolute one sets the host.
-pub(super) fn line(written: &str) -> Result<Asked, ArgumentError> {
+pub(super) fn line(written: &str) -> Result<ClientRequest, ArgumentError> {
     let start = written.len() - written.trim_start().len();
     let text = written.trim();
     let (method, target, at) = match text.split_once(char::is_whitespace) {
@@ -28,7 +28,7 @@ pub(super) fn line(written: &str) -> Result<Asked, ArgumentError> {
     if let Some(host) = host {
         headers.insert(header::HOST, host);
     }
-    Ok(Asked { method, target, headers, body: Bytes::new(), patience: None::<Duration> })
+    Ok(ClientRequest { method, target, headers, body: Bytes::new(), patience: None::<Duration> })
 }
 
 fn method(text: &str, offset: usize) -> Result<Method, ArgumentError> {

@@ -7,12 +7,12 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 
 use super::{ArgumentError, duration, request};
-use crate::proxy::stage::{Act, Planned};
+use crate::proxy::stage::{ScriptedAction, ScriptedResponse};
 
 /// A response, and where its upstream's name is in the text.
 #[derive(Debug)]
 pub(super) struct Response {
-    pub(super) planned: Planned,
+    pub(super) planned: ScriptedResponse,
     pub(super) upstream_at: usize,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn read(written: &str) -> Result<Response, ArgumentError> {
     }
     let Options { own, headers, body, after, upstream } = options;
     let act = match act {
-        Act::Answer { status, .. } => Act::Answer { status, headers, body },
+        ScriptedAction::Answer { status, .. } => ScriptedAction::Answer { status, headers, body },
         act => {
             if let Some((offset, name)) = own.first() {
                 let message = format!("`{what}` is no answer: it has no `{name}`");
@@ -55,13 +55,13 @@ pub(super) fn read(written: &str) -> Result<Response, ArgumentError> {
             act
         }
     };
-    if let (Act::Hang, Some((offset, _))) = (&act, after) {
+    if let (ScriptedAction::Hang, Some((offset, _))) = (&act, after) {
         let message = "`hang` never answers: `after` has no meaning".to_owned();
         return Err(ArgumentError { offset, message });
     }
     Ok(Response {
         upstream_at: upstream.map_or(0, |(at, _)| at),
-        planned: Planned {
+        planned: ScriptedResponse {
             upstream: upstream.map(|(_, name)| name.into()),
             after: after.map_or(Duration::ZERO, |(_, after)| after),
             act,
@@ -69,11 +69,11 @@ pub(super) fn read(written: &str) -> Result<Response, ArgumentError> {
     })
 }
 
-fn act(what: &str) -> Result<Act, ArgumentError> {
+fn act(what: &str) -> Result<ScriptedAction, ArgumentError> {
     match what {
-        "reset" => return Ok(Act::Reset),
-        "refused" => return Ok(Act::Refused),
-        "hang" => return Ok(Act::Hang),
+        "reset" => return Ok(ScriptedAction::Reset),
+        "refused" => return Ok(ScriptedAction::Refused),
+        "hang" => return Ok(ScriptedAction::Hang),
         _ => {}
     }
     let status = what.parse::<u16>().ok().filter(|status| (200..600).contains(status));
@@ -82,7 +82,7 @@ fn act(what: &str) -> Result<Act, ArgumentError> {
         format!("`{what}` is no response: a status from 200 to 599, `reset`, `refused` or `hang`")
     };
     let status = status.ok_or_else(|| ArgumentError { offset: 0, message: message() })?;
-    Ok(Act::Answer { status, headers: HeaderMap::new(), body: Bytes::new() })
+    Ok(ScriptedAction::Answer { status, headers: HeaderMap::new(), body: Bytes::new() })
 }
 
 /// Splits `rest`, which begins at `at`, into options. A comma without a `name=` after it belongs to the value

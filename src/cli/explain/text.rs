@@ -7,8 +7,10 @@ use serde_json::Value as Json;
 
 use super::Explanation;
 use crate::admin::routes::RouteDescriptions;
-use crate::proxy::rehearsal::End;
-use crate::proxy::stage::record::{Event, Failed, Given, Length, Rerun, Sent, What};
+use crate::proxy::rehearsal::RehearsalEnd;
+use crate::proxy::stage::record::{
+    Event, EventKind, FailureSummary, GivenResponse, IsoDuration, Rerun, SentRequest,
+};
 use crate::telemetry::record::Call;
 
 /// How many of the routes that do not match are listed.
@@ -92,36 +94,40 @@ struct EventText<'a> {
 impl EventText<'_> {
     fn event(&self, out: &mut String, Event { at, what }: &Event) {
         let mut lines = match what {
-            What::Started { call } => vec![place(call)],
-            What::Requested { call, sent, given } => self.requested(call, sent, *given),
-            What::Refused { call, upstream, endpoint, given } => {
+            EventKind::Started { call } => vec![place(call)],
+            EventKind::Requested { call, sent, given } => self.requested(call, sent, *given),
+            EventKind::Refused { call, upstream, endpoint, given } => {
                 let given = self.given("refuses", *given);
                 vec![format!("{}{upstream} ({endpoint}) {given}", lead(call))]
             }
-            What::Done { call, status, took } => {
+            EventKind::Done { call, status, took } => {
                 let status = status.map(|status| format!("{status}, ")).unwrap_or_default();
                 vec![format!("{}{status}a success{}", lead(call), after(*took))]
             }
-            What::Failed { call, failure, took } => failed(&lead(call), failure, &after(*took)),
-            What::Interrupted { call, by, took } => {
+            EventKind::Failed { call, failure, took } => {
+                failed(&lead(call), failure, &after(*took))
+            }
+            EventKind::Interrupted { call, by, took } => {
                 let by = by.as_deref().unwrap_or("a cancellation: nobody waits any more");
                 vec![format!("{}cut off{} by {by}", lead(call), after(*took))]
             }
-            What::Decided { step: _, says } => vec![says.clone()],
-            What::Retry(rerun) => retry(rerun),
-            What::Passed { step: _, code, gated: false } => {
+            EventKind::Decided { step: _, says } => vec![says.clone()],
+            EventKind::Retry(rerun) => retry(rerun),
+            EventKind::Passed { step: _, code, gated: false } => {
                 vec![format!("retry: no policy takes {code}; it rises")]
             }
-            What::Passed { step: _, code, gated: true } => {
+            EventKind::Passed { step: _, code, gated: true } => {
                 vec![format!("retry: its `when` is false; {code} rises")]
             }
-            What::Exhausted { step: _, failure } => failed("retry gives up: ", failure, ""),
-            What::Bound { step: _, failure } => failed("a bound fires: ", failure, ""),
-            What::Caught { step, code, next } => {
+            EventKind::Exhausted { step: _, failure } => failed("retry gives up: ", failure, ""),
+            EventKind::Bound { step: _, failure } => failed("a bound fires: ", failure, ""),
+            EventKind::Caught { step, code, next } => {
                 vec![format!("the `catch` of {step} takes {code}: next is {next}")]
             }
-            What::Cleaned { step, failure: None } => vec![format!("the cleanup of {step} is done")],
-            What::Cleaned { step, failure: Some(failure) } => {
+            EventKind::Cleaned { step, failure: None } => {
+                vec![format!("the cleanup of {step} is done")]
+            }
+            EventKind::Cleaned { step, failure: Some(failure) } => {
                 failed(&format!("the cleanup of {step} fails: "), failure, "")
             }
         }
@@ -133,8 +139,8 @@ impl EventText<'_> {
         }
     }
 
-    fn requested(&self, call: &Call, sent: &Sent, given: Given) -> Vec<String> {
-        let Sent { upstream, endpoint, method, target, reused, resent } = sent;
+    fn requested(&self, call: &Call, sent: &SentRequest, given: GivenResponse) -> Vec<String> {
+        let SentRequest { upstream, endpoint, method, target, reused, resent } = sent;
         let how = match (resent, reused) {
             (true, _) => {
                 ", once more: the connection from before was found closed (no new attempt)"
@@ -149,8 +155,8 @@ impl EventText<'_> {
     }
 
     /// Says which response is given.
-    fn given(&self, verb: &str, given: Given) -> String {
-        let Given { respond, repeated } = given;
+    fn given(&self, verb: &str, given: GivenResponse) -> String {
+        let GivenResponse { respond, repeated } = given;
         let written = respond.and_then(|number| self.responses.get(number.checked_sub(1)?));
         let said = match (respond.zip(written), repeated) {
             (None, _) => "200 (nothing else is scripted for it)".to_owned(),
@@ -176,18 +182,18 @@ fn lead(call: &Call) -> String {
 }
 
 /// ` after PT2S`, or nothing if it took no time.
-fn after(took: Length) -> String {
+fn after(took: IsoDuration) -> String {
     if took.0.is_zero() { String::new() } else { format!(" after {}", rounded(took)) }
 }
 
 /// Rounds up to whole milliseconds, because timers wait that long.
-fn rounded(Length(length): Length) -> Length {
+fn rounded(IsoDuration(length): IsoDuration) -> IsoDuration {
     let millis = length.as_nanos().div_ceil(1_000_000);
-    Length(u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis))
+    IsoDuration(u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis))
 }
 
 /// A failure's code and signal, with its message on the next line.
-fn failed(lead: &str, failure: &Failed, after: &str) -> Vec<String> {
+fn failed(lead: &str, failure: &FailureSummary, after: &str) -> Vec<String> {
     let retryable = match failure.retryable {
         Some(true) => ", retryable",
         Some(false) => ", not retryable",
@@ -245,9 +251,9 @@ fn result(out: &mut String, result: &Json) {
     }
 }
 
-fn end(out: &mut String, end: &End, took: Length) {
+fn end(out: &mut String, end: &RehearsalEnd, took: IsoDuration) {
     match end {
-        End::Answered { status, headers, body, broken } => {
+        RehearsalEnd::Answered { status, headers, body, broken } => {
             write(out, format_args!("The client gets {}{}:", status.as_u16(), after(took)));
             for (name, value) in headers {
                 let value = String::from_utf8_lossy(value.as_bytes());
@@ -261,19 +267,21 @@ fn end(out: &mut String, end: &End, took: Length) {
                 write(out, format_args!("Then the connection is closed: the body broke off."));
             }
         }
-        End::Dropped => {
+        RehearsalEnd::Dropped => {
             let after = after(took);
             write(out, format_args!("The client's connection is closed{after}, unanswered."));
         }
-        End::Left => write(out, format_args!("The client leaves{}, unanswered.", after(took))),
-        End::Forever => {
+        RehearsalEnd::Left => {
+            write(out, format_args!("The client leaves{}, unanswered.", after(took)));
+        }
+        RehearsalEnd::Forever => {
             write(out, format_args!("The client waits for ever: nothing bounds what hangs."));
         }
-        End::Endless => {
+        RehearsalEnd::Endless => {
             let after = after(took);
             write(out, format_args!("It goes on and on: what comes{after} is not shown."));
         }
-        End::Busy => {
+        RehearsalEnd::Busy => {
             let what = "goes from Step to Step without a call or a wait";
             let end = "and comes to no end: only a Timeout around it would end it, in real time";
             write(out, format_args!("The Flow {what}{}, {end}.", after(took)));

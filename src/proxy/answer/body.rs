@@ -18,7 +18,7 @@ use crate::proxy::watch::busy::BusyGuard;
 /// The body that the client gets. Its request counts as in flight until this body ends or is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
-    kind: Kind,
+    kind: AnswerKind,
     /// How many bytes were handed over.
     sent: u64,
     flight: Option<Flight>,
@@ -27,7 +27,7 @@ pub(crate) struct AnswerBody {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum AnswerKind {
     Whole(Whole),
     Upstream(Box<ResponseBody>),
     /// No body, and another protocol after the head.
@@ -39,17 +39,17 @@ enum Kind {
 impl AnswerBody {
     /// No body.
     pub(crate) const fn empty() -> Self {
-        Self::of(Kind::Whole(Whole::EMPTY))
+        Self::of(AnswerKind::Whole(Whole::EMPTY))
     }
 
     /// No answer: its connection or stream is closed instead.
     pub(crate) const fn withheld() -> Self {
-        Self::of(Kind::Withheld)
+        Self::of(AnswerKind::Withheld)
     }
 
     /// Whether there is no answer.
     pub(crate) const fn is_withheld(&self) -> bool {
-        matches!(self.kind, Kind::Withheld)
+        matches!(self.kind, AnswerKind::Withheld)
     }
 
     /// A body in memory.
@@ -59,42 +59,42 @@ impl AnswerBody {
 
     /// A body in memory, with trailers.
     pub(crate) const fn trailed(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
-        Self::of(Kind::Whole(Whole::new(bytes, trailers)))
+        Self::of(AnswerKind::Whole(Whole::new(bytes, trailers)))
     }
 
     /// The body of an upstream's response.
     pub(crate) fn upstream(body: Box<ResponseBody>) -> Self {
-        Self::of(Kind::Upstream(body))
+        Self::of(AnswerKind::Upstream(body))
     }
 
-    const fn of(kind: Kind) -> Self {
+    const fn of(kind: AnswerKind) -> Self {
         Self { kind, sent: 0, flight: None, busy: None }
     }
 
     /// No body: the upstream's half of a tunnel.
     pub(crate) const fn tunnel(far: Box<Http1Lease>) -> Self {
-        Self::of(Kind::Tunnel(far))
+        Self::of(AnswerKind::Tunnel(far))
     }
 
     /// Takes the tunnel out, if this is one, with the flight that ends with it.
     pub(crate) fn take_tunnel(&mut self) -> Option<(Box<Http1Lease>, Flight)> {
-        if !matches!(self.kind, Kind::Tunnel(_)) {
+        if !matches!(self.kind, AnswerKind::Tunnel(_)) {
             return None;
         }
-        match std::mem::replace(&mut self.kind, Kind::Whole(Whole::EMPTY)) {
-            Kind::Tunnel(far) => Some((far, self.flight.take()?)),
+        match std::mem::replace(&mut self.kind, AnswerKind::Whole(Whole::EMPTY)) {
+            AnswerKind::Tunnel(far) => Some((far, self.flight.take()?)),
             _ => None,
         }
     }
 
     /// Whether the body comes from an upstream.
     pub(crate) const fn is_upstream(&self) -> bool {
-        matches!(self.kind, Kind::Upstream(_))
+        matches!(self.kind, AnswerKind::Upstream(_))
     }
 
     /// Whether trailers follow a body in memory.
     pub(crate) const fn is_trailed(&self) -> bool {
-        matches!(&self.kind, Kind::Whole(whole) if whole.is_trailed())
+        matches!(&self.kind, AnswerKind::Whole(whole) if whole.is_trailed())
     }
 
     /// Ends `flight` when this body ends.
@@ -109,8 +109,8 @@ impl AnswerBody {
 
     /// The same answer for a HEAD: nothing of the body is sent. An upstream's response has none.
     pub(crate) fn for_head(mut self) -> Self {
-        if matches!(self.kind, Kind::Whole(_)) {
-            self.kind = Kind::Whole(Whole::EMPTY);
+        if matches!(self.kind, AnswerKind::Whole(_)) {
+            self.kind = AnswerKind::Whole(Whole::EMPTY);
         }
         self
     }
@@ -121,7 +121,7 @@ impl AnswerBody {
         pipes: &PipePool,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Pipe, BodyError>>> {
-        let Kind::Upstream(body) = &mut self.kind else {
+        let AnswerKind::Upstream(body) = &mut self.kind else {
             return Poll::Ready(None);
         };
         let polled = body.poll_splice(pipes, cx);
@@ -150,9 +150,9 @@ impl Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let answer = self.get_mut();
         let polled = match &mut answer.kind {
-            Kind::Whole(whole) => Poll::Ready(whole.next().map(Ok)),
-            Kind::Tunnel(_) | Kind::Withheld => Poll::Ready(None),
-            Kind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
+            AnswerKind::Whole(whole) => Poll::Ready(whole.next().map(Ok)),
+            AnswerKind::Tunnel(_) | AnswerKind::Withheld => Poll::Ready(None),
+            AnswerKind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
         };
         match polled {
             Poll::Pending => Poll::Pending,
@@ -174,17 +174,17 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Whole(whole) => whole.is_end(),
-            Kind::Tunnel(_) | Kind::Withheld => true,
-            Kind::Upstream(body) => body.is_end_stream(),
+            AnswerKind::Whole(whole) => whole.is_end(),
+            AnswerKind::Tunnel(_) | AnswerKind::Withheld => true,
+            AnswerKind::Upstream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Whole(whole) => SizeHint::with_exact(whole.len()),
-            Kind::Tunnel(_) | Kind::Withheld => SizeHint::with_exact(0),
-            Kind::Upstream(body) => body.size_hint(),
+            AnswerKind::Whole(whole) => SizeHint::with_exact(whole.len()),
+            AnswerKind::Tunnel(_) | AnswerKind::Withheld => SizeHint::with_exact(0),
+            AnswerKind::Upstream(body) => body.size_hint(),
         }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) enum Class {
 
 /// A response as rules see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ResponseView<'a> {
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
     /// The body, if the route buffers it.
@@ -78,7 +78,7 @@ pub(crate) struct Seen<'a> {
 pub(crate) fn classify(
     rules: &[ClassifyRule],
     repeatable: Repeatable,
-    seen: Seen<'_>,
+    seen: ResponseView<'_>,
 ) -> Result<Class, EvalError> {
     let table = match seen.grpc {
         Some(ended) => Class::Failure {
@@ -129,7 +129,7 @@ fn by_status(status: StatusCode, headers: &HeaderMap, repeatable: Repeatable) ->
     }
 }
 
-fn matches(rule: &ClassifyRule, seen: Seen<'_>) -> Result<bool, EvalError> {
+fn matches(rule: &ClassifyRule, seen: ResponseView<'_>) -> Result<bool, EvalError> {
     let status = seen.status.as_u16();
     let by_status = rule.status.is_empty()
         || rule.status.iter().any(|(first, last)| (*first..=*last).contains(&status));
@@ -152,7 +152,7 @@ fn matches(rule: &ClassifyRule, seen: Seen<'_>) -> Result<bool, EvalError> {
     }
 }
 
-impl Bindings for Seen<'_> {
+impl Bindings for ResponseView<'_> {
     fn root(&self, root: Root) -> Option<Value> {
         if root != Root::Response {
             return None;
@@ -206,7 +206,7 @@ mod tests {
         for (name, value) in fields {
             headers.insert(*name, HeaderValue::from_static(value));
         }
-        let seen = Seen {
+        let seen = ResponseView {
             status: StatusCode::from_u16(status).unwrap(),
             headers: &headers,
             body: None,

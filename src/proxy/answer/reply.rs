@@ -26,12 +26,12 @@ pub(crate) struct Reply {
     role: Role,
     /// The value of `body` in expressions.
     body: Option<Value>,
-    held: Mutex<Held>,
+    held: Mutex<ReplyState>,
 }
 
 /// What is left of the response.
 #[derive(Debug)]
-enum Held {
+enum ReplyState {
     /// All of it.
     Whole(HeaderMap, Payload),
     /// It went to the client.
@@ -59,7 +59,7 @@ pub(crate) struct Details {
     /// Who made the attempt.
     pub(crate) role: Role,
     /// How much of the request was sent.
-    pub(crate) sent: Sent,
+    pub(crate) sent: RequestSent,
     /// Whether the connection had carried another request before.
     pub(crate) reused: bool,
     /// How far connecting got.
@@ -78,7 +78,7 @@ pub(crate) struct Details {
 
 /// `details.requestSent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum RequestSent {
     /// Not a byte.
     None,
     /// Some of it.
@@ -87,7 +87,7 @@ pub(crate) enum Sent {
     Complete,
 }
 
-impl Held {
+impl ReplyState {
     /// Takes the body out, if it is there; nobody will read it.
     fn discard(&mut self) -> Option<Payload> {
         match std::mem::replace(self, Self::Passed) {
@@ -103,7 +103,7 @@ impl Held {
     }
 }
 
-impl Sent {
+impl RequestSent {
     const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -122,7 +122,7 @@ impl Reply {
         payload: Payload,
         body: Option<Value>,
     ) -> Self {
-        Self { status, role, body, held: Mutex::new(Held::Whole(headers, payload)) }
+        Self { status, role, body, held: Mutex::new(ReplyState::Whole(headers, payload)) }
     }
 
     /// Takes the response for the client. `None` if it belongs to a cleanup, was consumed, or was taken before.
@@ -131,7 +131,8 @@ impl Reply {
             return None;
         }
         let mut held = self.lock();
-        let Held::Whole(headers, payload) = std::mem::replace(&mut *held, Held::Passed) else {
+        let ReplyState::Whole(headers, payload) = std::mem::replace(&mut *held, ReplyState::Passed)
+        else {
             return None;
         };
         let body = match payload {
@@ -158,14 +159,14 @@ impl Reply {
     /// The value at `path` in the fields, which are gone once they went to the client.
     fn headers(&self, path: &[Arc<str>]) -> Result<Value, Missing> {
         match &*self.lock() {
-            Held::Whole(headers, _) | Held::Discarded(headers) => {
+            ReplyState::Whole(headers, _) | ReplyState::Discarded(headers) => {
                 headers::at(headers, path).map_err(Missing::below)
             }
-            Held::Passed => Err(Missing::MEMBER),
+            ReplyState::Passed => Err(Missing::MEMBER),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, ReplyState> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -174,7 +175,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Held::Whole(_, Payload::Stream(_)) = held
+        if let ReplyState::Whole(_, Payload::Stream(_)) = held
             && let Some(Payload::Stream(body)) = held.discard()
         {
             body.drain();

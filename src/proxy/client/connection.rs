@@ -11,7 +11,7 @@ use super::http2;
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::prefixed::PrefixedIo;
-use crate::proxy::site::{Core, Worker};
+use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::watch::ConnectionState;
 
 /// An error that ended a connection.
@@ -67,7 +67,7 @@ async fn speak(
 pub(super) async fn drive<C: Future + Unpin>(
     connection: &mut C,
     state: &ConnectionState,
-    core: &Core,
+    core: &WorkerState,
     goodbye: fn(Pin<&mut C>),
 ) -> C::Output {
     let mut told = false;

@@ -87,7 +87,7 @@ pub(crate) async fn accept(
     }
 }
 
-type Permit = Option<tokio::sync::OwnedSemaphorePermit>;
+type ConnectionPermit = Option<tokio::sync::OwnedSemaphorePermit>;
 
 /// One listening address of one worker.
 struct BoundListener {
@@ -102,7 +102,7 @@ struct BoundListener {
 async fn next(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, Permit)> {
+) -> io::Result<(TcpStream, SocketAddr, ConnectionPermit)> {
     let permit = Arc::clone(room).acquire_owned().await.ok();
     let (stream, client) = listener.accept().await?;
     Ok((stream, client, permit))
@@ -110,7 +110,7 @@ async fn next(
 
 impl BoundListener {
     /// Serves a connection on its own task.
-    fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: Permit) {
+    fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: ConnectionPermit) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
         }

@@ -23,9 +23,9 @@ use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::message::id::Ids;
 use crate::proxy::request::head::matched;
 use crate::proxy::site::runtime::Runtime;
-use crate::proxy::site::{Core, Worker};
+use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::stage::Stage;
-use crate::proxy::stage::record::{Event, Length};
+use crate::proxy::stage::record::{Event, IsoDuration};
 
 /// The start of every rehearsal, an arbitrary time (2026-01-01T00:00:00Z).
 const BEGINS: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
@@ -38,7 +38,7 @@ const PIPE: usize = 64 * 1024;
 
 /// The client's request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ClientRequest {
     pub(crate) method: Method,
     /// The target, in origin form.
     pub(crate) target: Uri,
@@ -51,22 +51,22 @@ pub(crate) struct Asked {
 
 /// The outcome of a rehearsal.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Transcript {
     /// The routes in order, up to the one that matches: each with its name, and why it does not match.
     pub(crate) routes: Vec<(Arc<str>, Option<String>)>,
     pub(crate) events: Vec<Event>,
     /// The execution's Result, if it has one.
     pub(crate) result: Option<Json>,
-    pub(crate) end: End,
+    pub(crate) end: RehearsalEnd,
     /// From the request to the last byte of its answer.
-    pub(crate) took: Length,
+    pub(crate) took: IsoDuration,
     /// The indexes of the scripted responses that were not used.
     pub(crate) unused: Vec<usize>,
 }
 
 /// How the request ended.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum RehearsalEnd {
     /// The client got its answer.
     Answered { status: StatusCode, headers: HeaderMap, body: Bytes, broken: bool },
     /// The connection closed without an answer.
@@ -88,30 +88,30 @@ pub(crate) enum End {
 pub(crate) fn rehearse(
     runtime: &Arc<Runtime>,
     stage: &Arc<Stage>,
-    asked: &Asked,
+    asked: &ClientRequest,
     seed: u64,
-) -> io::Result<Told> {
+) -> io::Result<Transcript> {
     // Without an I/O driver, opening a socket would fail.
     let mut driver = tokio::runtime::Builder::new_current_thread();
     let driver = driver.enable_time().start_paused(true).build()?;
     Ok(driver.block_on(async {
-        let core = Core::with(Clock::starting_at(BEGINS), Ids::seeded(seed));
+        let core = WorkerState::with(Clock::starting_at(BEGINS), Ids::seeded(seed));
         let worker = Arc::new(Worker::new(Arc::new(core), Arc::clone(runtime)));
         let (parts, request) = request(asked);
         let routes = routes(runtime, &parts);
         stage.begin();
         let end = ask(&worker, stage, request, asked.patience).await;
-        let took = Length(stage.elapsed());
+        let took = IsoDuration(stage.elapsed());
         // The cleanups of a request whose client has left.
         let deadline = took.0.saturating_add(FOREVER);
-        let waits = !matches!(end, End::Busy);
+        let waits = !matches!(end, RehearsalEnd::Busy);
         let mut look = Duration::from_millis(1);
         while waits && worker.core.in_flight() > 0 && stage.elapsed() < deadline {
             sleep(look).await;
             look *= 2;
         }
         let (events, result) = stage.told();
-        Told { routes, events, result, end, took, unused: stage.unused() }
+        Transcript { routes, events, result, end, took, unused: stage.unused() }
     }))
 }
 
@@ -120,7 +120,7 @@ async fn ask(
     stage: &Stage,
     request: Request<Full<Bytes>>,
     patience: Option<Duration>,
-) -> End {
+) -> RehearsalEnd {
     let (near, far) = duplex(PIPE);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let secure = worker.site().runtime.listeners.first().is_some_and(|first| first.tls.is_some());
@@ -136,7 +136,12 @@ async fn ask(
             let (head, body) = sender.send_request(request).await.ok()?.into_parts();
             let mut broken = false;
             let body = read(body, &mut broken).await;
-            Some(End::Answered { status: head.status, headers: head.headers, body, broken })
+            Some(RehearsalEnd::Answered {
+                status: head.status,
+                headers: head.headers,
+                body,
+                broken,
+            })
         };
         let mut exchange = std::pin::pin!(exchange);
         let mut driver = std::pin::pin!(driver);
@@ -158,12 +163,12 @@ async fn ask(
     };
     tokio::select! {
         biased;
-        end = answer => end.unwrap_or(End::Dropped),
-        () = stage.filled() => End::Endless,
-        () = worn_out(stage) => End::Endless,
-        () = stage.found_busy() => End::Busy,
-        () = bored => End::Left,
-        () = sleep_until(Instant::now() + FOREVER) => End::Forever,
+        end = answer => end.unwrap_or(RehearsalEnd::Dropped),
+        () = stage.filled() => RehearsalEnd::Endless,
+        () = worn_out(stage) => RehearsalEnd::Endless,
+        () = stage.found_busy() => RehearsalEnd::Busy,
+        () = bored => RehearsalEnd::Left,
+        () = sleep_until(Instant::now() + FOREVER) => RehearsalEnd::Forever,
     }
 }
 
@@ -192,7 +197,7 @@ async fn read(mut body: hyper::body::Incoming, broken: &mut bool) -> Bytes {
 }
 
 /// The request, and its head as the proxy will see it.
-fn request(asked: &Asked) -> (request::Parts, Request<Full<Bytes>>) {
+fn request(asked: &ClientRequest) -> (request::Parts, Request<Full<Bytes>>) {
     let mut request = Request::new(Full::new(asked.body.clone()));
     *request.method_mut() = asked.method.clone();
     *request.uri_mut() = asked.target.clone();

@@ -12,4 +12,4 @@
 
 pub(crate) mod client;
 
-pub(crate) use self::client::{Asked, End, Told, rehearse};
+pub(crate) use self::client::{ClientRequest, RehearsalEnd, Transcript, rehearse};

@@ -25,14 +25,14 @@ use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, id, query};
-use crate::proxy::site::{LocalRoute, Site};
+use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::telemetry::record::Recorder;
 
 /// A request that a route has matched.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) site: Arc<Site>,
-    pub(crate) route: Arc<LocalRoute>,
+    pub(crate) site: Arc<WorkerConfig>,
+    pub(crate) route: Arc<WorkerRoute>,
     /// `execution.id`.
     pub(crate) id: HeaderValue,
     pub(crate) method: Method,
@@ -72,12 +72,12 @@ pub(crate) enum Admission {
     /// It can be served.
     Whole(Arc<Exchange>),
     /// Its body must be read first, because an expression of the route reads it or several calls may send it at once.
-    Unread(Box<Unread>),
+    Unread(Box<PendingBody>),
 }
 
 /// A request whose body must be read.
 #[derive(Debug)]
-pub(crate) struct Unread {
+pub(crate) struct PendingBody {
     /// The request without its body.
     exchange: Exchange,
     body: ClientBody,
@@ -86,7 +86,7 @@ pub(crate) struct Unread {
 impl Exchange {
     /// Checks `request` and finds its route. A refused request keeps its body.
     pub(crate) fn begin(
-        site: Arc<Site>,
+        site: Arc<WorkerConfig>,
         request: Request<ClientBody>,
         peer: Peer,
         interim: InterimTarget,
@@ -136,7 +136,7 @@ impl Exchange {
             recorder: OnceLock::new(),
         };
         if let Some(body) = unread {
-            return Ok(Admission::Unread(Box::new(Unread { exchange, body })));
+            return Ok(Admission::Unread(Box::new(PendingBody { exchange, body })));
         }
         exchange.settle_expectation();
         Ok(Admission::Whole(Arc::new(exchange)))
@@ -152,7 +152,7 @@ impl Exchange {
 
     /// A request without a body and without a connection, for benches that measure what reading it costs.
     pub(crate) fn detached(
-        site: Arc<Site>,
+        site: Arc<WorkerConfig>,
         parts: http::request::Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
@@ -227,7 +227,7 @@ impl Drop for Exchange {
     }
 }
 
-impl Unread {
+impl PendingBody {
     /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
@@ -240,11 +240,11 @@ impl Unread {
 }
 
 /// Counts a request as running until it is dropped.
-struct AdmissionGuard<'a>(&'a Site);
+struct AdmissionGuard<'a>(&'a WorkerConfig);
 
 impl<'a> AdmissionGuard<'a> {
     /// Counts a request, if one more may run.
-    fn admit(site: &'a Site) -> Result<Self, Refusal> {
+    fn admit(site: &'a WorkerConfig) -> Result<Self, Refusal> {
         let admitted = Self(site);
         let share = site.runtime.share;
         if site.core.begin() < share { Ok(admitted) } else { Err(Refusal::overloaded(share)) }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::exchange::Exchange;
-use crate::telemetry::record::{Answer, CLIENT_CLOSED_REQUEST};
+use crate::telemetry::record::{AnswerSummary, CLIENT_CLOSED_REQUEST};
 
 /// Counted once: with its status if the answer was completed, with 499 if it was dropped before (the client left).
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Flight {
         self.exchange.route.metrics.request_done(status, took);
         let failed = status == CLIENT_CLOSED_REQUEST;
         if let Some(recorder) = self.exchange.recorder(failed) {
-            recorder.answered(Answer { status, began: self.exchange.begun, took, sent });
+            recorder.answered(AnswerSummary { status, began: self.exchange.begun, took, sent });
         }
     }
 }

@@ -21,12 +21,12 @@ use crate::proxy::message::{headers, id, shape, target, trailers, upgrade};
 use crate::proxy::settings::Forwarded;
 use crate::proxy::site::route::Target;
 use crate::proxy::site::runtime::{Runtime, Shaping};
-use crate::proxy::site::{LocalRoute, Site};
+use crate::proxy::site::{WorkerConfig, WorkerRoute};
 
 /// Everything known about a request whose head was accepted, except its parts, which are in the form to send on.
 #[derive(Debug)]
 pub(crate) struct AcceptedHead {
-    pub(crate) route: Arc<LocalRoute>,
+    pub(crate) route: Arc<WorkerRoute>,
     pub(crate) asked: HopOptions,
     /// The client's address.
     pub(crate) client: IpAddr,
@@ -52,7 +52,7 @@ pub(crate) struct HopOptions {
 /// Checks a head that came from `peer` and began to be served at `begun`, finds its route, and prepares it for
 /// sending on.
 pub(crate) fn accept(
-    site: &Site,
+    site: &WorkerConfig,
     parts: &mut request::Parts,
     peer: Peer,
     begun: Instant,
@@ -146,7 +146,7 @@ pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
 }
 
 /// Converts an HTTP/2 request's fields to the form of any version, and checks what the HTTP/1.1 parser checks itself.
-fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal> {
+fn as_any_version(site: &WorkerConfig, parts: &mut request::Parts) -> Result<(), Refusal> {
     let limit = site.runtime.limits.headers;
     if parts.headers.len() > limit {
         return Err(Refusal::too_many_fields(limit));
@@ -159,7 +159,7 @@ fn as_any_version(site: &Site, parts: &mut request::Parts) -> Result<(), Refusal
 }
 
 /// The first route that matches the request.
-fn route(site: &Site, parts: &request::Parts) -> Result<Arc<LocalRoute>, Refusal> {
+fn route(site: &WorkerConfig, parts: &request::Parts) -> Result<Arc<WorkerRoute>, Refusal> {
     let found = matched(&site.runtime, parts, |target| site.runtime.router.find(target))?;
     let route = found.and_then(|position| site.routes.get(position));
     route.cloned().ok_or_else(Refusal::no_route)
@@ -209,7 +209,7 @@ fn origin_form(uri: &Uri) -> Uri {
 }
 
 /// The id in the request, or a new one that is added to it.
-fn request_id(site: &Site, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
+fn request_id(site: &WorkerConfig, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
     let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
     match headers.entry(&id::REQUEST_ID) {
         Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),

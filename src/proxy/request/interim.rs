@@ -13,7 +13,7 @@ use http::header::{self, HeaderMap};
 
 use crate::proxy::h1::{ClientConnection, DropReason};
 use crate::proxy::message::headers;
-use crate::proxy::site::LocalRoute;
+use crate::proxy::site::WorkerRoute;
 
 /// Where the interim responses for one request go.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum InterimTarget {
 
 impl InterimTarget {
     /// Passes on an interim response to a request of `route`.
-    pub(crate) fn pass(&self, route: &LocalRoute, status: StatusCode, fields: &HeaderMap) {
+    pub(crate) fn pass(&self, route: &WorkerRoute, status: StatusCode, fields: &HeaderMap) {
         let passed = match self {
             Self::Client(conn) => conn.say_before(&head(route, status, fields)),
             Self::Nowhere(why) => Err(*why),
@@ -40,7 +40,7 @@ impl InterimTarget {
 }
 
 /// The bytes of an interim response, without the fields about its hop and those that the route removes from answers.
-fn head(route: &LocalRoute, status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
+fn head(route: &WorkerRoute, status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
     let mut fields = fields.clone();
     headers::strip_hop_by_hop(&mut fields);
     // An interim response has no body and no trailers (RFC 9110 §8.6, §15.2).

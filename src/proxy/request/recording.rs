@@ -16,8 +16,8 @@ use super::exchange::Exchange;
 use super::trace::TracePlace;
 use super::upload::Upload;
 use crate::language::outcome::Outcome;
-use crate::proxy::site::Site;
-use crate::telemetry::record::{Answer, Execution, Recorder, Request, Traced};
+use crate::proxy::site::WorkerConfig;
+use crate::telemetry::record::{AnswerSummary, Execution, Recorder, Request, Traced};
 use crate::telemetry::trace::{SpanId, TRACEPARENT};
 
 /// The span of an attempt, if its request is traced.
@@ -93,7 +93,7 @@ impl Exchange {
         }
     }
 
-    fn described(&self, answer: &Answer) -> Request {
+    fn described(&self, answer: &AnswerSummary) -> Request {
         let host = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         Request {
             id: self.id().into(),
@@ -126,7 +126,7 @@ impl Exchange {
 /// What the access log needs of a refused request. Taken before the request is consumed.
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
-    site: std::sync::Arc<Site>,
+    site: std::sync::Arc<WorkerConfig>,
     method: http::Method,
     uri: http::Uri,
     client: std::net::IpAddr,
@@ -136,7 +136,7 @@ pub(crate) struct RefusedRequest {
 impl RefusedRequest {
     /// `None` if nobody wants it.
     pub(crate) fn of<B>(
-        site: &std::sync::Arc<Site>,
+        site: &std::sync::Arc<WorkerConfig>,
         request: &http::Request<B>,
         client: std::net::SocketAddr,
     ) -> Option<Box<Self>> {
@@ -164,7 +164,7 @@ impl RefusedRequest {
             trace: None,
         };
         let took = self.begun.elapsed();
-        let answer = Answer { status, began: self.begun, took, sent: 0 };
+        let answer = AnswerSummary { status, began: self.begun, took, sent: 0 };
         self.site.runtime.sinks().deliver(Execution::refused(request, answer, code, detail));
     }
 }

@@ -3,7 +3,7 @@
 use http::Version;
 use http::request::Parts;
 
-use crate::proxy::site::Site;
+use crate::proxy::site::WorkerConfig;
 use crate::telemetry::trace::{Context, Parent, TRACEPARENT, TRACESTATE};
 
 /// A request's place in a trace.
@@ -16,7 +16,7 @@ pub(crate) struct TracePlace {
 
 /// The place in a trace of a request with this head. `None` if nothing is traced; the caller's fields then stay
 /// unchanged. A `tracestate` without a valid `traceparent` is removed (W3C Trace Context §3.3).
-pub(super) fn trace(site: &Site, head: &mut Parts) -> Option<Box<TracePlace>> {
+pub(super) fn trace(site: &WorkerConfig, head: &mut Parts) -> Option<Box<TracePlace>> {
     let tracer = site.runtime.sinks().tracer()?;
     let headers = &mut head.headers;
     let mut given = headers.get_all(TRACEPARENT).iter();

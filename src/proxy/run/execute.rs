@@ -33,7 +33,7 @@ use crate::proxy::request::flight::Flight;
 use crate::proxy::request::head;
 use crate::proxy::request::interim::InterimTarget;
 use crate::proxy::request::recording::RefusedRequest;
-use crate::proxy::site::Site;
+use crate::proxy::site::WorkerConfig;
 use crate::proxy::watch::busy::BusyGuard;
 use crate::telemetry::events::Events;
 
@@ -44,7 +44,7 @@ pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Response<AnswerBody>>
 ///
 /// Everything that needs no waiting is done here, so that the future, which gets moved, does not carry the request.
 pub(crate) fn serve(
-    site: Arc<Site>,
+    site: Arc<WorkerConfig>,
     request: Request<ClientBody>,
     client: Peer,
     busy: BusyGuard,

@@ -2,7 +2,7 @@
 //!
 //! Everything here belongs to one thread. The locks and atomics only make it `Send`: nobody ever waits for
 //! them, and no cache line is shared. Even reference counts that every request changes are per worker, which is
-//! why a [`Site`] wraps what the workers share.
+//! why a [`WorkerConfig`] wraps what the workers share.
 
 pub(crate) mod facts;
 pub(crate) mod route;
@@ -27,7 +27,7 @@ use crate::telemetry::limiter::{LogLimiter, RateLimiter};
 
 /// The state that outlives configurations.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct WorkerState {
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
     /// The client connections.
@@ -49,18 +49,18 @@ pub(crate) struct Core {
 
 /// A configuration, as one worker serves it.
 #[derive(Debug)]
-pub(crate) struct Site {
-    pub(crate) core: Arc<Core>,
+pub(crate) struct WorkerConfig {
+    pub(crate) core: Arc<WorkerState>,
     pub(crate) runtime: Arc<Runtime>,
     /// In the runtime's order.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// In the runtime's order.
-    pub(crate) routes: Vec<Arc<LocalRoute>>,
+    pub(crate) routes: Vec<Arc<WorkerRoute>>,
 }
 
 /// A route behind this worker's own reference count.
 #[derive(Debug)]
-pub(crate) struct LocalRoute {
+pub(crate) struct WorkerRoute {
     route: Arc<Route>,
     /// The Flow's arguments, likewise.
     pub(crate) arguments: Value,
@@ -71,11 +71,11 @@ pub(crate) struct LocalRoute {
 /// A worker's present site.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(crate) core: Arc<Core>,
-    site: Mutex<Arc<Site>>,
+    pub(crate) core: Arc<WorkerState>,
+    site: Mutex<Arc<WorkerConfig>>,
 }
 
-impl Core {
+impl WorkerState {
     /// A worker's core.
     pub(crate) fn new() -> Self {
         Self::with(Clock::system(), Ids::new())
@@ -114,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Counts a request, until [`Core::end`] is called. Returns how many were already running.
+    /// Counts a request, until [`WorkerState::end`] is called. Returns how many were already running.
     pub(crate) fn begin(&self) -> usize {
         self.in_flight.fetch_add(1, Ordering::Relaxed)
     }
@@ -129,7 +129,7 @@ impl Core {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Counts an execution whose cleanups must run, until [`Core::unwound`] is called.
+    /// Counts an execution whose cleanups must run, until [`WorkerState::unwound`] is called.
     pub(crate) fn unwinds(&self) {
         self.unwinding.fetch_add(1, Ordering::Relaxed);
     }
@@ -168,9 +168,9 @@ impl Core {
     }
 }
 
-impl Site {
+impl WorkerConfig {
     /// `runtime` on the worker of `core`. Unchanged upstreams keep their connections.
-    pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
+    pub(crate) fn new(core: Arc<WorkerState>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
         let known = last.map_or(&[][..], |last| &last.upstreams);
         let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
             let same = known.iter().find(|old| old.settings == *settings);
@@ -182,13 +182,13 @@ impl Site {
             same.map_or_else(new, Arc::clone)
         });
         let upstreams = upstreams.collect();
-        let routes = runtime.routes.iter().map(LocalRoute::new).map(Arc::new);
+        let routes = runtime.routes.iter().map(WorkerRoute::new).map(Arc::new);
         let routes = routes.collect();
         Self { core, runtime, upstreams, routes }
     }
 }
 
-impl LocalRoute {
+impl WorkerRoute {
     fn new(route: &Arc<Route>) -> Self {
         let arguments = match &route.with {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
@@ -198,7 +198,7 @@ impl LocalRoute {
     }
 }
 
-impl Deref for LocalRoute {
+impl Deref for WorkerRoute {
     type Target = Route;
 
     fn deref(&self) -> &Route {
@@ -208,24 +208,24 @@ impl Deref for LocalRoute {
 
 impl Worker {
     /// A worker that serves `runtime`.
-    pub(crate) fn new(core: Arc<Core>, runtime: Arc<Runtime>) -> Self {
-        let site = Site::new(Arc::clone(&core), runtime, None);
+    pub(crate) fn new(core: Arc<WorkerState>, runtime: Arc<Runtime>) -> Self {
+        let site = WorkerConfig::new(Arc::clone(&core), runtime, None);
         Self { core, site: Mutex::new(Arc::new(site)) }
     }
 
     /// The site for a request that begins now.
-    pub(crate) fn site(&self) -> Arc<Site> {
+    pub(crate) fn site(&self) -> Arc<WorkerConfig> {
         Arc::clone(&self.lock())
     }
 
     /// Serves requests that begin from now on with `runtime`.
     pub(crate) fn replace(&self, runtime: Arc<Runtime>) {
         let last = self.site();
-        let next = Arc::new(Site::new(Arc::clone(&self.core), runtime, Some(&last)));
+        let next = Arc::new(WorkerConfig::new(Arc::clone(&self.core), runtime, Some(&last)));
         *self.lock() = next;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Site>> {
+    fn lock(&self) -> MutexGuard<'_, Arc<WorkerConfig>> {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::script::Turn;
+use super::script::ScriptUse;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
 use crate::language::value::Value;
@@ -17,19 +17,19 @@ use crate::telemetry::record::Call;
 
 tokio::task_local! {
     /// The call whose future is being polled.
-    static CUE: Arc<Cue>;
+    static CUE: Arc<CallCue>;
 }
 
 /// A call, and the scripted response that it got with its connection.
 #[derive(Debug)]
-pub(super) struct Cue {
+pub(super) struct CallCue {
     pub(super) call: Call,
-    turn: Mutex<Option<Turn>>,
+    turn: Mutex<Option<ScriptUse>>,
     /// Whether one of its requests or connections has reached the far end.
     asked: AtomicBool,
 }
 
-impl Cue {
+impl CallCue {
     /// One of the call's requests or connections reaches the far end. Returns whether it is not the first.
     pub(super) fn asks(&self) -> bool {
         self.asked.swap(true, Ordering::Relaxed)
@@ -38,9 +38,9 @@ impl Cue {
 
 /// The `http` provider of a route in a rehearsal.
 #[derive(Debug)]
-struct Cued(Arc<dyn CallProvider>);
+struct CuedProvider(Arc<dyn CallProvider>);
 
-impl CallProvider for Cued {
+impl CallProvider for CuedProvider {
     fn contract(&self) -> &Contract {
         self.0.contract()
     }
@@ -54,7 +54,7 @@ impl CallProvider for Cued {
         dispatch: Dispatch<'a>,
     ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let call = Call::of(dispatch.attempt);
-        let cue = Arc::new(Cue { call, turn: Mutex::new(None), asked: AtomicBool::new(false) });
+        let cue = Arc::new(CallCue { call, turn: Mutex::new(None), asked: AtomicBool::new(false) });
         // The provider may take a connection when it is called, before its future is polled.
         let calling = CUE.sync_scope(Arc::clone(&cue), || self.0.call(dispatch));
         Box::pin(CUE.scope(cue, calling))
@@ -62,8 +62,8 @@ impl CallProvider for Cued {
 }
 
 /// The turn of the call that is being polled, or `next` if it has none yet. `None` outside of a call.
-pub(super) fn reserve(next: impl FnOnce(&Call) -> Turn) -> Option<Turn> {
-    let reserve = |cue: &Arc<Cue>| {
+pub(super) fn reserve(next: impl FnOnce(&Call) -> ScriptUse) -> Option<ScriptUse> {
+    let reserve = |cue: &Arc<CallCue>| {
         let mut turn = cue.turn.lock().unwrap_or_else(PoisonError::into_inner);
         turn.get_or_insert_with(|| next(&cue.call)).clone()
     };
@@ -71,7 +71,7 @@ pub(super) fn reserve(next: impl FnOnce(&Call) -> Turn) -> Option<Turn> {
 }
 
 /// Uses the turn of the call that is being polled. Its next request or connection gets another one.
-pub(super) fn play(next: impl FnOnce(&Call) -> Turn) -> Option<(Arc<Cue>, Turn)> {
+pub(super) fn play(next: impl FnOnce(&Call) -> ScriptUse) -> Option<(Arc<CallCue>, ScriptUse)> {
     let turn = reserve(next)?;
     let cue = CUE.try_with(Arc::clone).ok()?;
     *cue.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -80,5 +80,5 @@ pub(super) fn play(next: impl FnOnce(&Call) -> Turn) -> Option<(Arc<Cue>, Turn)>
 
 /// Wraps the provider.
 pub(super) fn cued(provider: Arc<dyn CallProvider>) -> Arc<dyn CallProvider> {
-    Arc::new(Cued(provider))
+    Arc::new(CuedProvider(provider))
 }

@@ -18,9 +18,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Stage;
-use super::cue::Cue;
-use super::record::Sent;
-use super::script::{Act, Turn};
+use super::cue::CallCue;
+use super::record::SentRequest;
+use super::script::{ScriptUse, ScriptedAction};
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::settings::{Endpoint, Protocol, Upstream};
 
@@ -29,13 +29,13 @@ const PIPE: usize = 64 * 1024;
 
 /// Shared by both ends of a connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ScriptedConnection {
     stage: Arc<Stage>,
     /// The names of the upstream and of the endpoint.
     upstream: Arc<str>,
     endpoint: Arc<str>,
     /// The calls of the requests that were put on it, and their responses.
-    due: Mutex<VecDeque<(Arc<Cue>, Turn)>>,
+    due: Mutex<VecDeque<(Arc<CallCue>, ScriptUse)>>,
     /// How many requests arrived.
     requests: AtomicU32,
     /// Cancelled when the connection is lost: then its end is an error.
@@ -43,20 +43,20 @@ pub(crate) struct Line {
 }
 
 /// The proxy's end.
-pub(crate) type Near = Wrapped<DuplexStream, Lost>;
+pub(crate) type ProxyEnd = Wrapped<DuplexStream, LostConnection>;
 
 /// Turns the end of a lost connection into an error.
 #[derive(Debug)]
-pub(crate) struct Lost(Arc<Line>);
+pub(crate) struct LostConnection(Arc<ScriptedConnection>);
 
 /// The proxy closed the connection during its request.
 #[derive(Debug, thiserror::Error)]
 #[error("the request is not whole")]
-struct Cut;
+struct RequestCut;
 
 /// A connection to `endpoint` of `upstream`.
-pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint) -> Near {
-    let line = Arc::new(Line {
+pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint) -> ProxyEnd {
+    let line = Arc::new(ScriptedConnection {
         stage: Arc::clone(stage),
         upstream: Arc::clone(&upstream.name),
         endpoint: Arc::clone(&endpoint.authority),
@@ -73,11 +73,11 @@ pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint)
             () = lost.cancelled() => {}
         }
     });
-    Near { io: pipe, hooks: Lost(line) }
+    ProxyEnd { io: pipe, hooks: LostConnection(line) }
 }
 
 /// Serves the upstream's end. Without `Date`, because that would be the system's time.
-async fn serve(far: DuplexStream, line: Arc<Line>, protocol: Protocol) {
+async fn serve(far: DuplexStream, line: Arc<ScriptedConnection>, protocol: Protocol) {
     let service = service_fn(move |request| answer(Arc::clone(&line), request));
     let io = TokioIo::new(far);
     let served = match protocol {
@@ -94,33 +94,36 @@ async fn serve(far: DuplexStream, line: Arc<Line>, protocol: Protocol) {
     }
 }
 
-async fn answer(line: Arc<Line>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+async fn answer(
+    line: Arc<ScriptedConnection>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, RequestCut> {
     let turn = line.arrived(&request);
     let turn = turn.unwrap_or_default();
     // Read the whole request first: whatever happens next, it was sent.
     let sent = request.into_body().collect().await;
-    drop(sent.map_err(|_broken| Cut)?);
+    drop(sent.map_err(|_broken| RequestCut)?);
     let planned = &turn.planned;
     if !planned.after.is_zero() {
         sleep(planned.after).await;
     }
     match &planned.act {
-        Act::Answer { status, headers, body } => {
+        ScriptedAction::Answer { status, headers, body } => {
             let mut response = Response::new(Full::new(body.clone()));
             *response.status_mut() = *status;
             response.headers_mut().clone_from(headers);
             Ok(response)
         }
-        Act::Hang => std::future::pending().await,
+        ScriptedAction::Hang => std::future::pending().await,
         // A refusal already happened when the connection was opened.
-        Act::Reset | Act::Refused => {
+        ScriptedAction::Reset | ScriptedAction::Refused => {
             line.lost.cancel();
             std::future::pending().await
         }
     }
 }
 
-impl Line {
+impl ScriptedConnection {
     /// The call that is being polled puts its next request on this connection.
     pub(crate) fn announce(&self) {
         if let Some(due) = self.stage.play(&self.upstream) {
@@ -129,11 +132,11 @@ impl Line {
     }
 
     /// Records a request, and returns its response.
-    fn arrived(&self, request: &Request<Incoming>) -> Option<Turn> {
+    fn arrived(&self, request: &Request<Incoming>) -> Option<ScriptUse> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let (cue, turn) = due?;
         let target = request.uri().path_and_query();
-        let sent = Sent {
+        let sent = SentRequest {
             upstream: self.upstream.as_ref().to_owned(),
             endpoint: self.endpoint.as_ref().to_owned(),
             method: request.method().to_string(),
@@ -146,14 +149,14 @@ impl Line {
     }
 }
 
-impl Near {
+impl ProxyEnd {
     /// The state that both ends share.
-    pub(crate) fn line(&self) -> Arc<Line> {
+    pub(crate) fn line(&self) -> Arc<ScriptedConnection> {
         Arc::clone(&self.hooks.0)
     }
 }
 
-impl Hooks for Lost {
+impl Hooks for LostConnection {
     fn has_read(&mut self, polled: Poll<io::Result<()>>, size: usize) -> Poll<io::Result<()>> {
         let ended = matches!(polled, Poll::Ready(Ok(()))) && size == 0;
         if ended && self.0.lost.is_cancelled() {

@@ -13,11 +13,13 @@ use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use self::cue::Cue;
-pub(crate) use self::line::{Line, Near};
-use self::record::{Event, Failed, Given, Length, Rerun, Sent, What};
-pub(crate) use self::script::{Act, Planned};
-use self::script::{Script, Turn};
+use self::cue::CallCue;
+pub(crate) use self::line::{ProxyEnd, ScriptedConnection};
+use self::record::{
+    Event, EventKind, FailureSummary, GivenResponse, IsoDuration, Rerun, SentRequest,
+};
+use self::script::{Script, ScriptUse};
+pub(crate) use self::script::{ScriptedAction, ScriptedResponse};
 use crate::language::clock::unless_busy;
 use crate::language::observe::{self, End, Ended, Observer, Retry};
 use crate::language::outcome::Outcome;
@@ -50,7 +52,7 @@ struct Log {
 
 impl Stage {
     /// The stage for one request, with upstreams that respond as `planned`.
-    pub(crate) fn new(planned: Vec<Planned>) -> Arc<Self> {
+    pub(crate) fn new(planned: Vec<ScriptedResponse>) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(Script::new(planned)),
             log: Mutex::default(),
@@ -109,7 +111,7 @@ impl Stage {
     /// Whether the call that is being polled will be refused a connection to `upstream`.
     pub(crate) fn refuses(&self, upstream: &Upstream) -> bool {
         let turn = cue::reserve(|call| self.next(&upstream.name, call));
-        turn.is_some_and(|turn| matches!(turn.planned.act, Act::Refused))
+        turn.is_some_and(|turn| matches!(turn.planned.act, ScriptedAction::Refused))
     }
 
     /// A connection for the call that is being polled.
@@ -120,7 +122,7 @@ impl Stage {
         self: &Arc<Self>,
         upstream: &Upstream,
         endpoint: &Endpoint,
-    ) -> io::Result<(Near, Arc<Line>)> {
+    ) -> io::Result<(ProxyEnd, Arc<ScriptedConnection>)> {
         if self.refuses(upstream)
             && let Some((cue, turn)) = self.play(&upstream.name)
         {
@@ -136,23 +138,23 @@ impl Stage {
     }
 
     /// The response for the next request to `upstream` by the call that is being polled.
-    fn play(&self, upstream: &str) -> Option<(Arc<Cue>, Turn)> {
+    fn play(&self, upstream: &str) -> Option<(Arc<CallCue>, ScriptUse)> {
         cue::play(|call| self.next(upstream, call))
     }
 
-    fn next(&self, upstream: &str, call: &Call) -> Turn {
+    fn next(&self, upstream: &str, call: &Call) -> ScriptUse {
         lock(&self.script).next(upstream, call.cleanup)
     }
 
     /// A request of the cued call reached the far end.
-    fn sent(&self, cue: &Cue, sent: Sent, turn: &Turn) {
-        let sent = Sent { resent: cue.asks(), ..sent };
-        self.write(What::Requested { call: cue.call.clone(), sent, given: turn.given() });
+    fn sent(&self, cue: &CallCue, sent: SentRequest, turn: &ScriptUse) {
+        let sent = SentRequest { resent: cue.asks(), ..sent };
+        self.write(EventKind::Requested { call: cue.call.clone(), sent, given: turn.given() });
     }
 
-    fn refused(&self, cue: &Cue, upstream: &Upstream, endpoint: &Endpoint, turn: &Turn) {
+    fn refused(&self, cue: &CallCue, upstream: &Upstream, endpoint: &Endpoint, turn: &ScriptUse) {
         cue.asks();
-        self.write(What::Refused {
+        self.write(EventKind::Refused {
             call: cue.call.clone(),
             upstream: upstream.name.as_ref().to_owned(),
             endpoint: endpoint.authority.as_ref().to_owned(),
@@ -160,8 +162,8 @@ impl Stage {
         });
     }
 
-    fn write(&self, what: What) {
-        let at = Length(self.elapsed());
+    fn write(&self, what: EventKind) {
+        let at = IsoDuration(self.elapsed());
         let mut log = lock(&self.log);
         if log.events.len() < MOST {
             log.events.push(Event { at, what });
@@ -180,13 +182,13 @@ impl Observer for Stage {
     fn on(&self, event: &observe::Event<'_>) {
         use observe::Event;
         self.write(match *event {
-            Event::AttemptStarted(attempt) => What::Started { call: Call::of(attempt) },
+            Event::AttemptStarted(attempt) => EventKind::Started { call: Call::of(attempt) },
             Event::AttemptEnded(attempt) => ended(attempt),
             Event::RetryScheduled(retry) => scheduled(retry),
             Event::Decided { step, middleware, state } => match middleware.decision(state) {
                 Some(says) => {
                     let name = middleware.contract().uri.bare_name();
-                    What::Decided { step: step.to_owned(), says: format!("{name}: {says}") }
+                    EventKind::Decided { step: step.to_owned(), says: format!("{name}: {says}") }
                 }
                 None => return,
             },
@@ -194,41 +196,43 @@ impl Observer for Stage {
             Event::RetryDropped { .. } => return,
             Event::PassedOver { step, failure, gated } => {
                 let (step, code) = (step.to_owned(), failure.code.as_str().to_owned());
-                What::Passed { step, code, gated }
+                EventKind::Passed { step, code, gated }
             }
             Event::GaveUp { step, failure } => {
-                What::Exhausted { step: step.to_owned(), failure: failure.into() }
+                EventKind::Exhausted { step: step.to_owned(), failure: failure.into() }
             }
             Event::TimeoutExceeded { step, emitted } => {
-                What::Bound { step: step.to_owned(), failure: emitted.into() }
+                EventKind::Bound { step: step.to_owned(), failure: emitted.into() }
             }
             Event::Caught { step, failure, next } => {
                 let code = failure.code.as_str().to_owned();
-                What::Caught { step: step.to_owned(), code, next: next.to_owned() }
+                EventKind::Caught { step: step.to_owned(), code, next: next.to_owned() }
             }
-            Event::CleanupDone { step, outcome } => What::Cleaned {
+            Event::CleanupDone { step, outcome } => EventKind::Cleaned {
                 step: step.to_owned(),
-                failure: outcome.failure().map(Failed::from),
+                failure: outcome.failure().map(FailureSummary::from),
             },
         });
     }
 }
 
-fn ended(ended: &Ended<'_>) -> What {
-    let (call, took) = (Call::of(ended.attempt), Length(ended.took));
+fn ended(ended: &Ended<'_>) -> EventKind {
+    let (call, took) = (Call::of(ended.attempt), IsoDuration(ended.took));
     match ended.end {
-        End::Accepted(Outcome::Success(_)) => What::Done { call, status: status(&ended.end), took },
+        End::Accepted(Outcome::Success(_)) => {
+            EventKind::Done { call, status: status(&ended.end), took }
+        }
         End::Accepted(Outcome::Failure(failure)) => {
-            What::Failed { call, failure: failure.into(), took }
+            EventKind::Failed { call, failure: failure.into(), took }
         }
         End::Interrupted(by) => {
             let by = by.map(|failure| failure.code.as_str().to_owned());
-            What::Interrupted { call, by, took }
+            EventKind::Interrupted { call, by, took }
         }
     }
 }
 
-fn scheduled(retry: &Retry<'_>) -> What {
+fn scheduled(retry: &Retry<'_>) -> EventKind {
     let Wait { delay, source, policy } = retry.wait;
     let says = retry.config.zip(policy);
     let details = retry.failure.details.as_ref();
@@ -237,22 +241,22 @@ fn scheduled(retry: &Retry<'_>) -> What {
         Value::Native(native) => native.longer_wait(),
         _ => None,
     });
-    What::Retry(Rerun {
+    EventKind::Retry(Rerun {
         step: retry.step.to_owned(),
         code: retry.failure.code.as_str().to_owned(),
         policy,
         says: says.and_then(|((middleware, config), at)| middleware.describe_policy(config, at)),
-        delay: Length(delay),
+        delay: IsoDuration(delay),
         source: source.as_str(),
-        range: retry.range.map(|(low, high)| (Length(low), Length(high))),
+        range: retry.range.map(|(low, high)| (IsoDuration(low), IsoDuration(high))),
         retry_after: told.as_ref().and_then(Value::as_str).map(str::to_owned),
-        retry_after_asked: longer.map(Length),
+        retry_after_asked: longer.map(IsoDuration),
     })
 }
 
-impl Turn {
-    fn given(&self) -> Given {
-        Given { respond: self.place.map(|place| place + 1), repeated: self.again }
+impl ScriptUse {
+    fn given(&self) -> GivenResponse {
+        GivenResponse { respond: self.place.map(|place| place + 1), repeated: self.again }
     }
 }
 

@@ -14,20 +14,20 @@ use crate::telemetry::record::Call;
 
 /// A duration in ISO 8601.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Length(pub(crate) Duration);
+pub(crate) struct IsoDuration(pub(crate) Duration);
 
 /// One event.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Event {
     /// The time since the request arrived.
-    pub(crate) at: Length,
+    pub(crate) at: IsoDuration,
     #[serde(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: EventKind,
 }
 
 /// A request as an upstream received it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequest {
     pub(crate) upstream: String,
     pub(crate) endpoint: String,
     pub(crate) method: String,
@@ -40,7 +40,7 @@ pub(crate) struct Sent {
 
 /// The scripted response that a request got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Given {
+pub(crate) struct GivenResponse {
     /// Its number, from 1; absent if the script has none for this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) respond: Option<usize>,
@@ -52,7 +52,7 @@ pub(crate) struct Given {
 /// A failure, as far as a policy reads it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Failed {
+pub(crate) struct FailureSummary {
     pub(crate) code: String,
     pub(crate) r#type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,23 +75,23 @@ pub(crate) struct Rerun {
     /// The policy in plain words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) says: Option<String>,
-    pub(crate) delay: Length,
+    pub(crate) delay: IsoDuration,
     pub(crate) source: &'static str,
     /// The wait before jitter.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<(Length, Length)>,
+    pub(crate) range: Option<(IsoDuration, IsoDuration)>,
     /// The wait that the upstream asked for, at most its `retryAfterMax`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after: Option<String>,
     /// The wait that it asked for, if that was longer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) retry_after_asked: Option<Length>,
+    pub(crate) retry_after_asked: Option<IsoDuration>,
 }
 
 /// The kinds of events. They have the names of the execution events if there are any.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all_fields = "camelCase")]
-pub(crate) enum What {
+pub(crate) enum EventKind {
     /// A call was dispatched.
     #[serde(rename = "attempt.started")]
     Started {
@@ -104,9 +104,9 @@ pub(crate) enum What {
         #[serde(flatten)]
         call: Call,
         #[serde(flatten)]
-        sent: Sent,
+        sent: SentRequest,
         #[serde(flatten)]
-        given: Given,
+        given: GivenResponse,
     },
     /// An upstream refused a connection.
     #[serde(rename = "connection.refused")]
@@ -116,7 +116,7 @@ pub(crate) enum What {
         upstream: String,
         endpoint: String,
         #[serde(flatten)]
-        given: Given,
+        given: GivenResponse,
     },
     /// Its Result is a success.
     #[serde(rename = "attempt.done")]
@@ -126,15 +126,15 @@ pub(crate) enum What {
         /// The status of the response, if the value is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
-        took: Length,
+        took: IsoDuration,
     },
     /// Its Result is a failure.
     #[serde(rename = "attempt.failed")]
     Failed {
         #[serde(flatten)]
         call: Call,
-        failure: Failed,
-        took: Length,
+        failure: FailureSummary,
+        took: IsoDuration,
     },
     /// It was interrupted.
     #[serde(rename = "attempt.interrupted")]
@@ -144,7 +144,7 @@ pub(crate) enum What {
         /// The reason; absent if the cause was outside of the execution.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<String>,
-        took: Length,
+        took: IsoDuration,
     },
     /// An entry that could decide has decided.
     #[serde(rename = "entry.decided")]
@@ -166,10 +166,10 @@ pub(crate) enum What {
     },
     /// A policy's budget ran out, or the work cannot run again.
     #[serde(rename = "retry.exhausted")]
-    Exhausted { step: String, failure: Failed },
+    Exhausted { step: String, failure: FailureSummary },
     /// A timeout fired, and its scope has unwound.
     #[serde(rename = "timeout.exceeded")]
-    Bound { step: String, failure: Failed },
+    Bound { step: String, failure: FailureSummary },
     /// A clause of a `catch` matched the failure.
     #[serde(rename = "step.caught")]
     Caught { step: String, code: String, next: String },
@@ -179,11 +179,11 @@ pub(crate) enum What {
         step: String,
         /// The failure, if it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
-        failure: Option<Failed>,
+        failure: Option<FailureSummary>,
     },
 }
 
-impl From<&Arc<Failure>> for Failed {
+impl From<&Arc<Failure>> for FailureSummary {
     fn from(failure: &Arc<Failure>) -> Self {
         Self {
             code: failure.code.as_str().to_owned(),
@@ -195,13 +195,13 @@ impl From<&Arc<Failure>> for Failed {
     }
 }
 
-impl fmt::Display for Length {
+impl fmt::Display for IsoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Span::from_duration(self.0).fmt(f)
     }
 }
 
-impl Serialize for Length {
+impl Serialize for IsoDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -14,18 +14,18 @@ use http::{HeaderMap, StatusCode};
 
 /// One scripted response.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct ScriptedResponse {
     /// The upstream that it is kept for.
     pub(crate) upstream: Option<Arc<str>>,
     /// The delay before it.
     pub(crate) after: Duration,
     /// What happens then.
-    pub(crate) act: Act,
+    pub(crate) act: ScriptedAction,
 }
 
 /// What an upstream does with a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum ScriptedAction {
     /// It responds.
     Answer { status: StatusCode, headers: HeaderMap, body: Bytes },
     /// The connection is lost after the request was read.
@@ -38,50 +38,53 @@ pub(crate) enum Act {
 
 /// One use of a response.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ScriptUse {
     /// The index of the response in the script; `None` for the plain 200.
     pub(crate) place: Option<usize>,
     /// Whether it was used before, because the script ran out.
     pub(crate) again: bool,
-    pub(crate) planned: Arc<Planned>,
+    pub(crate) planned: Arc<ScriptedResponse>,
 }
 
 /// The responses, and how many of each list were used.
 #[derive(Debug)]
 pub(crate) struct Script {
-    planned: Vec<Arc<Planned>>,
+    planned: Vec<Arc<ScriptedResponse>>,
     /// How many of a list were used, by the upstream that the list is kept for.
     used: HashMap<Option<Arc<str>>, usize>,
 }
 
-impl Default for Turn {
+impl Default for ScriptUse {
     fn default() -> Self {
-        let act =
-            Act::Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new() };
-        let planned = Arc::new(Planned { upstream: None, after: Duration::ZERO, act });
+        let act = ScriptedAction::Answer {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        };
+        let planned = Arc::new(ScriptedResponse { upstream: None, after: Duration::ZERO, act });
         Self { place: None, again: false, planned }
     }
 }
 
 impl Script {
     /// A script with these responses.
-    pub(crate) fn new(planned: Vec<Planned>) -> Self {
+    pub(crate) fn new(planned: Vec<ScriptedResponse>) -> Self {
         let planned = planned.into_iter().map(Arc::new).collect();
         Self { planned, used: HashMap::new() }
     }
 
     /// The response for the next call to `upstream`, by a cleanup (`cleanup`) or by a Step.
-    pub(crate) fn next(&mut self, upstream: &str, cleanup: bool) -> Turn {
+    pub(crate) fn next(&mut self, upstream: &str, cleanup: bool) -> ScriptUse {
         let named = self.planned.iter().find_map(|planned| {
             planned.upstream.as_ref().filter(|name| name.as_ref() == upstream).cloned()
         });
         if named.is_none() && cleanup {
-            return Turn::default();
+            return ScriptUse::default();
         }
         let kept = self.planned.iter().enumerate().filter(|(_, p)| p.upstream == named);
         let list: Vec<_> = kept.collect();
         let used = self.used.entry(named.clone()).or_default();
-        let turn = list.get(*used).or_else(|| list.last()).map(|(place, planned)| Turn {
+        let turn = list.get(*used).or_else(|| list.last()).map(|(place, planned)| ScriptUse {
             place: Some(*place),
             again: *used >= list.len(),
             planned: Arc::clone(planned),
@@ -106,8 +109,12 @@ impl Script {
 mod tests {
     use super::*;
 
-    fn planned(upstream: Option<&str>) -> Planned {
-        Planned { upstream: upstream.map(Arc::from), after: Duration::ZERO, act: Act::Reset }
+    fn planned(upstream: Option<&str>) -> ScriptedResponse {
+        ScriptedResponse {
+            upstream: upstream.map(Arc::from),
+            after: Duration::ZERO,
+            act: ScriptedAction::Reset,
+        }
     }
 
     #[test]
@@ -131,7 +138,7 @@ mod tests {
         let mut script = Script::new(Vec::new());
         let turn = script.next("billing", false);
         assert_eq!((turn.place, turn.again), (None, false));
-        assert!(matches!(turn.planned.act, Act::Answer { status: StatusCode::OK, .. }));
+        assert!(matches!(turn.planned.act, ScriptedAction::Answer { status: StatusCode::OK, .. }));
         assert!(script.unused().is_empty());
     }
 }

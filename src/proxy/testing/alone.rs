@@ -9,7 +9,7 @@ use crate::proxy::client::connection;
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::site::runtime::Runtime;
-use crate::proxy::site::{Core, Worker};
+use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::watch::Timeouts;
 
 /// Serves one client connection with `runtime` until either side closes it or a timeout does. Runs on the Tokio
@@ -23,7 +23,7 @@ pub async fn serve<U>(
     U: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
     let patience = Timeouts::of(&runtime.limits);
-    let worker = Arc::new(Worker::new(Arc::new(Core::new()), runtime));
+    let worker = Arc::new(Worker::new(Arc::new(WorkerState::new()), runtime));
     if let Some(first) = worker.site().upstreams.first() {
         idle.into_iter().for_each(|io| first.adopt(io));
     }

@@ -12,18 +12,18 @@ use http::{HeaderMap, Request, StatusCode};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::Role;
 use crate::language::value::Value;
-use crate::proxy::answer::reply::{Details, Payload, Reply, Sent};
+use crate::proxy::answer::reply::{Details, Payload, Reply, RequestSent};
 use crate::proxy::answer::retry_after::RetryAfter;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::request::exchange::{Exchange, Platform};
 use crate::proxy::site::runtime::Runtime;
-use crate::proxy::site::{Core, Site};
+use crate::proxy::site::{WorkerConfig, WorkerState};
 
 /// `frame.input` and `execution.platform` of this request in the proxy of `runtime`.
 ///
 /// `None` if the proxy refuses the request.
 pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Value)> {
-    let site = Arc::new(Site::new(Arc::new(Core::new()), runtime, None));
+    let site = Arc::new(WorkerConfig::new(Arc::new(WorkerState::new()), runtime, None));
     let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let exchange = Exchange::detached(site, request.into_parts().0, client).ok()?;
     let platform = Value::Native(Arc::new(Platform(Arc::clone(&exchange))));
@@ -41,7 +41,7 @@ pub fn failed(
     let details = Details {
         endpoint: "127.0.0.1:3000".into(),
         role: Role::Step,
-        sent: Sent::Complete,
+        sent: RequestSent::Complete,
         reused: true,
         phase: None,
         retry_after: retry_after.map(|asked| RetryAfter { asked, max: asked }),

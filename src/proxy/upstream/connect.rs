@@ -25,7 +25,7 @@ use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{STREAMS, WINDOW, connection_window};
 use crate::proxy::io::{Io, loopback};
-use crate::proxy::stage::{Line, Near, Stage};
+use crate::proxy::stage::{ProxyEnd, ScriptedConnection, Stage};
 use crate::proxy::tls::{ClientStream, EndpointTls, TlsError, TlsErrorKind};
 
 /// The largest response head, by HTTP/2's way of counting.
@@ -38,7 +38,7 @@ pub(super) struct NewHttp1 {
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the scripted connection.
-    pub(super) line: Option<Arc<Line>>,
+    pub(super) line: Option<Arc<ScriptedConnection>>,
 }
 
 /// A new HTTP/2 connection.
@@ -51,7 +51,7 @@ pub(super) struct NewHttp2 {
     /// The address that it leads to.
     pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the scripted connection.
-    pub(super) line: Option<Arc<Line>>,
+    pub(super) line: Option<Arc<ScriptedConnection>>,
 }
 
 /// Opens a connection to `endpoint` of `upstream`. On a stage, it leads to the script.
@@ -117,7 +117,7 @@ async fn shared<T>(
     io: T,
     ping: Duration,
     deadline: Instant,
-    line: Option<Arc<Line>>,
+    line: Option<Arc<ScriptedConnection>>,
 ) -> Result<NewHttp2, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -225,7 +225,7 @@ async fn staged(
     endpoint: usize,
     stage: &Arc<Stage>,
     deadline: Instant,
-) -> Result<(Near, Arc<Line>), ConnectError> {
+) -> Result<(ProxyEnd, Arc<ScriptedConnection>), ConnectError> {
     let at = upstream.endpoint(endpoint)?;
     let connecting = async {
         let connected = stage.connect(&upstream.settings, at).await;

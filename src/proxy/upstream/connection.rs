@@ -18,7 +18,7 @@ use super::http2::StreamSlot;
 use super::request_head::RequestHead;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Error;
-use crate::proxy::stage::Line;
+use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Http1Lease {
     pub(crate) conn: Box<Http1Connection>,
     lease: Lease,
     /// In a rehearsal, the scripted connection.
-    line: Option<Arc<Line>>,
+    line: Option<Arc<ScriptedConnection>>,
     reused: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct IdleConnection {
     pub(super) endpoint: usize,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
-    pub(super) line: Option<Arc<Line>>,
+    pub(super) line: Option<Arc<ScriptedConnection>>,
 }
 
 /// Which connection of which upstream is lent. When dropped, the connection counts as closed.

@@ -19,7 +19,7 @@ use super::connect_error::ConnectError;
 use super::counted::{ByteCounts, CountsSnapshot};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::STREAMS;
-use crate::proxy::stage::Line;
+use crate::proxy::stage::ScriptedConnection;
 use crate::telemetry::metrics::UpstreamMetrics;
 
 /// How often, at most, connections in use are checked for becoming idle.
@@ -31,7 +31,7 @@ pub(super) struct Http2Connection {
     pub(super) sender: SendRequest<RequestBody>,
     pub(super) counts: Arc<ByteCounts>,
     /// In a rehearsal, the scripted connection.
-    pub(super) line: Option<Arc<Line>>,
+    pub(super) line: Option<Arc<ScriptedConnection>>,
     pub(super) endpoint: usize,
     /// The scheme and the endpoint's name in messages.
     origin: (Scheme, Arc<str>),

@@ -8,7 +8,7 @@ use super::{Attempt, Call, Cause, Execution, short};
 /// A record as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct RecordJson<'a> {
     time: String,
     execution: &'a str,
     route: Option<&'a str>,
@@ -23,7 +23,7 @@ struct Shown<'a> {
     bytes_out: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
-    attempts: Vec<ShownAttempt<'a>>,
+    attempts: Vec<AttemptJson<'a>>,
     #[serde(rename = "attemptsOmitted", skip_serializing_if = "Option::is_none")]
     omitted: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ struct Shown<'a> {
 
 /// An attempt as JSON.
 #[derive(Serialize)]
-struct ShownAttempt<'a> {
+struct AttemptJson<'a> {
     #[serde(flatten)]
     call: &'a Call,
     upstream: &'a str,
@@ -69,10 +69,10 @@ impl Execution {
         }
     }
 
-    fn shown(&self, chain: bool) -> Shown<'_> {
+    fn shown(&self, chain: bool) -> RecordJson<'_> {
         let Self { request, answer, attempts, omitted, failures } = self;
         let first = failures.first();
-        Shown {
+        RecordJson {
             time: request.at.to_string(),
             execution: &request.id,
             route: request.route.as_deref(),
@@ -93,8 +93,8 @@ impl Execution {
     }
 }
 
-fn shown(attempt: &Attempt, begun: Instant) -> ShownAttempt<'_> {
-    ShownAttempt {
+fn shown(attempt: &Attempt, begun: Instant) -> AttemptJson<'_> {
+    AttemptJson {
         call: &attempt.call,
         upstream: &attempt.upstream,
         endpoint: &attempt.endpoint,

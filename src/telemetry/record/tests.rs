@@ -16,8 +16,8 @@ pub(in crate::telemetry) fn request(id: &str) -> Request {
     }
 }
 
-pub(in crate::telemetry) fn answer(status: u16, began: Instant, millis: u64) -> Answer {
-    Answer { status, began, took: Duration::from_millis(millis), sent: 12 }
+pub(in crate::telemetry) fn answer(status: u16, began: Instant, millis: u64) -> AnswerSummary {
+    AnswerSummary { status, began, took: Duration::from_millis(millis), sent: 12 }
 }
 
 pub(in crate::telemetry) fn attempt(number: u32, began: Instant, code: Option<&str>) -> Attempt {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::context::SpanId;
 use crate::telemetry::record::{
-    Attempt, CLIENT_CLOSED_REQUEST, Execution, NO_ANSWER, Sent, Traced,
+    Attempt, CLIENT_CLOSED_REQUEST, Execution, NO_ANSWER, SentSpan, Traced,
 };
 
 /// The methods that may be part of a span's name. Any other becomes `_OTHER`.
@@ -30,20 +30,20 @@ pub(super) fn spans(execution: &Execution, scope: &InstrumentationScope) -> Vec<
     let Some(traced) = execution.request.trace.as_deref() else {
         return Vec::new();
     };
-    let maker = Maker { execution, traced, scope };
+    let maker = SpanBuilder { execution, traced, scope };
     let attempts = execution.attempts.iter();
     let attempts =
         attempts.filter_map(|attempt| Some(maker.attempt(attempt, attempt.span.as_ref()?)));
     std::iter::once(maker.request()).chain(attempts).collect()
 }
 
-struct Maker<'a> {
+struct SpanBuilder<'a> {
     execution: &'a Execution,
     traced: &'a Traced,
     scope: &'a InstrumentationScope,
 }
 
-impl Maker<'_> {
+impl SpanBuilder<'_> {
     fn request(&self) -> SpanData {
         let Execution { request, answer, failures, omitted, .. } = self.execution;
         let (host, port) = host_and_port(&self.traced.host);
@@ -86,7 +86,7 @@ impl Maker<'_> {
             None => verb.to_owned().into(),
         };
         let context = &self.traced.context;
-        self.span(Span {
+        self.span(SpanParts {
             id: context.span(),
             parent: context.parent(),
             remote: context.parent().is_some(),
@@ -99,7 +99,7 @@ impl Maker<'_> {
         })
     }
 
-    fn attempt(&self, attempt: &Attempt, sent: &Sent) -> SpanData {
+    fn attempt(&self, attempt: &Attempt, sent: &SentSpan) -> SpanData {
         let mut attributes = method(&sent.method);
         let (host, port) = host_and_port(&attempt.endpoint);
         attributes.push(KeyValue::new("server.address", text(host)));
@@ -140,7 +140,7 @@ impl Maker<'_> {
             (None, Some(code)) => Some(text(code)),
             (None, None) => None,
         };
-        self.span(Span {
+        self.span(SpanParts {
             id: sent.id,
             parent: Some(self.traced.context.span()),
             remote: false,
@@ -153,8 +153,8 @@ impl Maker<'_> {
         })
     }
 
-    fn span(&self, span: Span) -> SpanData {
-        let Span { id, parent, remote, kind, name, began, took, mut attributes, error } = span;
+    fn span(&self, span: SpanParts) -> SpanData {
+        let SpanParts { id, parent, remote, kind, name, began, took, mut attributes, error } = span;
         let start = self.wall(began);
         let flags = TraceFlags::SAMPLED;
         let trace = TraceId::from_bytes(self.traced.context.trace());
@@ -189,7 +189,7 @@ impl Maker<'_> {
 }
 
 /// The parts of a span.
-struct Span {
+struct SpanParts {
     id: SpanId,
     parent: Option<SpanId>,
     remote: bool,
@@ -265,9 +265,9 @@ mod tests {
         }
     }
 
-    fn sent(id: u8) -> Arc<Sent> {
+    fn sent(id: u8) -> Arc<SentSpan> {
         let (id, method, path) = (SpanId([id; 8]), "POST".into(), "/pay".into());
-        Arc::new(Sent { id, method, scheme: "https", path })
+        Arc::new(SentSpan { id, method, scheme: "https", path })
     }
 
     fn show(span: &SpanData) -> String {

@@ -139,7 +139,9 @@ fn every_mistake_in_the_arguments_is_pointed_at() {
 fn a_response_is_read_to_its_end() {
     let read = |text: &str| response::read(text).unwrap().planned;
     let body = |text: &str| match read(text).act {
-        crate::proxy::stage::Act::Answer { body, .. } => String::from_utf8(body.to_vec()).unwrap(),
+        crate::proxy::stage::ScriptedAction::Answer { body, .. } => {
+            String::from_utf8(body.to_vec()).unwrap()
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!(body(r#"200,body={"a":1,"b=c":2},after=PT2S,upstream=u"#), r#"{"a":1,"b=c":2}"#);

@@ -42,7 +42,7 @@ use crate::proxy::message::id;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::request::interim::InterimTarget;
 use crate::proxy::run::execute::{self, AnswerFuture};
-use crate::proxy::site::{Site, Worker};
+use crate::proxy::site::{Worker, WorkerConfig};
 use crate::proxy::watch::ConnectionState;
 use crate::proxy::watch::busy::BusyGuard;
 
@@ -59,7 +59,7 @@ pub(super) enum SessionEnd {
 /// What the client sends next.
 enum NextRequest {
     /// A request, and the site that serves it.
-    Request(Box<Head>, Arc<Site>),
+    Request(Box<Head>, Arc<WorkerConfig>),
     /// Something that is not a valid request.
     Refused(Refusal),
     /// The client began with HTTP/2.
@@ -213,7 +213,7 @@ impl Http1Session {
     }
 
     /// Has a request answered and sends the answer.
-    async fn serve(&mut self, head: Box<Head>, site: Arc<Site>) -> io::Result<AfterAnswer> {
+    async fn serve(&mut self, head: Box<Head>, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
         let Head { parts, body, keeps, asks, trailers } = *head;
         let mut asking = AnswerContext {
             version: parts.version,

@@ -11,20 +11,20 @@ use crate::language::code::Code;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::Answer;
 use crate::language::value::{Map, Native, Value};
-use crate::proxy::answer::reply::{Details, Sent};
+use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::message::id;
 
 /// `provider.metadata`.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct AttemptMetadata {
     pub(super) request_id: HeaderValue,
     pub(super) status: Option<StatusCode>,
     pub(super) endpoint: Arc<str>,
     pub(super) reused: bool,
 }
 
-impl Native for Window {
+impl Native for AttemptMetadata {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
             "requestId" => Some(Value::from(id::text(&self.request_id))),
@@ -48,9 +48,9 @@ impl Native for Window {
 }
 
 /// `3 of 5`, or `3` if nobody knows how many there may be.
-struct Run(u32, Option<u32>);
+struct RunNumber(u32, Option<u32>);
 
-impl fmt::Display for Run {
+impl fmt::Display for RunNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self(number, Some(all)) => write!(f, "{number} of {all}"),
@@ -61,7 +61,7 @@ impl fmt::Display for Run {
 
 /// How far an attempt got.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Where {
+pub(super) struct Destination {
     /// Whether its connection had carried another request before.
     pub(super) reused: bool,
     /// The status of the response, if there was one.
@@ -70,11 +70,11 @@ pub(super) struct Where {
 
 impl Attempt<'_> {
     /// How much of the request was sent, once some of it was.
-    pub(super) fn sent(&self, wrote: bool) -> Sent {
+    pub(super) fn sent(&self, wrote: bool) -> RequestSent {
         match (wrote, self.progress.finished()) {
-            (false, _) => Sent::None,
-            (true, false) => Sent::Partial,
-            (true, true) => Sent::Complete,
+            (false, _) => RequestSent::None,
+            (true, false) => RequestSent::Partial,
+            (true, true) => RequestSent::Complete,
         }
     }
 
@@ -89,11 +89,11 @@ impl Attempt<'_> {
         body_gone.then_some("bodyNotReplayable")
     }
 
-    pub(super) fn details(&self, at: Where, proxy_status: &'static str) -> Details {
+    pub(super) fn details(&self, at: Destination, proxy_status: &'static str) -> Details {
         Details {
             endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
             role: self.dispatch.attempt.role,
-            sent: Sent::None,
+            sent: RequestSent::None,
             reused: at.reused,
             phase: None,
             retry_after: None,
@@ -107,7 +107,7 @@ impl Attempt<'_> {
     /// A failure: the upstream did `what`.
     pub(super) fn failed(
         &self,
-        at: Where,
+        at: Destination,
         code: impl Into<Code>,
         retryable: bool,
         what: fmt::Arguments<'_>,
@@ -117,7 +117,7 @@ impl Attempt<'_> {
         let message = format!(
             "{}: attempt {}: upstream {} {what}",
             attempt.step,
-            Run(attempt.number, self.dispatch.attempts),
+            RunNumber(attempt.number, self.dispatch.attempts),
             self.upstream.settings.name,
         );
         let failure = Failure {
@@ -132,9 +132,9 @@ impl Attempt<'_> {
         self.answer(at, failure.into())
     }
 
-    pub(super) fn answer(&self, at: Where, outcome: Outcome) -> Answer {
+    pub(super) fn answer(&self, at: Destination, outcome: Outcome) -> Answer {
         let metadata = if self.dispatch.windowed {
-            Value::Native(Arc::new(Window {
+            Value::Native(Arc::new(AttemptMetadata {
                 request_id: self.exchange.id.clone(),
                 status: at.status,
                 endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_window_holds_the_declared_members_and_no_others() {
-        let window = Window {
+        let window = AttemptMetadata {
             request_id: HeaderValue::from_static("r"),
             status: Some(StatusCode::OK),
             endpoint: "a:80".into(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::uri::Scheme;
 
 use super::CONTRACT;
-use super::compose::{Source, compose, is_own};
+use super::compose::{BodySource, compose, is_own};
 use super::params::Params;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, Destination, Dispatch, Role};
@@ -20,7 +20,7 @@ use crate::proxy::request::recording;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::upstream::connection::{Connection, SendError};
 use crate::proxy::upstream::request_head::RequestHead;
-use crate::telemetry::record::Sent;
+use crate::telemetry::record::SentSpan;
 use crate::telemetry::trace::SpanId;
 
 /// Everything about an attempt that does not depend on its outcome.
@@ -73,7 +73,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         endpoint: upstream.authority(endpoint),
         more: exchange.traced().and(span).map(|id| {
             let secure = upstream.scheme(endpoint) == Scheme::HTTPS;
-            Arc::new(Sent {
+            Arc::new(SentSpan {
                 id,
                 method: outgoing.method.as_str().into(),
                 scheme: if secure { "https" } else { "http" },
@@ -125,7 +125,7 @@ impl Attempt<'_> {
     }
 
     /// Makes or waits for a connection first.
-    async fn over_new(self, outgoing: RequestHead<'_>, body: Source) -> Answer {
+    async fn over_new(self, outgoing: RequestHead<'_>, body: BodySource) -> Answer {
         let sent = match Box::pin(self.connection()).await {
             Ok(mut connection) => {
                 self.hand_over(&mut connection, outgoing, body).map(|()| connection)

@@ -26,7 +26,7 @@ use crate::telemetry::trace::SpanId;
 
 /// The source of the body.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum BodySource {
     /// There is no body.
     Empty,
     /// From memory.
@@ -35,7 +35,7 @@ pub(super) enum Source {
     Client(Arc<body::source::ReplaySource<ClientBody>>),
 }
 
-impl Source {
+impl BodySource {
     /// The handle to ask about the body once it was handed over.
     pub(super) fn progress(&self) -> UploadProgress {
         match self {
@@ -52,7 +52,7 @@ pub(super) fn compose<'a>(
     dispatch: &Dispatch<'_>,
     exchange: &'a Exchange,
     span: Option<SpanId>,
-) -> (RequestHead<'a>, Source) {
+) -> (RequestHead<'a>, BodySource) {
     let own = is_own(dispatch, exchange);
     let mut fields = if own {
         Cow::Borrowed(&exchange.headers)
@@ -77,7 +77,7 @@ pub(super) fn compose<'a>(
     let method = match &params.method {
         Some(method) => method.clone(),
         None if own => exchange.method.clone(),
-        None if matches!(body, Source::Empty) => Method::GET,
+        None if matches!(body, BodySource::Empty) => Method::GET,
         None => Method::POST,
     };
     let outgoing = RequestHead {
@@ -86,7 +86,7 @@ pub(super) fn compose<'a>(
         fields,
         names_endpoint: own && names_endpoint(params, exchange),
         upgrade: if own { exchange.asked.upgrade.clone() } else { None },
-        expects: exchange.asked.body_unasked && matches!(body, Source::Client(_)),
+        expects: exchange.asked.body_unasked && matches!(body, BodySource::Client(_)),
         trailers: own && exchange.asked.trailers,
     };
     (outgoing, body)
@@ -147,23 +147,23 @@ fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
     Cow::Owned(Uri::from(PathAndQuery::try_from(text).unwrap_or(root)))
 }
 
-fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> Source {
+fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> BodySource {
     match &exchange.upload {
-        Upload::None => Source::Empty,
-        Upload::Stream(source) => Source::Client(source.clone()),
+        Upload::None => BodySource::Empty,
+        Upload::Stream(source) => BodySource::Client(source.clone()),
         Upload::Buffered { bytes, trailers: Some(trailers), .. } => {
-            Source::Whole(Whole::new(bytes.clone(), Some(trailers.clone())))
+            BodySource::Whole(Whole::new(bytes.clone(), Some(trailers.clone())))
         }
-        Upload::Buffered { bytes, .. } if bytes.is_empty() => Source::Empty,
+        Upload::Buffered { bytes, .. } if bytes.is_empty() => BodySource::Empty,
         Upload::Buffered { bytes, .. } => {
             fields.to_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-            Source::Whole(Whole::new(bytes.clone(), None))
+            BodySource::Whole(Whole::new(bytes.clone(), None))
         }
     }
 }
 
 /// The `body` parameter, which replaces the request's body.
-fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
+fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> BodySource {
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(header::EXPECT);
     headers.remove(header::TRAILER);
@@ -174,23 +174,23 @@ fn written(body: &Value, given_type: bool, headers: &mut HeaderMap) -> Source {
     let Some((bytes, content_type)) = written else {
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::CONTENT_TYPE);
-        return Source::Empty;
+        return BodySource::Empty;
     };
     full(bytes, content_type, headers)
 }
 
 /// An `input` other than the request.
-fn written_json(input: &Value, headers: &mut HeaderMap) -> Source {
+fn written_json(input: &Value, headers: &mut HeaderMap) -> BodySource {
     if input.is_null() {
-        return Source::Empty;
+        return BodySource::Empty;
     }
     let given = headers.get(header::CONTENT_TYPE).cloned();
     let content_type = given.unwrap_or(HeaderValue::from_static("application/json"));
     full(Bytes::from(input.to_string()), content_type, headers)
 }
 
-fn full(bytes: Bytes, content_type: HeaderValue, headers: &mut HeaderMap) -> Source {
+fn full(bytes: Bytes, content_type: HeaderValue, headers: &mut HeaderMap) -> BodySource {
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     headers.insert(header::CONTENT_TYPE, content_type);
-    Source::Whole(Whole::new(bytes, None))
+    BodySource::Whole(Whole::new(bytes, None))
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 
-use super::answer::Where;
+use super::answer::Destination;
 use super::attempt::Attempt;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Answer, Role};
 use crate::language::value::Value;
-use crate::proxy::answer::classify::{Class, Seen, classify, system_time};
+use crate::proxy::answer::classify::{Class, ResponseView, classify, system_time};
 use crate::proxy::answer::reply::{Details, Payload, Reply};
 use crate::proxy::answer::retry_after::{RetryAfter, retry_after};
 use crate::proxy::body::BodyError;
@@ -24,7 +24,7 @@ use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::{ResponseSource, UpstreamResponse};
 
 /// A response, as far as it was read.
-struct Received {
+struct ReadResponse {
     status: StatusCode,
     fields: HeaderMap,
     payload: Payload,
@@ -50,7 +50,7 @@ impl Attempt<'_> {
     /// Handles a response.
     pub(super) async fn got(&self, answered: UpstreamResponse) -> Answer {
         let UpstreamResponse { status, mut fields, body } = answered;
-        let at = Where { reused: body.reused(), status: Some(status) };
+        let at = Destination { reused: body.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switched(at, fields, body);
         }
@@ -74,13 +74,13 @@ impl Attempt<'_> {
             return Box::pin(self.got_to_read(at, status, fields, body, grpc)).await;
         }
         let payload = Payload::Stream(Box::new(body));
-        self.judge(at, Received { status, fields, payload, value: None, ended: None })
+        self.judge(at, ReadResponse { status, fields, payload, value: None, ended: None })
     }
 
     /// Handles a response of which more than the head is needed.
     async fn got_to_read(
         &self,
-        at: Where,
+        at: Destination,
         status: StatusCode,
         fields: HeaderMap,
         mut body: ResponseBody,
@@ -89,26 +89,27 @@ impl Attempt<'_> {
         let ended = if grpc { peek(&mut body, &fields).await } else { None };
         if !self.exchange.route.facts.reads_response {
             let payload = Payload::Stream(Box::new(body));
-            return self.judge(at, Received { status, fields, payload, value: None, ended });
+            return self.judge(at, ReadResponse { status, fields, payload, value: None, ended });
         }
         match self.read(body, &fields).await {
             Ok((payload, value)) => {
                 let value = Some(value);
-                self.judge(at, Received { status, fields, payload, value, ended })
+                self.judge(at, ReadResponse { status, fields, payload, value, ended })
             }
             Err(error) => self.unread(at, status, &error),
         }
     }
 
     /// The Result of a response.
-    fn judge(&self, at: Where, received: Received) -> Answer {
-        let Received { status, fields, payload, value, ended } = received;
+    fn judge(&self, at: Destination, received: ReadResponse) -> Answer {
+        let ReadResponse { status, fields, payload, value, ended } = received;
         let rules = &self.exchange.route.classify;
         // If nothing can read the time, the clock is not read.
         let timed = !rules.is_empty() || ended.is_some() || status.as_u16() >= 400;
         let clock = self.exchange.site.core.clock;
         let now = if timed { clock.now() } else { clock.begun() }.as_nanos();
-        let seen = Seen { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
+        let seen =
+            ResponseView { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
         let class = match classify(rules, self.repeatable, seen) {
             Ok(class) => class,
             // A rule's own expression failed.
@@ -182,7 +183,12 @@ impl Attempt<'_> {
     }
 
     /// The body of a response could not be read, and the route reads it.
-    fn unread(&self, at: Where, status: StatusCode, error: &CollectError<BodyError>) -> Answer {
+    fn unread(
+        &self,
+        at: Destination,
+        status: StatusCode,
+        error: &CollectError<BodyError>,
+    ) -> Answer {
         let (sent, status) = (self.sent(true), status.as_u16());
         match error {
             CollectError::TooLarge => {
@@ -202,7 +208,7 @@ impl Attempt<'_> {
     }
 
     /// 101: the protocol is switched, if that was offered.
-    fn switched(&self, at: Where, mut fields: HeaderMap, body: ResponseSource) -> Answer {
+    fn switched(&self, at: Destination, mut fields: HeaderMap, body: ResponseSource) -> Answer {
         let status = StatusCode::SWITCHING_PROTOCOLS;
         let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
         let agreed = offered.is_some_and(|offered| upgrade::is_offered(offered, &fields));
@@ -223,7 +229,12 @@ impl Attempt<'_> {
     }
 
     /// The response breaks a rule of HTTP. `what` names it.
-    fn invalid(&self, at: Where, proxy_status: &'static str, what: fmt::Arguments<'_>) -> Answer {
+    fn invalid(
+        &self,
+        at: Destination,
+        proxy_status: &'static str,
+        what: fmt::Arguments<'_>,
+    ) -> Answer {
         let details = Details { sent: self.sent(true), ..self.details(at, proxy_status) };
         self.failed(at, code::PROTOCOL_ERROR, self.repeatable.any(), what, details)
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::answer::Where;
+use super::answer::Destination;
 use super::attempt::Attempt;
-use super::send::Lost;
+use super::send::NoResponse;
 use crate::language::provider::Answer;
-use crate::proxy::answer::reply::{Details, Sent};
+use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code;
 use crate::proxy::upstream::connection::SendError;
@@ -20,34 +20,34 @@ const CANCELLATION: Duration = Duration::from_secs(1);
 
 impl Attempt<'_> {
     /// The Result if there is no response.
-    pub(super) async fn lost(&self, lost: Lost) -> Answer {
-        let at = Where { reused: false, status: None };
+    pub(super) async fn lost(&self, lost: NoResponse) -> Answer {
+        let at = Destination { reused: false, status: None };
         match lost {
-            Lost::Connect(error) => {
+            NoResponse::Connect(error) => {
                 let details = Details {
                     phase: Some(error.cause.phase()),
                     ..self.details(at, error.cause.proxy_status())
                 };
                 self.failed(at, code::CONNECTION_FAILED, true, format_args!("{error}"), details)
             }
-            Lost::BodyGone => {
+            NoResponse::BodyGone => {
                 let details = self.details(at, "proxy_internal_error");
                 let what = format_args!("was not asked: the request's body was read already");
                 self.failed(at, code::BODY_NOT_REPLAYABLE, false, what, details)
             }
-            Lost::Send(error) => {
+            NoResponse::Send(error) => {
                 if self.progress.broken() == Some(BodyFailure::Gone) && self.exchange.cancel() {
                     // The Result will be the cancellation's, which drops this call. The sleep ends if the call
                     // is shielded from it.
                     sleep(CANCELLATION).await;
                 }
-                self.broken(Where { reused: error.reused, ..at }, &error)
+                self.broken(Destination { reused: error.reused, ..at }, &error)
             }
         }
     }
 
     /// The connection failed during the request.
-    fn broken(&self, at: Where, error: &SendError) -> Answer {
+    fn broken(&self, at: Destination, error: &SendError) -> Answer {
         let sent = self.sent(error.wrote && error.unsent.is_none());
         if let Some(broken) = self.progress.broken() {
             let details = Details { sent, ..self.details(at, "http_request_error") };
@@ -77,14 +77,14 @@ impl Attempt<'_> {
             }
         };
         let details = Details { sent, ..self.details(at, proxy_status) };
-        let retryable = sent == Sent::None || self.repeatable.any();
+        let retryable = sent == RequestSent::None || self.repeatable.any();
         let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, code, retryable, what, details)
     }
 
     /// The upstream says that it has not processed the request. That is as good as no connection, however much
     /// of the request was written.
-    fn unprocessed(&self, at: Where, error: &SendError) -> Answer {
+    fn unprocessed(&self, at: Destination, error: &SendError) -> Answer {
         let (phase, proxy_status, what) = match error.ending {
             FailureKind::Unwelcome => ("tls", "tls_alert_received", "refused the TLS handshake"),
             FailureKind::Leaving => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::compose::{Source, compose};
+use super::compose::{BodySource, compose};
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
@@ -23,7 +23,7 @@ use crate::telemetry::events;
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum NoResponse {
     /// No connection was made.
     Connect(ConnectError),
     /// The connection failed during the request.
@@ -34,7 +34,7 @@ pub(super) enum Lost {
 
 impl Attempt<'_> {
     /// A connection for the request, idle or new.
-    pub(super) async fn connection(&self) -> Result<Connection, Lost> {
+    pub(super) async fn connection(&self) -> Result<Connection, NoResponse> {
         let connection = self.upstream.connection(self.endpoint).await;
         connection.map_err(|error| self.unreached(error))
     }
@@ -44,14 +44,14 @@ impl Attempt<'_> {
         &self,
         connection: &mut Connection,
         outgoing: RequestHead<'_>,
-        body: Source,
-    ) -> Result<(), Lost> {
+        body: BodySource,
+    ) -> Result<(), NoResponse> {
         // The HTTP/2 library does not report interim responses, so there the body is sent at once.
         let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
         let permission = waits.then(Arc::<ContinueSignal>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
         let body = request_body(body, permission.as_ref(), timeout);
-        let body = body.map_err(|NotReplayable| Lost::BodyGone)?;
+        let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
         connection.send(outgoing, body);
         Ok(())
@@ -77,13 +77,13 @@ impl Attempt<'_> {
     pub(super) async fn once_more(
         &self,
         mut error: Box<SendError>,
-    ) -> Result<UpstreamResponse, Lost> {
+    ) -> Result<UpstreamResponse, NoResponse> {
         let unprocessed = error.ending.is_unprocessed();
         let stale = error.reused && (!error.read || unprocessed);
         let unsent = error.unsent.take_if(|_| stale);
         let repeats = stale && self.is_repeatable(unprocessed);
         if unsent.is_none() && !repeats {
-            return Err(Lost::Send(error));
+            return Err(NoResponse::Send(error));
         }
         drop(error);
         self.report_resend();
@@ -97,7 +97,7 @@ impl Attempt<'_> {
             let (outgoing, body) = compose(self.params, &self.dispatch, self.exchange, self.span);
             self.hand_over(&mut connection, outgoing, body)?;
         }
-        self.response(connection).await.map_err(Lost::Send)
+        self.response(connection).await.map_err(NoResponse::Send)
     }
 
     /// Whether the request may be sent again although some of it was written. `unprocessed`: the upstream says
@@ -108,9 +108,9 @@ impl Attempt<'_> {
     }
 
     /// No connection could be made to the endpoint: the next attempt avoids it.
-    fn unreached(&self, error: ConnectError) -> Lost {
+    fn unreached(&self, error: ConnectError) -> NoResponse {
         self.exchange.avoid(self.params.upstream, self.endpoint);
-        Lost::Connect(error)
+        NoResponse::Connect(error)
     }
 
     fn report_resend(&self) {
@@ -125,13 +125,13 @@ impl Attempt<'_> {
 /// The body as an attempt sends it. With a `permission`, it waits for that. The client may stall for at most
 /// `timeout`.
 fn request_body(
-    body: Source,
+    body: BodySource,
     permission: Option<&Arc<ContinueSignal>>,
     timeout: Duration,
 ) -> Result<RequestBody, NotReplayable> {
     Ok(match body {
-        Source::Empty => RequestBody::EMPTY,
-        Source::Whole(whole) => RequestBody::Whole(whole),
-        Source::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
+        BodySource::Empty => RequestBody::EMPTY,
+        BodySource::Whole(whole) => RequestBody::Whole(whole),
+        BodySource::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
     })
 }
