@@ -177,6 +177,10 @@ where
         self.take_over();
         let mut state = self.lock();
         state.kept = None;
+        if state.broken.is_some() {
+            // Where it would end, nobody knows.
+            return false;
+        }
         loop {
             match state.poll_read(&mut cx) {
                 Poll::Ready(Some(Ok(chunk))) if chunk.len() < left => {

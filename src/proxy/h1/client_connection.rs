@@ -335,11 +335,8 @@ impl DropReason {
 /// The length of the complete empty lines at the start of `bytes`.
 fn empty_lines(bytes: &[u8]) -> usize {
     let mut at = 0;
-    loop {
-        at += match bytes.get(at..) {
-            Some([b'\n', ..]) => 1,
-            Some([b'\r', b'\n', ..]) => 2,
-            _ => return at,
-        };
+    while bytes.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n")) {
+        at += 2;
     }
+    at
 }

@@ -113,7 +113,7 @@ fn size(out: &mut Vec<u8>, size: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::h1::{Decoded, Decoder};
+    use crate::proxy::h1::{Decoded, Decoder, FieldRules};
     use proptest::prelude::*;
     use std::task::{Context, Waker};
 
@@ -126,10 +126,11 @@ mod tests {
             trailed in any::<bool>(),
         ) {
             let whole = pieces.concat();
+            let rules = FieldRules { size: 100, fields: 1, space_before_colon: false };
             let mut framing =
                 if chunked { Framing::Chunked } else { Framing::Length(whole.len() as u64) };
             let mut decoder =
-                if chunked { Decoder::chunked() } else { Decoder::Length(whole.len() as u64) };
+                if chunked { Decoder::chunked(rules) } else { Decoder::Length(whole.len() as u64) };
             let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]);
             let trailers = (trailed && chunked).then_some(trailers);
             let (mut output, mut wire) = (WriteBuffer::default(), Vec::new());

@@ -177,7 +177,7 @@ impl Refusal {
 
     /// More than `limit` header fields (RFC 6585 §5).
     pub(crate) fn too_many_fields(limit: usize) -> Self {
-        let detail = format!("the request has more than {limit} header fields");
+        let detail = format!("the request has more than {limit} header fields (limits.headers)");
         Self::new(Reason::HeadTooLarge, detail)
     }
 

@@ -17,7 +17,7 @@ use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
 use super::request_head::RequestHead;
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::h1::Error;
+use crate::proxy::h1::{Error, FieldRules};
 use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
@@ -123,10 +123,10 @@ pub(crate) enum UnsentRequest {
 }
 
 impl Connection {
-    /// Hands a request over.
-    pub(crate) fn send(&mut self, outgoing: RequestHead<'_>, body: RequestBody) {
+    /// Hands one request over. `rules`: how the response is read.
+    pub(crate) fn send(&mut self, outgoing: RequestHead<'_>, body: RequestBody, rules: FieldRules) {
         match self {
-            Self::Http1(lease) => lease.send(&outgoing, body),
+            Self::Http1(lease) => lease.send(&outgoing, body, rules),
             Self::Http2(shared) => {
                 let request = outgoing.into_request(body, shared.place.origin());
                 shared.send(request);
@@ -153,10 +153,10 @@ impl Http1Lease {
         Self { conn, lease: Lease { upstream, endpoint, peer, open: true }, line, reused }
     }
 
-    fn send(&mut self, outgoing: &RequestHead<'_>, body: RequestBody) {
+    fn send(&mut self, outgoing: &RequestHead<'_>, body: RequestBody, rules: FieldRules) {
         self.announce();
         let Lease { upstream, endpoint, .. } = &self.lease;
-        self.conn.send(outgoing, upstream.authority(*endpoint), body);
+        self.conn.send(outgoing, upstream.authority(*endpoint), body, rules);
     }
 
     /// Hands over a request of which another connection sent nothing.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Uri, Version, request};
 use httparse::{Error, Header, ParserConfig, Status};
 
-use crate::proxy::h1::{ClientIo, Decoder, HeadFields, Malformed, read};
+use crate::proxy::h1::{ClientIo, Decoder, FieldRules, HeadFields, Malformed, read};
 use crate::proxy::message::headers;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::settings::Limits;
@@ -71,6 +71,10 @@ fn parse_in<'a>(
     limits: &Limits,
     room: &mut [MaybeUninit<Header<'a>>],
 ) -> Result<Option<(Head, usize)>, Refusal> {
+    if bytes.starts_with(b"\n") {
+        // The parser would skip it.
+        return Err(Malformed::LineFeed.into());
+    }
     let mut request = httparse::Request::new(&mut []);
     let config = ParserConfig::default();
     let parsed = config.parse_request_with_uninit_headers(&mut request, bytes, room);
@@ -90,10 +94,25 @@ fn parse_in<'a>(
         target: request.path.unwrap_or_default(),
         version: if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
     };
-    Ok(Some((head(bytes, &line, request.headers)?, size)))
+    check_lines(bytes.get(..size).unwrap_or_default(), &line)?;
+    Ok(Some((head(bytes, &line, request.headers, limits)?, size)))
 }
 
-fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, Refusal> {
+/// Checks the ends of the first line and of the last. `read` checks those of the fields.
+fn check_lines(head: &[u8], line: &Line<'_>) -> Result<(), Malformed> {
+    // The parser has read the version: it comes after one space, and its length is fixed.
+    let version = line.target.len() + " HTTP/1.1".len();
+    let end = line.target.as_ptr().addr().wrapping_sub(head.as_ptr().addr()).wrapping_add(version);
+    let ends = head.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"));
+    if ends && head.ends_with(b"\r\n") { Ok(()) } else { Err(Malformed::LineFeed) }
+}
+
+fn head(
+    bytes: &Bytes,
+    line: &Line<'_>,
+    fields: &[Header<'_>],
+    limits: &Limits,
+) -> Result<Head, Refusal> {
     let method = Method::from_bytes(line.method.as_bytes()).map_err(|_| Malformed::Method)?;
     let uri = Uri::from_maybe_shared(bytes.slice_ref(line.target.as_bytes()));
     let uri = uri.map_err(|_| match line.target.len() {
@@ -102,7 +121,7 @@ fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, R
     })?;
     let (fields, said) = read(bytes, fields)?;
     let old = line.version == Version::HTTP_10;
-    let body = framing(&said, old)?;
+    let body = framing(&said, old, FieldRules::of_request(limits))?;
     let asks = !old && said.expects;
     let trailers = said.te && headers::takes_trailers(&fields);
     let (mut parts, ()) = Request::new(()).into_parts();
@@ -115,13 +134,13 @@ fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, R
 
 /// The framing of the body (RFC 9112 §6.3). A request with two framings is refused, because that is how request
 /// smuggling works (§11.2).
-fn framing(said: &HeadFields, old: bool) -> Result<Decoder, Malformed> {
+fn framing(said: &HeadFields, old: bool, rules: FieldRules) -> Result<Decoder, Malformed> {
     match (said.chunked, said.length) {
         (None, None) => Ok(Decoder::NONE),
         (None, Some(length)) => Ok(Decoder::Length(length)),
         (Some(_), _) if old => Err(Malformed::OldCoding),
         (Some(_), Some(_)) => Err(Malformed::TwoFramings),
-        (Some(true), None) => Ok(Decoder::chunked()),
+        (Some(true), None) => Ok(Decoder::chunked(rules)),
         (Some(false), None) => Err(Malformed::Coding),
     }
 }

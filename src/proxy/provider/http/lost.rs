@@ -67,6 +67,10 @@ impl Attempt<'_> {
             FailureKind::Invalid => {
                 (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
             }
+            FailureKind::TooLarge => {
+                let what = "answered with more than the limits allow";
+                (code::PROTOCOL_ERROR, "http_response_header_section_size", what)
+            }
             FailureKind::Reset(_) => {
                 let what = "reset the stream before it answered";
                 (code::CONNECTION_CLOSED, "connection_terminated", what)
@@ -77,7 +81,9 @@ impl Attempt<'_> {
             }
         };
         let details = Details { sent, ..self.details(at, proxy_status) };
-        let retryable = sent == RequestSent::None || self.repeatable.any();
+        // The next response would be as large.
+        let retryable = (sent == RequestSent::None || self.repeatable.any())
+            && error.ending != FailureKind::TooLarge;
         let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, code, retryable, what, details)
     }

@@ -13,6 +13,7 @@ use super::compose::{BodySource, compose};
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
+use crate::proxy::h1::FieldRules;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect_error::ConnectError;
@@ -49,11 +50,11 @@ impl Attempt<'_> {
         // The HTTP/2 library does not report interim responses, so there the body is sent at once.
         let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
         let permission = waits.then(Arc::<ContinueSignal>::default);
-        let timeout = self.exchange.site.runtime.limits.body_timeout;
-        let body = request_body(body, permission.as_ref(), timeout);
+        let limits = &self.exchange.site.runtime.limits;
+        let body = request_body(body, permission.as_ref(), limits.body_timeout);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
-        connection.send(outgoing, body);
+        connection.send(outgoing, body, FieldRules::of_response(limits));
         Ok(())
     }
 

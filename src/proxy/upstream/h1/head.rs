@@ -1,12 +1,17 @@
 //! The head of a response: its status, its fields, and the framing of its body.
-//!
+
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use httparse::{Header, ParserConfig, Response, Status};
+use httparse::{Error, Header, ParserConfig, Response, Status};
 
-use crate::proxy::h1::{Decoder, FIELDS, HeadFields, Malformed, SIZE, read};
+use crate::proxy::h1::{Decoder, FieldRules, HeadFields, Malformed, read};
+
+/// This many fields are parsed on the stack.
+const USUAL_FIELDS: usize = 100;
+/// The length of a status line up to its status.
+const STATUS_END: usize = "HTTP/1.1 200".len();
 
 /// The head of a response.
 #[derive(Debug)]
@@ -21,36 +26,80 @@ pub(super) struct Head {
 
 /// Parses the head at the start of `bytes`. Also returns its length. `None` if it is incomplete. `bodiless`:
 /// the response answers a HEAD.
-pub(super) fn parse(bytes: &Bytes, bodiless: bool) -> Result<Option<(Head, usize)>, Malformed> {
-    let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
+pub(super) fn parse(
+    bytes: &Bytes,
+    bodiless: bool,
+    rules: FieldRules,
+) -> Result<Option<(Head, usize)>, Malformed> {
+    if rules.fields <= USUAL_FIELDS {
+        let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; USUAL_FIELDS];
+        parse_in(bytes, bodiless, rules, room.get_mut(..rules.fields).unwrap_or_default())
+    } else {
+        let mut room = vec![MaybeUninit::<Header<'_>>::uninit(); rules.fields];
+        parse_in(bytes, bodiless, rules, &mut room)
+    }
+}
+
+fn parse_in<'a>(
+    bytes: &'a Bytes,
+    bodiless: bool,
+    rules: FieldRules,
+    room: &mut [MaybeUninit<Header<'a>>],
+) -> Result<Option<(Head, usize)>, Malformed> {
+    if bytes.first().is_some_and(|first| *first != b'H') {
+        // The parser would skip empty lines.
+        return Err(Malformed::Head(Error::Version));
+    }
     let mut response = Response::new(&mut []);
-    let config = ParserConfig::default();
-    let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut fields);
-    let size = match parsed.map_err(Malformed::Head)? {
-        Status::Complete(size) if size <= SIZE => size,
-        Status::Partial if bytes.len() <= SIZE => return Ok(None),
-        Status::Complete(_) | Status::Partial => return Err(Malformed::HeadTooLarge),
+    let mut config = ParserConfig::default();
+    config.allow_spaces_after_header_name_in_responses(rules.space_before_colon);
+    let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, room);
+    let size = match parsed {
+        Ok(Status::Complete(size)) if size <= rules.size => size,
+        Ok(Status::Partial) if bytes.len() <= rules.size => return Ok(None),
+        Ok(Status::Complete(_) | Status::Partial) => {
+            return Err(Malformed::HeadTooLarge(rules.size));
+        }
+        Err(Error::TooManyHeaders) => return Err(Malformed::TooManyFields(rules.fields)),
+        Err(error) => return Err(Malformed::Head(error)),
     };
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
     let status = status.map_err(|_below_100| Malformed::Status)?;
+    check_lines(bytes.get(..size).unwrap_or_default())?;
     let old = response.version == Some(0);
     let (fields, said) = read(bytes, response.headers)?;
     let mut head = Head { status, fields, body: Decoder::NONE, keep: said.keeps(old) };
     if !status.is_informational() {
-        head.body = framing(&said, status, bodiless)?;
+        head.body = framing(&said, status, bodiless, rules)?;
         head.keep &= !matches!(head.body, Decoder::UntilClose);
     }
     Ok(Some((head, size)))
 }
 
+/// Checks the ends of the first line and of the last. `read` checks those of the fields.
+fn check_lines(head: &[u8]) -> Result<(), Malformed> {
+    let rest = head.get(STATUS_END..).unwrap_or_default();
+    let first = rest.iter().position(|byte| *byte == b'\n').and_then(|end| rest.get(..end));
+    if first.is_some_and(|line| line.ends_with(b"\r")) && head.ends_with(b"\r\n") {
+        Ok(())
+    } else {
+        Err(Malformed::LineFeed)
+    }
+}
+
 /// The framing of the body (RFC 9112 §6.3).
-fn framing(said: &HeadFields, status: StatusCode, bodiless: bool) -> Result<Decoder, Malformed> {
+fn framing(
+    said: &HeadFields,
+    status: StatusCode,
+    bodiless: bool,
+    rules: FieldRules,
+) -> Result<Decoder, Malformed> {
     if bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Decoder::NONE);
     }
     match (said.chunked, said.length) {
         (Some(_), Some(_)) => Err(Malformed::TwoFramings),
-        (Some(true), None) => Ok(Decoder::chunked()),
+        (Some(true), None) => Ok(Decoder::chunked(rules)),
         (None, Some(length)) => Ok(Decoder::Length(length)),
         (Some(false) | None, None) => Ok(Decoder::UntilClose),
     }

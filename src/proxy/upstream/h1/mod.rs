@@ -38,8 +38,8 @@ use super::request_head::RequestHead;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
-    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer, SIZE,
-    WriteBuffer,
+    BodyWriteError, BodyWriter, Decoded, Decoder, Error, FieldRules, Framing, Malformed,
+    ReadBuffer, WriteBuffer,
 };
 use crate::proxy::io::Io;
 use crate::proxy::io::prefixed::PrefixedIo;
@@ -64,6 +64,8 @@ pub(crate) struct Http1Connection {
     permission: Option<Arc<ContinueSignal>>,
     /// Whether the response has no body, whatever its head says.
     bodiless: bool,
+    /// How the response is read.
+    rules: FieldRules,
     /// What was written and read.
     seen: BytesSeen,
     /// Whether the connection can carry another exchange after this one.
@@ -99,6 +101,7 @@ pub(crate) struct UnsentHttp1 {
     upload: BodyWriter<RequestBody>,
     permission: Option<Arc<ContinueSignal>>,
     bodiless: bool,
+    rules: FieldRules,
 }
 
 /// The head of a response or an interim response.
@@ -126,27 +129,37 @@ impl Http1Connection {
             download: Decoder::NONE,
             permission: None,
             bodiless: false,
+            rules: FieldRules { size: 0, fields: 0, space_before_colon: true },
             seen: BytesSeen::default(),
             keep: true,
         })
     }
 
-    /// Begins an exchange: writes as much as possible of the request to `endpoint`.
-    pub(crate) fn send(&mut self, outgoing: &RequestHead<'_>, endpoint: &str, body: RequestBody) {
+    /// Begins an exchange: writes as much as possible of the request to `endpoint`. `rules`: how the response is
+    /// read.
+    pub(crate) fn send(
+        &mut self,
+        outgoing: &RequestHead<'_>,
+        endpoint: &str,
+        body: RequestBody,
+        rules: FieldRules,
+    ) {
         let framing = encode::head(self.output.text(), outgoing, endpoint, &body);
         self.permission = body.permission().cloned();
         self.upload = BodyWriter { body, framing, trailers: true };
         self.bodiless = outgoing.method == Method::HEAD;
+        self.rules = rules;
         self.begin();
     }
 
     /// The same for a request of which another connection sent nothing.
     pub(crate) fn resend(&mut self, unsent: UnsentHttp1) {
-        let UnsentHttp1 { output, upload, permission, bodiless } = unsent;
+        let UnsentHttp1 { output, upload, permission, bodiless, rules } = unsent;
         self.output = output;
         self.upload = upload;
         self.permission = permission;
         self.bodiless = bodiless;
+        self.rules = rules;
         self.begin();
     }
 
@@ -167,6 +180,7 @@ impl Http1Connection {
             upload: std::mem::replace(&mut self.upload, NOTHING),
             permission: self.permission.take(),
             bodiless: self.bodiless,
+            rules: self.rules,
         })
     }
 
@@ -286,7 +300,7 @@ impl Http1Connection {
             // A head ends with a line, and every mistake in it, except its size, is in a complete line.
             let read = self.input.bytes();
             let more = read.get(before..).unwrap_or_default();
-            if !more.contains(&b'\n') && read.len() <= SIZE {
+            if !more.contains(&b'\n') && read.len() <= self.rules.size {
                 continue;
             }
             if let Some(answer) = self.take_head(interim)? {
@@ -299,7 +313,7 @@ impl Http1Connection {
     fn take_head(&mut self, interim: InterimSink<'_>) -> Result<Option<ResponseHead>, Error> {
         let mut bytes = self.input.take();
         while !bytes.is_empty() {
-            let Some((head, size)) = head::parse(&bytes, self.bodiless)? else {
+            let Some((head, size)) = head::parse(&bytes, self.bodiless, self.rules)? else {
                 self.input.put_back(bytes);
                 return Ok(None);
             };
