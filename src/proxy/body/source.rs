@@ -178,7 +178,7 @@ where
         let mut state = self.lock();
         state.kept = None;
         if state.broken.is_some() {
-            // Where it would end, nobody knows.
+            // Nobody knows where it would end.
             return false;
         }
         loop {
@@ -237,6 +237,12 @@ where
     /// How many bytes of it were read.
     pub(crate) fn read(&self) -> u64 {
         self.lock().read
+    }
+
+    /// Whether nothing of it was read, so that its client may still wait for a 100.
+    pub(crate) fn is_unread(&self) -> bool {
+        let state = self.lock();
+        state.read == 0 && state.stream.is_some()
     }
 
     /// How the client's body broke off, if it did.

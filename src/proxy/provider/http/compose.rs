@@ -80,13 +80,14 @@ pub(super) fn compose<'a>(
         None if matches!(body, BodySource::Empty) => Method::GET,
         None => Method::POST,
     };
+    let expects = exchange.asked.body_unasked && waits(&body, &mut fields);
     let outgoing = RequestHead {
         method,
         uri: target(params, own.then_some(&exchange.uri)),
         fields,
         names_endpoint: own && names_endpoint(params, exchange),
         upgrade: if own { exchange.asked.upgrade.clone() } else { None },
-        expects: exchange.asked.body_unasked && matches!(body, BodySource::Client(_)),
+        expects,
         trailers: own && exchange.asked.trailers,
     };
     (outgoing, body)
@@ -160,6 +161,19 @@ fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> BodySource 
             BodySource::Whole(Whole::new(bytes.clone(), None))
         }
     }
+}
+
+/// Whether `body`, whose client waits for a 100, is sent only after the upstream's 100. A body of which an attempt
+/// has read is sent at once: its client was asked for it, and what has arrived is in memory.
+fn waits(body: &BodySource, fields: &mut Cow<'_, HeaderMap>) -> bool {
+    let BodySource::Client(source) = body else {
+        return false;
+    };
+    let waits = source.is_unread();
+    if !waits {
+        fields.to_mut().remove(header::EXPECT);
+    }
+    waits
 }
 
 /// The `body` parameter, which replaces the request's body.
