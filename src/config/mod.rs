@@ -270,7 +270,9 @@ impl Load<'_> {
         let upstreams = upstream::upstreams(report, &root, &tls);
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
+        let paths = root::paths(report, &root);
         let routes = Routes {
+            paths,
             shared: Documents {
                 report,
                 stacks: &stacks,
@@ -286,6 +288,7 @@ impl Load<'_> {
             observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
+            paths,
             routes: routes.read(&root),
             limits: root::limits(report, &root),
             shutdown: root::shutdown(report, &root),

@@ -7,7 +7,7 @@ use super::shape::{Field, Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
-use crate::proxy::settings::{Limits, Listener, Shutdown};
+use crate::proxy::settings::{Limits, Listener, Paths, Shutdown};
 use crate::source::{Diagnostic, Node};
 
 /// The file.
@@ -41,6 +41,11 @@ pub(super) const ROOT: Section = Section {
             "forwarded",
             Shape::Section(&FORWARDED),
             "How the client's address is found, and which fields tell it to upstreams. Without this section the fields pass unchanged.",
+        ),
+        optional(
+            "paths",
+            Shape::Section(&PATHS),
+            "How routes read paths, and which paths are refused.",
         ),
         or(
             "stacks",
@@ -127,10 +132,15 @@ pub(super) const LIMITS: Section = Section {
             "headSize",
             Shape::Size,
             r#""64KiB""#,
-            "How large the head of a request may be, not counting its target.",
+            "How large the head of a request may be, not counting its target; also the head of an upstream's response, and the trailers of both.",
         ),
         or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
-        or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
+        or(
+            "headers",
+            Shape::Count(1, 1000),
+            "100",
+            "How many fields a head may have, and how many trailers: of a request and of an upstream's response.",
+        ),
         or(
             "streams",
             Shape::Count(1, 10_000),
@@ -153,6 +163,32 @@ pub(super) const LIMITS: Section = Section {
             "workers",
             Shape::Count(1, 1024),
             "How many threads serve requests. Without it, one for each processor.",
+        ),
+    ],
+};
+
+/// How routes read paths.
+pub(super) const PATHS: Section = Section {
+    name: "`paths`",
+    doc: "How routes read paths, and which paths are refused. Paths are sent on as they came.",
+    fields: &[
+        or(
+            "mergeSlashes",
+            Shape::Boolean,
+            "false",
+            "Whether repeated slashes count as one, as in NGINX: the route of `/admin` then also takes `//admin`.",
+        ),
+        or(
+            "encodedSlashes",
+            Shape::Word(&["pass", "refuse"]),
+            r#""pass""#,
+            "Whether a path with `%2F`, `%5C` or a backslash passes, or is answered 400: some servers read each of these as a slash.",
+        ),
+        or(
+            "parameters",
+            Shape::Word(&["pass", "refuse"]),
+            r#""pass""#,
+            "Whether a path with `;` passes, or is answered 400. Routes never match on what follows `;` in a segment.",
         ),
     ],
 };
@@ -230,6 +266,15 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         connections: object.count("connections").unwrap_or_default(),
         requests: object.count("requests").unwrap_or_default(),
         workers: object.count("workers").unwrap_or_else(processors),
+    })
+}
+
+/// `paths`, or the defaults.
+pub(super) fn paths(report: &Report, root: &Object<'_>) -> Paths {
+    with_section(report, root, "paths", &PATHS, |object| Paths {
+        merge_slashes: object.boolean("mergeSlashes"),
+        refuse_encoded_slashes: object.word("encodedSlashes") == Some("refuse"),
+        refuse_parameters: object.word("parameters") == Some("refuse"),
     })
 }
 

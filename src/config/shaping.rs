@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 
-use super::matching::path;
+use super::matching::sent_path;
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::Program;
 use crate::proxy::message::{shape, target};
-use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, PrefixRewrite};
+use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, Paths, PrefixRewrite};
 use crate::source::{Diagnostic, Member, Node};
 
 /// How the target and the host are changed.
@@ -69,6 +69,7 @@ pub(super) fn rewrite(
     report: &Report,
     route: &Object<'_>,
     matched: Option<&Arc<str>>,
+    paths: Paths,
 ) -> (Option<PrefixRewrite>, Option<HeaderValue>) {
     let node = route.get("rewrite");
     let Some(object) = node.and_then(|node| Object::open(report, "rewrite", node, &REWRITE)) else {
@@ -76,7 +77,7 @@ pub(super) fn rewrite(
     };
     let to = object.member("pathPrefix");
     let prefix = to.and_then(|member| {
-        let to = report.parsed("bad-path", "pathPrefix", &member.value, path)?;
+        let to = report.parsed("bad-path", "pathPrefix", &member.value, |text| sent_path(text, paths))?;
         let Some(from) = matched else {
             let message = "`rewrite.pathPrefix` replaces the prefix that the route matches, and it matches none";
             let diagnostic = Diagnostic::error("missing-key", member.key_span, message);

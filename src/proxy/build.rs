@@ -7,7 +7,9 @@ use ::http::HeaderValue;
 
 use super::message::refusal::Reason;
 use super::provider::http::HttpProvider;
-use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
+use super::settings::{
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
+};
 use super::site::facts::Facts;
 use super::site::route::Router;
 use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
@@ -44,6 +46,7 @@ impl Runtime {
             observed: _,
             upstreams,
             forwarded,
+            paths,
             routes,
             limits,
             shutdown,
@@ -64,6 +67,7 @@ impl Runtime {
             metrics,
             names: Arc::new(names),
             stage: stage.as_ref(),
+            paths,
             cache: PreparedCache::default(),
         };
         let mut found = Diagnostics::default();
@@ -88,6 +92,7 @@ impl Runtime {
             share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             forwarded,
+            paths,
             limits,
             shutdown,
             router: Router::new(table),
@@ -134,6 +139,7 @@ struct Builder<'a> {
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
     stage: Option<&'a Arc<Stage>>,
+    paths: Paths,
     cache: PreparedCache,
 }
 
@@ -156,7 +162,7 @@ impl Builder<'_> {
         } = route;
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider: Arc<dyn CallProvider> =
-            Arc::new(HttpProvider::new(Arc::clone(&self.names), default));
+            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths));
         let mut catalog = self.catalog.clone();
         let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
         let uri = provider.contract().uri.clone();

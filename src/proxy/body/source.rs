@@ -239,6 +239,11 @@ where
         self.lock().read
     }
 
+    /// Whether an attempt has sent it, or begun to.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.lock().turn > 0
+    }
+
     /// Whether nothing of it was read, so that its client may still wait for a 100.
     pub(crate) fn is_unread(&self) -> bool {
         let state = self.lock();

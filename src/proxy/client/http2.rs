@@ -50,10 +50,11 @@ pub(super) async fn serve(
         let (worker, state) = (Arc::clone(worker), Arc::clone(state));
         service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let (worker, busy) = (Arc::clone(&worker), BusyGuard::new(&state));
-            let (interim, request) =
-                (InterimTarget::Nowhere(DropReason::Http2), request.map(ClientBody::Http2));
+            let (head, body) = request.into_parts();
+            let (head, body) = (head.into(), ClientBody::Http2(body));
+            let interim = InterimTarget::Nowhere(DropReason::Http2);
             async move {
-                let answer = execute::serve(worker.site(), request, client, busy, interim);
+                let answer = execute::serve(worker.site(), head, body, client, busy, interim);
                 let mut response = until_cut(&worker, answer).await;
                 // HTTP/2 closes a connection with GOAWAY instead (RFC 9113 §8.2.2).
                 response.headers_mut().remove(header::CONNECTION);

@@ -335,8 +335,11 @@ impl DropReason {
 /// The length of the complete empty lines at the start of `bytes`.
 fn empty_lines(bytes: &[u8]) -> usize {
     let mut at = 0;
-    while bytes.get(at..).is_some_and(|rest| rest.starts_with(b"\r\n")) {
-        at += 2;
+    loop {
+        at += match bytes.get(at..) {
+            Some([b'\n', ..]) => 1,
+            Some([b'\r', b'\n', ..]) => 2,
+            _ => return at,
+        };
     }
-    at
 }

@@ -55,9 +55,6 @@ pub(crate) enum Malformed {
     /// The method is malformed (RFC 9110 §9.1).
     #[error("the method cannot be read")]
     Method,
-    /// The target is malformed (RFC 9112 §3.2).
-    #[error("the target is no URI, nor a part of one")]
-    Target,
     /// The protocol was switched before the request was sent completely (RFC 9110 §7.8).
     #[error("the protocol changed within the request")]
     Switched,

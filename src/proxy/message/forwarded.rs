@@ -9,8 +9,8 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Uri, Version};
 
 use crate::proxy::settings::{Cidr, Forwarded};
 
@@ -216,12 +216,6 @@ fn append(fields: &mut HeaderMap, name: &HeaderName, element: &str) {
     if let Ok(value) = HeaderValue::from_bytes(&all) {
         fields.insert(name, value);
     }
-}
-
-/// The authority that a request asks for, before any rewriting.
-pub(crate) fn asked<'a>(uri: &'a Uri, fields: &'a HeaderMap) -> &'a str {
-    let field = || fields.get(header::HOST).and_then(|host| host.to_str().ok());
-    uri.authority().map(http::uri::Authority::as_str).or_else(field).unwrap_or_default()
 }
 
 impl Cidr {

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 
-use super::target::TargetError;
+use super::target::{self, TargetError};
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::h1::Malformed;
 
@@ -231,7 +231,12 @@ impl From<TargetError> for Refusal {
             TargetError::DotSegment
             | TargetError::Nul
             | TargetError::Form
-            | TargetError::Scheme => Reason::BadTarget,
+            | TargetError::Scheme
+            | TargetError::Character
+            | TargetError::Fragment
+            | TargetError::EncodedSlash
+            | TargetError::Parameters => Reason::BadTarget,
+            TargetError::TooLong => return Self::target_too_long(target::LONGEST),
             TargetError::NoHost
             | TargetError::TwoHosts
             | TargetError::BadHost

@@ -4,13 +4,13 @@
 //! and path allow, in order, and ten thousand routes cost as much as ten. The path is compared byte by byte as
 //! it was sent.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
 
+use crate::proxy::message::target::canonical_host;
 use crate::proxy::message::{headers, query};
 use crate::proxy::settings::RouteMatch;
 
@@ -31,7 +31,7 @@ pub struct Router {
 pub struct Target<'a> {
     /// Without a port, in any case.
     pub host: &'a str,
-    /// As sent.
+    /// What it means.
     pub path: &'a str,
     /// As sent, without the question mark.
     pub query: &'a str,
@@ -122,7 +122,7 @@ impl Router {
         if self.hosts.is_empty() && self.suffixes.is_empty() {
             return;
         }
-        let host = lower(target.host);
+        let host = canonical_host(target.host);
         if let Some(index) = self.hosts.get(host.as_ref()) {
             index.look_up(target.path, lists);
         }
@@ -240,18 +240,10 @@ fn in_prefix(prefix: &str, path: &str) -> bool {
 }
 
 fn is_host(pattern: &str, host: &str) -> bool {
-    let host = lower(host);
+    let host = canonical_host(host);
     match pattern.strip_prefix('*') {
         Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
         None => host == pattern,
-    }
-}
-
-fn lower(host: &str) -> Cow<'_, str> {
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(host.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(host)
     }
 }
 
@@ -309,6 +301,8 @@ mod tests {
         assert_eq!(find(&table, "x.y.test", "/q"), Some(3));
         assert_eq!(find(&table, "test", "/q"), Some(4));
         assert_eq!(find(&table, "test", "*"), Some(4));
+        let address = [route("[::1]", "", "/")];
+        assert_eq!(find(&address, "[0:0::0:1]", "/"), Some(0));
     }
 
     #[test]

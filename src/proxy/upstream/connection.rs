@@ -113,6 +113,10 @@ pub(crate) struct SendError {
     pub(crate) reused: bool,
 }
 
+/// The HTTP/2 library does not support the target of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoSuchTarget;
+
 /// A request of which nothing was sent.
 #[derive(Debug)]
 pub(crate) enum UnsentRequest {
@@ -124,14 +128,23 @@ pub(crate) enum UnsentRequest {
 
 impl Connection {
     /// Hands one request over. `rules`: how the response is read.
-    pub(crate) fn send(&mut self, outgoing: RequestHead<'_>, body: RequestBody, rules: FieldRules) {
+    ///
+    /// # Errors
+    /// When the HTTP/2 library does not support the target.
+    pub(crate) fn send(
+        &mut self,
+        outgoing: RequestHead<'_>,
+        body: RequestBody,
+        rules: FieldRules,
+    ) -> Result<(), NoSuchTarget> {
         match self {
             Self::Http1(lease) => lease.send(&outgoing, body, rules),
             Self::Http2(shared) => {
                 let request = outgoing.into_request(body, shared.place.origin());
-                shared.send(request);
+                shared.send(request.ok_or(NoSuchTarget)?);
             }
         }
+        Ok(())
     }
 
     /// Waits for the response to the request that was handed over. Heads of interim responses go to `interim`.

@@ -221,7 +221,7 @@ async fn only_the_attempt_that_reads_a_body_first_waits_to_be_asked_for_it() {
         always(200, "", "got it"),
     ])
     .await;
-    let route = "    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 3 }] } }\n";
+    let route = "    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 9 }] } }\n";
     let proxy = Proxy::start(&one_route(&upstream, route));
     let mut client = proxy.connect().await;
     let begun = Instant::now();

@@ -38,6 +38,8 @@ mod rounds;
 mod semantics;
 /// What routes change in messages.
 mod shaping;
+/// What is asked for: paths, queries, hosts.
+mod targets;
 /// TLS from clients.
 mod tls_clients;
 /// TLS to upstreams.

@@ -3,24 +3,24 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{Method, Request, Uri, Version, request};
+use http::{Method, Version};
 use httparse::{Error, Header, ParserConfig, Status};
 
 use crate::proxy::h1::{ClientIo, Decoder, FieldRules, HeadFields, Malformed, read};
 use crate::proxy::message::headers;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::target::{Target, TargetError};
+use crate::proxy::request::head::ReceivedHead;
 use crate::proxy::settings::Limits;
 
 /// This many fields are parsed on the stack.
 const USUAL_FIELDS: usize = 100;
-/// The longest target that the HTTP library can represent, in bytes.
-const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
 /// The head of a request.
 #[derive(Debug)]
 pub(super) struct Head {
     /// The request line and the fields.
-    pub(super) parts: request::Parts,
+    pub(super) request: ReceivedHead,
     /// The decoder of the body after it.
     pub(super) body: Decoder,
     /// Whether the connection stays open afterwards (RFC 9112 §9.3).
@@ -71,10 +71,6 @@ fn parse_in<'a>(
     limits: &Limits,
     room: &mut [MaybeUninit<Header<'a>>],
 ) -> Result<Option<(Head, usize)>, Refusal> {
-    if bytes.starts_with(b"\n") {
-        // The parser would skip it.
-        return Err(Malformed::LineFeed.into());
-    }
     let mut request = httparse::Request::new(&mut []);
     let config = ParserConfig::default();
     let parsed = config.parse_request_with_uninit_headers(&mut request, bytes, room);
@@ -114,22 +110,18 @@ fn head(
     limits: &Limits,
 ) -> Result<Head, Refusal> {
     let method = Method::from_bytes(line.method.as_bytes()).map_err(|_| Malformed::Method)?;
-    let uri = Uri::from_maybe_shared(bytes.slice_ref(line.target.as_bytes()));
-    let uri = uri.map_err(|_| match line.target.len() {
-        0..=LONGEST_TARGET => Malformed::Target.into(),
-        _ => Refusal::target_too_long(LONGEST_TARGET),
+    let target = Target::read(&bytes.slice_ref(line.target.as_bytes()));
+    let (absolute, target) = target.map_err(|error| match error {
+        TargetError::TooLong => Refusal::target_too_long(limits.target_size),
+        error => error.into(),
     })?;
-    let (fields, said) = read(bytes, fields)?;
+    let (headers, said) = read(bytes, fields)?;
     let old = line.version == Version::HTTP_10;
     let body = framing(&said, old, FieldRules::of_request(limits))?;
     let asks = !old && said.expects;
-    let trailers = said.te && headers::takes_trailers(&fields);
-    let (mut parts, ()) = Request::new(()).into_parts();
-    parts.method = method;
-    parts.uri = uri;
-    parts.version = line.version;
-    parts.headers = fields;
-    Ok(Head { parts, body, keeps: said.keeps(old), asks, trailers })
+    let trailers = said.te && headers::takes_trailers(&headers);
+    let request = ReceivedHead { method, absolute, target, version: line.version, headers };
+    Ok(Head { request, body, keeps: said.keeps(old), asks, trailers })
 }
 
 /// The framing of the body (RFC 9112 §6.3). A request with two framings is refused, because that is how request

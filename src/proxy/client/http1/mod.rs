@@ -24,7 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Method, Request, Response, Version};
+use http::{Method, Response, Version};
 use http_body::Body as _;
 
 use self::answer::AnswerContext;
@@ -214,10 +214,10 @@ impl Http1Session {
 
     /// Has a request answered and sends the answer.
     async fn serve(&mut self, head: Box<Head>, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
-        let Head { parts, body, keeps, asks, trailers } = *head;
+        let Head { request, body, keeps, asks, trailers } = *head;
         let mut asking = AnswerContext {
-            version: parts.version,
-            head: parts.method == Method::HEAD,
+            version: request.version,
+            head: request.method == Method::HEAD,
             keeps,
             dates: site.runtime.stage.is_none(),
         };
@@ -233,9 +233,8 @@ impl Http1Session {
         } else {
             InterimTarget::Client(conn)
         };
-        let request = Request::from_parts(parts, body);
         let busy = BusyGuard::new(&self.state);
-        let mut answering = execute::serve(site, request, self.client, busy, interim);
+        let mut answering = execute::serve(site, request, body, self.client, busy, interim);
         let response = std::future::poll_fn(|cx| self.poll_answer(&mut answering, cx)).await?;
         drop(answering);
         asking.keeps &= !self.ends();

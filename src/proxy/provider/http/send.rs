@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::compose::{BodySource, compose};
+use crate::language::outcome::Failure;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
@@ -17,7 +18,7 @@ use crate::proxy::h1::FieldRules;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect_error::ConnectError;
-use crate::proxy::upstream::connection::{Connection, SendError, UpstreamResponse};
+use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::events;
@@ -31,6 +32,10 @@ pub(super) enum NoResponse {
     Send(Box<SendError>),
     /// An earlier attempt read the request's body and did not keep it.
     BodyGone,
+    /// The HTTP/2 library does not support the request's target.
+    Target,
+    /// The parameters make an invalid request.
+    Compose(Box<Failure>),
 }
 
 impl Attempt<'_> {
@@ -54,8 +59,8 @@ impl Attempt<'_> {
         let body = request_body(body, permission.as_ref(), limits.body_timeout);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
-        connection.send(outgoing, body, FieldRules::of_response(limits));
-        Ok(())
+        let sent = connection.send(outgoing, body, FieldRules::of_response(limits));
+        sent.map_err(|NoSuchTarget| NoResponse::Target)
     }
 
     /// Waits for the response to the request that was handed over.
@@ -95,7 +100,8 @@ impl Attempt<'_> {
         };
         let mut connection = connection.map_err(|error| self.unreached(error))?;
         if !resent {
-            let (outgoing, body) = compose(self.params, &self.dispatch, self.exchange, self.span);
+            let composed = compose(self.params, &self.dispatch, self.exchange, self.span);
+            let (outgoing, body) = composed.map_err(NoResponse::Compose)?;
             self.hand_over(&mut connection, outgoing, body)?;
         }
         self.response(connection).await.map_err(NoResponse::Send)

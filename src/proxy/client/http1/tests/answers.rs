@@ -172,8 +172,8 @@ async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
         conn.lock().answered();
         conn.lock().say_into(&mut output);
         let asking = AnswerContext {
-            version: head.parts.version,
-            head: head.parts.method == Method::HEAD,
+            version: head.request.version,
+            head: head.request.method == Method::HEAD,
             keeps: head.keeps,
             dates: true,
         };
