@@ -19,7 +19,7 @@ use super::upstream::resolve::System;
 use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::source::{Diagnostic, Diagnostics, Span};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, UpstreamMetrics};
 
 impl Runtime {
     /// Compiles every route of `settings` with `catalog`, to which each route's own http provider is added.
@@ -86,11 +86,13 @@ impl Runtime {
         if found.has_errors() {
             return Err(found);
         }
+        let may_return = may_return(&listeners, &upstreams);
         let runtime = Self {
             environment,
             listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
             share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
+            via: forwarded.as_ref().map_or(may_return, |forwarded| forwarded.via),
             forwarded,
             paths,
             limits,
@@ -131,6 +133,15 @@ impl ListenAddress {
         });
         Self { address, tls }
     }
+}
+
+/// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
+fn may_return(
+    listeners: &[Listener],
+    upstreams: &[(Arc<settings::Upstream>, Arc<UpstreamMetrics>)],
+) -> bool {
+    let mut endpoints = upstreams.iter().flat_map(|(upstream, _)| &upstream.endpoints);
+    endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
 }
 
 /// Shared by the routes while they are built.

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::write_buffer::WriteBuffer;
@@ -21,6 +22,16 @@ pub(crate) enum Framing {
 /// The body does not have the announced length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongLength;
+
+/// Writes the status line of an answer, with this reason phrase or the usual one.
+pub(crate) fn status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<&[u8]>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    let usual = || status.canonical_reason().unwrap_or_default().as_bytes();
+    out.extend_from_slice(reason.unwrap_or_else(usual));
+    out.extend_from_slice(b"\r\n");
+}
 
 /// Writes a field.
 pub(crate) fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {

@@ -20,6 +20,6 @@ pub(crate) use self::client_connection::{ClientConnection, ClientIo, DropReason}
 pub(crate) use self::decode::{Decoded, Decoder};
 pub(crate) use self::error::{Error, Malformed};
 pub(crate) use self::fields::{FieldRules, HeadFields, number, read};
-pub(crate) use self::framing::{Framing, WrongLength, field, line};
+pub(crate) use self::framing::{Framing, WrongLength, field, line, status_line};
 pub(crate) use self::read_buffer::ReadBuffer;
 pub(crate) use self::write_buffer::WriteBuffer;

@@ -8,6 +8,7 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -18,17 +19,41 @@ static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Every field that says who the client was, or what it asked for.
-const NAMES: [&str; 8] = [
+/// The name of this process in `Via`. A request may pass several proxies of this kind, so each process has its own name.
+static PSEUDONYM: LazyLock<String> =
+    LazyLock::new(|| format!("mwl-proxy-{:08x}", rand::random::<u32>()));
+
+/// Every field that says who the client was or what it asked for. So does each field that begins with [`PREFIX`].
+const NAMES: [&str; 27] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-server",
+    "forwarded-for",
+    "front-end-https",
+    "proxy-client-ip",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-proto",
+    "x-original-uri",
+    "x-original-url",
+    "x-originating-ip",
     "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-rewrite-url",
 ];
+const PREFIX: &str = "x-forwarded";
 
 /// A request as it arrived on its connection.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +64,26 @@ pub(crate) struct Hop<'a> {
     pub(crate) scheme: &'static str,
     /// The authority that was asked for, or empty.
     pub(crate) host: &'a str,
-    pub(crate) version: Version,
+}
+
+/// Adds this process to `Via` (RFC 9110 §7.6.3). Returns false if it is there already: the request runs in a loop.
+pub(crate) fn add_via(fields: &mut HeaderMap, version: Version) -> bool {
+    let receiver = |element: &[u8]| -> bool {
+        let mut words =
+            element.split(|byte| matches!(byte, b' ' | b'\t')).filter(|w| !w.is_empty());
+        words.nth(1).is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM.as_bytes()))
+    };
+    let mut all = fields.get_all(header::VIA).iter().map(HeaderValue::as_bytes);
+    if all.any(|value| value.split(|byte| *byte == b',').any(receiver)) {
+        return false;
+    }
+    let version = match version {
+        Version::HTTP_2 => "2",
+        Version::HTTP_11 => "1.1",
+        _ => "1.0",
+    };
+    append(fields, &header::VIA, &format!("{version} {}", *PSEUDONYM));
+    true
 }
 
 impl Forwarded {
@@ -54,14 +98,6 @@ impl Forwarded {
         if self.forwarded {
             let element = element(hop);
             append(fields, &header::FORWARDED, &element);
-        }
-        if self.via {
-            let version = match hop.version {
-                Version::HTTP_2 => "2",
-                Version::HTTP_11 => "1.1",
-                _ => "1.0",
-            };
-            append(fields, &header::VIA, &format!("{version} mwl-proxy"));
         }
         client
     }
@@ -150,7 +186,7 @@ fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Removes what cannot be trusted: all of [`NAMES`] if the peer is not trusted, and their aliases in any case.
+/// Removes what cannot be trusted: all of these fields if the peer is not trusted, and their aliases in any case.
 fn drop_unbelieved(fields: &mut HeaderMap, trusted: bool) {
     let unbelieved = |name: &&HeaderName| match is_one_of_ours(name.as_str()) {
         Some(alias) => alias || !trusted,
@@ -162,14 +198,18 @@ fn drop_unbelieved(fields: &mut HeaderMap, trusted: bool) {
     }
 }
 
-/// Whether a name is one of [`NAMES`]; `Some(true)` if it is only an alias, with `_` or `.` in place of a hyphen.
+/// Whether a name is one of [`NAMES`] or begins with [`PREFIX`]; `Some(true)` if it is only an alias, with `_` or `.` in
+/// place of a hyphen.
 fn is_one_of_ours(name: &str) -> Option<bool> {
-    if !name.starts_with(['f', 'x']) {
+    if !name.starts_with(['c', 'f', 'p', 't', 'w', 'x']) {
         return None;
     }
-    let hyphen = |byte: u8| if matches!(byte, b'_' | b'.') { b'-' } else { byte };
-    let same = |ours: &&&str| ours.bytes().eq(name.bytes().map(hyphen));
-    NAMES.iter().find(same).map(|ours| *ours != name)
+    let plain = |byte: u8| if matches!(byte, b'_' | b'.') { b'-' } else { byte };
+    let prefixed =
+        name.len() >= PREFIX.len() && PREFIX.bytes().eq(name.bytes().take(PREFIX.len()).map(plain));
+    let same = |ours: &&str| ours.len() == name.len() && ours.bytes().eq(name.bytes().map(plain));
+    let is_alias = name.bytes().any(|byte| plain(byte) != byte);
+    (prefixed || NAMES.iter().any(same)).then_some(is_alias)
 }
 
 fn x_forwarded(fields: &mut HeaderMap, hop: Hop<'_>) {
@@ -274,7 +314,7 @@ mod tests {
 
     fn settings(trusted: &[&str]) -> Forwarded {
         let trusted = trusted.iter().map(|text| Cidr::parse(text).unwrap()).collect();
-        Forwarded { trusted, x_forwarded: true, forwarded: true, via: true }
+        Forwarded { trusted, x_forwarded: true, forwarded: true, via: false }
     }
 
     /// The client, and the fields, after `fields` arrived from `peer`.
@@ -287,12 +327,7 @@ mod tests {
         for (name, value) in fields {
             map.append(*name, HeaderValue::from_static(value));
         }
-        let hop = Hop {
-            peer: peer.parse().unwrap(),
-            scheme: "http",
-            host: "shop.test:81",
-            version: Version::HTTP_11,
-        };
+        let hop = Hop { peer: peer.parse().unwrap(), scheme: "http", host: "shop.test:81" };
         let client = settings(trusted).apply(&mut map, hop);
         let mut shown: Vec<_> = map
             .iter()
@@ -314,8 +349,9 @@ mod tests {
                 ("forwarded", "for=6.6.6.6"),
                 ("x_forwarded_for", "6.6.6.6"),
                 ("x.forwarded.host", "evil.test"),
-                ("x-forwarded", "kept"),
-                ("via", "1.1 other"),
+                ("x-forwarded-scheme", "https"),
+                ("true-client-ip", "6.6.6.6"),
+                ("x-forward", "kept"),
             ],
         );
         assert_eq!(client, "192.0.2.9");
@@ -323,13 +359,54 @@ mod tests {
             fields,
             [
                 "forwarded: for=192.0.2.9;host=\"shop.test:81\";proto=http",
-                "via: 1.1 other, 1.1 mwl-proxy",
+                "x-forward: kept",
                 "x-forwarded-for: 192.0.2.9",
                 "x-forwarded-host: shop.test:81",
                 "x-forwarded-proto: http",
-                "x-forwarded: kept",
             ]
         );
+    }
+
+    /// However a careless server may read them.
+    #[test]
+    fn every_name_and_its_aliases_are_taken_off() {
+        let prefixed =
+            ["x-forwarded", "x-forwarded-host", "x-forwarded-client-cert", "x-forwarded-user"];
+        for name in NAMES.iter().chain(&prefixed) {
+            let aliases = [name.to_string(), name.replace('-', "_"), name.replace('-', ".")];
+            for (alias, trusted) in aliases.iter().flat_map(|name| [(name, false), (name, true)]) {
+                let mut fields = HeaderMap::new();
+                fields.append(HeaderName::try_from(alias).unwrap(), HeaderValue::from_static("1"));
+                drop_unbelieved(&mut fields, trusted);
+                let stays = trusted && alias == name;
+                assert_eq!(fields.len(), usize::from(stays), "{alias} {trusted}");
+            }
+        }
+        for name in ["x-request-id", "x-forward", "x-tenant", "content-type", "client", "via"] {
+            assert_eq!(is_one_of_ours(name), None, "{name}");
+        }
+        assert!(NAMES.is_sorted());
+    }
+
+    #[test]
+    fn a_request_that_goes_round_in_a_circle_is_known() {
+        let via = |all: &[&str]| {
+            let values = all.iter().map(|value| HeaderValue::from_str(value).unwrap());
+            let mut fields: HeaderMap = values.map(|value| (header::VIA, value)).collect();
+            let once = add_via(&mut fields, Version::HTTP_2);
+            (once, fields[header::VIA].to_str().unwrap().to_owned())
+        };
+        let own = &**PSEUDONYM;
+        assert_eq!(via(&[]), (true, format!("2 {own}")));
+        let others = ["1.1 mwl-proxy, 1.0 fred (a comment)", "1.1 other"];
+        let all = format!("1.1 mwl-proxy, 1.0 fred (a comment), 1.1 other, 2 {own}");
+        assert_eq!(via(&others), (true, all));
+        for circle in
+            [format!("2 {own}"), format!("1.1 a,HTTP/1.1  {own} (x), 1.1 b"), own.to_uppercase()]
+        {
+            let circle = if circle.contains(' ') { circle } else { format!("1.1 {circle}") };
+            assert!(!via(&[&circle]).0, "{circle}");
+        }
     }
 
     #[test]
@@ -351,7 +428,6 @@ mod tests {
             fields,
             [
                 "forwarded: for=_hidden, for=10.0.0.1;host=\"shop.test:81\";proto=http",
-                "via: 1.1 mwl-proxy",
                 "x-forwarded-for: 6.6.6.6, 192.0.2.9, fd00::1, 10.0.0.1",
                 "x-forwarded-host: front.test",
                 "x-forwarded-proto: https",

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::trace;
 use crate::proxy::grpc;
 use crate::proxy::io::peer::Peer;
-use crate::proxy::message::forwarded::Hop;
+use crate::proxy::message::forwarded::{self, Hop};
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::target::{Absolute, RequestAuthority, TargetError};
 use crate::proxy::message::{headers, id, path, shape, target, trailers, upgrade};
@@ -88,8 +88,13 @@ pub(crate) fn accept(
     if let Some(host) = host {
         parts.headers.insert(header::HOST, host);
     }
-    if parts.method == Method::OPTIONS || parts.method == Method::TRACE {
-        one_hop_further(&mut parts.headers)?;
+    if (parts.method == Method::OPTIONS || parts.method == Method::TRACE)
+        && !one_hop_further(&mut parts.headers)
+    {
+        return Err(Refusal::max_forwards(allowed(&site.runtime, parts)));
+    }
+    if parts.headers.len() != parts.headers.keys_len() {
+        headers::check_single(&mut parts.headers).map_err(Refusal::repeated)?;
     }
     let asked = if headers::concerns_this_hop(&parts.headers) {
         this_hop(parts)?
@@ -100,6 +105,9 @@ pub(crate) fn accept(
         Some(forwarded) => forward(forwarded, parts, peer),
         None => peer.address.ip(),
     };
+    if site.runtime.via && !forwarded::add_via(&mut parts.headers, parts.version) {
+        return Err(Refusal::loop_detected());
+    }
     let mut written = None;
     if let Some(shaping) = &route.shaping {
         written = shaping.prefix.is_some().then(|| Box::new(parts.target.clone()));
@@ -114,8 +122,7 @@ pub(crate) fn accept(
 fn forward(forwarded: &Forwarded, parts: &mut ReceivedHead, peer: Peer) -> IpAddr {
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default().to_owned();
-    let (scheme, version) = (peer.scheme(), parts.version);
-    let hop = Hop { peer: peer.address.ip(), scheme, host: &host, version };
+    let hop = Hop { peer: peer.address.ip(), scheme: peer.scheme(), host: &host };
     forwarded.apply(&mut parts.headers, hop)
 }
 
@@ -207,7 +214,7 @@ pub(crate) fn matched<T>(
     find: impl FnOnce(Target<'_>, RequestAuthority<'_>) -> T,
 ) -> Result<T, Refusal> {
     if parts.method == Method::CONNECT {
-        return Err(Refusal::connect());
+        return Err(Refusal::connect(runtime.router.allowed(None)));
     }
     target::check_form(&parts.absolute, &parts.target, &parts.method)?;
     let limit = runtime.limits.target_size;
@@ -226,17 +233,26 @@ pub(crate) fn matched<T>(
     Ok(find(target, asked))
 }
 
+/// The methods of the routes that match the request apart from its method.
+fn allowed(runtime: &Runtime, parts: &ReceivedHead) -> String {
+    let allowed =
+        |target: Target<'_>, _: RequestAuthority<'_>| runtime.router.allowed(Some(target));
+    matched(runtime, parts, allowed).unwrap_or_default()
+}
+
 /// Decrements `Max-Forwards`, which only counts for TRACE and OPTIONS (RFC 9110 §7.6.2). A value that is not a
-/// number passes unchanged.
-fn one_hop_further(fields: &mut HeaderMap) -> Result<(), Refusal> {
+/// number passes unchanged. Returns false if this is the last hop.
+fn one_hop_further(fields: &mut HeaderMap) -> bool {
     let asked = fields.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     let digits = asked.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let Some(hops) = digits.and_then(|text| text.parse::<u64>().ok()) else {
-        return Ok(());
+        return true;
     };
-    let left = hops.checked_sub(1).ok_or_else(Refusal::max_forwards)?;
+    let Some(left) = hops.checked_sub(1) else {
+        return false;
+    };
     fields.insert(header::MAX_FORWARDS, HeaderValue::from(left));
-    Ok(())
+    true
 }
 
 /// The id in the request, or a new one that is added to it.

@@ -64,6 +64,9 @@ struct PathIndex {
     folder: HashMap<Box<str>, Vec<usize>>,
 }
 
+/// The methods of a route that names none.
+const ANY: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
+
 type Lists<'a> = SmallVec<[&'a [usize]; 8]>;
 
 impl Router {
@@ -108,6 +111,22 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// The value of `Allow`: the methods of the routes that match `target` apart from its method, or of all routes.
+    pub(crate) fn allowed(&self, target: Option<Target<'_>>) -> String {
+        let takes = |route: &&RouteMatch| {
+            target.is_none_or(|target| miss_beside_method(route, target).is_none())
+        };
+        let mut allowed: Vec<&str> = Vec::new();
+        for route in self.routes.iter().filter(takes) {
+            let named: Vec<&str> = route.methods.iter().map(Method::as_str).collect();
+            let all = if named.is_empty() { &ANY[..] } else { &named };
+            allowed.extend(
+                all.iter().filter(|method| !allowed.contains(method)).copied().collect::<Vec<_>>(),
+            );
+        }
+        allowed.join(", ")
     }
 
     /// Why each route does not match `target`, in order, up to the one that does, which has `None`.
@@ -185,10 +204,16 @@ fn matches(route: &RouteMatch, target: Target<'_>) -> bool {
 /// The first condition that `target` does not meet. The index only narrows the search, so the conditions that
 /// it covers are checked again.
 fn miss<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
-    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = route;
+    let methods = &route.methods;
     if !methods.is_empty() && !methods.contains(target.method) {
         return Some(Miss::Method);
     }
+    miss_beside_method(route, target)
+}
+
+/// The same, whatever the method is.
+fn miss_beside_method<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
+    let RouteMatch { hosts, path, path_prefix, methods: _, headers, query } = route;
     if path.as_ref().is_some_and(|path| path.as_ref() != target.path) {
         return Some(Miss::Path);
     }
@@ -357,6 +382,26 @@ mod tests {
                 None,
             ]
         );
+    }
+
+    #[test]
+    fn what_a_path_allows() {
+        let table = vec![
+            RouteMatch { methods: vec![Method::POST, Method::GET], ..route("", "", "/a") },
+            RouteMatch { methods: vec![Method::PUT, Method::GET], ..route("", "/a/b", "") },
+            route("b.test", "", "/c"),
+        ];
+        let router = Router::new(table);
+        let fields = HeaderMap::new();
+        let allowed = |host, path| {
+            let method = &Method::DELETE;
+            router.allowed(Some(Target { host, path, query: "", method, headers: &fields }))
+        };
+        assert_eq!(allowed("t", "/a"), "POST, GET");
+        assert_eq!(allowed("t", "/a/b"), "POST, GET, PUT");
+        assert_eq!(allowed("b.test", "/c"), "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE");
+        assert_eq!(allowed("t", "/c"), "");
+        assert_eq!(router.allowed(None), "POST, GET, PUT, HEAD, PATCH, DELETE, OPTIONS, TRACE");
     }
 
     proptest! {

@@ -42,6 +42,8 @@ pub struct Runtime {
     pub(crate) share: usize,
     pub(crate) forwarded: Option<Forwarded>,
     pub(crate) paths: Paths,
+    /// Whether this proxy adds itself to `Via`.
+    pub(crate) via: bool,
     pub(crate) refusals: RefusalMetrics,
     pub(crate) hash: Arc<str>,
     /// Who gets the records of requests. Set before it serves.

@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::Role;
 use crate::language::value::Value;
-use crate::proxy::answer::reply::{Details, Payload, Reply, RequestSent};
+use crate::proxy::answer::reply::{Details, Payload, Reply, RequestSent, StatusLine};
 use crate::proxy::answer::retry_after::RetryAfter;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::request::exchange::{Exchange, Platform};
@@ -38,6 +38,7 @@ pub fn failed(
     retry_after: Option<std::time::Duration>,
 ) -> Outcome {
     let payload = Payload::Buffered(Bytes::new(), None);
+    let line = StatusLine { status, reason: None };
     let details = Details {
         endpoint: "127.0.0.1:3000".into(),
         role: Role::Step,
@@ -48,7 +49,7 @@ pub fn failed(
         grpc_status: None,
         refusal: None,
         proxy_status: "http_response_incomplete",
-        reply: Some(Arc::new(Reply::new(Role::Step, status, headers, payload, None))),
+        reply: Some(Arc::new(Reply::new(Role::Step, line, headers, payload, None))),
     };
     let failure = Failure::error(code, "charge-payment: attempt 1 of 5: upstream billing answered");
     failure.with_retryable(true).with_details(Value::Native(Arc::new(details))).into()

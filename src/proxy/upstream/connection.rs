@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -81,6 +82,8 @@ type Http2SendError = TrySendError<Request<RequestBody>>;
 pub(crate) struct UpstreamResponse {
     /// The status.
     pub(crate) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) reason: Option<Bytes>,
     /// The fields.
     pub(crate) fields: HeaderMap,
     /// The source of its body.
@@ -189,8 +192,8 @@ impl Http1Lease {
         interim: InterimSink<'_>,
     ) -> Result<UpstreamResponse, Box<SendError>> {
         match poll_fn(|cx| self.conn.poll_answer(cx, interim)).await {
-            Ok(h1::ResponseHead { status, fields }) => {
-                Ok(UpstreamResponse { status, fields, body: ResponseSource::Http1(self) })
+            Ok(h1::ResponseHead { status, reason, fields }) => {
+                Ok(UpstreamResponse { status, reason, fields, body: ResponseSource::Http1(self) })
             }
             Err(error) => Err(Box::new(self.failed(error))),
         }
@@ -258,7 +261,12 @@ impl Http2Stream {
             Ok(response) => {
                 let (parts, incoming) = response.into_parts();
                 let body = ResponseSource::Http2(incoming, self);
-                Ok(UpstreamResponse { status: parts.status, fields: parts.headers, body })
+                Ok(UpstreamResponse {
+                    status: parts.status,
+                    reason: None,
+                    fields: parts.headers,
+                    body,
+                })
             }
             Err(failed) => Err(Box::new(self.failed(failed))),
         }

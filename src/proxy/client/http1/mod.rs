@@ -294,7 +294,8 @@ impl Http1Session {
         let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
         let length = body.size_hint().exact().filter(|_| !trailed);
         let clock = || self.worker.core.date();
-        let (framing, keeps) = answer::head(self.output.text(), &parts, length, asking, clock);
+        let (out, reason) = (self.output.text(), body.reason());
+        let (framing, keeps) = answer::head(out, &parts, reason, length, asking, clock);
         drop(parts);
         if framing == Framing::UntilClose {
             self.break_at_end(true);

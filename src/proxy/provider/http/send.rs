@@ -75,7 +75,7 @@ impl Attempt<'_> {
     fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
-            interim.pass(route, answer.status, &answer.fields);
+            interim.pass(route, answer.status, answer.reason.as_deref(), &answer.fields);
         }
     }
 

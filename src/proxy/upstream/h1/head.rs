@@ -17,6 +17,8 @@ const STATUS_END: usize = "HTTP/1.1 200".len();
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(super) reason: Option<Bytes>,
     pub(super) fields: HeaderMap,
     /// The decoder of the body after it.
     pub(super) body: Decoder,
@@ -65,10 +67,10 @@ fn parse_in<'a>(
     };
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
     let status = status.map_err(|_below_100| Malformed::Status)?;
-    check_lines(bytes.get(..size).unwrap_or_default())?;
+    let reason = reason(bytes, size, status)?;
     let old = response.version == Some(0);
     let (fields, said) = read(bytes, response.headers)?;
-    let mut head = Head { status, fields, body: Decoder::NONE, keep: said.keeps(old) };
+    let mut head = Head { status, reason, fields, body: Decoder::NONE, keep: said.keeps(old) };
     if !status.is_informational() {
         head.body = framing(&said, status, bodiless, rules)?;
         head.keep &= !matches!(head.body, Decoder::UntilClose);
@@ -76,15 +78,16 @@ fn parse_in<'a>(
     Ok(Some((head, size)))
 }
 
-/// Checks the ends of the first line and of the last. `read` checks those of the fields.
-fn check_lines(head: &[u8]) -> Result<(), Malformed> {
-    let rest = head.get(STATUS_END..).unwrap_or_default();
-    let first = rest.iter().position(|byte| *byte == b'\n').and_then(|end| rest.get(..end));
-    if first.is_some_and(|line| line.ends_with(b"\r")) && head.ends_with(b"\r\n") {
-        Ok(())
-    } else {
-        Err(Malformed::LineFeed)
-    }
+/// The reason phrase of a head of this size, if it is not the usual one. Also checks the ends of the first line and of
+/// the last; `read` checks those of the fields.
+fn reason(bytes: &Bytes, size: usize, status: StatusCode) -> Result<Option<Bytes>, Malformed> {
+    let rest = bytes.get(STATUS_END..size).unwrap_or_default();
+    let line = rest.iter().position(|byte| *byte == b'\n').and_then(|end| rest.get(..end));
+    let line = line.and_then(|line| line.strip_suffix(b"\r")).filter(|_| rest.ends_with(b"\r\n"));
+    let reason = line.map(|line| line.strip_prefix(b" ").unwrap_or(line));
+    let reason = reason.ok_or(Malformed::LineFeed)?;
+    let usual = status.canonical_reason().unwrap_or_default();
+    Ok((reason != usual.as_bytes()).then(|| bytes.slice_ref(reason)))
 }
 
 /// The framing of the body (RFC 9112 §6.3).

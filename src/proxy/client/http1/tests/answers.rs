@@ -179,7 +179,7 @@ async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
         };
         let (parts, body) = (parts(exchange.status, &exchange.fields), Pieces::new(exchange));
         let length = body.size_hint().exact();
-        let (framing, keeps) = answer::head(output.text(), &parts, length, &asking, || NOW);
+        let (framing, keeps) = answer::head(output.text(), &parts, None, length, &asking, || NOW);
         assert_eq!(keeps, exchange.keeps());
         let mut sending = BodyWriter { body, framing, trailers: head.trailers };
         poll_fn(|cx| {
