@@ -51,7 +51,7 @@ pub(super) const FORWARDED: Section = Section {
             "trusted",
             Shape::List(&Shape::Text),
             "[]",
-            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed.",
+            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed, with `True-Client-IP`, `CF-Connecting-IP` and others like them.",
         ),
         or(
             "xForwarded",
@@ -60,7 +60,12 @@ pub(super) const FORWARDED: Section = Section {
             "Whether `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are sent.",
         ),
         or("forwarded", Shape::Boolean, "false", "Whether `Forwarded` (RFC 7239) is sent."),
-        or("via", Shape::Boolean, "true", "Whether `Via` (RFC 9110) is sent."),
+        or(
+            "via",
+            Shape::Boolean,
+            "true",
+            "Whether `Via` (RFC 9110) is sent, so that a request that comes back is answered 508.",
+        ),
     ],
 };
 

@@ -1,5 +1,6 @@
 //! The byte stream under HTTP.
 
+pub(crate) mod departure;
 pub(crate) mod loopback;
 pub(crate) mod peer;
 pub(crate) mod prefixed;
@@ -68,15 +69,22 @@ impl Io {
         }
     }
 
+    /// The socket, also under TLS.
+    pub(crate) fn any_socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Tls(tls) => Some(tls.get_ref().0),
+            Self::Served(tls) => Some(tls.get_ref().0),
+            Self::Other(_) => None,
+        }
+    }
+
     /// Sets whether closing the connection must be a reset, which nobody can take for the end of a message. Over TLS
     /// a close without `close_notify` is already a break (RFC 8446 §6.1), but some clients do not check that.
     pub(crate) fn breaks_at_end(&self, breaks: bool) {
-        let socket = match self {
-            Self::Tcp(socket) => socket,
-            Self::Tls(tls) => tls.get_ref().0,
-            Self::Served(tls) => tls.get_ref().0,
-            // A pipe has only one kind of end.
-            Self::Other(_) => return,
+        // A pipe has only one kind of end.
+        let Some(socket) = self.any_socket() else {
+            return;
         };
         if let Err(error) = SockRef::from(socket).set_linger(breaks.then_some(Duration::ZERO)) {
             tracing::debug!(%error, "SO_LINGER could not be set.");

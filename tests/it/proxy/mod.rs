@@ -22,6 +22,8 @@ mod h2_clients;
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
+/// Clients that leave, and clients that send on when they have their answer.
+mod leaving;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
 /// Limits for clients, each with its status and its metric.
