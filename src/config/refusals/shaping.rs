@@ -87,7 +87,7 @@ fn a_rewrite_without_a_prefix_or_to_no_path() {
     "#);
     let route = "  match: { pathPrefix: /a }\n  rewrite: { pathPrefix: /a/../b }\n";
     insta::assert_snapshot!(rendered(&file("", route)), @r#"
-    error[bad-path]: `pathPrefix`: `/a/../b` is the path of no request: the path holds a dot segment; send the path that it stands for
+    error[bad-path]: `pathPrefix`: `/a/../b` is the path of no request: the path contains a dot segment; send the path that it stands for
      --> c.yaml:7:26
       |
     7 |   rewrite: { pathPrefix: /a/../b }

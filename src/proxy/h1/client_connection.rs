@@ -80,7 +80,7 @@ enum Waits {
 }
 
 impl ClientConnection {
-    /// A connection of which nothing was read.
+    /// A connection from which nothing was read yet.
     pub(crate) fn new(io: Io) -> Self {
         let wire = ClientIo {
             io: Some(io),

@@ -348,9 +348,9 @@ mod tests {
         }
     }
 
-    /// RFC 9112 §5.1: of an answer they are taken off.
+    /// RFC 9112 §5.1.
     #[test]
-    fn blanks_before_a_colon_are_an_answer_s() {
+    fn only_responses_may_have_spaces_before_a_colon() {
         let bytes = b"0\r\nX \t: y \r\n\r\n";
         let answer = Decoder::chunked(FieldRules { space_before_colon: true, ..RULES });
         let whole = decode(answer, bytes, &[], true).unwrap();

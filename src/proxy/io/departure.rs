@@ -6,6 +6,9 @@
 //! descriptor of the socket is watched. On it, the readiness for reading is cleared whenever bytes arrive, so that only
 //! the end remains.
 //!
+//! A reset is always noticed. A close is noticed while everything that the other side sent fits into the buffer of this
+//! side's socket: otherwise its end waits with the rest of its bytes.
+//!
 //! This costs four system calls for a request that needs it, and nothing for the others.
 
 use std::io;
@@ -65,7 +68,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_is_heard_before_what_was_sent_is_read() {
+    async fn the_end_is_noticed_before_the_bytes_are_read() {
         for reset in [false, true] {
             let (near, mut far) = connected().await;
             far.write_all(&vec![b'x'; 100_000]).await.unwrap();
@@ -82,13 +85,14 @@ mod tests {
             drop(far);
             poll_fn(|cx| departure.poll(cx)).await;
             // Whoever begins to watch later also notices it, and the bytes are still there.
-            poll_fn(|cx| Departure::of(&near).unwrap().poll(cx)).await;
+            let late = Departure::of(&near).unwrap();
+            poll_fn(|cx| late.poll(cx)).await;
             assert!(near.try_read(&mut [0]).is_ok() || reset);
         }
     }
 
     #[tokio::test]
-    async fn half_an_end_is_one() {
+    async fn a_half_closed_connection_has_ended() {
         let (near, mut far) = connected().await;
         let departure = Departure::of(&near).unwrap();
         far.write_all(b"x").await.unwrap();

@@ -19,6 +19,7 @@ use super::http2::StreamSlot;
 use super::request_head::RequestHead;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{Error, FieldRules};
+use crate::proxy::settings::Limits;
 use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
@@ -130,7 +131,7 @@ pub(crate) enum UnsentRequest {
 }
 
 impl Connection {
-    /// Hands one request over. `rules`: how the response is read.
+    /// Hands one request over. `limits`: those of the response's head.
     ///
     /// # Errors
     /// When the HTTP/2 library does not support the target.
@@ -138,10 +139,10 @@ impl Connection {
         &mut self,
         outgoing: RequestHead<'_>,
         body: RequestBody,
-        rules: FieldRules,
+        limits: &Limits,
     ) -> Result<(), NoSuchTarget> {
         match self {
-            Self::Http1(lease) => lease.send(&outgoing, body, rules),
+            Self::Http1(lease) => lease.send(&outgoing, body, FieldRules::of_response(limits)),
             Self::Http2(shared) => {
                 let request = outgoing.into_request(body, shared.place.origin());
                 shared.send(request.ok_or(NoSuchTarget)?);

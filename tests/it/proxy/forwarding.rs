@@ -153,9 +153,9 @@ async fn an_http_1_0_answer_ends_with_its_connection() {
     assert_eq!(upstream.accepted(), 2);
 }
 
-/// RFC 9110 §15: it is for people, who may have put something there.
+/// Some services put information for people there.
 #[tokio::test]
-async fn the_phrase_behind_a_status_passes_as_it_came() {
+async fn a_reason_phrase_passes_as_it_came() {
     let plain = "";
     let reads = "    output: '{{ step.result.value.body == \"x\" ? null : step.result.value }}'\n";
     for route in [plain, reads] {

@@ -235,7 +235,7 @@ async fn a_preface_behind_a_request_changes_no_protocol() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
-/// Bodies of which one byte of the framing is wrong, wherever it stands.
+/// Bodies with one wrong byte in the framing.
 const BROKEN: [&str; 14] = [
     "0x5\r\nhello\r\n",
     "-5\r\nhello\r\n",
@@ -253,10 +253,10 @@ const BROKEN: [&str; 14] = [
     "5\r\nhello\r\n0\r\nX: y\n\r\n",
 ];
 
-/// RFC 9112 §7.1: nobody knows where a body ends that is malformed, and so none of what follows is a request, whoever
-/// was to read the body.
+/// RFC 9112 §7.1: nobody knows where a malformed body ends. So nothing after it is a request, whether the body is sent
+/// on, read, or not wanted.
 #[tokio::test]
-async fn behind_a_malformed_body_nothing_is_read() {
+async fn nothing_after_a_malformed_body_is_read() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let flow = |value: &str| {
         format!(
@@ -285,9 +285,9 @@ async fn behind_a_malformed_body_nothing_is_read() {
     assert!(upstream.requests().iter().all(|request| !request.line().contains("/b")));
 }
 
-/// The same of an answer: no other is read from a connection that said one.
+/// The same for a response: its connection is not used again.
 #[tokio::test]
-async fn behind_a_malformed_answer_nothing_is_read() {
+async fn nothing_after_a_malformed_response_is_read() {
     for broken in BROKEN.iter().filter(|broken| !broken.contains(" : ")) {
         let answer = format!(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{broken}0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nanother"
@@ -303,7 +303,7 @@ async fn behind_a_malformed_answer_nothing_is_read() {
     }
 }
 
-/// RFC 9112 §2.2 lets a line end so, and not everybody reads on there.
+/// RFC 9112 §2.2 allows to accept it, but other servers do not.
 #[tokio::test]
 async fn a_line_feed_alone_ends_no_line_of_a_head() {
     let good = "GET /a HTTP/1.1\r\nHost: t\r\nX: y \r\nEmpty:\r\nBlank: \t\r\n\r\n";
@@ -342,9 +342,9 @@ async fn a_line_feed_alone_ends_no_line_of_a_head() {
     }
 }
 
-/// RFC 9112 §5.1: of an answer they are taken off, and what the field says of the framing holds.
+/// RFC 9112 §5.1: in a response they are removed, and the field counts for the framing.
 #[tokio::test]
-async fn blanks_before_a_colon_of_an_answer_are_taken_off() {
+async fn spaces_before_a_colon_of_a_response_are_removed() {
     let sized = "HTTP/1.1 200 OK\r\nContent-Length : 2\r\nX-A \t: y\r\n\r\nhi";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\nX-A: y\r\nTrailer: X-B\r\n\r\n2\r\nhi\r\n0\r\nX-B : z\r\n\r\n";
     let twice = "HTTP/1.1 200 OK\r\nContent-Length : 2\r\nTransfer-Encoding : chunked\r\n\r\n";
@@ -360,7 +360,7 @@ async fn blanks_before_a_colon_of_an_answer_are_taken_off() {
     assert_eq!(proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 502);
 }
 
-/// The same limits hold for both sides, each by its name.
+/// The same limits apply to both sides, and a message names the limit.
 #[tokio::test]
 async fn limits_of_a_head_hold_for_answers_too() {
     let answer = |fields: usize, size: usize| {
@@ -393,6 +393,6 @@ async fn limits_of_a_head_hold_for_answers_too() {
                 assert!(response.body.contains(message), "{}", response.body);
             }
         }
-        assert_eq!(upstream.requests().len(), 1, "it would answer the same again");
+        assert_eq!(upstream.requests().len(), 1, "the next response would be the same");
     }
 }

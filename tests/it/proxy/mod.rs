@@ -22,7 +22,7 @@ mod h2_clients;
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
-/// Clients that leave, and clients that send on when they have their answer.
+/// Clients that leave, and clients that are still sending when they get their answer.
 mod leaving;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
@@ -40,7 +40,7 @@ mod rounds;
 mod semantics;
 /// What routes change in messages.
 mod shaping;
-/// What is asked for: paths, queries, hosts.
+/// Targets: paths, queries, hosts.
 mod targets;
 /// TLS from clients.
 mod tls_clients;

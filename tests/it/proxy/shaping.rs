@@ -114,7 +114,7 @@ async fn told(forwarded: &str, fields: &str) -> (Vec<String>, String) {
         let name = line.split(':').next().unwrap().to_ascii_lowercase();
         name.contains("forward") || name.ends_with("-ip") || name == "via" || name.contains("envoy")
     };
-    // What this process is called, is another name in each.
+    // Each process has another name.
     let plain = |line: &str| match line.rsplit_once("mwl-proxy-") {
         Some((before, name)) if name.len() == 8 => format!("{before}mwl-proxy"),
         _ => line.to_owned(),
@@ -201,9 +201,9 @@ async fn a_client_cannot_have_the_proxy_s_own_fields_taken_off() {
     assert_eq!(upstream.requests()[0].field("x-tenant"), ["main"]);
 }
 
-/// RFC 9110 §7.6.3: nothing else ends a request whose upstream is the proxy itself.
+/// RFC 9110 §7.6.3: nothing else would end it.
 #[tokio::test]
-async fn a_request_that_goes_round_in_a_circle_is_refused() {
+async fn a_request_that_comes_back_is_refused() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = |forwarded: &str| {
         format!(
@@ -221,7 +221,7 @@ async fn a_request_that_goes_round_in_a_circle_is_refused() {
         let passed = proxy.metric("mwl_attempts_total{code=\"Provider.Call.Http.NonSuccessStatus\",route=\"r\",upstream=\"u\"}");
         assert_eq!((passed, proxy.metric("mwl_requests_refused_total{reason=\"loop\"}")), (2, 2));
     }
-    // Another of its kind on the way is none.
+    // Another proxy of this kind on the way is not a loop.
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&format!("forwarded: {{}}\n{}", one_route(&upstream, "")));
     assert_eq!(proxy.ask(&get("/", "Via: 1.1 mwl-proxy-01234567\r\n")).await.status, 200);

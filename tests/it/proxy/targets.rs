@@ -18,7 +18,7 @@ async fn get(proxy: &Proxy, target: &str, host: &str) -> Response {
 }
 
 #[tokio::test]
-async fn a_guard_is_missed_by_no_path_that_means_its_own() {
+async fn no_path_with_the_guarded_meaning_misses_its_route() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let cases = [
         ("/admin", [403, 403, 403, 403]),
@@ -56,12 +56,12 @@ async fn a_guard_is_missed_by_no_path_that_means_its_own() {
         }
     }
     let sent = upstream.requests();
-    assert!(sent.iter().any(|seen| seen.line() == "GET /x;y HTTP/1.1"), "as it came");
+    assert!(sent.iter().any(|seen| seen.line() == "GET /x;y HTTP/1.1"), "it is sent on as it came");
     assert!(sent.iter().all(|seen| !seen.line().contains("..")));
 }
 
 #[tokio::test]
-async fn a_dot_behind_a_host_is_nothing() {
+async fn a_dot_at_the_end_of_a_host_is_ignored() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&guarded(&upstream, ""));
     for host in [
@@ -89,7 +89,7 @@ async fn a_dot_behind_a_host_is_nothing() {
     }
 }
 
-/// Some services rely on characters that no URI has.
+/// Some services rely on characters that are not allowed in a URI.
 #[tokio::test]
 async fn graphic_characters_pass_byte_for_byte() {
     let upstream = Upstream::play([always(200, "", "")]).await;
@@ -125,9 +125,9 @@ async fn graphic_characters_pass_byte_for_byte() {
     }
 }
 
-/// HTTP/2's library has no such target.
+/// The HTTP/2 library does not support these targets.
 #[tokio::test]
-async fn what_http_2_cannot_carry_is_refused_and_said() {
+async fn a_target_that_http_2_does_not_support_is_refused() {
     let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "hi"))]).await;
     let route = "    exposeFailures: true\n";
     let proxy = Proxy::start(&h2_route(upstream.address, "", route));
@@ -145,9 +145,9 @@ async fn what_http_2_cannot_carry_is_refused_and_said() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// What a route makes of a client's value is no other resource: the Step fails.
+/// A client's value cannot lead an expression's path to another resource: the Step fails.
 #[tokio::test]
-async fn a_made_target_passes_the_checks_of_a_client_s() {
+async fn a_target_of_an_expression_must_pass_the_checks() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let config = |with: &str| {
         let call = format!(
@@ -197,7 +197,7 @@ async fn proxy_status(proxy: &Proxy, request: &str) -> u16 {
     proxy.ask(request).await.status
 }
 
-/// A target that grew too long is no other one.
+/// A target that became too long is not shortened or replaced.
 #[tokio::test]
 async fn a_target_that_is_made_too_long_is_not_sent() {
     let upstream = Upstream::play([always(200, "", "")]).await;

@@ -17,9 +17,11 @@ use super::Http1Session;
 use crate::proxy::io::Io;
 
 /// How many bytes a client may still send after its last answer, if that came before the end of an upload.
-const LINGER_BYTES: usize = 16 * 1024 * 1024;
+const LINGER_BYTES: usize = 64 * 1024 * 1024;
 /// How many of them are read at a time.
 const LINGER_ROOM: usize = 64 * 1024;
+/// How long it may stall while the proxy drains.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is left of the limits for a client that still sends. It may stall as long as in any body
 /// (`limits.bodyTimeout`). The connection carries no request any more, so `limits.idleTimeout` applies too.
@@ -45,6 +47,9 @@ impl Http1Session {
                 }
             }
             let linger = linger.get_or_insert_with(|| Linger::new(patience));
+            if self.ends() {
+                linger.shorten(DRAIN_PATIENCE);
+            }
             linger.poll(self.conn.lock().io()?, cx).map(Ok)
         })
         .await
@@ -66,6 +71,19 @@ impl Linger {
         Self { patience, until, bytes: LINGER_BYTES, sink: Box::new_uninit_slice(LINGER_ROOM) }
     }
 
+    /// Allows no longer stalls than `patience`.
+    fn shorten(&mut self, patience: Duration) {
+        if patience < self.patience {
+            self.patience = patience;
+            self.restart();
+        }
+    }
+
+    fn restart(&mut self) {
+        let now = Instant::now();
+        self.until.as_mut().reset(now.checked_add(self.patience).unwrap_or(now));
+    }
+
     /// Ready when the client has closed, or a limit is reached.
     fn poll(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = false;
@@ -84,8 +102,7 @@ impl Linger {
             }
         }
         if progress {
-            let now = Instant::now();
-            self.until.as_mut().reset(now.checked_add(self.patience).unwrap_or(now));
+            self.restart();
         }
         self.until.as_mut().poll(cx)
     }

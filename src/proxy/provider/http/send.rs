@@ -14,7 +14,6 @@ use crate::language::outcome::Failure;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
-use crate::proxy::h1::FieldRules;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect_error::ConnectError;
@@ -59,7 +58,7 @@ impl Attempt<'_> {
         let body = request_body(body, permission.as_ref(), limits.body_timeout);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
-        let sent = connection.send(outgoing, body, FieldRules::of_response(limits));
+        let sent = connection.send(outgoing, body, limits);
         sent.map_err(|NoSuchTarget| NoResponse::Target)
     }
 

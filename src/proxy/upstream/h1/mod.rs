@@ -137,8 +137,7 @@ impl Http1Connection {
         })
     }
 
-    /// Begins an exchange: writes as much as possible of the request to `endpoint`. `rules`: how the response is
-    /// read.
+    /// Begins an exchange: writes as much as possible of the request to `endpoint`.
     pub(crate) fn send(
         &mut self,
         outgoing: &RequestHead<'_>,
