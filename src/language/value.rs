@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use serde::ser::{Error as _, SerializeMap, SerializeSeq};
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
 /// The members of an object. The order of keys is kept for printing; it has no meaning.
@@ -341,13 +341,7 @@ impl Serialize for Value {
                 None => serializer.serialize_f64(*number),
             },
             Self::String(text) => serializer.serialize_str(text),
-            Self::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
+            Self::Array(items) => serializer.collect_seq(items.iter()),
             Self::Object(map) => serialize_members(map, serializer),
             Self::Native(native) => serialize_members(&native.to_map(), serializer),
         }
@@ -355,11 +349,7 @@ impl Serialize for Value {
 }
 
 fn serialize_members<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut members = serializer.serialize_map(Some(map.len()))?;
-    for (key, value) in map {
-        members.serialize_entry(key.as_ref(), value)?;
-    }
-    members.end()
+    serializer.collect_map(map.iter().map(|(key, value)| (key.as_ref(), value)))
 }
 
 /// Compact JSON.
