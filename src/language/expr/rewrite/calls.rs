@@ -78,14 +78,14 @@ impl Rewriter<'_> {
             parsed.args.first().is_some_and(|operand| self.static_path(operand).is_some());
         match key {
             Some(Expr::Literal(LiteralValue::String(member))) => {
-                self.dynamic.add(member.inner());
+                self.uses.dynamic.add(member.inner());
                 PathEnd::Value
             }
             Some(Expr::Literal(_)) => PathEnd::Value,
             // For a path, this is noted with the path itself.
             _ if is_path => PathEnd::Unknown,
             _ => {
-                self.dynamic.add_any();
+                self.uses.dynamic.add_any();
                 PathEnd::Unknown
             }
         }
@@ -99,15 +99,15 @@ impl Rewriter<'_> {
         if let Expr::Literal(LiteralValue::String(member)) = &value.expr {
             let presence = self.presence(container, member.inner(), "in");
             if presence.is_none() {
-                self.dynamic.add(member.inner());
+                self.uses.dynamic.add(member.inner());
             }
             return presence.map(|expr| IdedExpr { id, expr });
         }
         if !matches!(self.names, Names::Roots(_)) {
             return None;
         }
-        self.lists.push(literal_list(container)?);
-        let list = ident(container.id, format!("@list{}", self.lists.len() - 1));
+        self.uses.lists.push(literal_list(container)?);
+        let list = ident(container.id, format!("@list{}", self.uses.lists.len() - 1));
         let value = self.expr(value.clone());
         Some(call(id, "@contains", vec![value, list]))
     }
@@ -138,7 +138,7 @@ impl Rewriter<'_> {
         }
         match (name.as_str(), target.is_some(), args.len()) {
             ("now", false, 0) => {
-                self.pinned = true;
+                self.uses.pinned = true;
                 return ident(id, "@now".to_owned());
             }
             ("wallTime", false, 0) => return ident(id, "@wallTime".to_owned()),
@@ -221,8 +221,8 @@ impl Rewriter<'_> {
     fn pattern(&mut self, id: u64, pattern: &str) -> Option<IdedExpr> {
         match functions::pattern(pattern) {
             Ok(regex) => {
-                self.patterns.push(functions::Pattern::new(regex));
-                Some(ident(id, format!("@re{}", self.patterns.len() - 1)))
+                self.uses.patterns.push(functions::Pattern::new(regex));
+                Some(ident(id, format!("@re{}", self.uses.patterns.len() - 1)))
             }
             // For the CEL suite, a wrong pattern that is never reached is not an error.
             Err(problem) => {
