@@ -11,7 +11,7 @@ use super::{Compiler, Edge, SCHEMA_URI, literal, suggestion};
 use crate::language::expr::Program;
 use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
-use crate::source::{Diagnostic, Kind, Node, Span};
+use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span};
 
 /// How deep Flows may call each other. Each is a frame on the engine's stack.
 const MAX_FLOW_DEPTH: usize = 32;
@@ -71,16 +71,13 @@ impl Compiler<'_> {
             None => {
                 let message = "the root Flow needs `$schema`, which says what it is written in";
                 let help = format!(r#"add "$schema": "{SCHEMA_URI}""#);
-                self.found
-                    .push(Diagnostic::error("missing-field", node.span, message).with_help(help));
+                self.error_with_help("missing-field", node.span, message, help);
             }
             Some(schema) if schema.as_str().is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
             Some(schema) => {
                 let message = format!("`$schema` is {schema}, which is not read here");
                 let help = format!(r#"write "{SCHEMA_URI}""#);
-                self.found.push(
-                    Diagnostic::error("unknown-schema", schema.span, message).with_help(help),
-                );
+                self.error_with_help("unknown-schema", schema.span, message, help);
             }
         }
         self.flow(id, &fields, &"".into(), None, false);
@@ -249,7 +246,7 @@ impl Compiler<'_> {
         } else {
             suggestion(name, names.keys().copied())
         };
-        self.found.push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
+        self.error_with_help("unknown-step", node.span, message, help);
         None
     }
 
@@ -265,15 +262,12 @@ impl Compiler<'_> {
                 from.push(edge);
             }
         }
-        let mut found = Vec::new();
-        let mut walk =
-            CallWalk { calls: &calls, heights: vec![None; calls.len()], found: &mut found };
+        let heights = vec![None; calls.len()];
+        let mut walk = CallWalk { calls: &calls, heights, found: Diagnostics::default() };
         for start in 0..calls.len() {
             walk.from(FlowId(start));
         }
-        for diagnostic in found {
-            self.found.push(diagnostic);
-        }
+        self.found.append(walk.found);
     }
 }
 
@@ -283,7 +277,7 @@ struct CallWalk<'a> {
     calls: &'a [Vec<&'a Edge>],
     /// For each Flow how many Flows deep its calls go, itself included; `None` before it was walked.
     heights: Vec<Option<usize>>,
-    found: &'a mut Vec<Diagnostic>,
+    found: Diagnostics,
 }
 
 impl CallWalk<'_> {

@@ -63,8 +63,6 @@ pub enum ContractKind {
 /// What a middleware declares for a phase at which it acts.
 #[derive(Debug)]
 pub struct PhaseContract {
-    /// `side-effect`, `control` or `transform`.
-    pub kind: String,
     /// The schema of the phase's `with`, without structural parameters.
     pub parameters: Parameters,
     /// The parameters that are definitions ("Structural parameters"): `call`, `middleware` or both.
