@@ -118,7 +118,13 @@ impl Compiler<'_> {
     /// Warns of matchers for codes that nothing declares ("Failure matching").
     fn advise_codes(&mut self, plan: &Plan) {
         let uses = std::mem::take(&mut self.codes);
-        let raised: BTreeSet<&str> = uses.iter().filter_map(CodeUse::raised).collect();
+        let raised: BTreeSet<&str> = uses
+            .iter()
+            .filter_map(|code| match code {
+                CodeUse::Raised(code) => code.as_deref(),
+                CodeUse::Matched(..) => None,
+            })
+            .collect();
         let dynamic = uses.iter().any(|code| matches!(code, CodeUse::Raised(None)));
         let targets = plan.calls().filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
@@ -157,15 +163,6 @@ impl Compiler<'_> {
         });
         open || matches!(pattern, CodePattern::Any)
             || declared.iter().any(|code| pattern.matches(code))
-    }
-}
-
-impl CodeUse {
-    fn raised(&self) -> Option<&str> {
-        match self {
-            Self::Raised(Some(code)) => Some(code),
-            _ => None,
-        }
     }
 }
 
@@ -314,6 +311,8 @@ impl Walk<'_> {
             let all = codes.contains(&CodePattern::Any);
             all && clause.matcher.types.is_none() && clause.matcher.retryable.is_none()
         });
-        caught && step.catch.iter().all(|clause| returns(clause.next)) && returns(step.tail.next)
+        caught
+            && step.catch.iter().all(|clause| returns(clause.tail.next))
+            && returns(step.tail.next)
     }
 }

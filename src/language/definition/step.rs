@@ -137,8 +137,8 @@ impl Compiler<'_> {
         let known = ["match", "output", "assign", "next", "comment"];
         let fields = self.fields(node, "a `catch` clause", &known)?;
         let matcher = self.required(&fields, "match").and_then(|matcher| self.matcher(matcher));
-        let Tail { output, assign, next } = self.tail(&fields, site, graph)?;
-        Some(CatchClause { matcher: matcher?, output, assign, next })
+        let tail = self.tail(&fields, site, graph);
+        Some(CatchClause { matcher: matcher?, tail: tail? })
     }
 
     /// Warns of a clause that an earlier one always precedes ("`catch` clauses").

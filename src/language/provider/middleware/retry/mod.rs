@@ -171,7 +171,8 @@ impl Middleware for Retry {
         let Some(Policies(policies)) = config.downcast_ref() else {
             return Ok(Ascent::Pass);
         };
-        let matching = policies.iter().enumerate().find(|(_, policy)| policy.matches(failure));
+        let matching =
+            policies.iter().enumerate().find(|(_, policy)| policy.matcher.matches(failure));
         let Some((position, policy)) = matching else {
             return Ok(Ascent::Pass);
         };
@@ -220,10 +221,6 @@ impl Policy {
         let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         let backoff = written.get("backoff").map(|backoff| Backoff::read(&backoff)).transpose()?;
         Ok(Self { matcher, attempts, backoff })
-    }
-
-    fn matches(&self, failure: &Failure) -> bool {
-        self.matcher.matches(failure)
     }
 }
 
