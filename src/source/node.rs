@@ -34,6 +34,13 @@ impl Node {
         }
     }
 
+    /// The elements of an array, or the values of an object's members.
+    pub fn children(&self) -> impl Iterator<Item = &Self> {
+        let items = self.as_array().unwrap_or_default();
+        let members = self.as_object().unwrap_or_default();
+        items.iter().chain(members.iter().map(|member| &member.value))
+    }
+
     /// The text of a string.
     pub fn as_str(&self) -> Option<&Arc<str>> {
         match &self.kind {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::fields::Fields;
 use super::middleware::Level;
 use super::site::Site;
+use super::template::is_expression;
 use super::{Compiler, Edge, SCHEMA_URI, literal, suggestion};
-use crate::language::expr::Program;
 use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
-use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span};
+use crate::source::{Diagnostic, Diagnostics, Node, Span};
 
 /// How deep Flows may call each other. Each is a frame on the engine's stack.
 const MAX_FLOW_DEPTH: usize = 32;
@@ -186,25 +186,13 @@ impl Compiler<'_> {
 
     /// Whether `node`, a part of a schema, holds an expression, which is reported.
     fn expressions_within(&mut self, node: &Node) -> bool {
-        match &node.kind {
-            Kind::String(text) if Program::body(text).is_some() => {
-                let message =
-                    "a parameter schema holds no expressions: it is read before anything runs";
-                self.error("expression-in-structure", node.span, message);
-                true
-            }
-            Kind::Array(items) => {
-                let found: Vec<bool> =
-                    items.iter().map(|item| self.expressions_within(item)).collect();
-                found.contains(&true)
-            }
-            Kind::Object(members) => {
-                let values = members.iter().map(|member| &member.value);
-                let found: Vec<bool> = values.map(|value| self.expressions_within(value)).collect();
-                found.contains(&true)
-            }
-            _ => false,
+        if is_expression(node) {
+            let message =
+                "a parameter schema holds no expressions: it is read before anything runs";
+            self.error("expression-in-structure", node.span, message);
+            return true;
         }
+        node.children().fold(false, |found, child| self.expressions_within(child) | found)
     }
 
     fn graph(&mut self, fields: &Fields<'_>, at: Position<'_>) -> Option<(Vec<StepPlan>, StepId)> {
