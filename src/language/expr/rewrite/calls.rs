@@ -200,21 +200,18 @@ impl Rewriter<'_> {
     fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
         let mut operands: Vec<IdedExpr> =
             target.map(|target| *target).into_iter().chain(args).collect();
-        let literal = match operands.get(1).map(|pattern| (pattern.id, &pattern.expr)) {
-            Some((at, Expr::Literal(LiteralValue::String(pattern)))) => {
-                Some((at, pattern.inner().to_owned()))
+        let pattern = match operands.get(1) {
+            Some(IdedExpr { id, expr: Expr::Literal(LiteralValue::String(pattern)) }) => {
+                self.pattern(*id, pattern.inner())
             }
             _ => None,
         };
-        let pattern = literal.and_then(|(at, pattern)| self.pattern(at, &pattern));
-        if let Some(pattern) = pattern {
+        if pattern.is_some() {
             operands.truncate(1);
-            let mut operands: Vec<IdedExpr> =
-                operands.into_iter().map(|operand| self.copied(operand)).collect();
-            operands.push(pattern);
-            return call(id, "@matches", operands);
         }
-        let operands = operands.into_iter().map(|operand| self.copied(operand)).collect();
+        let mut operands: Vec<IdedExpr> =
+            operands.into_iter().map(|operand| self.copied(operand)).collect();
+        operands.extend(pattern);
         call(id, "@matches", operands)
     }
 
