@@ -14,7 +14,7 @@ enum End {
 }
 
 /// The request before the body. Its route reads the body.
-const HEAD: &[u8] = b"POST /r HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+const HEAD: &[u8] = b"POST /body HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
 /// The request after it.
 const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nHost: t\r\n\r\n";
 

@@ -266,6 +266,11 @@ routes:
     classify: [{ status: [418], when: '{{ size(response.headers) > 1 }}', code: A.B }]
     responseHeaders: { set: { x-set: '1' }, remove: [server] }
   - { name: plain, match: { path: /plain }, upstream: u }
+  - name: body
+    match: { path: /body }
+    flow:
+      entrypoint: r
+      steps: { r: { action: Return, value: { read: '{{ frame.input.body }}' } } }
   - name: reads
     flow:
       entrypoint: r
