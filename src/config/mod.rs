@@ -41,7 +41,7 @@ use self::document::Documents;
 use self::read::{Object, Report};
 use self::root::ROOT;
 use self::route::Routes;
-use self::stacks::Stacks;
+use self::stacks::{Part, Stacks};
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Settings;
@@ -276,14 +276,14 @@ impl<'a> Load<'a> {
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {
             report.list("middleware", list);
-            stacks.expand_list(report, list);
+            stacks.expand(list, Part::List);
         }
         let text = |path: &Path| self.named_file(path);
         let tls = tls::TlsReader::new(report, &text, (self.origin.now)(), self.origin.roots);
         let upstreams = upstream::upstreams(report, &root, &tls);
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
-        let paths = root::paths(report, &root);
+        let paths = root::paths(&root);
         let routes = Routes {
             paths,
             shared: Documents {
@@ -303,8 +303,8 @@ impl<'a> Load<'a> {
             forwarded: shaping::forwarded(report, &root),
             paths,
             routes: routes.read(&root),
-            limits: root::limits(report, &root),
-            shutdown: root::shutdown(report, &root),
+            limits: root::limits(&root),
+            shutdown: root::shutdown(&root),
             hash: self.hash(),
         })
     }
