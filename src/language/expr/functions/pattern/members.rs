@@ -86,8 +86,11 @@ impl Reader<'_> {
         if !name.starts_with(|char: char| char.is_ascii_uppercase()) {
             return Err(unknown());
         }
-        let kinds =
-            if name == "Any" { &[""][..] } else { &["gc=", "sc="][usize::from(name.len() > 2)..] };
+        let kinds = match name.len() {
+            _ if name == "Any" => &[""][..],
+            0..=2 => &["gc=", "sc="],
+            _ => &["sc="],
+        };
         let found = kinds.iter().find_map(|kind| {
             let text = format!(r"\{p}{{{kind}{name}}}");
             match regex_syntax::parse(&text).ok()?.into_kind() {
@@ -145,10 +148,8 @@ impl Reader<'_> {
     }
 
     fn member(&mut self, unclosed: &impl Fn() -> String) -> Result<Member, String> {
-        if self.rest.starts_with("[:")
-            && let Some((name, rest)) = self.rest.split_once(":]")
-        {
-            let name = &name[2..];
+        let named = self.rest.strip_prefix("[:").and_then(|inner| inner.split_once(":]"));
+        if let Some((name, rest)) = named {
             if !POSIX.contains(&name.strip_prefix('^').unwrap_or(name)) {
                 return Err(wrong(&format!("there is no class `[:{name}:]`")));
             }

@@ -28,24 +28,25 @@ struct Atom {
 pub(super) struct Reader<'p> {
     pub(super) rest: &'p str,
     out: String,
-    groups: Vec<Group>,
+    /// The innermost group that stands open, and those around it. The outermost is the pattern.
+    group: Group,
+    around: Vec<Group>,
     names: Vec<&'p str>,
 }
 
 impl Group {
-    /// Adds what `last` has come to.
-    fn settle(&mut self) {
-        if let Some(Atom { weight, turns, .. }) = self.last.take() {
-            self.weight = self.weight.saturating_add(weight);
-            self.turns = self.turns.max(turns);
-        }
+    /// Adds what `last` has come to, and `more`.
+    fn settle(&mut self, more: u64) {
+        let (weight, turns) = self.last.take().map_or((0, 1), |atom| (atom.weight, atom.turns));
+        self.weight = self.weight.saturating_add(weight).saturating_add(more);
+        self.turns = self.turns.max(turns);
     }
 }
 
 impl<'p> Reader<'p> {
     pub(super) fn new(pattern: &'p str) -> Self {
-        let groups = vec![Group::default()];
-        Self { rest: pattern, out: String::new(), groups, names: Vec::new() }
+        let (out, around, names) = (String::new(), Vec::new(), Vec::new());
+        Self { rest: pattern, out, group: Group::default(), around, names }
     }
 
     pub(super) fn read(mut self) -> Result<(String, u64), String> {
@@ -54,7 +55,7 @@ impl<'p> Reader<'p> {
                 '(' => self.open()?,
                 ')' => self.close()?,
                 '|' => {
-                    self.settle(BYTE);
+                    self.group.settle(BYTE);
                     self.out.push('|');
                 }
                 '*' | '+' => self.repeat(char.to_string(), 1, 2)?,
@@ -71,17 +72,17 @@ impl<'p> Reader<'p> {
                 char => self.literal(char),
             }
         }
-        let mut whole = self.groups.pop().unwrap_or_default();
-        if !self.groups.is_empty() {
+        if !self.around.is_empty() {
             return Err(wrong("unclosed group"));
         }
-        whole.settle();
-        Ok((self.out, whole.weight))
+        self.group.settle(0);
+        Ok((self.out, self.group.weight))
     }
 
     pub(super) fn next(&mut self) -> Option<char> {
-        let char = self.rest.chars().next()?;
-        self.rest = &self.rest[char.len_utf8()..];
+        let mut chars = self.rest.chars();
+        let char = chars.next()?;
+        self.rest = chars.as_str();
         Some(char)
     }
 
@@ -98,24 +99,10 @@ impl<'p> Reader<'p> {
         Some(before)
     }
 
-    fn group(&mut self) -> &mut Group {
-        if self.groups.is_empty() {
-            self.groups.push(Group::default());
-        }
-        let last = self.groups.len() - 1;
-        &mut self.groups[last]
-    }
-
-    fn settle(&mut self, more: u64) {
-        let group = self.group();
-        group.settle();
-        group.weight = group.weight.saturating_add(more);
-    }
-
     pub(super) fn atom(&mut self, text: &str, weight: u64) {
         self.out.push_str(text);
-        self.settle(0);
-        self.group().last = Some(Atom { weight, turns: 1, repeated: false });
+        self.group.settle(0);
+        self.group.last = Some(Atom { weight, turns: 1, repeated: false });
     }
 
     /// A character that stands for itself. Where case does not count, it weighs up to three.
@@ -125,7 +112,7 @@ impl<'p> Reader<'p> {
     }
 
     fn open(&mut self) -> Result<(), String> {
-        if self.groups.len() > DEEPEST {
+        if self.around.len() >= DEEPEST {
             return Err(wrong(&format!("groups nest deeper than {DEEPEST}")));
         }
         if self.eat("?P<") || self.eat("?<") {
@@ -148,13 +135,13 @@ impl<'p> Reader<'p> {
 
     fn enter(&mut self, text: &str) {
         self.out.push_str(text);
-        self.groups.push(Group { turns: 1, ..Group::default() });
+        self.around.push(std::mem::take(&mut self.group));
     }
 
     /// `(?i)`, `(?s-m:…)`, `(?:…)`.
     fn flags(&mut self) -> Result<(), String> {
         let end = self.rest.find([')', ':']).ok_or_else(|| wrong("unclosed group"))?;
-        let (flags, rest) = self.rest.split_at(end);
+        let (flags, end) = self.rest.split_at(end);
         let (on, off) = flags.split_once('-').unwrap_or((flags, "i"));
         let known = |flags: &str| flags.chars().all(|flag| "imsU".contains(flag));
         let once = |flag| flags.matches(flag).count() < 2;
@@ -165,29 +152,26 @@ impl<'p> Reader<'p> {
         {
             return Err(wrong(&format!("`(?{flags}` is no group: its flags are i, m, s and U")));
         }
-        self.rest = &rest[1..];
-        if rest.starts_with(':') {
+        self.rest = end.get(1..).unwrap_or_default();
+        if end.starts_with(':') {
             self.enter(&format!("(?{flags}:"));
             return Ok(());
         }
-        self.settle(0);
+        self.group.settle(0);
         if flags.is_empty() {
             return Err(wrong("`(?)` sets no flag"));
         }
-        self.out.push_str(&format!("(?{flags})"));
+        self.out.extend(["(?", flags, ")"]);
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), String> {
-        if self.groups.len() < 2 {
-            return Err(wrong("unopened group"));
-        }
-        self.settle(0);
-        let Group { weight, turns, .. } = self.groups.pop().unwrap_or_default();
+        let around = self.around.pop().ok_or_else(|| wrong("unopened group"))?;
+        self.group.settle(BYTE);
+        let Group { weight, turns, .. } = std::mem::replace(&mut self.group, around);
         self.out.push(')');
-        self.settle(0);
-        let weight = weight.saturating_add(BYTE);
-        self.group().last = Some(Atom { weight, turns, repeated: false });
+        self.group.settle(0);
+        self.group.last = Some(Atom { weight, turns, repeated: false });
         Ok(())
     }
 
@@ -212,7 +196,7 @@ impl<'p> Reader<'p> {
 
     fn repeat(&mut self, mut text: String, turns: u64, copies: u64) -> Result<(), String> {
         let lazy = self.eat("?");
-        let Some(last) = self.group().last.as_mut() else {
+        let Some(last) = self.group.last.as_mut() else {
             return Err(wrong(&format!("`{text}` has nothing to repeat")));
         };
         if last.repeated {
