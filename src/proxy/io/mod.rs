@@ -1,5 +1,6 @@
 //! The byte stream under HTTP.
 
+pub(crate) mod failed_write;
 pub(crate) mod loopback;
 pub(crate) mod peer;
 pub(crate) mod prefixed;

@@ -210,8 +210,9 @@ impl ConnectionState {
     /// Sets whether the client accepts no bytes at present. Its idle time begins when it accepts the last of
     /// its answer.
     pub(crate) fn set_blocked(&self, blocked: bool) {
-        if !blocked && self.idles() {
-            self.set(IDLE);
+        let doing = self.doing.load(Ordering::Relaxed);
+        if !blocked && matches!(doing, IDLE | QUIET) {
+            self.set(doing);
         }
         let since = self.tick.load(Ordering::Relaxed).wrapping_add(1).max(1);
         self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
@@ -301,14 +302,15 @@ impl Connections {
                 state.wake();
                 continue;
             }
-            if over(QUIET, idle) {
+            let takes = state.blocked_ticks().is_none();
+            if over(QUIET, idle) && takes {
                 // HTTP/2 has a goodbye. A client that does not react to it is gone.
                 state.drain();
             }
             if (over(NEW, head)
                 || over(HEAD, head.saturating_mul(2))
-                || (over(IDLE, idle) && state.blocked_ticks().is_none())
-                || over(QUIET, idle.saturating_add(head))
+                || (over(IDLE, idle) && takes)
+                || (over(QUIET, idle.saturating_add(head)) && takes)
                 || state.blocked_ticks().is_some_and(|ticks| ticks > body))
                 && let Some(task) = &open.task
             {

@@ -34,15 +34,15 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("grpc", &[]),
     ("code", &["grpc"]),
     ("middleware", &["code"]),
-    ("h2", &[]),
     ("h1", &["io"]),
+    ("h2", &["h1", "io", "settings"]),
     ("watch", &["io", "settings"]),
     ("message", &["code", "h1", "settings"]),
     ("stage", &["io", "settings"]),
-    ("body", &["h1", "message"]),
+    ("body", &["h1", "h2", "message"]),
     ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
     ("site", &["io", "message", "settings", "stage", "tls", "upstream", "watch"]),
-    ("request", &["body", "grpc", "h1", "io", "message", "settings", "site"]),
+    ("request", &["body", "grpc", "h1", "h2", "io", "message", "settings", "site"]),
     (
         "answer",
         &[
