@@ -1,14 +1,16 @@
 //! The timeout for a window that stays closed.
 //!
 //! As long as data of the stream is in the socket, nobody knows whether the other side wants it. Only when everything was
-//! flushed and the window stays closed, the other side does not want this body. Whether a client's socket takes anything
-//! at all is the matter of the watch over all connections ([`watch`](crate::proxy::watch)).
+//! flushed and the window stays closed, the other side does not want this body. It may still be reading what it got
+//! ([`reading_time`]). Whether a client's socket takes anything at all is the matter of the watch over all connections
+//! ([`watch`](crate::proxy::watch)).
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::stall::StallTimer;
 use crate::proxy::h2::Traffic;
+use crate::proxy::io::buffered::reading_time;
 
 /// Runs since the window last allowed a byte.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub(super) struct WindowStall {
     allowed: u64,
     /// and how often the connection had been flushed and blocked by then.
     writes: (u64, u64),
+    /// How many bytes the window has allowed since it was last closed.
+    burst: u64,
     /// Whether the timeout was already extended because the socket was full.
     extended: bool,
 }
@@ -25,8 +29,8 @@ pub(super) struct WindowStall {
 impl WindowStall {
     /// A timeout of `limit`, for a body that begins now on a connection with these counts.
     pub(super) fn new(limit: Duration, traffic: &Traffic) -> Self {
-        let writes = traffic.writes();
-        Self { timer: StallTimer::new(limit), allowed: 0, writes, extended: false }
+        let (timer, writes) = (StallTimer::new(limit), traffic.writes());
+        Self { timer, allowed: 0, writes, burst: 0, extended: false }
     }
 
     /// The timeout.
@@ -37,6 +41,7 @@ impl WindowStall {
     /// Notes that the window has allowed `allowed` bytes so far.
     pub(super) fn progress(&mut self, allowed: u64, traffic: &Traffic) {
         if allowed != self.allowed {
+            self.burst += allowed.saturating_sub(self.allowed);
             (self.allowed, self.writes, self.extended) = (allowed, traffic.writes(), false);
             self.timer.progress();
         }
@@ -45,7 +50,8 @@ impl WindowStall {
     /// Call it while the window is closed. Ready when the timeout has expired.
     pub(super) fn poll(&mut self, traffic: &Traffic, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            ready!(self.timer.poll(cx));
+            let reading = reading_time(std::mem::take(&mut self.burst), self.limit());
+            ready!(self.timer.poll_longer(reading, cx));
             let (flushes, blocks) = traffic.writes();
             let unflushed = flushes == self.writes.0;
             let was_blocked = blocks != self.writes.1 && !self.extended;

@@ -27,7 +27,7 @@ enum ServeError {
 /// Serves one connection until either side closes it. `task` is the task that runs this.
 pub(crate) async fn serve(io: Io, client: Peer, worker: Arc<Worker>, task: Option<AbortHandle>) {
     let core = Arc::clone(&worker.core);
-    let (state, registered) = core.connections.register();
+    let (state, registered) = core.connections.register(io.addresses(client.address));
     if let Some(task) = task {
         registered.closed_by(task);
     }

@@ -44,6 +44,7 @@ mod rounds;
 mod semantics;
 /// What routes change in messages.
 mod shaping;
+mod slow_clients;
 /// TLS from clients.
 mod tls_clients;
 /// TLS to upstreams.
