@@ -137,7 +137,7 @@ pub(super) const LIMITS: Section = Section {
             "headers",
             Shape::Count(1, 1000),
             "100",
-            "How many fields a head may have, and how many trailers: of a request and of an upstream's response.",
+            "How many fields a head may have, a cookie counted once, and how many trailers: of a request and of an upstream's response.",
         ),
         or(
             "streams",

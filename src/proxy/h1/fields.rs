@@ -8,7 +8,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use httparse::Header;
 
 use super::error::Malformed;
-use crate::proxy::settings::Limits;
+use crate::proxy::settings::HeadLimits;
 
 /// How the fields of a message are read, in its head and after its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +39,12 @@ pub(crate) struct HeadFields {
 
 impl FieldRules {
     /// The rules for requests.
-    pub(crate) const fn of_request(limits: &Limits) -> Self {
-        Self { size: limits.head_size, fields: limits.headers, space_before_colon: false }
+    pub(crate) const fn of_request(limits: HeadLimits) -> Self {
+        Self { size: limits.size, fields: limits.fields, space_before_colon: false }
     }
 
     /// The rules for responses.
-    pub(crate) const fn of_response(limits: &Limits) -> Self {
+    pub(crate) const fn of_response(limits: HeadLimits) -> Self {
         Self { space_before_colon: true, ..Self::of_request(limits) }
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::trace;
 use crate::proxy::grpc;
+use crate::proxy::h2::OverLimit;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::forwarded::{self, Hop};
 use crate::proxy::message::refusal::Refusal;
@@ -144,10 +145,11 @@ fn shape(site: &WorkerConfig, shaping: &Shaping, parts: &mut ReceivedHead) -> Re
 
 /// Checks the fields about this hop, and removes them: the message gets a new framing.
 fn this_hop(parts: &mut ReceivedHead) -> Result<HopOptions, Refusal> {
-    // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1), and HTTP/2 clients get no 100 from here.
-    let may_wait = parts.version == Version::HTTP_11;
+    // An older client cannot mean it (RFC 9110 §10.1.1). HTTP/2 has no upgrade (RFC 9113 §8.6).
+    let may_wait = parts.version >= Version::HTTP_11;
+    let may_upgrade = parts.version == Version::HTTP_11;
     let asked = HopOptions {
-        upgrade: may_wait.then(|| upgrade::offered(&parts.headers)).flatten(),
+        upgrade: may_upgrade.then(|| upgrade::offered(&parts.headers)).flatten(),
         trailers: headers::takes_trailers(&parts.headers),
         body_unasked: expectation(&parts.headers)? && may_wait,
     };
@@ -182,14 +184,12 @@ fn as_any_version(site: &WorkerConfig, parts: &mut ReceivedHead) -> Result<(), R
         return Err(TargetError::Character.into());
     }
     headers::join_crumbs(&mut parts.headers);
-    let limit = site.runtime.limits.headers;
-    if parts.headers.len() > limit {
-        return Err(Refusal::too_many_fields(limit));
-    }
-    if !headers::is_length_sound(&parts.headers) {
-        return Err(Refusal::bad_length());
-    }
-    Ok(())
+    let limits = &site.runtime.limits;
+    limits.heads().check(&parts.headers, 0).map_err(|beyond| match beyond {
+        OverLimit::Fields(limit) => Refusal::too_many_fields(limit),
+        OverLimit::Size(limit) => Refusal::fields_too_large(limit),
+    })?;
+    if headers::is_length_sound(&parts.headers) { Ok(()) } else { Err(Refusal::bad_length()) }
 }
 
 /// The first route that matches the request, and the `Host` that replaces its own, if they differ.

@@ -7,6 +7,7 @@ use http::uri::{Authority, Scheme};
 use http::{Method, Request, Uri, uri};
 
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::message::headers;
 use crate::proxy::message::target::Target;
 
 /// Everything that is sent before a request's body. What the client's own request contains is borrowed from there.
@@ -29,9 +30,8 @@ pub(crate) struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// The same as an HTTP/2 request to an endpoint. `None` if the library does not support the target. It does not
-    /// report interim responses, so a body is sent at once. HTTP/2 cannot switch to another protocol, so none is
-    /// offered (RFC 9113 §8.6).
+    /// The same as an HTTP/2 request to an endpoint. `None` if the library does not support the target. HTTP/2 cannot
+    /// switch to another protocol, so none is offered (RFC 9113 §8.6).
     pub(super) fn into_request(
         self,
         body: RequestBody,
@@ -42,9 +42,7 @@ impl RequestHead<'_> {
         *request.method_mut() = self.method;
         let host = fields.remove(header::HOST).filter(|_| !self.names_endpoint);
         *request.uri_mut() = absolute(&self.target, host.as_ref(), endpoint)?;
-        if self.expects {
-            fields.remove(header::EXPECT);
-        }
+        headers::strip_hop_by_hop(&mut fields);
         if self.trailers {
             fields.insert(header::TE, HeaderValue::from_static("trailers"));
         }
@@ -88,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_one_connection_of_http_1_means_is_not_said_to_http_2() {
-        let told = [("host", "t"), ("expect", "100-continue"), ("x", "y")];
+        let told = [("host", "t"), ("connection", "x-a"), ("x-a", "z"), ("x", "y")];
         let told = told.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let fields = HeaderMap::from_iter(told);
         let outgoing = |names_endpoint| RequestHead {

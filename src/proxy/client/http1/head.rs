@@ -117,7 +117,7 @@ fn head(
     })?;
     let (headers, said) = read(bytes, fields)?;
     let old = line.version == Version::HTTP_10;
-    let body = framing(&said, old, FieldRules::of_request(limits))?;
+    let body = framing(&said, old, FieldRules::of_request(limits.heads()))?;
     let asks = !old && said.expects;
     let trailers = said.te && headers::takes_trailers(&headers);
     let request = ReceivedHead { method, absolute, target, version: line.version, headers };

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use httparse::{Error, Header, ParserConfig, Response, Status};
 
 use crate::proxy::h1::{Decoder, FieldRules, HeadFields, Malformed, read};
+use crate::proxy::settings::HeadLimits;
 
 /// This many fields are parsed on the stack.
 const USUAL_FIELDS: usize = 100;
@@ -31,21 +32,22 @@ pub(super) struct Head {
 pub(super) fn parse(
     bytes: &Bytes,
     bodiless: bool,
-    rules: FieldRules,
+    heads: HeadLimits,
 ) -> Result<Option<(Head, usize)>, Malformed> {
-    if rules.fields <= USUAL_FIELDS {
+    if heads.fields <= USUAL_FIELDS {
         let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; USUAL_FIELDS];
-        parse_in(bytes, bodiless, rules, room.get_mut(..rules.fields).unwrap_or_default())
+        let room = room.get_mut(..heads.fields).unwrap_or_default();
+        parse_in(bytes, bodiless, heads, room)
     } else {
-        let mut room = vec![MaybeUninit::<Header<'_>>::uninit(); rules.fields];
-        parse_in(bytes, bodiless, rules, &mut room)
+        let mut room = vec![MaybeUninit::<Header<'_>>::uninit(); heads.fields];
+        parse_in(bytes, bodiless, heads, &mut room)
     }
 }
 
 fn parse_in<'a>(
     bytes: &'a Bytes,
     bodiless: bool,
-    rules: FieldRules,
+    heads: HeadLimits,
     room: &mut [MaybeUninit<Header<'a>>],
 ) -> Result<Option<(Head, usize)>, Malformed> {
     if bytes.first().is_some_and(|first| *first != b'H') {
@@ -54,15 +56,15 @@ fn parse_in<'a>(
     }
     let mut response = Response::new(&mut []);
     let mut config = ParserConfig::default();
-    config.allow_spaces_after_header_name_in_responses(rules.space_before_colon);
+    config.allow_spaces_after_header_name_in_responses(true);
     let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, room);
     let size = match parsed {
-        Ok(Status::Complete(size)) if size <= rules.size => size,
-        Ok(Status::Partial) if bytes.len() <= rules.size => return Ok(None),
+        Ok(Status::Complete(size)) if size <= heads.size => size,
+        Ok(Status::Partial) if bytes.len() <= heads.size => return Ok(None),
         Ok(Status::Complete(_) | Status::Partial) => {
-            return Err(Malformed::HeadTooLarge(rules.size));
+            return Err(Malformed::HeadTooLarge(heads.size));
         }
-        Err(Error::TooManyHeaders) => return Err(Malformed::TooManyFields(rules.fields)),
+        Err(Error::TooManyHeaders) => return Err(Malformed::TooManyFields(heads.fields)),
         Err(error) => return Err(Malformed::Head(error)),
     };
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
@@ -72,7 +74,7 @@ fn parse_in<'a>(
     let (fields, said) = read(bytes, response.headers)?;
     let mut head = Head { status, reason, fields, body: Decoder::NONE, keep: said.keeps(old) };
     if !status.is_informational() {
-        head.body = framing(&said, status, bodiless, rules)?;
+        head.body = framing(&said, status, bodiless, heads)?;
         head.keep &= !matches!(head.body, Decoder::UntilClose);
     }
     Ok(Some((head, size)))
@@ -95,14 +97,14 @@ fn framing(
     said: &HeadFields,
     status: StatusCode,
     bodiless: bool,
-    rules: FieldRules,
+    heads: HeadLimits,
 ) -> Result<Decoder, Malformed> {
     if bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Decoder::NONE);
     }
     match (said.chunked, said.length) {
         (Some(_), Some(_)) => Err(Malformed::TwoFramings),
-        (Some(true), None) => Ok(Decoder::chunked(rules)),
+        (Some(true), None) => Ok(Decoder::chunked(FieldRules::of_response(heads))),
         (None, Some(length)) => Ok(Decoder::Length(length)),
         (Some(false) | None, None) => Ok(Decoder::UntilClose),
     }

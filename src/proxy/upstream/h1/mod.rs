@@ -33,22 +33,25 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 
 use self::head::Head;
-use super::failed_write::FailedWrite;
 use super::request_head::RequestHead;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
-    BodyWriteError, BodyWriter, Decoded, Decoder, Error, FieldRules, Framing, Malformed,
-    ReadBuffer, WriteBuffer,
+    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer,
+    WriteBuffer,
 };
 use crate::proxy::io::Io;
+use crate::proxy::io::failed_write::FailedWrite;
 use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::io::splice::{Pipe, PipePool};
+use crate::proxy::settings::HeadLimits;
 
 /// A connection to an upstream, with the exchange on it.
 #[derive(Debug)]
 pub(crate) struct Http1Connection {
     io: Io,
+    /// The limits of a response's head.
+    heads: HeadLimits,
     output: WriteBuffer,
     /// Bytes that were read and not parsed yet.
     pending: Bytes,
@@ -64,8 +67,6 @@ pub(crate) struct Http1Connection {
     permission: Option<Arc<ContinueSignal>>,
     /// Whether the response has no body, whatever its head says.
     bodiless: bool,
-    /// How the response is read.
-    rules: FieldRules,
     /// What was written and read.
     seen: BytesSeen,
     /// Whether the connection can carry another exchange after this one.
@@ -101,7 +102,6 @@ pub(crate) struct UnsentHttp1 {
     upload: BodyWriter<RequestBody>,
     permission: Option<Arc<ContinueSignal>>,
     bodiless: bool,
-    rules: FieldRules,
 }
 
 /// The head of a response or an interim response.
@@ -119,10 +119,11 @@ pub(crate) struct ResponseHead {
 pub(crate) type InterimSink<'a> = &'a mut (dyn FnMut(ResponseHead) + Send);
 
 impl Http1Connection {
-    /// A connection over `io` that was not used yet.
-    pub(crate) fn new(io: Io) -> Box<Self> {
+    /// A connection over `io` that was not used yet. `heads` limits its responses' heads.
+    pub(crate) fn new(io: Io, heads: HeadLimits) -> Box<Self> {
         Box::new(Self {
             io,
+            heads,
             output: WriteBuffer::default(),
             pending: Bytes::new(),
             input: ReadBuffer::new(),
@@ -131,36 +132,27 @@ impl Http1Connection {
             download: Decoder::NONE,
             permission: None,
             bodiless: false,
-            rules: FieldRules { size: 0, fields: 0, space_before_colon: true },
             seen: BytesSeen::default(),
             keep: true,
         })
     }
 
     /// Begins an exchange: writes as much as possible of the request to `endpoint`.
-    pub(crate) fn send(
-        &mut self,
-        outgoing: &RequestHead<'_>,
-        endpoint: &str,
-        body: RequestBody,
-        rules: FieldRules,
-    ) {
+    pub(crate) fn send(&mut self, outgoing: &RequestHead<'_>, endpoint: &str, body: RequestBody) {
         let framing = encode::head(self.output.text(), outgoing, endpoint, &body);
         self.permission = body.permission().cloned();
         self.upload = BodyWriter { body, framing, trailers: true };
         self.bodiless = outgoing.method == Method::HEAD;
-        self.rules = rules;
         self.begin();
     }
 
     /// The same for a request of which another connection sent nothing.
     pub(crate) fn resend(&mut self, unsent: UnsentHttp1) {
-        let UnsentHttp1 { output, upload, permission, bodiless, rules } = unsent;
+        let UnsentHttp1 { output, upload, permission, bodiless } = unsent;
         self.output = output;
         self.upload = upload;
         self.permission = permission;
         self.bodiless = bodiless;
-        self.rules = rules;
         self.begin();
     }
 
@@ -181,7 +173,6 @@ impl Http1Connection {
             upload: std::mem::replace(&mut self.upload, NOTHING),
             permission: self.permission.take(),
             bodiless: self.bodiless,
-            rules: self.rules,
         })
     }
 
@@ -301,7 +292,7 @@ impl Http1Connection {
             // A head ends with a line, and every mistake in it, except its size, is in a complete line.
             let read = self.input.bytes();
             let more = read.get(before..).unwrap_or_default();
-            if !more.contains(&b'\n') && read.len() <= self.rules.size {
+            if !more.contains(&b'\n') && read.len() <= self.heads.size {
                 continue;
             }
             if let Some(answer) = self.take_head(interim)? {
@@ -314,7 +305,7 @@ impl Http1Connection {
     fn take_head(&mut self, interim: InterimSink<'_>) -> Result<Option<ResponseHead>, Error> {
         let mut bytes = self.input.take();
         while !bytes.is_empty() {
-            let Some((head, size)) = head::parse(&bytes, self.bodiless, self.rules)? else {
+            let Some((head, size)) = head::parse(&bytes, self.bodiless, self.heads)? else {
                 self.input.put_back(bytes);
                 return Ok(None);
             };

@@ -14,11 +14,13 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::proxy::body::whole::Whole;
+use crate::proxy::io::failed_write::WRITE_FAILURE_GRACE;
 use crate::proxy::message::target::Target;
-use crate::proxy::upstream::failed_write::WRITE_FAILURE_GRACE;
+
+/// The limits of a response's head.
+const HEADS: HeadLimits = HeadLimits { size: SIZE, fields: 100 };
 
 const SIZE: usize = 64 * 1024;
-const RULES: FieldRules = FieldRules { size: SIZE, fields: 100, space_before_colon: true };
 
 fn target(text: &str) -> Target {
     Target::of_text(text.to_owned()).unwrap()
@@ -38,12 +40,12 @@ fn outgoing(method: Method) -> RequestHead<'static> {
 
 fn conn() -> (Box<Http1Connection>, DuplexStream) {
     let (near, far) = duplex(1 << 20);
-    (Http1Connection::new(Io::Other(Box::new(near))), far)
+    (Http1Connection::new(Io::Other(Box::new(near)), HEADS), far)
 }
 
 fn asked(method: Method) -> (Box<Http1Connection>, DuplexStream) {
     let (mut conn, far) = conn();
-    conn.send(&outgoing(method), "e:1", RequestBody::EMPTY, RULES);
+    conn.send(&outgoing(method), "e:1", RequestBody::EMPTY);
     (conn, far)
 }
 
@@ -93,12 +95,7 @@ async fn a_failed_write_waits_until_all_is_read() {
     let (mut conn, mut far) = conn();
     far.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno").await.unwrap();
     drop(far);
-    conn.send(
-        &outgoing(Method::POST),
-        "e:1",
-        RequestBody::Whole(Whole::new("x".into(), None)),
-        RULES,
-    );
+    conn.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("x".into(), None)));
     assert!(!conn.seen().wrote);
     let answer = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap();
     assert_eq!(answer.status, 413);
@@ -138,9 +135,9 @@ async fn a_failed_write_does_not_wait_for_ever() {
         }
     }
     let (near, _far) = duplex(64);
-    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))));
+    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))), HEADS);
     let begun = Instant::now();
-    conn.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY, RULES);
+    conn.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY);
     let error = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap_err();
     assert!(matches!(error, Error::Io(_)), "{error:?}");
     assert_eq!(begun.elapsed(), WRITE_FAILURE_GRACE);
@@ -231,12 +228,7 @@ fn a_head_is_written_as_it_stands() {
 #[tokio::test(start_paused = true)]
 async fn a_body_in_memory_goes_out_with_the_head() {
     let (mut conn, mut far) = conn();
-    conn.send(
-        &outgoing(Method::POST),
-        "e:1",
-        RequestBody::Whole(Whole::new("hello".into(), None)),
-        RULES,
-    );
+    conn.send(&outgoing(Method::POST), "e:1", RequestBody::Whole(Whole::new("hello".into(), None)));
     assert!(conn.is_sent() && conn.seen().wrote && !conn.seen().read);
     let mut said = vec![0; 1 << 10];
     let size = far.read(&mut said).await.unwrap();
