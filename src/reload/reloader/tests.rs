@@ -11,6 +11,8 @@ struct FakeApp {
     file: PathBuf,
     /// Whether the configuration that was loaded is served.
     served: bool,
+    /// Whether what kept it from being served may pass.
+    may_pass: bool,
     loads: Sender<(Cause, String)>,
 }
 
@@ -33,6 +35,10 @@ impl Reload for FakeApp {
         Some(loaded)
     }
 
+    fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+
     fn unfinished(&self, _: Cause, _: Duration) -> Option<String> {
         None
     }
@@ -44,7 +50,7 @@ async fn watched<F: Future<Output = ()>>(
     steps: impl FnOnce(ReloadHandle<Option<String>>, Receiver<(Cause, String)>) -> F,
 ) {
     let (loads, told) = mpsc::channel(16);
-    let target = FakeApp { file, served: true, loads };
+    let target = FakeApp { file, served: true, may_pass: false, loads };
     let (files, _) = target.load();
     let (asks, reloader) = reloader(files);
     tokio::select! {
@@ -157,7 +163,7 @@ async fn where_nobody_tells_of_changes_they_are_looked_for() {
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = FakeApp { file: file.clone(), served: true, loads };
+    let target = FakeApp { file: file.clone(), served: true, may_pass: false, loads };
     let (_asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
     let begun = Instant::now();
@@ -183,7 +189,7 @@ async fn what_is_not_served_is_loaded_again_for_who_asks() {
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = FakeApp { file, served: false, loads };
+    let target = FakeApp { file, served: false, may_pass: false, loads };
     let (asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
     let steps = async {
@@ -198,6 +204,38 @@ async fn what_is_not_served_is_loaded_again_for_who_asks() {
     }
 }
 
+/// Nothing changes but time: a load that the system refused is made again, less and less often.
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_tried_again() {
+    let folder = Folder::new("passes");
+    let file = folder.at("c.yaml");
+    fs::write(&file, "1").unwrap();
+    let (loads, mut told) = mpsc::channel(16);
+    let target = FakeApp { file, served: false, may_pass: true, loads };
+    let (asks, mut reloader) = reloader(target.load().0);
+    reloader.watcher = None;
+    let steps = async {
+        asks.ask(Cause::Signal).await.unwrap();
+        told.recv().await.unwrap();
+        let mut last = Instant::now();
+        for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(told.recv().await.unwrap(), (Cause::Again, "1".into()));
+            assert_eq!(last.elapsed().as_secs(), wait);
+            last = Instant::now();
+        }
+        // Whoever asks begins anew.
+        asks.ask(Cause::Admin).await.unwrap();
+        assert_eq!(told.recv().await.unwrap().0, Cause::Admin);
+        last = Instant::now();
+        assert_eq!(told.recv().await.unwrap().0, Cause::Again);
+        assert_eq!(last.elapsed().as_secs(), 1);
+    };
+    tokio::select! {
+        () = reloader.run(&target) => panic!("the reloader ended"),
+        () = steps => {}
+    }
+}
+
 /// A writer that never closes: whoever asks is told, and nothing is loaded.
 #[tokio::test(start_paused = true)]
 async fn who_asks_does_not_wait_for_ever() {
@@ -205,7 +243,7 @@ async fn who_asks_does_not_wait_for_ever() {
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = FakeApp { file, served: true, loads };
+    let target = FakeApp { file, served: true, may_pass: false, loads };
     let (asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
     reloader.debounce.on(Change::Writing, Instant::now());
