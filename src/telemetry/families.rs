@@ -1,7 +1,10 @@
 //! The families of the `mwl_` metrics, with their names, labels and help. To add one, add a field to
 //! [`Families`] and its line in `of`; the code does not compile without its line in `collectors`.
 
-use prometheus::core::Collector;
+use std::collections::HashMap;
+
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::proto::{LabelPair, Metric, MetricFamily};
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
@@ -168,6 +171,26 @@ impl Families {
         }
     }
 
+    /// Removes the series whose labels are not to be kept, of the families that have names of the configuration.
+    pub(super) fn retain(&self, keeps: impl Fn(&[LabelPair]) -> bool) {
+        let counters = [
+            &self.requests,
+            &self.attempts,
+            &self.retries,
+            &self.exhausted,
+            &self.suppressed,
+            &self.timeouts,
+            &self.finally,
+            &self.interim,
+            &self.resends,
+            &self.handshake_failures,
+        ];
+        counters.into_iter().for_each(|family| retain(family, &keeps));
+        [&self.in_flight, &self.connections].into_iter().for_each(|family| retain(family, &keeps));
+        let histograms = [&self.request_duration, &self.attempt_duration];
+        histograms.into_iter().for_each(|family| retain(family, &keeps));
+    }
+
     /// Every family once. The pattern has no `..`, so a family that is not registered does not compile.
     pub(super) fn collectors(&self) -> Vec<Box<dyn Collector>> {
         let Self {
@@ -231,6 +254,17 @@ impl Families {
 #[expect(clippy::expect_used, reason = "constant names and label counts, held by a test")]
 pub(super) fn fixed<T>(result: prometheus::Result<T>) -> T {
     result.expect("names and labels of this file are well-formed")
+}
+
+fn retain<T: MetricVecBuilder>(family: &MetricVec<T>, keeps: &impl Fn(&[LabelPair]) -> bool) {
+    let all = family.collect();
+    let ended = all.iter().flat_map(MetricFamily::get_metric).map(Metric::get_label);
+    for labels in ended.filter(|labels| !keeps(labels)) {
+        let labels: HashMap<&str, &str> =
+            labels.iter().map(|label| (label.name(), label.value())).collect();
+        // An error means that it is gone already.
+        family.remove(&labels).ok();
+    }
 }
 
 fn opts(name: &str, help: &str) -> Opts {
