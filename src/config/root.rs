@@ -7,7 +7,7 @@ use super::shape::{Field, Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
-use crate::proxy::settings::{Limits, Listener, Shutdown};
+use crate::proxy::settings::{Limits, Listener, MinimumRate, Shutdown};
 use crate::source::{Diagnostic, Node};
 
 /// The file.
@@ -117,6 +117,11 @@ pub(super) const LIMITS: Section = Section {
             r#""PT60S""#,
             "How long a client may neither send nor take a byte of a body before the connection is closed.",
         ),
+        optional(
+            "minimumRate",
+            Shape::Size,
+            "How many bytes a second a client must at least send of a head or a body, or take of an answer, on average. The first five seconds of waiting for it are free. Without it there is no minimum.",
+        ),
         or(
             "tunnelTimeout",
             Shape::Duration,
@@ -222,6 +227,7 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
         body_timeout: object.duration("bodyTimeout", ("PT0.001S", LONGEST)),
+        minimum_rate: minimum_rate(object),
         tunnel_timeout: object.duration("tunnelTimeout", ("PT0.001S", LONGEST)),
         head_size: object.size("headSize", ("8KiB", "16MiB")),
         target_size: object.size("targetSize", ("1KiB", "63KiB")),
@@ -231,6 +237,11 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         requests: object.count("requests").unwrap_or_default(),
         workers: object.count("workers").unwrap_or_else(processors),
     })
+}
+
+fn minimum_rate(limits: &Object<'_>) -> Option<MinimumRate> {
+    let bytes = limits.size("minimumRate", ("1B", "1GiB"));
+    MinimumRate::new(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 /// `shutdown`, or the defaults.

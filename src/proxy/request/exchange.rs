@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body::Body as _;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use crate::proxy::body::source::{BodyFailure, ReplaySource};
 use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::telemetry::record::Recorder;
@@ -96,12 +98,12 @@ impl Exchange {
         let begun = Instant::now();
         let accepted = match head::accept(&site, &mut parts, peer, begun) {
             Ok(accepted) => accepted,
-            Err(refusal) => return Err(Box::new((refusal, body))),
+            Err(refusal) => return Err(refused(refusal, &parts, body)),
         };
         let AcceptedHead { route, asked, client, id, written, trace } = accepted;
         let admitted = match AdmissionGuard::admit(&site) {
             Ok(admitted) => admitted,
-            Err(refusal) => return Err(Box::new((refusal, body))),
+            Err(refusal) => return Err(refused(refusal, &parts, body)),
         };
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
@@ -153,7 +155,7 @@ impl Exchange {
     /// A request without a body and without a connection, for benches that measure what reading it costs.
     pub(crate) fn detached(
         site: Arc<WorkerConfig>,
-        parts: http::request::Parts,
+        parts: Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
         let request = Request::from_parts(parts, ClientBody::Empty);
@@ -231,12 +233,22 @@ impl PendingBody {
     /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let timeout = exchange.site.runtime.limits.body_timeout;
+        let patience = exchange.site.runtime.limits.body_patience();
         let content_type = exchange.headers.get(header::CONTENT_TYPE);
-        exchange.upload = Upload::read(body, &exchange.route, content_type, timeout).await?;
+        let read = Upload::read(body, &exchange.route, content_type, patience).await;
+        exchange.upload = read.map_err(|refusal| {
+            let Exchange { method, uri, written, headers, .. } = &exchange;
+            refusal.asked(RefusedHead::of(method, written.as_deref().unwrap_or(uri), headers))
+        })?;
         exchange.settle_expectation();
         Ok(Arc::new(exchange))
     }
+}
+
+/// A refused request, with its body.
+fn refused(refusal: Refusal, parts: &Parts, body: ClientBody) -> Box<(Refusal, ClientBody)> {
+    let asked = RefusedHead::of(&parts.method, &parts.uri, &parts.headers);
+    Box::new((refusal.asked(asked), body))
 }
 
 /// Counts a request as running until it is dropped.
