@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use serde::ser::{Error as _, SerializeMap, SerializeSeq};
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
 /// The members of an object. The order of keys is kept for printing; it has no meaning.
@@ -251,20 +251,8 @@ impl Value {
 
     /// The same value as a `serde_json` tree, for libraries that take one.
     pub fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Null => serde_json::Value::Null,
-            Self::Bool(bool) => (*bool).into(),
-            Self::Number(number) => whole(*number).map_or_else(|| (*number).into(), Into::into),
-            Self::String(text) => serde_json::Value::String(text.as_ref().to_owned()),
-            Self::Array(items) => items.iter().map(Self::to_json).collect(),
-            Self::Object(map) => json_members(map),
-            Self::Native(native) => json_members(&native.to_map()),
-        }
+        serde_json::to_value(self).unwrap_or_default()
     }
-}
-
-fn json_members(map: &Map) -> serde_json::Value {
-    map.iter().map(|(key, value)| (key.as_ref().to_owned(), value.to_json())).collect()
 }
 
 /// `number` as an integer, if it is one and within the range where doubles are exact.
@@ -341,13 +329,7 @@ impl Serialize for Value {
                 None => serializer.serialize_f64(*number),
             },
             Self::String(text) => serializer.serialize_str(text),
-            Self::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
+            Self::Array(items) => serializer.collect_seq(items.iter()),
             Self::Object(map) => serialize_members(map, serializer),
             Self::Native(native) => serialize_members(&native.to_map(), serializer),
         }
@@ -355,11 +337,7 @@ impl Serialize for Value {
 }
 
 fn serialize_members<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut members = serializer.serialize_map(Some(map.len()))?;
-    for (key, value) in map {
-        members.serialize_entry(key.as_ref(), value)?;
-    }
-    members.end()
+    serializer.collect_map(map.iter().map(|(key, value)| (key.as_ref(), value)))
 }
 
 /// Compact JSON.

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::super::root::sections;
 use super::*;
-use crate::config::shape::{Absent, Field};
 use crate::source::{Format, Sources};
 
 fn seen(text: &str) -> Json {
@@ -47,16 +46,22 @@ fn secrets_are_hidden_wherever_they_stand() {
     let shown = seen(SECRETS);
     let text = shown.to_string();
     assert!(!text.contains("s3") && !text.contains("31337"), "{shown:#}");
-    insta::assert_snapshot!(format!("{shown:#}"));
+    insta::assert_snapshot!(shown["routes"][0]["call"], @"");
+    insta::assert_snapshot!(shown["routes"][0]["middleware"], @"");
+    insta::assert_snapshot!(shown["routes"][0]["match"], @"");
+    insta::assert_snapshot!(shown["routes"][0]["request"], @"");
+    insta::assert_snapshot!(shown["routes"][0]["steps"], @"");
+    insta::assert_snapshot!(shown["routes"][1], @"");
+    insta::assert_snapshot!(shown["routes"][2]["flow"], @"");
+    insta::assert_snapshot!(shown["upstreams"], @"");
+    insta::assert_snapshot!(shown["admin"], @"");
+    insta::assert_snapshot!(shown["tracing"], @"");
 }
 
 /// A row that names no text would hide a renamed field from this list's reader.
 #[test]
 fn each_row_is_a_text_of_the_file() {
-    static FIELD: Field =
-        Field { key: "", shape: Shape::Section(&ROOT), absent: Absent::Nothing, doc: "" };
-    let mut all = Vec::new();
-    sections(&FIELD, &mut all);
+    let all = sections();
     for (name, key) in TEXTS {
         let found = all.iter().filter(|section| section.name == *name);
         let field = found.filter_map(|section| section.field(key)).next();
