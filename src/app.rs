@@ -250,8 +250,7 @@ impl App {
 
 impl Refusal {
     fn of(refused: &ConfigError) -> Self {
-        let errors = refused.diagnostics.0.iter().filter(|d| d.severity == Severity::Error);
-        let mut errors = errors;
+        let mut errors = refused.diagnostics.0.iter().filter(|d| d.severity == Severity::Error);
         let may_pass = errors.any(|error| MAY_PASS.contains(&error.code));
         Self { text: refused.to_string(), may_pass }
     }

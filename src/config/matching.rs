@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 
-use super::read::{Object, Report, with_section};
+use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::proxy::message::target;
 use crate::proxy::settings::RouteMatch;
@@ -13,7 +13,6 @@ use crate::source::{Diagnostic, Kind, Member, Node};
 /// A string, or null for any value.
 pub(super) const VALUE_OR_ANY: Shape = Shape::Either(&[Shape::Text, Shape::Null]);
 
-/// What a route matches.
 pub(super) const MATCH: Section = Section {
     name: "`match`",
     doc: "Which requests a route takes: each key that is there must hold.",
@@ -53,7 +52,7 @@ pub(super) const MATCH: Section = Section {
 
 /// The `match` of a route. Without one, the route matches every request.
 pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
-    with_section(report, route, "match", &MATCH, |object| {
+    route.section("match", &MATCH, |object| {
         let path =
             |key| object.get(key).and_then(|node| report.parsed("bad-path", key, node, path));
         let hosts = object.list("hosts").iter();

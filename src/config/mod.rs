@@ -45,7 +45,7 @@ use self::document::Documents;
 use self::read::{Object, Report};
 use self::root::ROOT;
 use self::route::Routes;
-use self::stacks::Stacks;
+use self::stacks::{Part, Stacks};
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Settings;
@@ -291,7 +291,7 @@ impl<'a> Load<'a> {
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {
             report.list("middleware", list);
-            stacks.expand_list(report, list);
+            stacks.expand(list, Part::List);
         }
         let text = |path: &Path| self.named_file(path);
         let tls = tls::TlsReader::new(report, &text, (self.origin.now)(), self.origin.roots);
@@ -315,8 +315,8 @@ impl<'a> Load<'a> {
             upstreams,
             forwarded: shaping::forwarded(report, &root),
             routes: routes.read(&root),
-            limits: root::limits(report, &root),
-            shutdown: root::shutdown(report, &root),
+            limits: root::limits(&root),
+            shutdown: root::shutdown(&root),
             hash: self.hash(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::read::{LONGEST, Object, Report, with_section};
+use super::read::{LONGEST, Object, Report};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use crate::proxy::settings::Admin;
@@ -12,7 +12,6 @@ use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, Tracing, Wh
 /// How many characters a token has at least.
 const SHORTEST_TOKEN: usize = 16;
 
-/// The admin address.
 pub(super) const ADMIN: Section = Section {
     name: "`admin`",
     doc: "The address for operators.",
@@ -36,7 +35,6 @@ pub(super) const ADMIN: Section = Section {
     ],
 };
 
-/// Metrics.
 pub(super) const METRICS: Section = Section {
     name: "`metrics`",
     doc: "How things are counted.",
@@ -48,7 +46,6 @@ pub(super) const METRICS: Section = Section {
     )],
 };
 
-/// The log.
 pub(super) const LOG: Section = Section {
     name: "`log`",
     doc: "What is written of requests. What else is logged, `MWL_LOG` says.",
@@ -59,7 +56,6 @@ pub(super) const LOG: Section = Section {
     )],
 };
 
-/// The access log.
 pub(super) const ACCESS: Section = Section {
     name: "`access`",
     doc: "Which requests the access log has a line for.",
@@ -79,7 +75,6 @@ pub(super) const ACCESS: Section = Section {
     ],
 };
 
-/// Spans.
 pub(super) const TRACING: Section = Section {
     name: "`tracing`",
     doc: "Spans of requests and attempts.",
@@ -101,7 +96,6 @@ pub(super) const TRACING: Section = Section {
     ],
 };
 
-/// A collector.
 pub(super) const OTLP: Section = Section {
     name: "`otlp`",
     doc: "A collector of spans.",
@@ -163,17 +157,15 @@ fn is_token(token: &str) -> bool {
 /// Which records of requests to write, and where.
 pub(super) fn observed(report: &Report, root: &Object<'_>) -> TelemetrySettings {
     TelemetrySettings {
-        access: with_section(report, root, "log", &LOG, |log| match log.get("access") {
-            Some(_) => with_section(report, log, "access", &ACCESS, access),
+        access: root.section("log", &LOG, |log| match log.get("access") {
+            Some(_) => log.section("access", &ACCESS, access),
             None => Access { when: When::None, sample: 0.0 },
         }),
         tracing: root.get("tracing").and_then(|node| {
             let object = Object::open(report, "tracing", node, &TRACING)?;
             tracing(report, &object)
         }),
-        buckets: with_section(report, root, "metrics", &METRICS, |metrics| {
-            buckets(report, metrics)
-        }),
+        buckets: root.section("metrics", &METRICS, |metrics| buckets(report, metrics)),
     }
 }
 

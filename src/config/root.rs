@@ -1,7 +1,7 @@
 //! The root of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
 use super::observed::{ADMIN, LOG, METRICS, TRACING};
-use super::read::{LONGEST, Object, Report, with_section};
+use super::read::{LONGEST, Object, Report};
 use super::route::ROUTE;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
@@ -10,7 +10,6 @@ use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, MinimumRate, Shutdown};
 use crate::source::{Diagnostic, Node};
 
-/// The file.
 pub(super) const ROOT: Section = Section {
     name: "the configuration",
     doc: "A configuration of mwl-proxy.",
@@ -88,7 +87,6 @@ const LISTENER: Section = Section {
     ],
 };
 
-/// Bounds of `limits`.
 pub(super) const LIMITS: Section = Section {
     name: "`limits`",
     doc: "Bounds on clients and on cleanups.",
@@ -162,7 +160,6 @@ pub(super) const LIMITS: Section = Section {
     ],
 };
 
-/// How the process stops.
 pub(super) const SHUTDOWN: Section = Section {
     name: "`shutdown`",
     doc: "How the process stops on SIGTERM.",
@@ -212,8 +209,8 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
 }
 
 /// `limits`, or the defaults.
-pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
-    with_section(report, root, "limits", &LIMITS, |object| Limits {
+pub(super) fn limits(root: &Object<'_>) -> Limits {
+    root.section("limits", &LIMITS, |object| Limits {
         cleanup: object.duration("cleanup", ("PT0.001S", LONGEST)),
         head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
@@ -226,7 +223,9 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
         requests: object.count("requests").unwrap_or_default(),
-        workers: object.count("workers").unwrap_or_else(processors),
+        workers: object
+            .count("workers")
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
     })
 }
 
@@ -236,15 +235,11 @@ fn minimum_rate(limits: &Object<'_>) -> Option<MinimumRate> {
 }
 
 /// `shutdown`, or the defaults.
-pub(super) fn shutdown(report: &Report, root: &Object<'_>) -> Shutdown {
-    with_section(report, root, "shutdown", &SHUTDOWN, |object| Shutdown {
+pub(super) fn shutdown(root: &Object<'_>) -> Shutdown {
+    root.section("shutdown", &SHUTDOWN, |object| Shutdown {
         delay: object.duration("delay", ("PT0S", LONGEST)),
         grace: object.duration("grace", ("PT0S", LONGEST)),
     })
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Every section below the root, for the schema and for tests.

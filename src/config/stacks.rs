@@ -19,7 +19,8 @@ const ROOM: usize = 100_000;
 
 /// The named stacks, expanded.
 #[derive(Debug)]
-pub(super) struct Stacks {
+pub(super) struct Stacks<'a> {
+    report: &'a Report,
     lists: BTreeMap<Arc<str>, Vec<Node>>,
     /// What is left of [`ROOM`]; `None` once the error that nothing is left was reported.
     room: Cell<Option<usize>>,
@@ -32,16 +33,24 @@ struct Written<'a> {
     room: &'a Cell<Option<usize>>,
 }
 
-/// A pass that replaces items.
-struct Expansion<'a, F> {
-    report: &'a Report,
-    /// Returns the entries of a stack; reports a wrong name.
-    stack: F,
+/// What is expanded: a list of entries, a `call` object or a Flow object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    List,
+    Call,
+    Flow,
 }
 
-impl Stacks {
+/// A pass that replaces items.
+struct Expansion<'a> {
+    report: &'a Report,
+    /// Returns the entries of a stack; reports a wrong name.
+    stack: &'a mut dyn FnMut(&str, Span) -> Vec<Node>,
+}
+
+impl<'a> Stacks<'a> {
     /// Expands the stacks themselves. They may name one another, but not in a circle.
-    pub(super) fn read(report: &Report, members: &[Member]) -> Self {
+    pub(super) fn read(report: &'a Report, members: &[Member]) -> Self {
         let room = Cell::new(Some(ROOM));
         let written = Written {
             report,
@@ -53,43 +62,28 @@ impl Stacks {
             (Arc::clone(&member.key), entries)
         });
         let lists = expanded.collect();
-        Self { lists, room }
+        Self { report, lists, room }
     }
 
-    /// Replaces the items in a list of entries. Parts that name no stack stay shared with the file's tree.
-    pub(super) fn expand_list(&self, report: &Report, list: &mut Node) {
-        if names_one(list) {
-            self.expansion(report).list(list);
+    /// Replaces the items in `node`. Parts that name no stack stay shared with the file's tree.
+    pub(super) fn expand(&self, node: &mut Node, part: Part) {
+        if !names_one(node) {
+            return;
         }
-    }
-
-    /// Replaces the items in a `call` object.
-    pub(super) fn expand_call(&self, report: &Report, call: &mut Node) {
-        if names_one(call) {
-            self.expansion(report).call(call);
-        }
-    }
-
-    /// Replaces the items in a Flow object.
-    pub(super) fn expand_flow(&self, report: &Report, flow: &mut Node) {
-        if names_one(flow) {
-            self.expansion(report).flow(flow);
-        }
-    }
-
-    fn expansion<'a>(
-        &'a self,
-        report: &'a Report,
-    ) -> Expansion<'a, impl FnMut(&str, Span) -> Vec<Node> + 'a> {
-        let stack = move |name: &str, span| {
+        let mut stack = |name: &str, span| {
             let Some(entries) = self.lists.get(name) else {
                 let known = self.lists.keys().map(AsRef::as_ref);
-                report.unknown_name("unknown-stack", "stack", (name, span), known);
+                self.report.unknown_name("unknown-stack", "stack", (name, span), known);
                 return Vec::new();
             };
-            if takes(report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
+            if takes(self.report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
         };
-        Expansion { report, stack }
+        let mut expansion = Expansion { report: self.report, stack: &mut stack };
+        match part {
+            Part::List => expansion.list(node),
+            Part::Call => expansion.call(node),
+            Part::Flow => expansion.flow(node),
+        }
     }
 }
 
@@ -99,9 +93,8 @@ impl<'a> Written<'a> {
     fn entries_of(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Vec<Node> {
         let mut list = member.value.clone();
         open.push(&member.key);
-        let stack = |name: &str, span: Span| self.named(name, span, open);
-        let report = self.report;
-        Expansion { report, stack }.list(&mut list);
+        let mut stack = |name: &str, span| self.named(name, span, open);
+        Expansion { report: self.report, stack: &mut stack }.list(&mut list);
         open.pop();
         match list.kind {
             Kind::Array(entries) => entries.to_vec(),
@@ -158,7 +151,7 @@ fn values(node: &Node) -> usize {
     }
 }
 
-impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
+impl Expansion<'_> {
     fn list(&mut self, list: &mut Node) {
         let Kind::Array(items) = &mut list.kind else {
             // This mistake concerns the whole value. The language would report it, but it does not know stacks.

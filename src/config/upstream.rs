@@ -8,7 +8,6 @@ use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Upstream};
 use crate::proxy::tls::EndpointTls;
 use crate::source::{Diagnostic, Member, Node};
 
-/// One upstream.
 pub(super) const UPSTREAM: Section = Section {
     name: "an upstream",
     doc: "A named set of endpoints.",
