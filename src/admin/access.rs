@@ -27,7 +27,7 @@ pub(super) fn token(token: &str, headers: &HeaderMap) -> Result<(), Refused> {
     let mut refusal = refused(StatusCode::UNAUTHORIZED, wanted);
     let challenge = HeaderValue::from_static("Bearer realm=\"mwl-proxy\"");
     refusal.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-    Err(refusal)
+    Err(Box::new(refusal))
 }
 
 /// The credentials after the scheme, whose case does not matter (RFC 9110 §11.1).
@@ -49,7 +49,7 @@ pub(super) fn host<B>(own: IpAddr, request: &Request<B>) -> Result<(), Refused> 
         return Ok(());
     }
     let wanted = "without `admin.token`, this address answers only a request whose `Host` is a loopback address, `localhost` or its own address\n";
-    Err(refused(StatusCode::MISDIRECTED_REQUEST, wanted))
+    Err(Box::new(refused(StatusCode::MISDIRECTED_REQUEST, wanted)))
 }
 
 /// Whether `host` names this machine.
@@ -77,11 +77,11 @@ pub(super) fn origin<B>(request: &Request<B>) -> Result<(), Refused> {
     if site != Some(b"cross-site") && fields.get_all(ORIGIN).iter().all(same) {
         return Ok(());
     }
-    Err(refused(StatusCode::FORBIDDEN, "a page of another origin may not send this\n"))
+    Err(Box::new(refused(StatusCode::FORBIDDEN, "a page of another origin may not send this\n")))
 }
 
-fn refused(status: StatusCode, why: &str) -> Refused {
-    Box::new(text(status, why.into()))
+fn refused(status: StatusCode, why: &str) -> Response<Body> {
+    text(status, why.into())
 }
 
 #[cfg(test)]

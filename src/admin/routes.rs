@@ -100,9 +100,8 @@ fn matching(matches: &RouteMatch) -> String {
         parts.push(format!("path {prefix} and beneath"));
     }
     // A value may be a secret.
-    let named = |kind, name: &str, has_value| match has_value {
-        true => format!("{kind} {name}=(hidden)"),
-        false => format!("{kind} {name}"),
+    let named = |kind, name: &str, has_value| {
+        if has_value { format!("{kind} {name}=(hidden)") } else { format!("{kind} {name}") }
     };
     parts.extend(
         headers.iter().map(|(name, value)| named("header", name.as_str(), value.is_some())),

@@ -186,10 +186,9 @@ fn scalars(node: &Node) -> Json {
 fn hidden(node: &Node) -> Json {
     match &node.kind {
         Kind::Null | Kind::Bool(_) => node.to_json(),
-        Kind::Number(_) => HIDDEN.into(),
         Kind::String(text) if is_variable(text) => (**text).into(),
         Kind::String(text) if Program::body(text).is_some() => without_literals(text).into(),
-        Kind::String(_) => HIDDEN.into(),
+        Kind::Number(_) | Kind::String(_) => HIDDEN.into(),
         Kind::Array(items) => items.iter().map(hidden).collect(),
         Kind::Object(_) => members(node, |_, value| hidden(value)),
     }

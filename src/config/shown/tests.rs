@@ -41,21 +41,44 @@ routes:
     flow: { entrypoint: a, steps: { a: { action: Call, call: { flow: inner, with: { code: s3 } }, next: b }, b: { action: Raise, result: { type: failure, code: A.B, message: s3, details: { code: s3 } } } } }
 "#;
 
+/// What is seen of it.
+const SHOWN: &str = r#"
+environment: staging
+listeners: [{ address: "${LISTEN:-127.0.0.1:8080}" }]
+admin: { address: 127.0.0.1:9900, token: (hidden), executions: 5 }
+upstreams: { billing: { endpoints: ["http://127.0.0.1:3000", (hidden)], connectTimeout: PT1S } }
+tracing: { otlp: { endpoint: (hidden), headers: { dd-api-key: (hidden), x-other: (hidden) } }, sample: 0.5 }
+routes:
+  - name: pay
+    match: { hosts: [a.test], pathPrefix: /pay, methods: [POST], headers: { x-auth: (hidden), x-any: null }, query: { pw: (hidden) } }
+    rewrite: { host: b.test }
+    request: { set: { x-jwt: (hidden), x-from: "${JWT}", x-or: (hidden) }, remove: [cookie] }
+    call:
+      provider: mwl:provider.call/mwl-proxy/http/v1
+      input: { pin: (hidden), note: "{{ '(hidden)' + frame.input.path + '(hidden)' + r'(hidden)' }}" }
+      with: { upstream: billing, method: POST, path: (hidden), headers: { Authorization: (hidden), code: (hidden), x-n: (hidden) }, idempotencyKey: true }
+    classify: [{ status: [402], when: "{{ response.body == '(hidden)' }}", code: Provider.Call.Pay.Declined, retryable: false }]
+    middleware:
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry: { with: { policies: [{ match: { codes: ["Provider.Call.*"], retryable: true }, attempts: 5, backoff: { initial: PT1S, rate: 2, jitter: full } }] } }
+        onFailure: { with: { delay: "{{ middleware.result.code == '(hidden)' ? '(hidden)' : null }}" } }
+      - { stack: named }
+    catch: [{ match: { codes: ["*"] }, next: sorry }]
+    steps: { sorry: { action: Return, comment: (hidden), value: { status: (hidden), body: { code: (hidden) } } } }
+  - name: whole
+    flow: flows/a.json
+    with: { code: (hidden), next: (hidden), limit: (hidden), enabled: true }
+  - name: inline
+    flow: { entrypoint: a, steps: { a: { action: Call, call: { flow: inner, with: { code: (hidden) } }, next: b }, b: { action: Raise, result: { type: failure, code: A.B, message: (hidden), details: { code: (hidden) } } } } }
+"#;
+
 #[test]
 fn secrets_are_hidden_wherever_they_stand() {
     let shown = seen(SECRETS);
+    let wanted = Sources::default().parse("c.yaml", SHOWN, Format::Yaml).unwrap().to_json();
+    assert_eq!(shown, wanted, "{shown:#}");
     let text = shown.to_string();
     assert!(!text.contains("s3") && !text.contains("31337"), "{shown:#}");
-    insta::assert_snapshot!(shown["routes"][0]["call"], @"");
-    insta::assert_snapshot!(shown["routes"][0]["middleware"], @"");
-    insta::assert_snapshot!(shown["routes"][0]["match"], @"");
-    insta::assert_snapshot!(shown["routes"][0]["request"], @"");
-    insta::assert_snapshot!(shown["routes"][0]["steps"], @"");
-    insta::assert_snapshot!(shown["routes"][1], @"");
-    insta::assert_snapshot!(shown["routes"][2]["flow"], @"");
-    insta::assert_snapshot!(shown["upstreams"], @"");
-    insta::assert_snapshot!(shown["admin"], @"");
-    insta::assert_snapshot!(shown["tracing"], @"");
 }
 
 /// A row that names no text would hide a renamed field from this list's reader.
@@ -63,8 +86,8 @@ fn secrets_are_hidden_wherever_they_stand() {
 fn each_row_is_a_text_of_the_file() {
     let all = sections();
     for (name, key) in TEXTS {
-        let found = all.iter().filter(|section| section.name == *name);
-        let field = found.filter_map(|section| section.field(key)).next();
+        let mut found = all.iter().filter(|section| section.name == *name);
+        let field = found.find_map(|section| section.field(key));
         assert!(field.is_some(), "{name} has no `{key}`");
     }
 }

@@ -98,12 +98,12 @@ impl Exchange {
         let begun = Instant::now();
         let accepted = match head::accept(&site, &mut parts, peer, begun) {
             Ok(accepted) => accepted,
-            Err(refusal) => return Err(refused(refusal, &parts, body)),
+            Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
         let AcceptedHead { route, asked, client, id, written, trace } = accepted;
         let admitted = match AdmissionGuard::admit(&site) {
             Ok(admitted) => admitted,
-            Err(refusal) => return Err(refused(refusal, &parts, body)),
+            Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
@@ -246,9 +246,9 @@ impl PendingBody {
 }
 
 /// A refused request, with its body.
-fn refused(refusal: Refusal, parts: &Parts, body: ClientBody) -> Box<(Refusal, ClientBody)> {
+fn refused(refusal: Refusal, parts: &Parts, body: ClientBody) -> (Refusal, ClientBody) {
     let asked = RefusedHead::of(&parts.method, &parts.uri, &parts.headers);
-    Box::new((refusal.asked(asked), body))
+    (refusal.asked(asked), body)
 }
 
 /// Counts a request as running until it is dropped.

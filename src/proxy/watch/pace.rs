@@ -132,9 +132,9 @@ mod tests {
         let all = Arc::new(AtomicU64::new(0));
         let mut held: Vec<Pace> = Vec::new();
         while !held.last().is_some_and(Pace::lacks_room) {
-            let head = Pace::new(Arc::clone(&all));
-            head.received(80 * 1024);
-            held.push(head);
+            let large = Pace::new(Arc::clone(&all));
+            large.received(80 * 1024);
+            held.push(large);
         }
         assert_eq!(held.len(), 103, "8 MiB");
         let small = Pace::new(Arc::clone(&all));
@@ -152,7 +152,7 @@ mod tests {
     async fn a_head_must_come_at_the_rate() {
         let head = |bytes: usize| {
             seconds(ConnectionState::heard, move |state: &Arc<ConnectionState>| {
-                state.received(bytes)
+                state.received(bytes);
             })
         };
         assert_eq!(head(100).await, None);
