@@ -39,25 +39,36 @@ impl StallTimer {
         Self { bound: stall, pace, timer: None, since: None }
     }
 
+    /// The time allowed between two chunks.
+    pub(crate) const fn bound(&self) -> Duration {
+        self.bound
+    }
+
     /// Data arrived: the wait is over.
     pub(crate) const fn progress(&mut self) {
         self.since = None;
     }
 
     /// The same for a body whose pace counts: this many bytes arrived.
-    pub(crate) fn arrived(&mut self, bytes: usize) {
+    pub(crate) fn arrived(&mut self, bytes: u64) {
         let since = self.since.take();
         if let Some(pace) = &mut self.pace {
             let waited = since.map(|since| since.elapsed()).unwrap_or_default();
             pace.waited = pace.waited.saturating_add(waited);
-            pace.bytes = pace.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+            pace.bytes = pace.bytes.saturating_add(bytes);
         }
     }
 
     /// No data arrived: ready, with the reason, when that has lasted for too long.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
+        self.poll_longer(Duration::ZERO, cx)
+    }
+
+    /// The same, with this much more for the wait that now begins, if it does.
+    pub(crate) fn poll_longer(&mut self, more: Duration, cx: &mut Context<'_>) -> Poll<BodyError> {
+        let bound = self.bound.saturating_add(more);
         let left = self.pace.as_ref().map(Pace::left);
-        let bound = left.map_or(self.bound, |left| left.min(self.bound));
+        let bound = left.map_or(bound, |left| left.min(bound));
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(bound)));
         if self.since.is_none() {
             let now = Instant::now();
@@ -85,7 +96,7 @@ mod tests {
 
     /// How long a body lasts that brings `bytes` every `pause`, and why it ends.
     async fn lasts(
-        bytes: usize,
+        bytes: u64,
         pause: Duration,
         rate: Option<u64>,
     ) -> Option<(Duration, BodyError)> {

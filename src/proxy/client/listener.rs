@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connection;
+use crate::proxy::io::acked::Addresses;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::{Io, loopback};
 use crate::proxy::site::runtime::ListenerTls;
@@ -157,7 +158,9 @@ impl BoundListener {
         let (tell, told) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let core = Arc::clone(&worker.core);
-            let (state, registered) = core.connections.register();
+            let local = stream.local_addr().ok();
+            let addresses = local.map(|local| Addresses { local, peer: client });
+            let (state, registered) = core.connections.register(addresses);
             if let Ok(task) = told.await {
                 registered.closed_by(task);
             }

@@ -89,7 +89,7 @@ mod tests {
 
     /// A connection that never ends by itself.
     fn open(connections: &Connections) -> Held<'_> {
-        let (state, registered) = connections.register();
+        let (state, registered) = connections.register(None);
         let task = tokio::spawn(std::future::pending());
         registered.closed_by(task.abort_handle());
         (state, registered, task)

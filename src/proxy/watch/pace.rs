@@ -111,7 +111,7 @@ mod tests {
         act: impl Fn(&Arc<ConnectionState>),
     ) -> Option<u32> {
         let connections = Connections::default();
-        let (state, registered) = connections.register();
+        let (state, registered) = connections.register(None);
         let task = tokio::spawn(std::future::pending::<()>());
         registered.closed_by(task.abort_handle());
         begin(&state);

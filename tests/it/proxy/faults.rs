@@ -6,6 +6,7 @@ use tokio::net::TcpStream;
 use super::one_route;
 use crate::support::h2::{Client, request};
 use crate::support::proxy::Proxy;
+use crate::support::stack::audit;
 use crate::support::upstream::{Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -80,6 +81,45 @@ async fn a_client_of_http2_gets_the_status_or_a_reset_of_its_stream_alone() {
     assert!(client.try_ask(request("GET", "/a", &[]), b"").await.is_err());
     let series = r#"mwl_requests_total{route="r",status="444"}"#;
     proxy.until(|proxy| proxy.metric(series) == 2).await;
+}
+
+#[tokio::test]
+async fn a_cleanup_around_a_fault_runs_once_and_sees_it() {
+    let upstream = Upstream::run(|_, _| always(200, "", "noted")).await;
+    let cleanup = audit!("u", "/audit", "{ 'code': middleware.result.code }");
+    for (failing, status) in [("status: 503", "503"), ("reset: true", "444")] {
+        let route = faulty(cleanup, &format!("share: 1, {failing}"));
+        let proxy = Proxy::start(&one_route(&upstream, &route));
+        let before = upstream.requests().len();
+        let mut client = TcpStream::connect(proxy.address).await.unwrap();
+        let text = GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+        client.write_all(text.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        let ended = client.read_to_end(&mut said).await;
+        assert_eq!(ended.is_err(), status == "444", "{failing}: {ended:?}");
+        let series = format!(r#"mwl_requests_total{{route="r",status="{status}"}}"#);
+        proxy.until(|proxy| proxy.metric(&series) == 1).await;
+        let cleanups = r#"mwl_finally_total{outcome="success",route="r"}"#;
+        proxy.until(|proxy| proxy.metric(cleanups) == 1).await;
+        let seen = &upstream.requests()[before..];
+        assert_eq!(seen.len(), 1, "{failing}: the audit, and nothing else");
+        assert!(seen[0].head.starts_with("POST /audit "), "{}", seen[0].head);
+        let body: serde_json::Value = serde_json::from_slice(&seen[0].body).unwrap();
+        assert_eq!(body, serde_json::json!({ "code": INJECTED }));
+    }
+}
+
+#[tokio::test]
+async fn a_retry_inside_a_fault_runs_only_where_the_fault_lets_it() {
+    let retry = retry().replace(INJECTED, "Provider.Call.Http.Unavailable");
+    for (share, status, attempts) in [(1, 429, 0), (0, 503, 3)] {
+        let upstream = Upstream::run(|_, _| always(503, "", "busy")).await;
+        let mut route = faulty("", &format!("share: {share}, status: 429"));
+        route.push_str(&retry);
+        let proxy = Proxy::start(&one_route(&upstream, &route));
+        assert_eq!(proxy.ask(GET).await.status, status, "share {share}");
+        assert_eq!(upstream.requests().len(), attempts, "share {share}");
+    }
 }
 
 #[tokio::test]

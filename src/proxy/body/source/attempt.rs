@@ -88,7 +88,7 @@ where
         let attempt = self.get_mut();
         match attempt.poll_chunk(cx) {
             Poll::Ready(Some(Ok(chunk))) => {
-                attempt.stall.arrived(chunk.len());
+                attempt.stall.arrived(chunk.len() as u64);
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
