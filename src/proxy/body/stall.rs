@@ -39,11 +39,6 @@ impl StallTimer {
         Self { bound: stall, pace, timer: None, since: None }
     }
 
-    /// The time allowed between two chunks.
-    pub(crate) const fn bound(&self) -> Duration {
-        self.bound
-    }
-
     /// Data arrived: the wait is over.
     pub(crate) const fn progress(&mut self) {
         self.since = None;
@@ -61,14 +56,8 @@ impl StallTimer {
 
     /// No data arrived: ready, with the reason, when that has lasted for too long.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
-        self.poll_longer(Duration::ZERO, cx)
-    }
-
-    /// The same, with this much more for the wait that now begins, if it does.
-    pub(crate) fn poll_longer(&mut self, more: Duration, cx: &mut Context<'_>) -> Poll<BodyError> {
-        let bound = self.bound.saturating_add(more);
         let left = self.pace.as_ref().map(Pace::left);
-        let bound = left.map_or(bound, |left| left.min(bound));
+        let bound = left.map_or(self.bound, |left| left.min(self.bound));
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(bound)));
         if self.since.is_none() {
             let now = Instant::now();
