@@ -65,6 +65,24 @@ fn that_grow_without_bound() {
 }
 
 #[test]
+fn in_a_long_row() {
+    let stack = |n: usize| format!("  s{n}: [{{ stack: s{} }}]\n", n + 1);
+    let rows: [Vec<String>; 2] =
+        [(0..2000).map(stack).collect(), (0..2000).rev().map(stack).collect()];
+    for rows in rows {
+        let rest = format!(
+            "stacks:\n{}  s2000: []\nroutes: [{{ name: r, upstream: billing, middleware: [{{ stack: s0 }}] }}]",
+            rows.concat()
+        );
+        let said = of_file(&rest);
+        let first = said.lines().next().unwrap_or_default();
+        let wanted = "error[stacks-too-deep]: more than 100 stacks name one another in a row";
+        assert_eq!(first, wanted);
+        assert_eq!(said.matches("error[").count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn with_more_beside_it() {
     let rest = "stacks: { a: [], b: {} }\n\
          routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]";
