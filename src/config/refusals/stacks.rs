@@ -56,10 +56,10 @@ fn that_grow_without_bound() {
     );
     insta::assert_snapshot!(rendered(&text), @r"
     error[stacks-too-large]: all that stacks stand for holds more than 100000 values
-      --> c.yaml:17:34
+      --> c.yaml:12:33
        |
-    17 |   s14: [{ stack: s15 }, { stack: s15 }]
-       |                                  ^^^
+    12 |   s9: [{ stack: s10 }, { stack: s10 }]
+       |                                 ^^^
       = help: let fewer stacks name others
     ");
 }
