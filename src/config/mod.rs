@@ -280,7 +280,8 @@ impl<'a> Load<'a> {
         }
         let text = |path: &Path| self.named_file(path);
         let tls = tls::TlsReader::new(report, &text, (self.origin.now)(), self.origin.roots);
-        let upstreams = upstream::upstreams(report, &root, &tls);
+        let limits = root::limits(&root);
+        let upstreams = upstream::upstreams(report, &root, &tls, limits.heads());
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
         let routes = Routes {
@@ -300,7 +301,7 @@ impl<'a> Load<'a> {
             upstreams,
             forwarded: shaping::forwarded(report, &root),
             routes: routes.read(&root),
-            limits: root::limits(&root),
+            limits,
             shutdown: root::shutdown(&root),
             hash: self.hash(),
         })

@@ -125,10 +125,15 @@ pub(super) const LIMITS: Section = Section {
             "headSize",
             Shape::Size,
             r#""64KiB""#,
-            "How large the head of a request may be, not counting its target.",
+            "How large the head of a request may be, not counting its target, and the head of an answer.",
         ),
         or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
-        or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
+        or(
+            "headers",
+            Shape::Count(1, 1000),
+            "100",
+            "How many fields a head may have, a cookie counted once.",
+        ),
         or(
             "streams",
             Shape::Count(1, 10_000),

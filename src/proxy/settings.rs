@@ -83,6 +83,17 @@ pub struct Upstream {
     pub retry_after_max: Duration,
     /// The `Host` of a request (default: the client's).
     pub host: HostPolicy,
+    /// The limits of a response's head, which are those of a request's.
+    pub heads: HeadLimits,
+}
+
+/// The limits of a head. They apply to the message, and are the same in both protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// The most bytes of all fields together.
+    pub size: usize,
+    /// The most fields.
+    pub fields: usize,
 }
 
 /// Which `Host` an upstream gets by default.
@@ -259,11 +270,11 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long an upgraded connection may carry nothing (default PT1H).
     pub tunnel_timeout: Duration,
-    /// How large a request head may be, in bytes, not counting its target (default 64 KiB).
+    /// How large a head may be, in bytes, not counting a request's target (default 64 KiB).
     pub head_size: usize,
     /// How long a request's target may be, in bytes (default 16 KiB).
     pub target_size: usize,
-    /// How many fields a head may have (default 100).
+    /// How many fields a head may have, of a request or an answer (default 100).
     pub headers: usize,
     /// How many requests one HTTP/2 connection may have open at a time (default 100).
     pub streams: usize,
@@ -273,6 +284,13 @@ pub struct Limits {
     pub requests: usize,
     /// Worker threads (default: one per core).
     pub workers: usize,
+}
+
+impl Limits {
+    /// The limits of a head, not counting a request's target.
+    pub const fn heads(&self) -> HeadLimits {
+        HeadLimits { size: self.head_size, fields: self.headers }
+    }
 }
 
 /// How the process stops on SIGTERM.

@@ -133,6 +133,13 @@ impl AnswerBody {
         polled
     }
 
+    /// Ends the body. An end may follow its last byte and should be seen; no data can follow.
+    pub(crate) fn over(mut self, cx: &mut Context<'_>) {
+        if !self.is_end_stream() {
+            let _end = Pin::new(&mut self).poll_frame(cx).is_ready();
+        }
+    }
+
     fn finish(&mut self) {
         if let Some(flight) = self.flight.take() {
             flight.finish(self.sent);

@@ -59,8 +59,6 @@ pub(crate) struct ClientIo {
 pub(crate) enum DropReason {
     /// The client speaks HTTP/1.0, which has none (RFC 9110 §15.2).
     Http10,
-    /// The client speaks HTTP/2, where the library cannot send any.
-    Http2,
     /// The answer has already been given.
     Late,
     /// Too many are waiting for a client that reads slowly.
@@ -325,7 +323,6 @@ impl DropReason {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "http10",
-            Self::Http2 => "http2",
             Self::Late => "late",
             Self::Full => "full",
         }

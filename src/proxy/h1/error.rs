@@ -29,8 +29,11 @@ pub(crate) enum Malformed {
     #[error("the head cannot be read: {0}")]
     Head(httparse::Error),
     /// The head exceeds the limit.
-    #[error("the head is over {} bytes", super::SIZE)]
-    HeadTooLarge,
+    #[error("the head is over {0} bytes (limits.headSize)")]
+    HeadTooLarge(usize),
+    /// The head has more fields than the limit.
+    #[error("the head has more than {0} fields (limits.headers)")]
+    TooManyFields(usize),
     /// A status below 100.
     #[error("the status is below 100")]
     Status,

@@ -24,7 +24,7 @@ pub(crate) use self::framing::{Framing, WrongLength, field, line};
 pub(crate) use self::read_buffer::ReadBuffer;
 pub(crate) use self::write_buffer::WriteBuffer;
 
-/// The largest head of a response, and the largest trailer section, in bytes.
+/// The largest trailer section, in bytes.
 pub(crate) const SIZE: usize = 64 * 1024;
-/// The most fields that these may have.
+/// The most fields that it may have. This many fields of a head have their place on the stack.
 pub(crate) const FIELDS: usize = 100;

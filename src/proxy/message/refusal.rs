@@ -51,11 +51,15 @@ pub(crate) enum Reason {
     BodyBroken,
     /// The route reads the body, and it stalled for `limits.bodyTimeout`.
     BodyTimeout,
+    /// A frame is none of HTTP/2, or comes where it must not.
+    MalformedFrame,
+    /// Frames without end that bring nothing, or streams that are opened only to be reset.
+    Flood,
 }
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::MalformedHead,
         Self::HeadTooLarge,
         Self::HeadTimeout,
@@ -71,6 +75,8 @@ impl Reason {
         Self::BodyTooLarge,
         Self::BodyBroken,
         Self::BodyTimeout,
+        Self::MalformedFrame,
+        Self::Flood,
     ];
 
     /// The label, and the answer's status.
@@ -91,6 +97,8 @@ impl Reason {
             Self::BodyTooLarge => ("bodyTooLarge", StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyBroken => ("bodyBroken", StatusCode::BAD_REQUEST),
             Self::BodyTimeout => ("bodyTimeout", StatusCode::REQUEST_TIMEOUT),
+            Self::MalformedFrame => ("malformedFrame", StatusCode::BAD_REQUEST),
+            Self::Flood => ("flood", StatusCode::BAD_REQUEST),
         }
     }
 
@@ -178,6 +186,12 @@ impl Refusal {
     /// More than `limit` header fields (RFC 6585 §5).
     pub(crate) fn too_many_fields(limit: usize) -> Self {
         let detail = format!("the request has more than {limit} header fields");
+        Self::new(Reason::HeadTooLarge, detail)
+    }
+
+    /// Fields over `limit` bytes (RFC 6585 §5).
+    pub(crate) fn fields_too_large(limit: usize) -> Self {
+        let detail = format!("the request's fields are over {limit} bytes (limits.headSize)");
         Self::new(Reason::HeadTooLarge, detail)
     }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::trace;
 use crate::proxy::grpc;
+use crate::proxy::h2::OverLimit;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::forwarded::{self, Hop};
 use crate::proxy::message::refusal::Refusal;
@@ -113,10 +114,11 @@ fn shape(shaping: &Shaping, parts: &mut request::Parts) {
 
 /// Checks the fields about this hop, and removes them: the message gets a new framing.
 fn this_hop(parts: &mut request::Parts) -> Result<HopOptions, Refusal> {
-    // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1), and HTTP/2 clients get no 100 from here.
-    let may_wait = parts.version == Version::HTTP_11;
+    // An older client cannot mean it (RFC 9110 §10.1.1). HTTP/2 has no upgrade (RFC 9113 §8.6).
+    let may_wait = parts.version >= Version::HTTP_11;
+    let may_upgrade = parts.version == Version::HTTP_11;
     let asked = HopOptions {
-        upgrade: may_wait.then(|| upgrade::offered(&parts.headers)).flatten(),
+        upgrade: may_upgrade.then(|| upgrade::offered(&parts.headers)).flatten(),
         trailers: headers::takes_trailers(&parts.headers),
         body_unasked: expectation(&parts.headers)? && may_wait,
     };
@@ -147,15 +149,13 @@ pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
 
 /// Converts an HTTP/2 request's fields to the form of any version, and checks what the HTTP/1.1 parser checks itself.
 fn as_any_version(site: &WorkerConfig, parts: &mut request::Parts) -> Result<(), Refusal> {
-    let limit = site.runtime.limits.headers;
-    if parts.headers.len() > limit {
-        return Err(Refusal::too_many_fields(limit));
-    }
-    if !headers::is_length_sound(&parts.headers) {
-        return Err(Refusal::bad_length());
-    }
     headers::join_crumbs(&mut parts.headers);
-    Ok(())
+    let limits = &site.runtime.limits;
+    limits.heads().check(&parts.headers, 0).map_err(|beyond| match beyond {
+        OverLimit::Fields(limit) => Refusal::too_many_fields(limit),
+        OverLimit::Size(limit) => Refusal::fields_too_large(limit),
+    })?;
+    if headers::is_length_sound(&parts.headers) { Ok(()) } else { Err(Refusal::bad_length()) }
 }
 
 /// The first route that matches the request.

@@ -4,20 +4,16 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http2::SendRequest;
+use http::{HeaderMap, Method, Request, StatusCode};
 
-use super::Upstream;
-use super::counted::{ByteCounts, CountsSnapshot};
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
 use super::request_head::RequestHead;
+use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Error;
+use crate::proxy::h2::{CountsSnapshot, Incoming};
 use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
@@ -63,18 +59,17 @@ struct Lease {
 /// A stream on an HTTP/2 connection. Dropping it frees the stream for another request.
 #[derive(Debug)]
 pub(crate) struct Http2Stream {
+    /// The rest of the request, once the response has begun. Dropped before `place`, which then is free.
+    upload: Option<http2::UploadRest>,
     place: StreamSlot,
-    counts: Arc<ByteCounts>,
     /// The byte counts when the request was handed over.
     mark: CountsSnapshot,
-    sent: PendingResponse,
+    /// The exchange, once a request was handed over.
+    sent: Option<Result<http2::Exchange, http2::NotSent>>,
+    /// Whether the request is a HEAD. Its response has no body, whatever its head says.
+    head: bool,
     reused: bool,
 }
-
-/// The future response head, once a request was handed over.
-struct PendingResponse(Option<BoxFuture<'static, Result<Response<Incoming>, Http2SendError>>>);
-
-type Http2SendError = TrySendError<Request<RequestBody>>;
 
 /// A response whose head has arrived.
 #[derive(Debug)]
@@ -94,6 +89,8 @@ pub(crate) enum ResponseSource {
     Http1(Http1Lease),
     /// One stream of a shared connection.
     Http2(Incoming, Box<Http2Stream>),
+    /// The response has no body.
+    Empty { reused: bool },
 }
 
 /// Why a request got no response.
@@ -134,14 +131,14 @@ impl Connection {
         }
     }
 
-    /// Waits for the response to the request that was handed over. Heads of interim responses go to `interim`.
+    /// Waits for the response to the request that was handed over. Interim responses go to `interim`.
     pub(crate) async fn response(
         self,
         interim: InterimSink<'_>,
     ) -> Result<UpstreamResponse, Box<SendError>> {
         match self {
             Self::Http1(lease) => lease.response(interim).await,
-            Self::Http2(shared) => shared.response().await,
+            Self::Http2(shared) => shared.response(interim).await,
         }
     }
 }
@@ -218,51 +215,82 @@ impl Drop for Lease {
 impl Http2Stream {
     /// A stream for one request.
     pub(super) fn new(place: StreamSlot, reused: bool) -> Self {
-        let counts = Arc::clone(&place.shared().counts);
-        let mark = counts.mark();
-        Self { place, counts, mark, sent: PendingResponse(None), reused }
+        let mark = place.shared().traffic.mark();
+        Self { upload: None, place, mark, sent: None, head: false, reused }
     }
 
     /// Hands `request` over.
     pub(super) fn send(&mut self, request: Request<RequestBody>) {
-        if let Some(line) = &self.place.shared().line {
+        let shared = self.place.shared();
+        if let Some(line) = &shared.line {
             line.announce();
         }
-        self.mark = self.counts.mark();
+        self.head = *request.method() == Method::HEAD;
+        self.mark = shared.traffic.mark();
+        self.sent = Some(shared.send(request));
         self.place.ask(self.mark);
-        let mut sender: SendRequest<RequestBody> = self.place.shared().sender.clone();
-        self.sent = PendingResponse(Some(Box::pin(sender.try_send_request(request))));
     }
 
-    async fn response(mut self: Box<Self>) -> Result<UpstreamResponse, Box<SendError>> {
-        let Some(sent) = self.sent.0.take() else {
+    async fn response(
+        mut self: Box<Self>,
+        interim: InterimSink<'_>,
+    ) -> Result<UpstreamResponse, Box<SendError>> {
+        let answer = match self.sent.take() {
+            Some(Ok(exchange)) => self.answer(exchange, interim).await,
+            Some(Err(not_sent)) => Err(not_sent),
             // Nothing was handed over, so nothing will arrive.
-            return std::future::pending().await;
+            None => std::future::pending().await,
         };
-        let response = sent.await;
         self.place.answered();
-        match response {
-            Ok(response) => {
-                let (parts, incoming) = response.into_parts();
-                let body = ResponseSource::Http2(incoming, self);
-                Ok(UpstreamResponse { status: parts.status, fields: parts.headers, body })
+        match answer {
+            Ok((h1::ResponseHead { status, fields }, incoming)) => {
+                let body = self.body(incoming, status);
+                Ok(UpstreamResponse { status, fields, body })
             }
-            Err(failed) => Err(Box::new(self.failed(failed))),
+            Err(not_sent) => Err(Box::new(self.failed(not_sent))),
         }
     }
 
-    fn failed(&self, mut failed: Http2SendError) -> SendError {
-        let unsent = failed.take_message();
-        let error = failed.into_error();
-        let ending = FailureKind::of(&error);
+    async fn answer(
+        &mut self,
+        mut exchange: http2::Exchange,
+        interim: InterimSink<'_>,
+    ) -> Result<(h1::ResponseHead, Incoming), http2::NotSent> {
+        let answer = poll_fn(|cx| exchange.poll_answer(cx, interim)).await;
+        let answer = answer.map_err(|error| http2::NotSent { error, unsent: None })?;
+        self.upload = exchange.rest();
+        Ok(answer)
+    }
+
+    /// The source of the body of a response with this `status`. If there is no body, `END_STREAM` may come later
+    /// than the head (RFC 9113 §8.1.1), and nobody needs to wait for it.
+    fn body(mut self: Box<Self>, incoming: Incoming, status: StatusCode) -> ResponseSource {
+        let empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if !empty && !self.head {
+            return ResponseSource::Http2(incoming, self);
+        }
+        let reused = self.reused;
+        if !incoming.is_ended() {
+            if incoming.left().is_some_and(|left| left > 0) && !self.head {
+                self.place.count_reset();
+            }
+            self.upload = None;
+            tokio::spawn(http2::read_to_end(incoming, self));
+        }
+        ResponseSource::Empty { reused }
+    }
+
+    fn failed(&self, http2::NotSent { error, unsent }: http2::NotSent) -> SendError {
+        let ending = FailureKind::of_stream(&error);
         if !ending.spares_connection() {
             self.place.retire();
         }
+        let traffic = &self.place.shared().traffic;
         SendError {
             error: TransportError::Http2(error),
-            unsent: unsent.map(|request| UnsentRequest::Http2(Box::new(request))),
-            wrote: self.counts.wrote_since(self.mark),
-            read: self.counts.read_since(self.mark),
+            unsent: unsent.map(UnsentRequest::Http2),
+            wrote: traffic.wrote_since(self.mark),
+            read: traffic.read_since(self.mark),
             ending,
             reused: self.reused,
         }
@@ -275,12 +303,7 @@ impl ResponseSource {
         match self {
             Self::Http1(lease) => lease.reused,
             Self::Http2(_, shared) => shared.reused,
+            Self::Empty { reused } => *reused,
         }
-    }
-}
-
-impl std::fmt::Debug for PendingResponse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Sent").field(&self.0.is_some()).finish()
     }
 }

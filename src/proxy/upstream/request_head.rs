@@ -7,6 +7,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
 
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::message::headers;
 
 /// Everything that is sent before a request's body. What the client's own request contains is borrowed from there.
 #[derive(Debug)]
@@ -34,8 +35,8 @@ impl RequestHead<'_> {
         (if target.starts_with(['/', '*']) { "" } else { "/" }, target)
     }
 
-    /// The same as an HTTP/2 request to an endpoint. The library does not report interim responses, so a body
-    /// is sent at once. HTTP/2 cannot switch to another protocol, so none is offered (RFC 9113 §8.6).
+    /// The same as an HTTP/2 request to an endpoint. HTTP/2 cannot switch to another protocol, so none is offered
+    /// (RFC 9113 §8.6).
     pub(super) fn into_request(
         self,
         body: RequestBody,
@@ -46,9 +47,7 @@ impl RequestHead<'_> {
         *request.method_mut() = self.method;
         let host = fields.remove(header::HOST).filter(|_| !self.names_endpoint);
         *request.uri_mut() = absolute(self.uri.into_owned(), host.as_ref(), endpoint);
-        if self.expects {
-            fields.remove(header::EXPECT);
-        }
+        headers::strip_hop_by_hop(&mut fields);
         if self.trailers {
             fields.insert(header::TE, HeaderValue::from_static("trailers"));
         }
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_one_connection_of_http_1_means_is_not_said_to_http_2() {
-        let told = [("host", "t"), ("expect", "100-continue"), ("x", "y")];
+        let told = [("host", "t"), ("connection", "x-a"), ("x-a", "z"), ("x", "y")];
         let told = told.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let fields = HeaderMap::from_iter(told);
         let outgoing = |names_endpoint| RequestHead {

@@ -16,8 +16,14 @@ mod framing;
 mod gathering;
 /// gRPC calls.
 mod grpc;
+/// Bounds on single streams of HTTP/2, in virtual time.
+mod h2_bounds;
 /// Clients that speak HTTP/2.
 mod h2_clients;
+/// Peers that speak HTTP/2 as nobody should.
+mod h2_floods;
+/// What ends a message of HTTP/2, and what does not.
+mod h2_messages;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
 /// Interim responses.
@@ -38,6 +44,7 @@ mod rounds;
 mod semantics;
 /// What routes change in messages.
 mod shaping;
+mod slow_clients;
 /// TLS from clients.
 mod tls_clients;
 /// TLS to upstreams.

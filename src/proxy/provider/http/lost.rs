@@ -71,6 +71,10 @@ impl Attempt<'_> {
                 let what = "reset the stream before it answered";
                 (code::CONNECTION_CLOSED, "connection_terminated", what)
             }
+            FailureKind::Stalled => {
+                let what = "took no more of the request";
+                (code::CONNECTION_CLOSED, "connection_write_timeout", what)
+            }
             FailureKind::Lost => {
                 let what = "closed the connection before it answered";
                 (code::CONNECTION_CLOSED, "connection_terminated", what)

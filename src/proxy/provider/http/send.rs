@@ -14,7 +14,6 @@ use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
-use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Connection, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
@@ -46,9 +45,7 @@ impl Attempt<'_> {
         outgoing: RequestHead<'_>,
         body: BodySource,
     ) -> Result<(), NoResponse> {
-        // The HTTP/2 library does not report interim responses, so there the body is sent at once.
-        let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
-        let permission = waits.then(Arc::<ContinueSignal>::default);
+        let permission = outgoing.expects.then(Arc::<ContinueSignal>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
         let body = request_body(body, permission.as_ref(), timeout);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;

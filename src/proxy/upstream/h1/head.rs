@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use httparse::{Header, ParserConfig, Response, Status};
 
-use crate::proxy::h1::{Decoder, FIELDS, HeadFields, Malformed, SIZE, read};
+use crate::proxy::h1::{Decoder, FIELDS, HeadFields, Malformed, read};
+use crate::proxy::settings::HeadLimits;
 
 /// The head of a response.
 #[derive(Debug)]
@@ -21,15 +22,39 @@ pub(super) struct Head {
 
 /// Parses the head at the start of `bytes`. Also returns its length. `None` if it is incomplete. `bodiless`:
 /// the response answers a HEAD.
-pub(super) fn parse(bytes: &Bytes, bodiless: bool) -> Result<Option<(Head, usize)>, Malformed> {
-    let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
+pub(super) fn parse(
+    bytes: &Bytes,
+    bodiless: bool,
+    heads: HeadLimits,
+) -> Result<Option<(Head, usize)>, Malformed> {
+    if heads.fields <= FIELDS {
+        let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
+        let room = room.get_mut(..heads.fields).unwrap_or_default();
+        parse_in(bytes, bodiless, heads, room)
+    } else {
+        let mut room = vec![MaybeUninit::<Header<'_>>::uninit(); heads.fields];
+        parse_in(bytes, bodiless, heads, &mut room)
+    }
+}
+
+fn parse_in<'a>(
+    bytes: &'a Bytes,
+    bodiless: bool,
+    heads: HeadLimits,
+    room: &mut [MaybeUninit<Header<'a>>],
+) -> Result<Option<(Head, usize)>, Malformed> {
     let mut response = Response::new(&mut []);
     let config = ParserConfig::default();
-    let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut fields);
-    let size = match parsed.map_err(Malformed::Head)? {
-        Status::Complete(size) if size <= SIZE => size,
-        Status::Partial if bytes.len() <= SIZE => return Ok(None),
-        Status::Complete(_) | Status::Partial => return Err(Malformed::HeadTooLarge),
+    let size = match config.parse_response_with_uninit_headers(&mut response, bytes, room) {
+        Ok(Status::Complete(size)) if size <= heads.size => size,
+        Ok(Status::Partial) if bytes.len() <= heads.size => return Ok(None),
+        Ok(Status::Complete(_) | Status::Partial) => {
+            return Err(Malformed::HeadTooLarge(heads.size));
+        }
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(Malformed::TooManyFields(heads.fields));
+        }
+        Err(error) => return Err(Malformed::Head(error)),
     };
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
     let status = status.map_err(|_below_100| Malformed::Status)?;

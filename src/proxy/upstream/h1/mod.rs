@@ -33,22 +33,25 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 
 use self::head::Head;
-use super::failed_write::FailedWrite;
 use super::request_head::RequestHead;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
-    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer, SIZE,
+    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer,
     WriteBuffer,
 };
 use crate::proxy::io::Io;
+use crate::proxy::io::failed_write::FailedWrite;
 use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::io::splice::{Pipe, PipePool};
+use crate::proxy::settings::HeadLimits;
 
 /// A connection to an upstream, with the exchange on it.
 #[derive(Debug)]
 pub(crate) struct Http1Connection {
     io: Io,
+    /// The limits of a response's head.
+    heads: HeadLimits,
     output: WriteBuffer,
     /// Bytes that were read and not parsed yet.
     pending: Bytes,
@@ -114,10 +117,11 @@ pub(crate) struct ResponseHead {
 pub(crate) type InterimSink<'a> = &'a mut (dyn FnMut(ResponseHead) + Send);
 
 impl Http1Connection {
-    /// A connection over `io` that was not used yet.
-    pub(crate) fn new(io: Io) -> Box<Self> {
+    /// A connection over `io` that was not used yet. `heads` limits its responses' heads.
+    pub(crate) fn new(io: Io, heads: HeadLimits) -> Box<Self> {
         Box::new(Self {
             io,
+            heads,
             output: WriteBuffer::default(),
             pending: Bytes::new(),
             input: ReadBuffer::new(),
@@ -286,7 +290,7 @@ impl Http1Connection {
             // A head ends with a line, and every mistake in it, except its size, is in a complete line.
             let read = self.input.bytes();
             let more = read.get(before..).unwrap_or_default();
-            if !more.contains(&b'\n') && read.len() <= SIZE {
+            if !more.contains(&b'\n') && read.len() <= self.heads.size {
                 continue;
             }
             if let Some(answer) = self.take_head(interim)? {
@@ -299,7 +303,7 @@ impl Http1Connection {
     fn take_head(&mut self, interim: InterimSink<'_>) -> Result<Option<ResponseHead>, Error> {
         let mut bytes = self.input.take();
         while !bytes.is_empty() {
-            let Some((head, size)) = head::parse(&bytes, self.bodiless)? else {
+            let Some((head, size)) = head::parse(&bytes, self.bodiless, self.heads)? else {
                 self.input.put_back(bytes);
                 return Ok(None);
             };

@@ -15,7 +15,11 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::proxy::body::whole::Whole;
-use crate::proxy::upstream::failed_write::WRITE_FAILURE_GRACE;
+use crate::proxy::h1::SIZE;
+use crate::proxy::io::failed_write::WRITE_FAILURE_GRACE;
+
+/// The limits of a response's head.
+const HEADS: HeadLimits = HeadLimits { size: SIZE, fields: 100 };
 
 fn outgoing(method: Method) -> RequestHead<'static> {
     RequestHead {
@@ -31,7 +35,7 @@ fn outgoing(method: Method) -> RequestHead<'static> {
 
 fn conn() -> (Box<Http1Connection>, DuplexStream) {
     let (near, far) = duplex(1 << 20);
-    (Http1Connection::new(Io::Other(Box::new(near))), far)
+    (Http1Connection::new(Io::Other(Box::new(near)), HEADS), far)
 }
 
 fn asked(method: Method) -> (Box<Http1Connection>, DuplexStream) {
@@ -126,7 +130,7 @@ async fn a_failed_write_does_not_wait_for_ever() {
         }
     }
     let (near, _far) = duplex(64);
-    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))));
+    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))), HEADS);
     let begun = Instant::now();
     conn.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY);
     let error = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap_err();

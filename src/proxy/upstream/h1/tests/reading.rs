@@ -265,6 +265,23 @@ fn a_head_has_a_bound_however_it_comes() {
     }
 }
 
+#[test]
+fn the_limits_of_a_head_are_those_that_are_set() {
+    let answer = |fields: usize| {
+        let fields = "Set-Cookie: a=b\r\n".repeat(fields);
+        Bytes::from(format!("HTTP/1.1 204 No\r\n{fields}\r\n"))
+    };
+    let parse = |fields: usize, heads: HeadLimits| head::parse(&answer(fields), false, heads);
+    for fields in [50, 100, 400] {
+        let heads = HeadLimits { size: 1 << 20, fields };
+        let (head, _) = parse(fields, heads).unwrap().unwrap();
+        assert_eq!(head.fields.len(), fields);
+        assert_eq!(parse(fields + 1, heads).err(), Some(Malformed::TooManyFields(fields)));
+    }
+    let heads = HeadLimits { size: 40, fields: 100 };
+    assert_eq!(parse(2, heads).err(), Some(Malformed::HeadTooLarge(40)));
+}
+
 proptest! {
     /// However a response is cut, it is the same response.
     #[test]
