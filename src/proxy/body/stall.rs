@@ -36,12 +36,7 @@ impl StallTimer {
 
     /// No data arrived: ready when that has lasted for the bound.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_longer(Duration::ZERO, cx)
-    }
-
-    /// The same, with this much more for the wait that now begins, if it does.
-    pub(crate) fn poll_longer(&mut self, more: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        let bound = self.bound.saturating_add(more);
+        let bound = self.bound;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(bound)));
         if !self.counting {
             self.counting = true;

@@ -99,7 +99,7 @@ impl RequestStream {
         if inner.answered {
             return Err(DropReason::Late);
         }
-        let (flushes, _) = inner.traffic.writes();
+        let flushes = inner.traffic.flushes();
         if flushes != inner.flushes {
             (inner.flushes, inner.pending) = (flushes, 0);
         }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use h2::Reason;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How many streams of one connection may have a header block that is too large.
 const LARGE_BLOCKS: usize = 16;
@@ -23,8 +24,10 @@ pub(crate) struct Traffic {
     written: AtomicU64,
     /// How often everything written was flushed.
     flushes: AtomicU64,
-    /// How often the socket had no room.
-    blocks: AtomicU64,
+    /// Whether the socket has no room.
+    blocked: AtomicBool,
+    /// When everything written was last flushed late.
+    unblocked_at: Mutex<Option<Instant>>,
     /// Whether the peer floods the connection with frames. Then no more is read.
     flooded: AtomicBool,
     /// Whether a request waits to be written.
@@ -84,9 +87,14 @@ impl Traffic {
         self.mark().read != mark.read
     }
 
-    /// How often everything written was flushed, and how often the socket had no room.
-    pub(crate) fn writes(&self) -> (u64, u64) {
-        (self.flushes.load(Ordering::Relaxed), self.blocks.load(Ordering::Relaxed))
+    /// How often everything written was flushed.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// When everything written was last flushed late, because the socket had no room.
+    pub(crate) fn unblocked_at(&self) -> Option<Instant> {
+        *lock(&self.unblocked_at)
     }
 
     /// Whether the peer floods the connection with frames.
@@ -145,7 +153,13 @@ impl Traffic {
 
     /// Everything written was flushed, or (`all` is false) the socket had no room.
     pub(super) fn flushed(&self, all: bool) {
-        add(if all { &self.flushes } else { &self.blocks }, 1);
+        if all {
+            add(&self.flushes, 1);
+            if self.blocked.load(Ordering::Relaxed) {
+                *lock(&self.unblocked_at) = Some(Instant::now());
+            }
+        }
+        self.blocked.store(!all, Ordering::Relaxed);
     }
 
     /// The peer floods the connection with frames.
@@ -183,8 +197,12 @@ impl Traffic {
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds `more`, and returns the count before. There is one writer.
