@@ -4,7 +4,8 @@
 //! are replaced.
 
 use http::header::HOST;
-use http::{HeaderMap, Method, Uri};
+use http::uri::Authority;
+use http::{HeaderMap, Method};
 
 /// How many characters of each are told.
 const TOLD: usize = 256;
@@ -18,13 +19,18 @@ pub(crate) struct RefusedHead {
 }
 
 impl RefusedHead {
-    /// Of a head that could be read.
-    pub(crate) fn of(method: &Method, uri: &Uri, fields: &HeaderMap) -> Self {
+    /// Of a head that could be read, whose target names an `authority` if it is in absolute form.
+    pub(crate) fn of(
+        method: &Method,
+        path: &str,
+        authority: Option<&Authority>,
+        fields: &HeaderMap,
+    ) -> Self {
         let field = || fields.get(HOST).map(|host| told(host.as_bytes()));
         Self {
             method: Some(told(method.as_str().as_bytes())),
-            path: Some(told(uri.path().as_bytes())),
-            host: uri.authority().map(|host| told(host.as_str().as_bytes())).or_else(field),
+            path: Some(told(path.as_bytes())),
+            host: authority.map(|host| told(host.as_str().as_bytes())).or_else(field),
         }
     }
 
@@ -97,12 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_head_that_was_read_the_query_is_not_told() {
-        let (fields, absolute) = (HeaderMap::new(), Uri::from_static("http://a.test:8/p?q=s3"));
-        let head = RefusedHead::of(&Method::GET, &absolute, &fields);
-        assert_eq!(
-            (head.path.unwrap(), head.host.unwrap()),
-            ("/p".to_owned(), "a.test:8".to_owned())
-        );
+    fn an_absolute_target_names_the_host() {
+        let mut fields = HeaderMap::new();
+        fields.insert(HOST, "a.test".parse().unwrap());
+        let of = |authority: Option<&Authority>| {
+            RefusedHead::of(&Method::GET, "/p", authority, &fields).host.unwrap()
+        };
+        assert_eq!(of(None), "a.test");
+        assert_eq!(of(Some(&Authority::from_static("b.test:8"))), "b.test:8");
     }
 }

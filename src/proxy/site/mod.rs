@@ -201,7 +201,7 @@ impl WorkerConfig {
 impl WorkerConfig {
     /// Counts a request for which no Flow ran, and logs it: of each reason the first, and then one every few seconds.
     pub(crate) fn refused(&self, refusal: &Refusal, client: SocketAddr) {
-        let Refusal { reason, detail, asked } = refusal;
+        let Refusal { reason, detail, allow: _, asked } = refusal;
         self.runtime.refusals.count(*reason as usize);
         let Some(untold) = self.core.refusals.admits(*reason as usize, Instant::now()) else {
             return;
