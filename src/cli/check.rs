@@ -16,6 +16,7 @@ use crate::language::plan::Calls;
 use crate::language::provider::Catalog;
 use crate::proxy;
 use crate::proxy::provider::http::HttpProvider;
+use crate::proxy::settings::Paths;
 use crate::source::{self, Diagnostics, Kind, Node, Severity, Sources};
 
 /// The findings about one file.
@@ -143,7 +144,9 @@ fn catalog(node: &Node) -> Catalog {
     names.insert(Arc::from(""), 0);
     upstreams(node, &mut names);
     let mut catalog = proxy::catalog(None);
-    if let Err(error) = catalog.add_call(Arc::new(HttpProvider::new(Arc::new(names), Some(0)))) {
+    if let Err(error) =
+        catalog.add_call(Arc::new(HttpProvider::new(Arc::new(names), Some(0), Paths::default())))
+    {
         complain(&format!("the http provider is missing: {error}"));
     }
     catalog

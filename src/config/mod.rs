@@ -284,7 +284,9 @@ impl<'a> Load<'a> {
         let upstreams = upstream::upstreams(report, &root, &tls, limits.heads());
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
+        let paths = root::paths(&root);
         let routes = Routes {
+            paths,
             shared: Documents {
                 report,
                 stacks: &stacks,
@@ -300,6 +302,7 @@ impl<'a> Load<'a> {
             observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
+            paths,
             routes: routes.read(&root),
             limits,
             shutdown: root::shutdown(&root),

@@ -7,7 +7,7 @@ use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
-use crate::proxy::settings::{Limits, Listener, Shutdown};
+use crate::proxy::settings::{Limits, Listener, Paths, Shutdown};
 use crate::source::{Diagnostic, Node};
 
 pub(super) const ROOT: Section = Section {
@@ -40,6 +40,11 @@ pub(super) const ROOT: Section = Section {
             "forwarded",
             Shape::Section(&FORWARDED),
             "How the client's address is found, and which fields tell it to upstreams. Without this section the fields pass unchanged.",
+        ),
+        optional(
+            "paths",
+            Shape::Section(&PATHS),
+            "How routes read paths, and which paths are refused.",
         ),
         or(
             "stacks",
@@ -125,14 +130,14 @@ pub(super) const LIMITS: Section = Section {
             "headSize",
             Shape::Size,
             r#""64KiB""#,
-            "How large the head of a request may be, not counting its target, and the head of an answer.",
+            "How large the head of a request may be, not counting its target; also the head of an upstream's response, and the trailers of both.",
         ),
         or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
         or(
             "headers",
             Shape::Count(1, 1000),
             "100",
-            "How many fields a head may have, a cookie counted once.",
+            "How many fields a head may have, a cookie counted once, and how many trailers: of a request and of an upstream's response.",
         ),
         or(
             "streams",
@@ -156,6 +161,31 @@ pub(super) const LIMITS: Section = Section {
             "workers",
             Shape::Count(1, 1024),
             "How many threads serve requests. Without it, one for each processor.",
+        ),
+    ],
+};
+
+pub(super) const PATHS: Section = Section {
+    name: "`paths`",
+    doc: "How routes read paths, and which paths are refused. Paths are sent on as they came.",
+    fields: &[
+        or(
+            "mergeSlashes",
+            Shape::Boolean,
+            "false",
+            "Whether repeated slashes count as one, as in NGINX: the route of `/admin` then also takes `//admin`.",
+        ),
+        or(
+            "encodedSlashes",
+            Shape::Word(&["pass", "refuse"]),
+            r#""pass""#,
+            "Whether a path with `%2F`, `%5C` or a backslash passes, or is answered 400: some servers read each of these as a slash.",
+        ),
+        or(
+            "parameters",
+            Shape::Word(&["pass", "refuse"]),
+            r#""pass""#,
+            "Whether a path with `;` passes, or is answered 400. Routes never match on what follows `;` in a segment.",
         ),
     ],
 };
@@ -225,6 +255,15 @@ pub(super) fn limits(root: &Object<'_>) -> Limits {
         workers: object
             .count("workers")
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+    })
+}
+
+/// `paths`, or the defaults.
+pub(super) fn paths(root: &Object<'_>) -> Paths {
+    root.section("paths", &PATHS, |object| Paths {
+        merge_slashes: object.boolean("mergeSlashes"),
+        refuse_encoded_slashes: object.word("encodedSlashes") == Some("refuse"),
+        refuse_parameters: object.word("parameters") == Some("refuse"),
     })
 }
 

@@ -14,7 +14,7 @@ use super::shaping::{FIELDS, REWRITE, fields, rewrite};
 use crate::language::expr::Program;
 use crate::language::schema::Schema;
 use crate::language::value::Value;
-use crate::proxy::settings::{Buffer, Route};
+use crate::proxy::settings::{Buffer, Paths, Route};
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// The keys of which a route has exactly one.
@@ -107,6 +107,8 @@ pub(super) const BUFFER: Section = Section {
 /// Everything that is needed to read the routes.
 pub(super) struct Routes<'a> {
     pub(super) shared: Documents<'a>,
+    /// How routes read paths.
+    pub(super) paths: Paths,
     /// The names of the upstreams.
     pub(super) upstreams: &'a BTreeSet<Arc<str>>,
     /// Reads the file of a Flow, relative to the configuration's folder, and reports mistakes.
@@ -130,9 +132,10 @@ impl Routes<'_> {
     fn route(&self, node: &Node) -> Option<Route> {
         let report = self.shared.report;
         let object = Object::open(report, "routes", node, &ROUTE)?;
-        let matches = matching(report, &object);
+        let matches = matching(report, &object, self.paths);
         let classify = classify(report, &object);
-        let (rewrite_prefix, rewrite_host) = rewrite(report, &object, matches.path_prefix.as_ref());
+        let prefix = matches.path_prefix.as_ref();
+        let (rewrite_prefix, rewrite_host) = rewrite(report, &object, prefix, self.paths);
         let request_fields = fields(report, &object, "requestHeaders");
         let response_fields = fields(report, &object, "responseHeaders");
         let buffer = buffer(&object);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 
-use super::matching::path;
+use super::matching::sent_path;
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::Program;
 use crate::proxy::message::{shape, target};
-use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, PrefixRewrite};
+use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, Paths, PrefixRewrite};
 use crate::source::{Diagnostic, Member, Node, Span};
 
 pub(super) const REWRITE: Section = Section {
@@ -48,7 +48,7 @@ pub(super) const FORWARDED: Section = Section {
             "trusted",
             Shape::List(&Shape::Text),
             "[]",
-            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed.",
+            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed, with `True-Client-IP`, `CF-Connecting-IP` and others like them.",
         ),
         or(
             "xForwarded",
@@ -57,7 +57,12 @@ pub(super) const FORWARDED: Section = Section {
             "Whether `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are sent.",
         ),
         or("forwarded", Shape::Boolean, "false", "Whether `Forwarded` (RFC 7239) is sent."),
-        or("via", Shape::Boolean, "true", "Whether `Via` (RFC 9110) is sent."),
+        or(
+            "via",
+            Shape::Boolean,
+            "true",
+            "Whether `Via` (RFC 9110) is sent, so that a request that comes back is answered 508.",
+        ),
     ],
 };
 
@@ -65,6 +70,7 @@ pub(super) fn rewrite(
     report: &Report,
     route: &Object<'_>,
     matched: Option<&Arc<str>>,
+    paths: Paths,
 ) -> (Option<PrefixRewrite>, Option<HeaderValue>) {
     let node = route.get("rewrite");
     let Some(object) = node.and_then(|node| Object::open(report, "rewrite", node, &REWRITE)) else {
@@ -72,7 +78,7 @@ pub(super) fn rewrite(
     };
     let to = object.member("pathPrefix");
     let prefix = to.and_then(|member| {
-        let to = report.parsed("bad-path", "pathPrefix", &member.value, path)?;
+        let to = report.parsed("bad-path", "pathPrefix", &member.value, |text| sent_path(text, paths))?;
         let Some(from) = matched else {
             let message = "`rewrite.pathPrefix` replaces the prefix that the route matches, and it matches none";
             let diagnostic = Diagnostic::error("missing-key", member.key_span, message);

@@ -7,7 +7,9 @@ use ::http::HeaderValue;
 
 use super::message::refusal::Reason;
 use super::provider::http::HttpProvider;
-use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
+use super::settings::{
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
+};
 use super::site::facts::Facts;
 use super::site::route::Router;
 use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
@@ -17,7 +19,7 @@ use super::upstream::resolve::System;
 use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::source::{Diagnostic, Diagnostics, Span};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, UpstreamMetrics};
 
 impl Runtime {
     /// Compiles every route of `settings` with `catalog`, to which each route's own http provider is added.
@@ -44,6 +46,7 @@ impl Runtime {
             observed: _,
             upstreams,
             forwarded,
+            paths,
             routes,
             limits,
             shutdown,
@@ -64,6 +67,7 @@ impl Runtime {
             metrics,
             names: Arc::new(names),
             stage: stage.as_ref(),
+            paths,
             cache: PreparedCache::default(),
         };
         let mut found = Diagnostics::default();
@@ -82,12 +86,15 @@ impl Runtime {
         if found.has_errors() {
             return Err(found);
         }
+        let may_return = may_return(&listeners, &upstreams);
         let runtime = Self {
             environment,
             listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
             share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
+            via: forwarded.as_ref().map_or(may_return, |forwarded| forwarded.via),
             forwarded,
+            paths,
             limits,
             shutdown,
             router: Router::new(table),
@@ -128,12 +135,22 @@ impl ListenAddress {
     }
 }
 
+/// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
+fn may_return(
+    listeners: &[Listener],
+    upstreams: &[(Arc<settings::Upstream>, Arc<UpstreamMetrics>)],
+) -> bool {
+    let mut endpoints = upstreams.iter().flat_map(|(upstream, _)| &upstream.endpoints);
+    endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
+}
+
 /// Shared by the routes while they are built.
 struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
     stage: Option<&'a Arc<Stage>>,
+    paths: Paths,
     cache: PreparedCache,
 }
 
@@ -156,7 +173,7 @@ impl Builder<'_> {
         } = route;
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider: Arc<dyn CallProvider> =
-            Arc::new(HttpProvider::new(Arc::clone(&self.names), default));
+            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths));
         let mut catalog = self.catalog.clone();
         let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
         let uri = provider.contract().uri.clone();

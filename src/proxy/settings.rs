@@ -28,6 +28,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
+    /// What paths mean, and which are refused.
+    pub paths: Paths,
     /// In order: the first match wins. Names are unique.
     pub routes: Vec<Route>,
     /// Bounds on what clients may do and on cleanups.
@@ -104,6 +106,17 @@ pub enum HostPolicy {
     Preserve,
     /// The endpoint's.
     Upstream,
+}
+
+/// How routes read paths, and which paths are refused besides those that always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Whether repeated slashes count as one in matching.
+    pub merge_slashes: bool,
+    /// Whether a path with an encoded slash, or with a backslash, is refused.
+    pub refuse_encoded_slashes: bool,
+    /// Whether a path whose segments have parameters (`;…`) is refused.
+    pub refuse_parameters: bool,
 }
 
 /// How the client's address is found, and which fields tell it to upstreams.

@@ -2,6 +2,7 @@
 
 pub(crate) mod acked;
 pub(crate) mod buffered;
+pub(crate) mod departure;
 pub(crate) mod failed_write;
 pub(crate) mod loopback;
 pub(crate) mod peer;
@@ -79,7 +80,7 @@ impl Io {
     }
 
     /// The socket, which may carry TLS.
-    fn any_socket(&self) -> Option<&TcpStream> {
+    pub(crate) fn any_socket(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(socket) => Some(socket),
             Self::Tls(tls) => Some(tls.get_ref().0),

@@ -10,7 +10,7 @@
 use http::StatusCode;
 use http::header::{self, HeaderMap};
 
-use crate::proxy::h1::{ClientConnection, DropReason};
+use crate::proxy::h1::{self, ClientConnection, DropReason};
 use crate::proxy::h2::RequestStream;
 use crate::proxy::message::headers;
 use crate::proxy::site::WorkerRoute;
@@ -28,9 +28,17 @@ pub(crate) enum InterimTarget {
 
 impl InterimTarget {
     /// Passes on an interim response to a request of `route`.
-    pub(crate) fn pass(&self, route: &WorkerRoute, status: StatusCode, fields: &HeaderMap) {
+    pub(crate) fn pass(
+        &self,
+        route: &WorkerRoute,
+        status: StatusCode,
+        reason: Option<&[u8]>,
+        fields: &HeaderMap,
+    ) {
         let passed = match self {
-            Self::Client(conn) => conn.say_before(&written(status, &to_pass(route, fields))),
+            Self::Client(conn) => {
+                conn.say_before(&written(status, reason, &to_pass(route, fields)))
+            }
             Self::Stream(stream) => stream.say_before(status, to_pass(route, fields)),
             Self::Nowhere(why) => Err(*why),
         };
@@ -59,14 +67,11 @@ fn to_pass(route: &WorkerRoute, fields: &HeaderMap) -> HeaderMap {
 }
 
 /// The same as bytes of HTTP/1.1.
-fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
+fn written(status: StatusCode, reason: Option<&[u8]>, fields: &HeaderMap) -> Vec<u8> {
+    let mut head = Vec::with_capacity(128);
+    h1::status_line(&mut head, status, reason);
     for (name, value) in fields {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
+        h1::field(&mut head, name, value);
     }
     head.extend_from_slice(b"\r\n");
     head
@@ -83,8 +88,8 @@ mod tests {
         fields.append(header::LINK, HeaderValue::from_static("</a>"));
         fields.append(header::LINK, HeaderValue::from_bytes(b"</\xff>").unwrap());
         let wanted = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </\xff>\r\n\r\n";
-        assert_eq!(written(StatusCode::EARLY_HINTS, &fields), wanted);
+        assert_eq!(written(StatusCode::EARLY_HINTS, None, &fields), wanted);
         let unknown = StatusCode::from_u16(150).unwrap();
-        assert_eq!(written(unknown, &HeaderMap::new()), b"HTTP/1.1 150 \r\n\r\n");
+        assert_eq!(written(unknown, None, &HeaderMap::new()), b"HTTP/1.1 150 \r\n\r\n");
     }
 }

@@ -15,7 +15,7 @@ use crate::language::plan::{Calls, Plan};
 use crate::language::value::Value;
 use crate::proxy::message::refusal::Reason;
 use crate::proxy::settings::{
-    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, PrefixRewrite, Shutdown,
+    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
@@ -41,6 +41,9 @@ pub struct Runtime {
     /// How many requests a worker may serve at once: its share of `limits.requests`.
     pub(crate) share: usize,
     pub(crate) forwarded: Option<Forwarded>,
+    pub(crate) paths: Paths,
+    /// Whether this proxy adds itself to `Via`.
+    pub(crate) via: bool,
     pub(crate) refusals: RefusalMetrics,
     pub(crate) hash: Arc<str>,
     /// Who gets the records of requests. Set before it serves.

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 
 use super::failure::{FailureKind, TransportError};
@@ -76,6 +77,8 @@ pub(crate) struct Http2Stream {
 pub(crate) struct UpstreamResponse {
     /// The status.
     pub(crate) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) reason: Option<Bytes>,
     /// The fields.
     pub(crate) fields: HeaderMap,
     /// The source of its body.
@@ -110,6 +113,10 @@ pub(crate) struct SendError {
     pub(crate) reused: bool,
 }
 
+/// The HTTP/2 library does not support the target of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoSuchTarget;
+
 /// A request of which nothing was sent.
 #[derive(Debug)]
 pub(crate) enum UnsentRequest {
@@ -121,14 +128,22 @@ pub(crate) enum UnsentRequest {
 
 impl Connection {
     /// Hands a request over.
-    pub(crate) fn send(&mut self, outgoing: RequestHead<'_>, body: RequestBody) {
+    ///
+    /// # Errors
+    /// When the HTTP/2 library does not support the target.
+    pub(crate) fn send(
+        &mut self,
+        outgoing: RequestHead<'_>,
+        body: RequestBody,
+    ) -> Result<(), NoSuchTarget> {
         match self {
             Self::Http1(lease) => lease.send(&outgoing, body),
             Self::Http2(shared) => {
                 let request = outgoing.into_request(body, shared.place.origin());
-                shared.send(request);
+                shared.send(request.ok_or(NoSuchTarget)?);
             }
         }
+        Ok(())
     }
 
     /// Waits for the response to the request that was handed over. Interim responses go to `interim`.
@@ -173,8 +188,8 @@ impl Http1Lease {
         interim: InterimSink<'_>,
     ) -> Result<UpstreamResponse, Box<SendError>> {
         match poll_fn(|cx| self.conn.poll_answer(cx, interim)).await {
-            Ok(h1::ResponseHead { status, fields }) => {
-                Ok(UpstreamResponse { status, fields, body: ResponseSource::Http1(self) })
+            Ok(h1::ResponseHead { status, reason, fields }) => {
+                Ok(UpstreamResponse { status, reason, fields, body: ResponseSource::Http1(self) })
             }
             Err(error) => Err(Box::new(self.failed(error))),
         }
@@ -243,9 +258,9 @@ impl Http2Stream {
         };
         self.place.answered();
         match answer {
-            Ok((h1::ResponseHead { status, fields }, incoming)) => {
+            Ok((h1::ResponseHead { status, reason, fields }, incoming)) => {
                 let body = self.body(incoming, status);
-                Ok(UpstreamResponse { status, fields, body })
+                Ok(UpstreamResponse { status, reason, fields, body })
             }
             Err(not_sent) => Err(Box::new(self.failed(not_sent))),
         }

@@ -44,6 +44,8 @@ pub(crate) enum FailureKind {
     Stalled,
     /// The bytes that arrived are not valid HTTP.
     Invalid,
+    /// It answered with a head beyond the limits, and would again.
+    TooLarge,
 }
 
 impl FailureKind {
@@ -62,6 +64,7 @@ impl FailureKind {
     pub(super) fn of_link(error: &Error) -> Self {
         match error {
             Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
+            Error::Malformed(malformed) if malformed.is_beyond_limits() => Self::TooLarge,
             Error::Malformed(_) => Self::Invalid,
             Error::Io(_) | Error::Closed | Error::Request(_) | Error::Length => Self::Lost,
         }

@@ -34,7 +34,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("grpc", &[]),
     ("code", &["grpc"]),
     ("middleware", &["code"]),
-    ("h1", &["io"]),
+    ("h1", &["io", "settings"]),
     ("h2", &["h1", "io", "settings"]),
     ("watch", &["io", "settings"]),
     ("message", &["code", "h1", "settings"]),
@@ -70,7 +70,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("build", &["message", "provider", "settings", "site", "stage", "tls", "upstream"]),
     ("server", &["client", "settings", "site", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage"]),
-    ("testing", &["answer", "client", "io", "request", "site", "watch"]),
+    ("testing", &["answer", "client", "io", "message", "request", "settings", "site", "watch"]),
 ];
 
 /// Crates that only these rooms may name.

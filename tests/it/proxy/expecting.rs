@@ -233,3 +233,29 @@ async fn a_refusal_asks_for_no_body_and_says_that_the_connection_closes() {
         assert!(client.rest().await.is_empty());
     }
 }
+
+/// What is here need not be asked for, nor waited with.
+#[tokio::test]
+async fn only_the_attempt_that_reads_a_body_first_waits_to_be_asked_for_it() {
+    let upstream = Upstream::play([
+        always(503, "", ""),
+        always(503, "", ""),
+        always(503, "", ""),
+        always(200, "", "got it"),
+    ])
+    .await;
+    let route = "    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 9 }] } }\n";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    let mut client = proxy.connect().await;
+    let begun = Instant::now();
+    client.send(head(5)).await;
+    asked_for(&mut client).await;
+    client.send("hello").await;
+    assert_eq!(client.response(false).await.body, "got it");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}: one wait of a second");
+    let seen = upstream.requests();
+    let expecting: Vec<_> = seen.iter().map(|seen| seen.field("expect").len()).collect();
+    assert_eq!(expecting, [1, 0, 0, 0]);
+    assert!(seen.iter().all(|seen| seen.whole && seen.body == b"hello"));
+}

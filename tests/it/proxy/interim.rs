@@ -59,7 +59,7 @@ async fn all_interim_answers_come_in_their_order_and_the_answer_behind_them() {
     let upstream = Upstream::play([Act::Answer(all)]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let wanted = format!(
-        "{HINTED}HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b>\r\nlink: </c>\r\n\r\nHTTP/1.1 150 \r\nx-b: 1\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"
+        "{HINTED}HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 X\r\nlink: </b>\r\nlink: </c>\r\n\r\nHTTP/1.1 150 Y\r\nx-b: 1\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"
     );
     let mut client = proxy.connect().await;
     for _ in 0..2 {
@@ -246,7 +246,7 @@ async fn pipelined_requests_get_each_its_own_in_order() {
 async fn a_hint_waits_for_the_rest_of_the_answer_before_it() {
     let size = 16 << 20;
     let large = answer(200, "", &"l".repeat(size));
-    let not_modified = b"HTTP/1.1 304 X\r\nContent-Length: 7\r\n\r\n";
+    let not_modified = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n";
     let upstream =
         Upstream::play([Act::Answer(large), Act::Answer([HINT, not_modified].concat())]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));

@@ -28,6 +28,8 @@ mod h2_messages;
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
+/// Clients that leave, and clients that are still sending when they get their answer.
+mod leaving;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
 /// Limits for clients, each with its status and its metric.
@@ -45,6 +47,8 @@ mod semantics;
 /// What routes change in messages.
 mod shaping;
 mod slow_clients;
+/// Targets: paths, queries, hosts.
+mod targets;
 /// TLS from clients.
 mod tls_clients;
 /// TLS to upstreams.

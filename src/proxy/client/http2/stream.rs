@@ -110,9 +110,9 @@ impl Stream {
         } else {
             ClientBody::Http2(self.shared.clone())
         };
-        let request = Request::from_parts(parts, body);
         let interim = InterimTarget::Stream(self.shared.clone());
-        let answer = execute::serve(site, request, *client, BusyGuard::new(state), interim);
+        let busy = BusyGuard::new(state);
+        let answer = execute::serve(site, parts.into(), body, *client, busy, interim);
         Progress::Answering { answer, head, dates }
     }
 

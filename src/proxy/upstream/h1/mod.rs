@@ -109,6 +109,8 @@ pub(crate) struct UnsentHttp1 {
 pub(crate) struct ResponseHead {
     /// The status.
     pub(crate) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) reason: Option<Bytes>,
     /// The fields.
     pub(crate) fields: HeaderMap,
 }
@@ -308,8 +310,8 @@ impl Http1Connection {
                 return Ok(None);
             };
             bytes.advance(size);
-            let Head { status, fields, body, keep } = head;
-            let answer = ResponseHead { status, fields };
+            let Head { status, reason, fields, body, keep } = head;
+            let answer = ResponseHead { status, reason, fields };
             if status == StatusCode::SWITCHING_PROTOCOLS {
                 return self.switched(answer, bytes).map(Some);
             }

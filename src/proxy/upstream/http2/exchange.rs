@@ -124,7 +124,10 @@ impl Exchange {
         let traffic = Arc::clone(&self.traffic);
         let incoming = Incoming::new(stream, &head.headers, self.heads, traffic);
         self.heads.check(&head.headers, 0).map_err(Error::Head)?;
-        Poll::Ready(Ok((ResponseHead { status: head.status, fields: head.headers }, incoming)))
+        Poll::Ready(Ok((
+            ResponseHead { status: head.status, reason: None, fields: head.headers },
+            incoming,
+        )))
     }
 
     /// Spawns a task that sends the rest of the request. If its body still waits for a 100, it is not sent: the response
@@ -167,7 +170,7 @@ impl Exchange {
         match (head.status, &self.permission) {
             (StatusCode::SWITCHING_PROTOCOLS, _) => return Err(Error::Switched),
             (StatusCode::CONTINUE, Some(permission)) => permission.give(),
-            (status, _) => interim(ResponseHead { status, fields: head.headers }),
+            (status, _) => interim(ResponseHead { status, reason: None, fields: head.headers }),
         }
         Ok(())
     }
