@@ -6,14 +6,21 @@
 //! owns (a request, a response). It becomes JSON member by member, and only when something reads it. So a
 //! body streams through a Flow that never looks at it.
 
+mod array;
+mod parsed;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use serde::ser::{Error as _, SerializeMap, SerializeSeq};
+use serde::ser::{Error as _, SerializeMap};
 use serde::{Serialize, Serializer};
+
+pub use self::array::Array;
+use self::parsed::Block;
+pub use self::parsed::{Account, ParseError};
 
 /// The members of an object. The order of keys is kept for printing; it has no meaning.
 pub type Map = IndexMap<Arc<str>, Value>;
@@ -32,7 +39,7 @@ pub enum Value {
     /// A string of Unicode scalar values, compared by code point and never normalised.
     String(Arc<str>),
     /// An array.
-    Array(Arc<Vec<Self>>),
+    Array(Array),
     /// An object.
     Object(Arc<Map>),
     /// An object that the host owns. It is read member by member.
@@ -128,7 +135,7 @@ impl Value {
 
     /// An array value.
     pub fn array(items: Vec<Self>) -> Self {
-        Self::Array(Arc::new(items))
+        Self::Array(items.into())
     }
 
     /// An object value of these members.
@@ -208,7 +215,7 @@ impl Value {
     }
 
     /// The elements of an array.
-    pub fn as_array(&self) -> Option<&[Self]> {
+    pub fn as_array(&self) -> Option<&Array> {
         match self {
             Self::Array(items) => Some(items),
             _ => None,
@@ -256,7 +263,7 @@ impl Value {
             Self::Bool(bool) => (*bool).into(),
             Self::Number(number) => whole(*number).map_or_else(|| (*number).into(), Into::into),
             Self::String(text) => serde_json::Value::String(text.as_ref().to_owned()),
-            Self::Array(items) => items.iter().map(Self::to_json).collect(),
+            Self::Array(items) => items.iter().map(|item| item.to_json()).collect(),
             Self::Object(map) => json_members(map),
             Self::Native(native) => json_members(&native.to_map()),
         }
@@ -341,15 +348,13 @@ impl Serialize for Value {
                 None => serializer.serialize_f64(*number),
             },
             Self::String(text) => serializer.serialize_str(text),
-            Self::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
+            Self::Array(Array::Parsed(block)) => block.serialize_array(serializer),
+            Self::Array(Array::Values(items)) => serializer.collect_seq(items.iter()),
             Self::Object(map) => serialize_members(map, serializer),
-            Self::Native(native) => serialize_members(&native.to_map(), serializer),
+            Self::Native(native) => match native.as_any().downcast_ref::<Block>() {
+                Some(parsed) => parsed.serialize_object(serializer),
+                None => serialize_members(&native.to_map(), serializer),
+            },
         }
     }
 }
