@@ -149,6 +149,12 @@ pub(super) const LIMITS: Section = Section {
             "16384",
             "How many requests may run at once; one more is answered 503.",
         ),
+        or(
+            "bufferedBytes",
+            Shape::Size,
+            r#""256MiB""#,
+            "What all bodies together may keep in memory: read by expressions, parsed, or kept to be sent again.",
+        ),
         optional(
             "workers",
             Shape::Count(1, 1024),
@@ -229,6 +235,7 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
         requests: object.count("requests").unwrap_or_default(),
+        buffered_bytes: object.size("bufferedBytes", ("1MiB", "1024GiB")),
         workers: object.count("workers").unwrap_or_else(processors),
     })
 }

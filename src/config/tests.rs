@@ -91,6 +91,7 @@ fn the_smallest_file_gets_the_documented_defaults() {
         streams: 100,
         connections: 16_384,
         requests: 16_384,
+        buffered_bytes: 256 << 20,
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ::http::HeaderValue;
 
+use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::provider::http::HttpProvider;
 use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
@@ -86,6 +87,11 @@ impl Runtime {
             environment,
             listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
             share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
+            buffers: metrics.buffers(),
+            parsers: match &stage {
+                Some(_) => Parsers::in_place(),
+                None => Parsers::beside(limits.workers),
+            },
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             forwarded,
             limits,

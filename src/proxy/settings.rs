@@ -271,6 +271,8 @@ pub struct Limits {
     pub connections: usize,
     /// How many requests may run at once (default 16384). Each worker takes its share.
     pub requests: usize,
+    /// What all bodies together may keep in memory, in bytes (default 256 MiB).
+    pub buffered_bytes: usize,
     /// Worker threads (default: one per core).
     pub workers: usize,
 }

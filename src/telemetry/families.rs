@@ -22,6 +22,8 @@ pub(super) struct Families {
     pub(super) finally: IntCounterVec,
     pub(super) refused: IntCounterVec,
     pub(super) interim: IntCounterVec,
+    pub(super) buffered: IntGauge,
+    pub(super) unbuffered: IntCounterVec,
     pub(super) connections: IntGaugeVec,
     pub(super) resends: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
@@ -55,18 +57,18 @@ impl Families {
         ));
         let config_info =
             GaugeVec::new(opts("config_info", "The configuration that is served."), &["hash"]);
-        let tasks = IntGauge::with_opts(opts(
+        let tasks = whole(
             "worker_tasks",
             "Connections and executions that the workers have under way, as tasks.",
-        ));
-        let last_successful = IntGauge::with_opts(opts(
+        );
+        let last_successful = whole(
             "config_last_reload_successful",
             "Whether the configuration that was last loaded is the one that is served: 1 or 0.",
-        ));
+        );
         let families = Self::of(
             buckets,
-            (reloads, fixed(last_reload), fixed(last_successful), fixed(config_info)),
-            fixed(tasks),
+            (reloads, fixed(last_reload), last_successful, fixed(config_info)),
+            tasks,
         );
         fixed(families.build_info.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")]))
             .set(1.0);
@@ -141,6 +143,15 @@ impl Families {
                 "Interim answers (1xx) of upstreams that did not reach the client, by reason.",
                 &["route", "reason"],
             ),
+            buffered: whole(
+                "buffered_bytes",
+                "What bodies take in memory that are kept, read or parsed, of limits.bufferedBytes.",
+            ),
+            unbuffered: counters(
+                "bodies_not_buffered_total",
+                "Bodies for which limits.bufferedBytes had no room: of a request, of a response, or for replay.",
+                &["body"],
+            ),
             connections: gauges(
                 "upstream_connections",
                 "Open upstream connections, by state: active or idle.",
@@ -183,6 +194,8 @@ impl Families {
             finally,
             refused,
             interim,
+            buffered,
+            unbuffered,
             connections,
             resends,
             handshake_failures,
@@ -210,6 +223,8 @@ impl Families {
             Box::new(finally.clone()),
             Box::new(refused.clone()),
             Box::new(interim.clone()),
+            Box::new(buffered.clone()),
+            Box::new(unbuffered.clone()),
             Box::new(connections.clone()),
             Box::new(resends.clone()),
             Box::new(handshake_failures.clone()),
@@ -264,6 +279,10 @@ fn spans() -> IntCounterVec {
 
 fn single(name: &str, help: &str) -> IntCounter {
     fixed(IntCounter::with_opts(opts(name, help)))
+}
+
+fn whole(name: &str, help: &str) -> IntGauge {
+    fixed(IntGauge::with_opts(opts(name, help)))
 }
 
 fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {

@@ -5,9 +5,11 @@
 //! series. Any other code counts as `other`. The families live as long as the process and are looked up by name
 //! after a reload. So counters never decrease, and those of a removed route stay readable.
 
+mod buffers;
 mod route;
 mod summary;
 
+pub use self::buffers::{BodyUse, BufferMetrics};
 pub use self::route::RouteMetrics;
 pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub(crate) mod expect_continue;
 pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod stall;
+pub(crate) mod valued;
 pub(crate) mod whole;
 
 use std::pin::Pin;

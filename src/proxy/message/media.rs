@@ -3,22 +3,37 @@
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::language::value::Value;
+use crate::language::value::{ParseError, Value};
+use crate::proxy::memory::{Full, Reservation};
 
-/// The value of `body` in expressions.
-pub(crate) fn to_value(content_type: Option<&HeaderValue>, body: &[u8]) -> Value {
+/// The value of `body` in expressions. A parsed one has a reservation of its own; a text is added to the body's.
+pub(crate) fn to_value(
+    content_type: Option<&HeaderValue>,
+    body: &[u8],
+    reservation: &mut Reservation,
+) -> Result<Value, Full> {
     if body.is_empty() {
-        return Value::Null;
+        return Ok(Value::Null);
     }
-    match Kind::of(content_type) {
-        Kind::Json => match serde_json::from_slice::<serde_json::Value>(body) {
-            Ok(json) => Value::from(json),
+    let kind = Kind::of(content_type);
+    if matches!(kind, Kind::Json) {
+        match Value::parse(body, reservation.another()) {
+            Ok(value) => return Ok(value),
+            Err(ParseError::Full) => return Err(Full),
             // Text that claims to be JSON but is not is still text.
-            Err(_) => text(body),
-        },
-        Kind::Text => text(body),
-        Kind::Binary => Value::string(base64(body)),
+            Err(ParseError::Invalid(_)) => {}
+        }
     }
+    let text = match kind {
+        Kind::Json | Kind::Text => std::str::from_utf8(body).ok(),
+        Kind::Binary => None,
+    };
+    // No byte is ever replaced: what is no text becomes base64.
+    let size = text.map_or(body.len().div_ceil(3) * 4, str::len);
+    if !reservation.grow(size) {
+        return Err(Full);
+    }
+    Ok(text.map_or_else(|| Value::string(base64(body)), Value::from))
 }
 
 /// A value as a body, with a media type for when none is given. A string is sent as it is unless the type is
@@ -74,14 +89,6 @@ impl Kind {
     }
 }
 
-/// A string if the bytes are UTF-8, otherwise base64. No byte is ever replaced.
-fn text(body: &[u8]) -> Value {
-    match std::str::from_utf8(body) {
-        Ok(text) => Value::string(text),
-        Err(_) => Value::string(base64(body)),
-    }
-}
-
 /// RFC 4648 §4, padded.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -101,9 +108,25 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::memory::{Budget, Parsers};
+    use crate::telemetry::metrics::Metrics;
+
+    fn valued(content_type: Option<&HeaderValue>, body: &[u8]) -> Result<Value, Full> {
+        let budget = Budget::new(100, Metrics::new().buffers(), Parsers::in_place());
+        to_value(content_type, body, &mut budget.reservation())
+    }
 
     fn read(content_type: &'static str, body: &[u8]) -> String {
-        to_value(Some(&HeaderValue::from_static(content_type)), body).to_string()
+        valued(Some(&HeaderValue::from_static(content_type)), body).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_value_for_which_there_is_no_room_is_refused() {
+        let json = HeaderValue::from_static("application/json");
+        assert_eq!(valued(Some(&json), b"[1,2,3,4,5,6,7]"), Err(Full));
+        assert_eq!(valued(None, &[b'a'; 101]), Err(Full));
+        assert!(valued(None, &[b'a'; 100]).is_ok());
+        assert_eq!(valued(None, &[0xff; 76]), Err(Full), "104 characters of base64");
     }
 
     #[test]
@@ -114,7 +137,7 @@ mod tests {
         assert_eq!(read("text/plain", b"[1]"), r#""[1]""#);
         assert_eq!(read("image/png", b"\x00\xff"), r#""AP8=""#);
         assert_eq!(read("text/plain", b"\xff"), r#""/w==""#);
-        assert_eq!(to_value(None, b"hello").to_string(), r#""hello""#);
+        assert_eq!(valued(None, b"hello").unwrap().to_string(), r#""hello""#);
         assert_eq!(read("text/plain", b""), "null");
     }
 

@@ -45,6 +45,8 @@ pub(crate) enum Reason {
     NoRoute,
     /// The number of requests that `limits.requests` allows are running.
     Overloaded,
+    /// The route reads the body, and there is no room for it in `limits.bufferedBytes`.
+    BufferedBytes,
     /// The route reads the body, and it exceeds the route's limit.
     BodyTooLarge,
     /// The route reads the body, and it broke off or is malformed.
@@ -55,7 +57,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::MalformedHead,
         Self::HeadTooLarge,
         Self::HeadTimeout,
@@ -68,6 +70,7 @@ impl Reason {
         Self::MaxForwards,
         Self::NoRoute,
         Self::Overloaded,
+        Self::BufferedBytes,
         Self::BodyTooLarge,
         Self::BodyBroken,
         Self::BodyTimeout,
@@ -88,6 +91,7 @@ impl Reason {
             Self::MaxForwards => ("maxForwards", StatusCode::METHOD_NOT_ALLOWED),
             Self::NoRoute => ("noRoute", StatusCode::NOT_FOUND),
             Self::Overloaded => ("overloaded", StatusCode::SERVICE_UNAVAILABLE),
+            Self::BufferedBytes => ("bufferedBytes", StatusCode::SERVICE_UNAVAILABLE),
             Self::BodyTooLarge => ("bodyTooLarge", StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyBroken => ("bodyBroken", StatusCode::BAD_REQUEST),
             Self::BodyTimeout => ("bodyTimeout", StatusCode::REQUEST_TIMEOUT),
@@ -103,7 +107,7 @@ impl Reason {
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::NoRoute => code::NO_ROUTE,
-            Self::Overloaded => code::OVERLOADED,
+            Self::Overloaded | Self::BufferedBytes => code::OVERLOADED,
             Self::BodyTooLarge => code::BODY_TOO_LARGE,
             _ => code::BAD_REQUEST,
         }
@@ -197,6 +201,12 @@ impl Refusal {
     /// Several `Content-Length` values, or one that is not a number.
     pub(crate) fn bad_length() -> Self {
         Self::new(Reason::MalformedHead, "the Content-Length field is not one number")
+    }
+
+    /// The route reads the body, and all bodies together take what they may.
+    pub(crate) fn no_room() -> Self {
+        let detail = "this route reads the request's body, and there is no room for it (limits.bufferedBytes)";
+        Self::new(Reason::BufferedBytes, detail)
     }
 
     /// The route reads the body, and it is larger than `limit` bytes.

@@ -110,7 +110,7 @@ impl Exchange {
             (Upload::None, Some(body))
         } else {
             let keep = facts.resends.then_some(route.buffer.replay);
-            (Upload::Stream(Arc::new(ReplaySource::new(body, keep))), None)
+            (Upload::Stream(Arc::new(ReplaySource::new(body, keep).within(&site.memory))), None)
         };
         // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
@@ -231,9 +231,9 @@ impl PendingBody {
     /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let timeout = exchange.site.runtime.limits.body_timeout;
         let content_type = exchange.headers.get(header::CONTENT_TYPE);
-        exchange.upload = Upload::read(body, &exchange.route, content_type, timeout).await?;
+        let upload = Upload::read(body, &exchange.site, &exchange.route, content_type);
+        exchange.upload = upload.await?;
         exchange.settle_expectation();
         Ok(Arc::new(exchange))
     }

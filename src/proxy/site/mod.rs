@@ -20,6 +20,7 @@ use self::runtime::{Route, Runtime};
 use crate::language::clock::Clock;
 use crate::language::value::Value;
 use crate::proxy::io::splice::PipePool;
+use crate::proxy::memory::Budget;
 use crate::proxy::message::id::Ids;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
@@ -52,6 +53,8 @@ pub(crate) struct WorkerState {
 pub(crate) struct WorkerConfig {
     pub(crate) core: Arc<WorkerState>,
     pub(crate) runtime: Arc<Runtime>,
+    /// What all bodies may keep in memory.
+    pub(crate) memory: Arc<Budget>,
     /// In the runtime's order.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// In the runtime's order.
@@ -184,7 +187,9 @@ impl WorkerConfig {
         let upstreams = upstreams.collect();
         let routes = runtime.routes.iter().map(WorkerRoute::new).map(Arc::new);
         let routes = routes.collect();
-        Self { core, runtime, upstreams, routes }
+        let Runtime { limits, buffers, parsers, .. } = &*runtime;
+        let memory = Budget::new(limits.buffered_bytes, buffers.clone(), parsers.clone());
+        Self { core, runtime, memory, upstreams, routes }
     }
 }
 

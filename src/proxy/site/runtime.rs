@@ -13,6 +13,7 @@ use super::facts::Facts;
 use super::route::Router;
 use crate::language::plan::{Calls, Plan};
 use crate::language::value::Value;
+use crate::proxy::memory::Parsers;
 use crate::proxy::message::refusal::Reason;
 use crate::proxy::settings::{
     self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, PrefixRewrite, Shutdown,
@@ -20,7 +21,7 @@ use crate::proxy::settings::{
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
 use crate::proxy::upstream::resolve::Resolve;
-use crate::telemetry::metrics::{RefusalMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
 use crate::telemetry::sinks::Sinks;
 
 /// Serves requests.
@@ -42,6 +43,8 @@ pub struct Runtime {
     pub(crate) share: usize,
     pub(crate) forwarded: Option<Forwarded>,
     pub(crate) refusals: RefusalMetrics,
+    pub(crate) buffers: BufferMetrics,
+    pub(crate) parsers: Parsers,
     pub(crate) hash: Arc<str>,
     /// Who gets the records of requests. Set before it serves.
     pub(crate) sinks: OnceLock<Sinks>,

@@ -37,12 +37,13 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("h2", &[]),
     ("h1", &["io"]),
     ("watch", &["io", "settings"]),
-    ("message", &["code", "h1", "settings"]),
+    ("memory", &[]),
+    ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
-    ("body", &["h1", "message"]),
+    ("body", &["h1", "memory", "message"]),
     ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
-    ("site", &["io", "message", "settings", "stage", "tls", "upstream", "watch"]),
-    ("request", &["body", "grpc", "h1", "io", "message", "settings", "site"]),
+    ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
+    ("request", &["body", "grpc", "h1", "io", "memory", "message", "settings", "site"]),
     (
         "answer",
         &[
@@ -58,7 +59,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "watch",
         ],
     ),
-    ("provider", &["answer", "body", "code", "grpc", "message", "request", "settings", "upstream"]),
+    (
+        "provider",
+        &["answer", "body", "code", "grpc", "memory", "message", "request", "settings", "upstream"],
+    ),
     ("run", &["answer", "body", "code", "io", "message", "request", "site", "watch"]),
     (
         "client",
@@ -67,7 +71,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "tls", "upstream", "watch",
         ],
     ),
-    ("build", &["message", "provider", "settings", "site", "stage", "tls", "upstream"]),
+    ("build", &["memory", "message", "provider", "settings", "site", "stage", "tls", "upstream"]),
     ("server", &["client", "settings", "site", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage"]),
     ("testing", &["answer", "client", "io", "request", "site", "watch"]),

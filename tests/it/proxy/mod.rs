@@ -2,6 +2,8 @@
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
+/// Bodies in memory, and the bound on all of them.
+mod buffered;
 /// The life of a connection.
 mod conversation;
 /// `Expect`.
