@@ -23,7 +23,7 @@ use crate::language::provider::Catalog;
 use crate::proxy::{self, Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostic, Diagnostics, Format, Sources, Span};
+use crate::source::Diagnostics;
 use crate::telemetry::executions::{Executions, Filter};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
@@ -322,11 +322,7 @@ fn complain(cause: Cause, refused: &ConfigError) -> Json {
 
 /// A refusal whose reason has no place in a file.
 fn refused(code: &'static str, message: &str) -> ConfigError {
-    let mut sources = Sources::default();
-    // Parsing an empty text gives a source to point at. That it is empty is not the mistake reported.
-    sources.parse("the configuration", "", Format::Json).err();
-    let diagnostic = Diagnostic::error(code, Span::default(), message);
-    ConfigError { sources, diagnostics: diagnostic.into(), readable: None, files: Vec::new() }
+    ConfigError::without_place("the configuration", code, message)
 }
 
 /// Logs the addresses that are new since `before`, and those that are gone.

@@ -85,7 +85,7 @@ impl Input {
                     known.find(|(name, _)| *name == wanted).map(|(_, value)| value.clone())
                 };
                 let origin = Origin { variable: &variable, ..Origin::system() };
-                config::parse(name, text, origin)
+                config::parse(name, text.as_str(), origin)
             }
         }
     }

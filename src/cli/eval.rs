@@ -8,14 +8,11 @@ use std::process::ExitCode;
 
 use super::arguments::Eval;
 use super::flow;
-use super::output::{complain, say};
+use super::output::{fail, refuse, say};
 use crate::language::clock::Clock;
 use crate::language::expr::{Bindings, CompileError, EvalError, Program, Root, Roots};
 use crate::language::value::{Map, Value};
 use crate::source::{Diagnostic, Diagnostics, Node, Sources};
-
-/// The exit code when the expression does not compile or the bindings are not valid.
-const ILL_FORMED: u8 = 2;
 
 /// The name of the expression in diagnostics.
 const NAME: &str = "EXPR";
@@ -31,10 +28,7 @@ struct EvalBindings {
 pub(super) fn eval(eval: &Eval) -> ExitCode {
     match prepare(&eval.expression, eval.bindings.as_deref()) {
         Ok((program, given)) => finish(program.evaluate(&given)),
-        Err(message) => {
-            complain(message.trim_end());
-            ExitCode::from(ILL_FORMED)
-        }
+        Err(message) => refuse(&message),
     }
 }
 
@@ -44,10 +38,7 @@ fn finish(result: Result<Value, EvalError>) -> ExitCode {
             say(&format!("{:#}", value.to_json()));
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            complain(&format!("{}: {error}", error.code()));
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&format!("{}: {error}", error.code())),
     }
 }
 

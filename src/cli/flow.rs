@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::FlowRun;
-use super::output::{complain, say};
+use super::output::{refuse, say};
 use crate::language::definition::{Strictness, compile};
 use crate::language::engine::{self, Start};
 use crate::language::outcome::Outcome;
@@ -15,19 +15,13 @@ use crate::language::value::Value;
 use crate::reload::{Signal, Signals};
 use crate::source::{Format, Node, Sources};
 
-/// The exit code when the definition, the input or the arguments cannot be read.
-const ILL_FORMED: u8 = 2;
-
 pub(super) fn run(run: &FlowRun) -> ExitCode {
     match outcome(run) {
         Ok(outcome) => {
             say(&format!("{:#}", outcome.to_value().to_json()));
             if outcome.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(message) => {
-            complain(message.trim_end());
-            ExitCode::from(ILL_FORMED)
-        }
+        Err(message) => refuse(&message),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::output::{complain, say};
+use super::output::{fail, say};
 use crate::config;
 use crate::language::conformance::CLAIM;
 use crate::proxy;
@@ -28,10 +28,7 @@ pub(super) fn catalog() -> ExitCode {
             say(&format!("{:#}", Json::Array(documents)));
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            complain(&error);
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&error),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::output::complain;
+use super::output::fail;
 
 /// How long each step of the probe may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -13,14 +13,8 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) fn probe(admin: SocketAddr) -> ExitCode {
     match status(admin) {
         Ok(line) if line.split(' ').nth(1) == Some("200") => ExitCode::SUCCESS,
-        Ok(line) => {
-            complain(&format!("{admin} is not ready: {}", line.trim_end()));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            complain(&format!("{admin} does not answer: {error}"));
-            ExitCode::FAILURE
-        }
+        Ok(line) => fail(&format!("{admin} is not ready: {line}")),
+        Err(error) => fail(&format!("{admin} does not answer: {error}")),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
     match started {
         Ok(code) => code,
         Err(error) => {
-            complain(Causes(&error).to_string().trim_end());
+            complain(&Causes(&error).to_string());
             if let Some(help) = help(run, &error) {
                 complain(&help);
             }

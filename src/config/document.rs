@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use super::read::{Object, Report};
 use super::stacks::Stacks;
+use crate::language::definition::SCHEMA_URI;
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
-
-/// The schema that a root Flow declares.
-const FLOW_SCHEMA: &str = "https://mwl.dev/v0.1/flow/schema.json";
 
 /// The http call provider.
 const HTTP: &str = "mwl:provider.call/mwl-proxy/http/v1";
@@ -61,7 +59,7 @@ impl Documents<'_> {
     fn root(&self, route: &Object<'_>, name: &Node, steps: Vec<Member>) -> Node {
         let at = name.span;
         let mut flow = vec![
-            member(at, "$schema", text(at, FLOW_SCHEMA)),
+            member(at, "$schema", text(at, SCHEMA_URI)),
             member(at, "entrypoint", name.clone()),
         ];
         flow.extend(FLOW_KEYS.iter().filter_map(|key| route.member(key).cloned()));
@@ -81,7 +79,7 @@ impl Documents<'_> {
         if let Kind::Object(members) = &mut flow.kind
             && !members.iter().any(|member| &*member.key == "$schema")
         {
-            let schema = member(at, "$schema", text(at, FLOW_SCHEMA));
+            let schema = member(at, "$schema", text(at, SCHEMA_URI));
             *members = std::iter::once(schema).chain(members.iter().cloned()).collect();
         }
         self.wrap(&mut flow);
@@ -105,7 +103,8 @@ impl Documents<'_> {
         };
         let outer = self.middleware.iter().cloned();
         let Some(own) = members.iter().position(|member| &*member.key == "middleware") else {
-            let all = member(at, "middleware", array(at, outer.collect()));
+            let all = Node { span: at, kind: Kind::Array(outer.collect()) };
+            let all = member(at, "middleware", all);
             *members = members.iter().cloned().chain([all]).collect();
             return;
         };
@@ -141,8 +140,4 @@ fn text(at: Span, text: &str) -> Node {
 
 fn object(at: Span, members: Vec<Member>) -> Node {
     Node { span: at, kind: Kind::Object(members.into()) }
-}
-
-fn array(at: Span, items: Vec<Node>) -> Node {
-    Node { span: at, kind: Kind::Array(items.into()) }
 }

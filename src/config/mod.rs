@@ -142,6 +142,17 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+impl ConfigError {
+    /// An error that concerns `name` and has no place in a text.
+    pub fn without_place(name: &str, code: &'static str, message: &str) -> Self {
+        let mut sources = Sources::default();
+        // Parsing an empty text gives a source to point at. That it is empty is not the mistake reported.
+        sources.parse(name, "", Format::Json).err();
+        let diagnostics = Diagnostic::error(code, Span::default(), message).into();
+        Self { sources, diagnostics, readable: None, files: Vec::new() }
+    }
+}
+
 impl Origin<'static> {
     /// The process's own files and environment, and the system's time and authorities. A variable that is
     /// not Unicode counts as not set.
@@ -168,18 +179,13 @@ impl fmt::Debug for Origin<'_> {
 /// are compiled.
 pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<ConfigError>> {
     match (origin.read)(path) {
-        Ok(text) => parse_shared(path, &text.into(), origin),
+        Ok(text) => parse(path, text, origin),
         Err(error) => {
-            let mut sources = Sources::default();
-            // Parsing an empty text gives a source to point at. That it is empty is not the mistake reported.
-            sources.parse(&path.display().to_string(), "", Format::Json).err();
-            let message = format!("{} cannot be read: {error}", path.display());
-            Err(Box::new(ConfigError {
-                readable: None,
-                diagnostics: Diagnostic::error("unreadable", Span::default(), message).into(),
-                sources,
-                files: vec![FileContents { path: path.to_owned(), text: None }],
-            }))
+            let name = path.display().to_string();
+            let message = format!("{name} cannot be read: {error}");
+            let files = vec![FileContents { path: path.to_owned(), text: None }];
+            let refused = ConfigError::without_place(&name, "unreadable", &message);
+            Err(Box::new(ConfigError { files, ..refused }))
         }
     }
 }
@@ -189,36 +195,26 @@ pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<ConfigError>>
 ///
 /// # Errors
 /// As [`load`].
-pub fn parse(path: &Path, text: &str, origin: Origin<'_>) -> Result<Loaded, Box<ConfigError>> {
-    parse_shared(path, &text.into(), origin)
-}
-
-fn parse_shared(
+pub fn parse(
     path: &Path,
-    text: &Arc<str>,
+    text: impl Into<Arc<str>>,
     origin: Origin<'_>,
 ) -> Result<Loaded, Box<ConfigError>> {
+    let text = text.into();
     let mut sources = Sources::default();
     let name = path.display().to_string();
-    let parsed = sources.parse_shared(&name, text, Format::of_name(&name));
-    let files = vec![FileContents { path: path.to_owned(), text: Some(Arc::clone(text)) }];
+    let parsed = sources.parse_shared(&name, &text, Format::of_name(&name));
+    let files = vec![FileContents { path: path.to_owned(), text: Some(Arc::clone(&text)) }];
     let node = match parsed {
         Ok(node) => node,
         Err(diagnostics) => {
             return Err(Box::new(ConfigError { readable: None, sources, diagnostics, files }));
         }
     };
-    let load = Load {
-        origin,
-        report: Report::default(),
-        sources: RefCell::new(sources),
-        files: RefCell::new(files),
-        flows: RefCell::default(),
-        texts: RefCell::default(),
-        folder: path.parent().unwrap_or_else(|| Path::new("")).to_owned(),
-    };
+    let folder = path.parent().unwrap_or_else(|| Path::new("")).to_owned();
+    let load = Load::new(origin, sources, files, folder);
     let settings = load.settings(&node);
-    load.finish(settings, WrittenConfig { name, text: Arc::clone(text) })
+    load.finish(settings, WrittenConfig { name, text })
 }
 
 /// Each diagnostic once, in order of place. What several routes share is checked with each of them.
@@ -244,7 +240,24 @@ struct Load<'a> {
     folder: PathBuf,
 }
 
-impl Load<'_> {
+impl<'a> Load<'a> {
+    fn new(
+        origin: Origin<'a>,
+        sources: Sources,
+        files: Vec<FileContents>,
+        folder: PathBuf,
+    ) -> Self {
+        Self {
+            origin,
+            report: Report::default(),
+            sources: RefCell::new(sources),
+            files: RefCell::new(files),
+            flows: RefCell::default(),
+            texts: RefCell::default(),
+            folder,
+        }
+    }
+
     /// `None` if the file is not even an object; otherwise what could be read, with the mistakes reported.
     fn settings(&self, written: &Node) -> Option<Settings> {
         let report = &self.report;
@@ -298,12 +311,9 @@ impl Load<'_> {
         let at = self.folder.join(file);
         let path = at.display().to_string();
         let mut texts = self.texts.borrow_mut();
-        let text = texts.entry(at).or_insert_with_key(|path| {
-            let read = (self.origin.read)(path).map(Arc::from);
-            let text = read.as_ref().ok().cloned();
-            self.files.borrow_mut().push(FileContents { path: path.clone(), text });
-            read.map_err(|error| error.to_string())
-        });
+        let text = texts
+            .entry(at)
+            .or_insert_with_key(|path| self.read_file(path).map_err(|error| error.to_string()));
         tls::NamedFile { path, text: text.clone() }
     }
 
@@ -320,11 +330,7 @@ impl Load<'_> {
 
     fn read_flow(&self, path: &Path, named: &Node) -> Option<Node> {
         let name = path.display().to_string();
-        let read = (self.origin.read)(path).map(Arc::from);
-        self.files
-            .borrow_mut()
-            .push(FileContents { path: path.to_owned(), text: read.as_ref().ok().cloned() });
-        match read {
+        match self.read_file(path) {
             Ok(text) => {
                 let mut sources = self.sources.borrow_mut();
                 let parsed = sources.parse_shared(&name, &text, Format::of_name(&name));
@@ -339,6 +345,14 @@ impl Load<'_> {
                 None
             }
         }
+    }
+
+    /// Reads a file, and notes that it was looked for.
+    fn read_file(&self, path: &Path) -> io::Result<Arc<str>> {
+        let read = (self.origin.read)(path).map(Arc::from);
+        let text = read.as_ref().ok().cloned();
+        self.files.borrow_mut().push(FileContents { path: path.to_owned(), text });
+        read
     }
 
     /// A short hash of everything read so far (FNV-1a, 64 bits). It tells two loads apart and proves

@@ -108,6 +108,20 @@ impl Report {
         parsed.map_err(|problem| self.error(code, node.span, format!("`{key}`: {problem}"))).ok()
     }
 
+    /// Reports that nothing of this kind has this name.
+    pub(super) fn unknown_name<'k>(
+        &self,
+        code: &'static str,
+        kind: &str,
+        (name, span): (&str, Span),
+        known: impl Iterator<Item = &'k str>,
+    ) {
+        let help = did_you_mean(name, known)
+            .unwrap_or_else(|| format!("name it under `{kind}s:` at the top of the file"));
+        let message = format!("no {kind} is called `{name}`");
+        self.add(Diagnostic::error(code, span, message).with_help(help));
+    }
+
     /// Reports each of `names` that occurred before.
     pub(super) fn unique<'a>(&self, what: &str, names: impl IntoIterator<Item = (&'a str, Span)>) {
         let mut first = HashMap::new();
@@ -247,14 +261,7 @@ impl<'a> Object<'a> {
             );
             return default();
         }
-        let bounded = |text: &str| {
-            let value = scalar::duration(text)?;
-            let bound = |text| scalar::duration(text).unwrap_or_default();
-            if value < bound(bounds.0) || value > bound(bounds.1) {
-                return Err(scalar::between(text, bounds.0, bounds.1));
-            }
-            Ok(value)
-        };
+        let bounded = |text: &str| scalar::within(text, bounds, scalar::duration);
         let value = self.report.parsed("bad-duration", key, node, bounded);
         value.unwrap_or_else(default)
     }
@@ -270,14 +277,7 @@ impl<'a> Object<'a> {
             self.report.wrong_type(key, node, &wanted);
             return default();
         }
-        let bounded = |text: &str| {
-            let value = scalar::size(text)?;
-            let bound = |text| scalar::size(text).unwrap_or_default();
-            if value < bound(bounds.0) || value > bound(bounds.1) {
-                return Err(scalar::between(text, bounds.0, bounds.1));
-            }
-            Ok(value)
-        };
+        let bounded = |text: &str| scalar::within(text, bounds, scalar::size);
         let value = self.report.parsed("bad-size", key, node, bounded);
         value.unwrap_or_else(default)
     }
@@ -365,6 +365,17 @@ impl<'a> Object<'a> {
     /// The elements of a list, empty if it is absent.
     pub(super) fn list(&self, key: &'static str) -> &'a [Node] {
         self.get(key).map_or(&[], |node| self.report.list(key, node))
+    }
+
+    /// The same for a list that must not be empty: `least` says what it has at least.
+    pub(super) fn nonempty_list(&self, key: &'static str, least: &str) -> &'a [Node] {
+        if let Some(node) = self.get(key)
+            && node.as_array().is_some_and(<[_]>::is_empty)
+        {
+            let message = format!("`{key}` is empty; at least {least} is wanted");
+            self.report.error("empty-list", node.span, message);
+        }
+        self.list(key)
     }
 
     /// The members of an object whose keys the author chooses, empty if it is absent.

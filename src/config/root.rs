@@ -3,7 +3,7 @@
 use super::observed::{ADMIN, LOG, METRICS, TRACING};
 use super::read::{LONGEST, Object, Report, with_section};
 use super::route::ROUTE;
-use super::shape::{Field, Piece, Section, Shape, optional, or, required};
+use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
@@ -185,17 +185,8 @@ pub(super) const SHUTDOWN: Section = Section {
 
 /// The addresses that clients connect to.
 pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>) -> Vec<Listener> {
-    let items = root.list("listeners");
-    if let Some(node) =
-        root.get("listeners").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
-    {
-        report.error(
-            "empty-list",
-            node.span,
-            "`listeners` is empty; at least one address is wanted",
-        );
-    }
-    let found: Vec<(Listener, &Node)> = items
+    let found: Vec<(Listener, &Node)> = root
+        .nonempty_list("listeners", "one address")
         .iter()
         .filter_map(|item| {
             let object = Object::open(report, "listeners", item, &LISTENER)?;
@@ -252,9 +243,11 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Every section of the file, for the schema and for tests.
-pub(super) fn sections(field: &'static Field, found: &mut Vec<&'static Section>) {
-    inside(&field.shape, found);
+/// Every section below the root, for the schema and for tests.
+pub(super) fn sections() -> Vec<&'static Section> {
+    let mut found = Vec::new();
+    ROOT.fields.iter().for_each(|field| inside(&field.shape, &mut found));
+    found
 }
 
 fn inside(shape: &'static Shape, found: &mut Vec<&'static Section>) {

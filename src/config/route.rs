@@ -15,7 +15,7 @@ use crate::language::expr::Program;
 use crate::language::schema::Schema;
 use crate::language::value::Value;
 use crate::proxy::settings::{Buffer, Route};
-use crate::source::{Diagnostic, Kind, Member, Node, did_you_mean};
+use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// The keys of which a route has exactly one.
 const TARGETS: [&str; 3] = ["upstream", "call", "flow"];
@@ -119,12 +119,7 @@ impl Routes<'_> {
     /// All routes, in order.
     pub(super) fn read(&self, root: &Object<'_>) -> Vec<Route> {
         let report = self.shared.report;
-        let items = root.list("routes");
-        if let Some(node) =
-            root.get("routes").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
-        {
-            report.error("empty-list", node.span, "`routes` is empty; at least one is wanted");
-        }
+        let items = root.nonempty_list("routes", "one");
         let names = items.iter().filter_map(|item| {
             let name = item.get("name")?;
             Some((&**name.as_str()?, name.span))
@@ -228,12 +223,8 @@ impl Routes<'_> {
         if self.upstreams.contains(name) {
             return Some(Arc::clone(name));
         }
-        let message = format!("no upstream is called `{name}`");
         let known = self.upstreams.iter().map(AsRef::as_ref);
-        let help = did_you_mean(name, known);
-        let help =
-            help.unwrap_or_else(|| "name it under `upstreams:` at the top of the file".into());
-        report.add(Diagnostic::error("unknown-upstream", node.span, message).with_help(help));
+        report.unknown_name("unknown-upstream", "upstream", (name, node.span), known);
         None
     }
 

@@ -9,9 +9,17 @@ use crate::proxy::settings::Endpoint;
 
 const UNITS: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// The error for a `text` outside of the bounds.
-pub(super) fn between(text: &str, least: &str, most: &str) -> String {
-    format!("`{text}` is out of range; wanted: from `{least}` to `{most}`")
+/// `text` as `parse` converts it, unless it is outside of the bounds (inclusive).
+pub(super) fn within<T: PartialOrd>(
+    text: &str,
+    (least, most): (&str, &str),
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<T, String> {
+    let value = parse(text)?;
+    if value < parse(least)? || value > parse(most)? {
+        return Err(format!("`{text}` is out of range; wanted: from `{least}` to `{most}`"));
+    }
+    Ok(value)
 }
 
 /// An ISO 8601 duration that is not negative.

@@ -8,10 +8,9 @@ use super::shape::{Absent, Field, Piece, Section, Shape};
 
 /// The schema, JSON Schema 2020-12.
 pub fn schema() -> Value {
-    let mut all = Vec::new();
-    ROOT.fields.iter().for_each(|field| sections(field, &mut all));
+    let sections = sections().into_iter();
     let mut defs: Map<String, Value> =
-        all.iter().map(|section| (id(section), Value::Object(object(section)))).collect();
+        sections.map(|section| (id(section), object(section).into())).collect();
     defs.insert("middleware".into(), middleware());
     defs.insert("durationText".into(), duration());
     let mut root = object(&ROOT);
@@ -29,12 +28,8 @@ fn id(section: &Section) -> String {
 }
 
 fn object(section: &Section) -> Map<String, Value> {
-    let required = section
-        .fields
-        .iter()
-        .filter(|field| field.absent == Absent::Required)
-        .map(|field| Value::from(field.key));
-    let required: Vec<Value> = required.collect();
+    let required = section.fields.iter().filter(|field| field.absent == Absent::Required);
+    let required: Vec<Value> = required.map(|field| field.key.into()).collect();
     let properties: Map<String, Value> =
         section.fields.iter().map(|field| (field.key.to_owned(), property(field).into())).collect();
     let mut schema = Map::new();

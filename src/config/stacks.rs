@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::read::Report;
-use crate::source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
+use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
 const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
@@ -83,7 +83,8 @@ impl Stacks {
     ) -> Expansion<'a, impl FnMut(&str, Span) -> Vec<Node> + 'a> {
         let stack = move |name: &str, span| {
             let Some(entries) = self.lists.get(name) else {
-                unknown(report, name, span, self.lists.keys().map(AsRef::as_ref));
+                let known = self.lists.keys().map(AsRef::as_ref);
+                report.unknown_name("unknown-stack", "stack", (name, span), known);
                 return Vec::new();
             };
             if takes(report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
@@ -111,7 +112,8 @@ impl<'a> Written<'a> {
     /// The entries of a stack that another one names.
     fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Vec<Node> {
         let Some(inner) = self.members.get(name) else {
-            unknown(self.report, name, span, self.members.keys().copied());
+            let known = self.members.keys().copied();
+            self.report.unknown_name("unknown-stack", "stack", (name, span), known);
             return Vec::new();
         };
         if let Some(from) = open.iter().position(|outer| *outer == name) {
@@ -154,14 +156,6 @@ fn values(node: &Node) -> usize {
         Kind::Object(members) => members.iter().map(|member| values(&member.value)).sum(),
         _ => 0,
     }
-}
-
-fn unknown<'a>(report: &Report, name: &str, span: Span, known: impl Iterator<Item = &'a str>) {
-    let diagnostic =
-        Diagnostic::error("unknown-stack", span, format!("no stack is called `{name}`"));
-    let help = did_you_mean(name, known);
-    let help = help.unwrap_or_else(|| "name it under `stacks:` at the top of the file".into());
-    report.add(diagnostic.with_help(help));
 }
 
 impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
@@ -208,15 +202,18 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
     fn entry(&mut self, entry: &mut Node) {
         for phase in PHASES {
             let with = member_mut(entry, phase).and_then(|block| member_mut(block, "with"));
-            let Some(with) = with.filter(|with| with.get("call").is_some()) else {
-                continue;
-            };
-            if let Some(list) = member_mut(with, "middleware") {
-                self.list(list);
+            if let Some(with) = with.filter(|with| with.get("call").is_some()) {
+                self.stack_and_call(with);
             }
-            if let Some(call) = member_mut(with, "call") {
-                self.call(call);
-            }
+        }
+    }
+
+    fn stack_and_call(&mut self, node: &mut Node) {
+        if let Some(list) = member_mut(node, "middleware") {
+            self.list(list);
+        }
+        if let Some(call) = member_mut(node, "call") {
+            self.call(call);
         }
     }
 
@@ -227,12 +224,7 @@ impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
     }
 
     fn step(&mut self, step: &mut Node) {
-        if let Some(list) = member_mut(step, "middleware") {
-            self.list(list);
-        }
-        if let Some(call) = member_mut(step, "call") {
-            self.call(call);
-        }
+        self.stack_and_call(step);
         if let Some(Kind::Array(calls)) = member_mut(step, "calls").map(|node| &mut node.kind) {
             for call in Arc::make_mut(calls) {
                 self.call(call);

@@ -81,16 +81,11 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
             report.error("bad-name", member.key_span, "an upstream's name is empty");
         }
         let object = Object::open(report, &member.key, &member.value, &UPSTREAM)?;
-        if let Some(node) =
-            object.get("endpoints").filter(|node| node.as_array().is_some_and(<[_]>::is_empty))
-        {
-            report.error(
-                "empty-list",
-                node.span,
-                "`endpoints` is empty; at least one URL is wanted",
-            );
-        }
-        let protocol = protocol(&object);
+        // A word that is unknown was reported; its default stands.
+        let protocol = match object.word("protocol") {
+            Some("http2") => Protocol::Http2,
+            _ => Protocol::Http1,
+        };
         Some(Upstream {
             name: member.key.clone(),
             endpoints: endpoints(report, &object, protocol, tls),
@@ -101,7 +96,10 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
             max_idle: object.count("maxIdle").unwrap_or_default(),
             ping_interval: object.duration("pingInterval", ("PT0S", LONGEST)),
             retry_after_max: object.duration("retryAfterMax", ("PT0S", LONGEST)),
-            host: host(&object),
+            host: match object.word("host") {
+                Some("upstream") => HostPolicy::Upstream,
+                _ => HostPolicy::Preserve,
+            },
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()
@@ -114,7 +112,7 @@ fn endpoints(
     protocol: Protocol,
     tls: &TlsReader<'_>,
 ) -> Vec<Endpoint> {
-    let urls = object.list("endpoints").iter().filter_map(|node| {
+    let urls = object.nonempty_list("endpoints", "one URL").iter().filter_map(|node| {
         Some((report.parsed("bad-url", "endpoints", node, scalar::endpoint)?, node))
     });
     let urls: Vec<((Endpoint, bool), &Node)> = urls.collect();
@@ -153,20 +151,4 @@ fn endpoints(
         endpoint
     };
     urls.into_iter().map(named).collect()
-}
-
-/// The protocol; the default, with a diagnostic, if it is unknown.
-fn protocol(object: &Object<'_>) -> Protocol {
-    match object.word("protocol") {
-        Some("http2") => Protocol::Http2,
-        _ => Protocol::Http1,
-    }
-}
-
-/// The same for the host.
-fn host(object: &Object<'_>) -> HostPolicy {
-    match object.word("host") {
-        Some("upstream") => HostPolicy::Upstream,
-        _ => HostPolicy::Preserve,
-    }
 }

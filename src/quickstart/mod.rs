@@ -4,7 +4,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,15 +31,11 @@ const SLOW_DELAY: Duration = Duration::from_secs(10);
 /// What the upstream remembers.
 #[derive(Debug, Default)]
 pub struct Flaky {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// How many requests `/flaky` and `/throttled` have received.
-    flaky: u64,
-    throttled: u64,
-    audits: Vec<Json>,
+    /// How many requests `/flaky` has received.
+    tries: AtomicU64,
+    /// How many `/throttled` has received.
+    throttled: AtomicU64,
+    audits: Mutex<Vec<Json>>,
 }
 
 /// Starts the upstream on a loopback port that the system chooses. Its thread lives as long as the process.
@@ -104,10 +101,7 @@ impl Flaky {
                 let bytes = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 self.remember(&bytes)
             }
-            (_, "/audit") => {
-                let audits = self.lock(|state| state.audits.clone());
-                answer(StatusCode::OK, &audits.into())
-            }
+            (_, "/audit") => answer(StatusCode::OK, &self.audits().clone().into()),
             (method, path) => {
                 let message = format!("{method} {path} reached the upstream");
                 answer(StatusCode::OK, &json!({ "message": message }))
@@ -117,10 +111,7 @@ impl Flaky {
 
     /// 503 twice, then 200; then again from the start.
     fn flaky(&self) -> Response<Full<Bytes>> {
-        let seen = self.lock(|state| {
-            state.flaky += 1;
-            state.flaky
-        });
+        let seen = self.tries.fetch_add(1, Ordering::Relaxed) + 1;
         if seen.is_multiple_of(3) {
             return answer(StatusCode::OK, &json!({ "message": "the third try", "seen": seen }));
         }
@@ -129,10 +120,7 @@ impl Flaky {
 
     /// 429 with `Retry-After: 2`, then 200; then again from the start.
     fn throttled(&self) -> Response<Full<Bytes>> {
-        let seen = self.lock(|state| {
-            state.throttled += 1;
-            state.throttled
-        });
+        let seen = self.throttled.fetch_add(1, Ordering::Relaxed) + 1;
         if seen.is_multiple_of(2) {
             return answer(
                 StatusCode::OK,
@@ -150,17 +138,16 @@ impl Flaky {
             let error = json!({ "error": "an audit is JSON" });
             return answer(StatusCode::BAD_REQUEST, &error);
         };
-        self.lock(|state| {
-            state.audits.push(audit);
-            if state.audits.len() > REMEMBERED {
-                state.audits.remove(0);
-            }
-        });
+        let mut audits = self.audits();
+        audits.push(audit);
+        if audits.len() > REMEMBERED {
+            audits.remove(0);
+        }
         answer(StatusCode::CREATED, &json!({ "remembered": true }))
     }
 
-    fn lock<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
-        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn audits(&self) -> MutexGuard<'_, Vec<Json>> {
+        self.audits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

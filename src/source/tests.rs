@@ -8,11 +8,51 @@ mod json;
 mod laws;
 mod yaml;
 
+impl Sources {
+    /// What [`Sources::render`] says, but of each place only the text that it marks there (its first line). For
+    /// tests of the messages, not of how a place is drawn.
+    pub(crate) fn brief(&self, found: &Diagnostics) -> String {
+        let marked = |span: Span| {
+            let (line, column) = self.position(span);
+            let text = self.file(span.source).map_or("", |file| &file.text);
+            let text = text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let first = text.lines().next().unwrap_or_default();
+            format!("{}:{line}:{column} `{first}`", self.name(span.source))
+        };
+        let mut out = String::new();
+        for found in &found.0 {
+            let Diagnostic { severity, code, message, help, related, .. } = found;
+            let place = marked(self.place(found));
+            writeln!(out, "{}[{code}]: {message}\n --> {place}", severity.as_str()).unwrap();
+            for (span, note) in related {
+                writeln!(out, " ::: {} {note}", marked(*span)).unwrap();
+            }
+            if let Some(help) = help {
+                writeln!(out, "  = help: {help}").unwrap();
+            }
+        }
+        out
+    }
+}
+
 fn parse(text: &str, format: Format) -> Result<Node, String> {
+    parse_or(Sources::render, text, format)
+}
+
+/// The messages for a text that is refused, without excerpts.
+fn brief(text: &str, format: Format) -> String {
+    parse_or(Sources::brief, text, format).unwrap_err()
+}
+
+/// The value, or what `say` makes of the errors.
+fn parse_or(
+    say: impl Fn(&Sources, &Diagnostics) -> String,
+    text: &str,
+    format: Format,
+) -> Result<Node, String> {
     let mut sources = Sources::default();
     let name = if format == Format::Json { "f.json" } else { "f.yaml" };
-    let parsed = sources.parse(name, text, format);
-    parsed.map_err(|found| sources.render(&found))
+    sources.parse(name, text, format).map_err(|found| say(&sources, &found))
 }
 
 fn from_yaml(text: &str) -> String {

@@ -1,5 +1,5 @@
 //! The families of the `mwl_` metrics, with their names, labels and help. To add one, add a field to
-//! [`Families`] and its line in `of`; the code does not compile without its line in `collectors`.
+//! [`Families`] and its line in `of`.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -39,206 +39,185 @@ pub(super) struct Families {
     build_info: GaugeVec,
 }
 
+/// Every family that was made, for the registry.
+#[derive(Default)]
+pub(super) struct Collectors(pub(super) Vec<Box<dyn Collector>>);
+
 impl Families {
     /// Makes all families and registers them with `registry`. `buckets` are the upper bounds of durations, in
     /// seconds.
     pub(super) fn register(registry: &Registry, buckets: &[f64]) -> Self {
-        let reloads = counters(
-            "config_reloads_total",
-            "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
-            &["outcome"],
-        );
+        let mut collectors = Collectors::default();
+        let families = Self::of(buckets, &mut collectors);
         for outcome in ["applied", "unchanged", "refused", "unfinished"] {
-            counter(&reloads, &[outcome]);
+            counter(&families.reloads, &[outcome]);
         }
-        let last_reload = Gauge::with_opts(opts(
-            "config_last_reload_success_timestamp_seconds",
-            "When the configuration that is served was loaded, in seconds since the epoch.",
-        ));
-        let config_info =
-            GaugeVec::new(opts("config_info", "The configuration that is served."), &["hash"]);
-        let tasks = whole(
-            "worker_tasks",
-            "Connections and executions that the workers have under way, as tasks.",
-        );
-        let last_successful = whole(
-            "config_last_reload_successful",
-            "Whether the configuration that was last loaded is the one that is served: 1 or 0.",
-        );
-        let families = Self::of(
-            buckets,
-            (reloads, fixed(last_reload), last_successful, fixed(config_info)),
-            tasks,
-        );
         fixed(families.build_info.get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")]))
             .set(1.0);
-        for collector in families.collectors() {
+        for collector in collectors.0 {
             fixed(registry.register(collector));
         }
         families
     }
 
-    fn of(
-        buckets: &[f64],
-        (reloads, last_reload, last_successful, config_info): (
-            IntCounterVec,
-            Gauge,
-            IntGauge,
-            GaugeVec,
-        ),
-        tasks: IntGauge,
-    ) -> Self {
+    /// Makes all families, in the order of the documentation.
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    pub(super) fn of(buckets: &[f64], all: &mut Collectors) -> Self {
         Self {
-            requests: counters(
+            requests: all.counters(
                 "requests_total",
                 "Requests answered, by the status that the client got; 499: it left before; 444: it got none.",
                 &["route", "status"],
             ),
-            request_duration: histograms(
+            request_duration: all.histograms(
                 "request_duration_seconds",
                 "From a request's head to the last byte of its answer.",
                 &["route"],
                 buckets,
             ),
-            in_flight: gauges("requests_in_flight", "Requests that are being served.", &["route"]),
-            attempts: counters(
+            in_flight: all.gauges(
+                "requests_in_flight",
+                "Requests that are being served.",
+                &["route"],
+            ),
+            attempts: all.counters(
                 "attempts_total",
                 "Attempts at an upstream, by their classified code or success.",
                 &["route", "upstream", "code"],
             ),
-            attempt_duration: histograms(
+            attempt_duration: all.histograms(
                 "attempt_duration_seconds",
                 "From an attempt's start to its Result.",
                 &["route", "upstream"],
                 buckets,
             ),
-            retries: counters(
+            retries: all.counters(
                 "retries_total",
                 "Failures consumed by a re-run, by code and by where the wait came from.",
                 &["route", "code", "delay"],
             ),
-            exhausted: counters(
+            exhausted: all.counters(
                 "retries_exhausted_total",
                 "Retry policies whose budget ran out, by the policy's position.",
                 &["route", "policy"],
             ),
-            suppressed: counters(
+            suppressed: all.counters(
                 "retries_suppressed_total",
                 "Retries that a policy asked for and that were not made, by reason.",
                 &["route", "reason"],
             ),
-            timeouts: counters("timeouts_total", "Timeout bounds that fired.", &["route"]),
-            finally: counters(
+            timeouts: all.counters("timeouts_total", "Timeout bounds that fired.", &["route"]),
+            finally: all.counters(
                 "finally_total",
                 "Cleanups that ran, by outcome: success, failure, or unfinished when the process ended.",
                 &["route", "outcome"],
             ),
-            refused: counters(
+            refused: all.counters(
                 "requests_refused_total",
                 "Requests that no route's Flow ran for, by reason.",
                 &["reason"],
             ),
-            interim: counters(
+            interim: all.counters(
                 "interim_responses_dropped_total",
                 "Interim answers (1xx) of upstreams that did not reach the client, by reason.",
                 &["route", "reason"],
             ),
-            buffered: whole(
+            buffered: all.keep(IntGauge::with_opts(opts(
                 "buffered_bytes",
                 "What bodies take in memory that are kept, read or parsed, of limits.bufferedBytes.",
-            ),
-            unbuffered: counters(
+            ))),
+            unbuffered: all.counters(
                 "bodies_not_buffered_total",
                 "Bodies for which limits.bufferedBytes had no room: of a request, of a response, or for replay.",
                 &["body"],
             ),
-            connections: gauges(
+            connections: all.gauges(
                 "upstream_connections",
                 "Open upstream connections, by state: active or idle.",
                 &["upstream", "state"],
             ),
-            resends: counters(
+            resends: all.counters(
                 "stale_connection_resends_total",
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
             ),
-            handshake_failures: handshake_failures(),
-            certificate_expiry: certificate_expiry(),
-            tasks,
-            reloads,
-            last_reload,
-            last_successful,
-            config_info,
-            lost_records: lost_records(),
-            lost_events: single(
+            handshake_failures: all.counters(
+                "tls_handshake_failures_total",
+                "TLS handshakes of clients that came to nothing, by reason.",
+                &["listener", "reason"],
+            ),
+            certificate_expiry: all.numbers(
+                "tls_certificate_expiry_timestamp_seconds",
+                "Until when the certificates that a listener shows are valid, in seconds since the epoch.",
+                &["listener"],
+            ),
+            tasks: all.keep(IntGauge::with_opts(opts(
+                "worker_tasks",
+                "Connections and executions that the workers have under way, as tasks.",
+            ))),
+            reloads: all.counters(
+                "config_reloads_total",
+                "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
+                &["outcome"],
+            ),
+            last_reload: all.keep(Gauge::with_opts(opts(
+                "config_last_reload_success_timestamp_seconds",
+                "When the configuration that is served was loaded, in seconds since the epoch.",
+            ))),
+            last_successful: all.keep(IntGauge::with_opts(opts(
+                "config_last_reload_successful",
+                "Whether the configuration that was last loaded is the one that is served: 1 or 0.",
+            ))),
+            config_info: all.numbers("config_info", "The configuration that is served.", &["hash"]),
+            lost_records: all.counters(
+                "log_records_dropped_total",
+                "Records that found their log's queue full or its writer broken, by log.",
+                &["log"],
+            ),
+            lost_events: all.keep(IntCounter::with_opts(opts(
                 "tap_events_missed_total",
                 "Events that a listener of /tap missed.",
+            ))),
+            spans: all.counters(
+                "trace_spans_total",
+                "Spans, by outcome: exported, dropped for want of room, or failed to be exported.",
+                &["outcome"],
             ),
-            spans: spans(),
-            build_info: fixed(GaugeVec::new(opts("build_info", "The program."), &["version"])),
+            build_info: all.numbers("build_info", "The program.", &["version"]),
         }
     }
+}
 
-    /// Every family once. The pattern has no `..`, so a family that is not registered does not compile.
-    pub(super) fn collectors(&self) -> Vec<Box<dyn Collector>> {
-        let Self {
-            requests,
-            request_duration,
-            in_flight,
-            attempts,
-            attempt_duration,
-            retries,
-            exhausted,
-            suppressed,
-            timeouts,
-            finally,
-            refused,
-            interim,
-            buffered,
-            unbuffered,
-            connections,
-            resends,
-            handshake_failures,
-            certificate_expiry,
-            tasks,
-            reloads,
-            last_reload,
-            last_successful,
-            config_info,
-            lost_records,
-            lost_events,
-            spans,
-            build_info,
-        } = self;
-        vec![
-            Box::new(requests.clone()),
-            Box::new(request_duration.clone()),
-            Box::new(in_flight.clone()),
-            Box::new(attempts.clone()),
-            Box::new(attempt_duration.clone()),
-            Box::new(retries.clone()),
-            Box::new(exhausted.clone()),
-            Box::new(suppressed.clone()),
-            Box::new(timeouts.clone()),
-            Box::new(finally.clone()),
-            Box::new(refused.clone()),
-            Box::new(interim.clone()),
-            Box::new(buffered.clone()),
-            Box::new(unbuffered.clone()),
-            Box::new(connections.clone()),
-            Box::new(resends.clone()),
-            Box::new(handshake_failures.clone()),
-            Box::new(certificate_expiry.clone()),
-            Box::new(tasks.clone()),
-            Box::new(reloads.clone()),
-            Box::new(last_reload.clone()),
-            Box::new(last_successful.clone()),
-            Box::new(config_info.clone()),
-            Box::new(lost_records.clone()),
-            Box::new(lost_events.clone()),
-            Box::new(spans.clone()),
-            Box::new(build_info.clone()),
-        ]
+impl Collectors {
+    /// Notes a family, so that none is left unregistered.
+    fn keep<C: Collector + Clone + 'static>(&mut self, made: prometheus::Result<C>) -> C {
+        let family = fixed(made);
+        self.0.push(Box::new(family.clone()));
+        family
+    }
+
+    fn counters(&mut self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.keep(IntCounterVec::new(opts(name, help), labels))
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.keep(IntGaugeVec::new(opts(name, help), labels))
+    }
+
+    /// Gauges whose values may be fractions.
+    fn numbers(&mut self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.keep(GaugeVec::new(opts(name, help), labels))
+    }
+
+    fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> HistogramVec {
+        let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(buckets.to_vec());
+        self.keep(HistogramVec::new(opts, labels))
     }
 }
 
@@ -250,48 +229,6 @@ pub(super) fn fixed<T>(result: prometheus::Result<T>) -> T {
 
 fn opts(name: &str, help: &str) -> Opts {
     Opts::new(name, help).namespace("mwl")
-}
-
-fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    fixed(IntCounterVec::new(opts(name, help), labels))
-}
-
-fn lost_records() -> IntCounterVec {
-    let help = "Records that found their log's queue full or its writer broken, by log.";
-    counters("log_records_dropped_total", help, &["log"])
-}
-
-fn handshake_failures() -> IntCounterVec {
-    let help = "TLS handshakes of clients that came to nothing, by reason.";
-    counters("tls_handshake_failures_total", help, &["listener", "reason"])
-}
-
-fn certificate_expiry() -> GaugeVec {
-    let help =
-        "Until when the certificates that a listener shows are valid, in seconds since the epoch.";
-    fixed(GaugeVec::new(opts("tls_certificate_expiry_timestamp_seconds", help), &["listener"]))
-}
-
-fn spans() -> IntCounterVec {
-    let help = "Spans, by outcome: exported, dropped for want of room, or failed to be exported.";
-    counters("trace_spans_total", help, &["outcome"])
-}
-
-fn single(name: &str, help: &str) -> IntCounter {
-    fixed(IntCounter::with_opts(opts(name, help)))
-}
-
-fn whole(name: &str, help: &str) -> IntGauge {
-    fixed(IntGauge::with_opts(opts(name, help)))
-}
-
-fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-    fixed(IntGaugeVec::new(opts(name, help), labels))
-}
-
-fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
-    let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(buckets.to_vec());
-    fixed(HistogramVec::new(opts, labels))
 }
 
 /// The series with these label values, created if needed.

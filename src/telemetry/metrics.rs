@@ -59,27 +59,17 @@ pub struct UpstreamMetrics {
     resends: IntCounter,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::with(&BUCKETS)
-    }
-}
-
 impl Metrics {
     /// All families without any series, with the default buckets.
     pub fn new() -> Arc<Self> {
-        Arc::default()
+        Self::with_buckets(&BUCKETS)
     }
 
     /// The same with these upper bounds of buckets, in seconds, ascending.
     pub fn with_buckets(buckets: &[f64]) -> Arc<Self> {
-        Arc::new(Self::with(buckets))
-    }
-
-    fn with(buckets: &[f64]) -> Self {
         let registry = Registry::new();
         let families = Families::register(&registry, buckets);
-        Self { registry, families, shown: Mutex::default(), codes: Mutex::default() }
+        Arc::new(Self { registry, families, shown: Mutex::default(), codes: Mutex::default() })
     }
 
     /// `mwl_log_records_dropped_total{log}`.

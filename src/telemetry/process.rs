@@ -8,14 +8,8 @@ use std::fs;
 /// the kernel's own rate.
 const TICKS: f64 = 100.0;
 
-/// One figure.
-#[derive(Debug, PartialEq)]
-struct Figure {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    value: f64,
-}
+/// A figure's name, kind, help and value.
+type Figure = (&'static str, &'static str, &'static str, f64);
 
 /// Appends the process's figures in the text exposition format.
 pub(super) fn render(text: &mut String) {
@@ -29,8 +23,7 @@ pub(super) fn render(text: &mut String) {
         &read("/proc/self/limits"),
         fds,
     );
-    for figure in figures {
-        let Figure { name, kind, help, value } = figure;
+    for (name, kind, help, value) in figures {
         // Writing to a string cannot fail.
         write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n").ok();
     }
@@ -69,10 +62,8 @@ fn figures(stat: &str, status: &str, system: &str, limits: &str, fds: Option<u32
             started,
         ),
     ];
-    let present = all.into_iter().filter_map(|(name, kind, help, value)| {
-        value.map(|value| Figure { name, kind, help, value })
-    });
-    present.collect()
+    let figure = |(name, kind, help, value)| Some((name, kind, help, value?));
+    all.into_iter().filter_map(figure).collect()
 }
 
 /// The rest of the line that begins with `start`.
@@ -93,7 +84,7 @@ mod tests {
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files  1024  4096  files\n";
         let system = "cpu 1 2\nbtime 1700000000\n";
         let found = figures(STAT, STATUS, system, limits, Some(5));
-        let found: Vec<_> = found.iter().map(|f| (f.name, f.value)).collect();
+        let found: Vec<_> = found.iter().map(|(name, .., value)| (*name, *value)).collect();
         assert_eq!(
             found,
             [

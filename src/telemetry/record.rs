@@ -223,14 +223,11 @@ impl Recorder {
             return None;
         }
         attempts.sort_by_key(|attempt| attempt.began);
-        Some(Execution {
-            request: request(&answer),
-            answer,
-            attempts,
-            omitted,
-            // Dropped before its Result, it was cancelled.
-            failures: end.unwrap_or_else(cancelled),
-        })
+        // Dropped before its Result, it was cancelled.
+        let cancelled =
+            || Cause::new(&FailureType::Cancellation, system::CANCELLED, "the client went away");
+        let failures = end.unwrap_or_else(|| vec![cancelled()]);
+        Some(Execution { request: request(&answer), answer, attempts, omitted, failures })
     }
 
     fn lock(&self) -> MutexGuard<'_, RecorderState> {
@@ -292,13 +289,11 @@ fn causes(outcome: &Outcome) -> Vec<Cause> {
     causes.collect()
 }
 
-fn cancelled() -> Vec<Cause> {
-    vec![Cause {
-        ty: FailureType::Cancellation.as_str().into(),
-        code: system::CANCELLED.into(),
-        message: Some("the client went away".into()),
-        retryable: None,
-    }]
+impl Cause {
+    fn new(ty: &FailureType, code: &str, message: &str) -> Self {
+        let message = Some(short(message).into());
+        Self { ty: ty.as_str().into(), code: code.into(), message, retryable: None }
+    }
 }
 
 /// The part of a text that fits into a record.
@@ -311,13 +306,8 @@ pub fn short(text: &str) -> &str {
 impl Execution {
     /// The record of a request without an execution: refused with `code`, or matched by no route.
     pub fn refused(request: Request, answer: AnswerSummary, code: &str, detail: &str) -> Self {
-        let cause = Cause {
-            ty: FailureType::Error.as_str().into(),
-            code: code.into(),
-            message: Some(short(detail).into()),
-            retryable: None,
-        };
-        Self { request, answer, attempts: Vec::new(), omitted: 0, failures: vec![cause] }
+        let failures = vec![Cause::new(&FailureType::Error, code, detail)];
+        Self { request, answer, attempts: Vec::new(), omitted: 0, failures }
     }
 
     /// Whether it failed: its Result is a failure, or its client left before the answer was complete.

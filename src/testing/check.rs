@@ -119,8 +119,7 @@ impl Checker {
         let unknown = members.iter().filter(|member| !known.contains(&&*member.key));
         for member in unknown {
             let message = format!("`{}` is unknown; wanted: {}", member.key, list(known));
-            let diagnostic = Diagnostic::error("unknown-member", member.key_span, message);
-            self.0.push(diagnostic);
+            self.0.push(Diagnostic::error("unknown-member", member.key_span, message));
         }
     }
 
@@ -128,8 +127,7 @@ impl Checker {
         let found = node.get(name);
         if found.is_none() && node.as_object().is_some() {
             let message = format!("`{name}` is missing");
-            let diagnostic = Diagnostic::error("missing-member", node.span, message);
-            self.0.push(diagnostic);
+            self.0.push(Diagnostic::error("missing-member", node.span, message));
         }
         found
     }
@@ -154,8 +152,7 @@ impl Checker {
         for item in items {
             if !item.as_str().is_some_and(|word| known.contains(&&**word)) {
                 let message = format!("{item} is not {what}; wanted: {}", list(known));
-                let diagnostic = Diagnostic::error("unknown-value", item.span, message);
-                self.0.push(diagnostic);
+                self.0.push(Diagnostic::error("unknown-value", item.span, message));
             }
         }
         let words = items.iter().filter_map(Node::as_str);

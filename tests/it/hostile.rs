@@ -76,7 +76,8 @@ fn a_configuration_that_holds_one_loads_or_is_refused() {
             }],
         });
         let text = config.to_string();
-        let loaded = config::parse(Path::new("hostile.json"), &text, Origin::system()).unwrap();
+        let loaded =
+            config::parse(Path::new("hostile.json"), text.as_str(), Origin::system()).unwrap();
         let built = build(loaded, &mwl_proxy::proxy::catalog(None), &Metrics::new());
         match built {
             Ok(_) => assert_ne!(wanted, End::Refused, "{what}"),

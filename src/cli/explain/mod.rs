@@ -20,7 +20,7 @@ use http::header::{self, HeaderValue};
 
 use self::response::Response;
 use super::arguments::{ADMIN, Explain, Format, LISTEN};
-use super::output::{complain, say};
+use super::output::{complain, refuse, say};
 use super::run;
 use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
@@ -31,9 +31,6 @@ use crate::proxy::stage::Stage;
 use crate::source::{Diagnostic, Diagnostics, Sources};
 use crate::telemetry::metrics::Metrics;
 
-/// The exit code when the arguments cannot be read or the configuration is refused.
-const ILL_FORMED: u8 = 2;
-
 /// The address that stands for the quick-start's built-in upstream.
 const FLAKY: &str = "flaky:80";
 
@@ -42,6 +39,12 @@ const FLAKY: &str = "flaky:80";
 struct ArgumentError {
     offset: usize,
     message: String,
+}
+
+/// Collects the mistakes in the arguments. Each points into its argument.
+struct Mistakes<'a> {
+    sources: &'a mut Sources,
+    found: Diagnostics,
 }
 
 /// What the user asks to explain.
@@ -62,6 +65,52 @@ struct Explanation<'a> {
     told: Transcript,
 }
 
+impl ArgumentError {
+    fn at(offset: usize, message: impl Into<String>) -> Self {
+        Self { offset, message: message.into() }
+    }
+}
+
+impl Mistakes<'_> {
+    /// The value that was read; `None` after a mistake.
+    fn keep<T>(&mut self, read: Result<T, ArgumentError>, name: &str, written: &str) -> Option<T> {
+        let noted = |ArgumentError { offset, message }| {
+            let before = written.get(..offset).unwrap_or(written).chars().count();
+            let span = self.sources.keep(name, written);
+            let mistake = Diagnostic::error("invalid-argument", span, message);
+            self.found.push(mistake.with_offset(before));
+        };
+        read.map_err(noted).ok()
+    }
+
+    /// An option that may be absent.
+    fn optional<T>(
+        &mut self,
+        name: &str,
+        written: Option<&str>,
+        read: fn(&str) -> Result<T, ArgumentError>,
+    ) -> Option<T> {
+        let written = written?;
+        self.keep(read(written), name, written)
+    }
+
+    /// An option that may be given several times.
+    fn each<T>(
+        &mut self,
+        name: &str,
+        written: &[String],
+        read: impl Fn(usize, &str) -> Result<T, ArgumentError>,
+    ) -> Vec<T> {
+        let mut values = Vec::new();
+        for (place, text) in written.iter().enumerate() {
+            // With a number if there are several.
+            let number = if written.len() > 1 { format!(" #{}", place + 1) } else { String::new() };
+            values.extend(self.keep(read(place, text), &format!("{name}{number}"), text));
+        }
+        values
+    }
+}
+
 pub(super) fn explain(explain: &Explain) -> ExitCode {
     match input(explain).and_then(|input| explained(explain, &input)) {
         Ok((warnings, told)) => {
@@ -72,10 +121,7 @@ pub(super) fn explain(explain: &Explain) -> ExitCode {
             say(&told);
             ExitCode::SUCCESS
         }
-        Err(message) => {
-            complain(message.trim_end());
-            ExitCode::from(ILL_FORMED)
-        }
+        Err(message) => refuse(&message),
     }
 }
 
@@ -129,34 +175,15 @@ fn input(explain: &Explain) -> Result<Input, String> {
 
 /// Reads the arguments and reports every mistake in them at once.
 fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostics> {
-    let mut found = Diagnostics::default();
-    let asked = keep(request::line(&explain.request), "--request", &explain.request, sources);
-    let asked = asked.map_err(|wrong| found.push(wrong)).ok();
-    let mut fields = Vec::new();
-    for (number, written) in explain.headers.iter().enumerate() {
-        let name = numbered("--header", number, explain.headers.len());
-        match keep(request::field(written), &name, written, sources) {
-            Ok(field) => fields.push(field),
-            Err(wrong) => found.push(wrong),
-        }
-    }
-    let body = explain.body.as_deref().map(request::body).transpose();
-    let body = keep(body, "--body", explain.body.as_deref().unwrap_or_default(), sources);
-    let body = body.map_err(|wrong| found.push(wrong)).ok().flatten();
-    let mut responses = Vec::new();
-    for (number, written) in explain.responses.iter().enumerate() {
-        let name = numbered("--respond", number, explain.responses.len());
-        match keep(response::read(written), &name, written, sources) {
-            Ok(response) => responses.push(response),
-            Err(wrong) => found.push(wrong),
-        }
-    }
+    let mut mistakes = Mistakes { sources, found: Diagnostics::default() };
+    let asked = mistakes.keep(request::line(&explain.request), "--request", &explain.request);
+    let fields = mistakes.each("--header", &explain.headers, |_, text| request::field(text));
+    let body = mistakes.optional("--body", explain.body.as_deref(), request::body);
+    let responses = mistakes.each("--respond", &explain.responses, |_, text| response::read(text));
     let patience = explain.client_timeout.as_deref();
-    let read = patience.map(duration).transpose();
-    let patience = keep(read, "--client-timeout", patience.unwrap_or_default(), sources);
-    let patience = patience.map_err(|wrong| found.push(wrong)).ok().flatten();
+    let patience = mistakes.optional("--client-timeout", patience, duration);
     match asked {
-        Some(mut asked) if !found.has_errors() => {
+        Some(mut asked) if !mistakes.found.has_errors() => {
             for (name, value) in fields {
                 asked.headers.append(name, value);
             }
@@ -164,34 +191,15 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostic
             asked.patience = patience;
             Ok(Scenario { asked, responses })
         }
-        _ => Err(found),
+        _ => Err(mistakes.found),
     }
-}
-
-/// The option's name, with a number if it was given several times.
-fn numbered(name: &str, number: usize, of: usize) -> String {
-    if of == 1 { name.to_owned() } else { format!("{name} #{}", number + 1) }
-}
-
-/// The value that was read, or a diagnostic that points into the argument.
-fn keep<T>(
-    read: Result<T, ArgumentError>,
-    name: &str,
-    written: &str,
-    sources: &mut Sources,
-) -> Result<T, Diagnostic> {
-    read.map_err(|ArgumentError { offset, message }| {
-        let before = written.get(..offset).unwrap_or(written).chars().count();
-        let span = sources.keep(name, written);
-        Diagnostic::error("invalid-argument", span, message).with_offset(before)
-    })
 }
 
 /// A duration greater than zero.
 fn duration(text: &str) -> Result<std::time::Duration, ArgumentError> {
     let span = Span::parse(text).filter(|span| *span > Span::ZERO);
     let message = || format!("`{text}` is no duration above zero, such as PT5S or PT0.5S");
-    span.map(Span::to_duration).ok_or_else(|| ArgumentError { offset: 0, message: message() })
+    span.map(Span::to_duration).ok_or_else(|| ArgumentError::at(0, message()))
 }
 
 /// Reports responses for upstreams that do not exist.
@@ -201,20 +209,16 @@ fn unknown(
     explain: &Explain,
     sources: &mut Sources,
 ) -> Diagnostics {
-    let mut found = Diagnostics::default();
-    for (number, response) in responses.iter().enumerate() {
+    let mut mistakes = Mistakes { sources, found: Diagnostics::default() };
+    mistakes.each("--respond", &explain.responses, |place, _| {
+        let Some(response) = responses.get(place) else { return Ok(()) };
         let named = response.planned.upstream.as_deref();
         let Some(name) = named.filter(|name| !known.contains(name)) else {
-            continue;
+            return Ok(());
         };
         let all = known.join("`, `");
         let message = format!("there is no upstream `{name}`; there is `{all}`");
-        let wrong = ArgumentError { offset: response.upstream_at, message };
-        let written = explain.responses.get(number).map(String::as_str).unwrap_or_default();
-        let name = numbered("--respond", number, responses.len());
-        if let Err(wrong) = keep(Err::<(), _>(wrong), &name, written, sources) {
-            found.push(wrong);
-        }
-    }
-    found
+        Err(ArgumentError::at(response.upstream_at, message))
+    });
+    mistakes.found
 }

@@ -71,7 +71,7 @@ fn target(text: &str, at: usize) -> Result<(Uri, Option<HeaderValue>), ArgumentE
 pub(super) fn field(written: &str) -> Result<(HeaderName, HeaderValue), ArgumentError> {
     let Some((name, value)) = written.split_once(':') else {
         let message = format!("`{written}` is no field; write `name: value`");
-        return Err(ArgumentError { offset: 0, message });
+        return Err(ArgumentError::at(0, message));
     };
     let offset = name.len() + 1 + (value.len() - value.trim_start().len());
     Ok((self::name(name.trim_end(), 0)?, self::value(value.trim(), offset)?))
@@ -79,20 +79,20 @@ pub(super) fn field(written: &str) -> Result<(HeaderName, HeaderValue), Argument
 
 /// A field's name, unless it is a framing field.
 pub(super) fn name(text: &str, offset: usize) -> Result<HeaderName, ArgumentError> {
-    let parsed = HeaderName::try_from(text);
-    let message = || format!("`{text}` is no name of a header field");
-    let name = parsed.map_err(|_| ArgumentError { offset, message: message() })?;
-    if FRAMING.contains(&name) {
-        let message = format!("`{name}` follows from the body and cannot be written");
-        return Err(ArgumentError { offset, message });
+    let wrong = |message| Err(ArgumentError::at(offset, message));
+    match HeaderName::try_from(text) {
+        Err(_) => wrong(format!("`{text}` is no name of a header field")),
+        Ok(name) if FRAMING.contains(&name) => {
+            wrong(format!("`{name}` follows from the body and cannot be written"))
+        }
+        Ok(name) => Ok(name),
     }
-    Ok(name)
 }
 
 /// A field's value.
 pub(super) fn value(text: &str, offset: usize) -> Result<HeaderValue, ArgumentError> {
-    let message = || format!("{text:?} is no value of a header field");
-    HeaderValue::try_from(text).map_err(|_| ArgumentError { offset, message: message() })
+    let wrong = |_| ArgumentError::at(offset, format!("{text:?} is no value of a header field"));
+    HeaderValue::try_from(text).map_err(wrong)
 }
 
 /// A text, or `@FILE`.
@@ -100,7 +100,6 @@ pub(super) fn body(written: &str) -> Result<Bytes, ArgumentError> {
     let Some(path) = written.strip_prefix('@') else {
         return Ok(Bytes::copy_from_slice(written.as_bytes()));
     };
-    let read = std::fs::read(path);
-    let message = |error| format!("{path} cannot be read: {error}");
-    read.map(Bytes::from).map_err(|error| ArgumentError { offset: 1, message: message(error) })
+    let wrong = |error| ArgumentError::at(1, format!("{path} cannot be read: {error}"));
+    std::fs::read(path).map(Bytes::from).map_err(wrong)
 }

@@ -50,14 +50,13 @@ pub(super) fn read(written: &str) -> Result<Response, ArgumentError> {
         act => {
             if let Some((offset, name)) = own.first() {
                 let message = format!("`{what}` is no answer: it has no `{name}`");
-                return Err(ArgumentError { offset: *offset, message });
+                return Err(ArgumentError::at(*offset, message));
             }
             act
         }
     };
     if let (ScriptedAction::Hang, Some((offset, _))) = (&act, after) {
-        let message = "`hang` never answers: `after` has no meaning".to_owned();
-        return Err(ArgumentError { offset, message });
+        return Err(ArgumentError::at(offset, "`hang` never answers: `after` has no meaning"));
     }
     Ok(Response {
         upstream_at: upstream.map_or(0, |(at, _)| at),
@@ -81,7 +80,7 @@ fn act(what: &str) -> Result<ScriptedAction, ArgumentError> {
     let message = || {
         format!("`{what}` is no response: a status from 200 to 599, `reset`, `refused` or `hang`")
     };
-    let status = status.ok_or_else(|| ArgumentError { offset: 0, message: message() })?;
+    let status = status.ok_or_else(|| ArgumentError::at(0, message()))?;
     Ok(ScriptedAction::Answer { status, headers: HeaderMap::new(), body: Bytes::new() })
 }
 
@@ -94,8 +93,7 @@ fn split(rest: &str, at: usize) -> Result<Vec<ResponseOption<'_>>, ArgumentError
         let Some((name, value)) = text.split_once('=').filter(|(name, _)| is_name(name)) else {
             let end = text.find(',').unwrap_or(text.len());
             let seen = text.get(..end).unwrap_or(text);
-            let message = format!("`{seen}` is no `name=value`");
-            return Err(ArgumentError { offset: at + from, message });
+            return Err(ArgumentError::at(at + from, format!("`{seen}` is no `name=value`")));
         };
         let length = if name == "body" { body_end(value) } else { value_end(value) };
         let value = value.get(..length).unwrap_or(value);
@@ -138,11 +136,9 @@ impl<'a> Options<'a> {
         let value_at = at + name.len() + 1;
         match name {
             "after" => {
-                let place = |wrong: ArgumentError| ArgumentError {
-                    offset: value_at + wrong.offset,
-                    ..wrong
-                };
-                self.after = Some((at, duration(value).map_err(place)?));
+                let after = duration(value);
+                let after = after.map_err(|wrong| ArgumentError::at(value_at, wrong.message))?;
+                self.after = Some((at, after));
             }
             "upstream" => self.upstream = Some((value_at, value)),
             "body" => {

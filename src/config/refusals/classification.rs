@@ -1,16 +1,11 @@
 //! `classify` rules.
 
-use super::rendered;
+use super::of_route;
 
 #[test]
 fn statuses() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 classify: [{ status: [99, 6xx, 402.5, \"402\"], code: A }]\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let keys = r#"classify: [{ status: [99, 6xx, 402.5, "402"], code: A }]"#;
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[wrong-type]: `status` is the number 99; wanted: a status from 100 to 599, or a class such as `5xx`
      --> c.yaml:6:25
       |
@@ -39,13 +34,9 @@ fn statuses() {
 
 #[test]
 fn no_verdict_two_verdicts() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 classify: [{ status: [402] }, { status: [402], code: A, success: true }, { code: A }]\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let keys =
+        "classify: [{ status: [402] }, { status: [402], code: A, success: true }, { code: A }]";
+    insta::assert_snapshot!(of_route(keys), @r"
     error[missing-key]: the rule does not say what the response is: give `code` or `success: true`
      --> c.yaml:6:14
       |
@@ -68,17 +59,12 @@ fn no_verdict_two_verdicts() {
 
 #[test]
 fn codes() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 classify:\n\
-         \x20 - { status: [402], code: \"A.*\" }\n\
-         \x20 - { status: [402], code: System.Own }\n\
-         \x20 - { status: [404], success: true, retryable: true }\n\
-         \x20 - { status: [404], code: A, retryable: yes }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let keys = "classify:\n\
+         - { status: [402], code: \"A.*\" }\n\
+         - { status: [402], code: System.Own }\n\
+         - { status: [404], success: true, retryable: true }\n\
+         - { status: [404], code: A, retryable: yes }";
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[bad-code]: `code`: `A.*` is not a code; write dotted words, such as `Provider.Call.Payments.CardDeclined`
      --> c.yaml:7:28
       |
@@ -108,16 +94,11 @@ fn codes() {
 
 #[test]
 fn expressions() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 classify:\n\
-         \x20 - { when: \"response.status == 402\", code: A }\n\
-         \x20 - { when: \"{{ response.status === 402 }}\", code: A }\n\
-         \x20 - { when: \"{{ request.status }}\", code: A }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let keys = "classify:\n\
+         - { when: \"response.status == 402\", code: A }\n\
+         - { when: \"{{ response.status === 402 }}\", code: A }\n\
+         - { when: \"{{ request.status }}\", code: A }";
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[not-an-expression]: `when` is the string `response.status == 402`, which is no expression
      --> c.yaml:7:13
       |

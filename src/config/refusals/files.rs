@@ -1,6 +1,6 @@
 //! Files that are not valid configurations.
 
-use super::rendered;
+use super::{of_file, rendered};
 
 #[test]
 fn an_empty_file() {
@@ -82,11 +82,7 @@ fn unknown_and_missing_keys() {
 
 #[test]
 fn a_duplicate_key() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes: []\n\
-         routes: []\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_file("routes: []\nroutes: []"), @r"
     error[duplicate-key]: the key `routes` is written twice in one object
      --> c.yaml:4:1
       |
@@ -102,11 +98,7 @@ fn a_duplicate_key() {
 
 #[test]
 fn yaml_1_1_on() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes: [{ name: r, upstream: billing }]\n\
-         on: 1\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_file("routes: [{ name: r, upstream: billing }]\non: 1"), @r"
     error[unknown-key]: `on` is not a key of the configuration
      --> c.yaml:4:1
       |

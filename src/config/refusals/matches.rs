@@ -1,16 +1,10 @@
 //! What a route matches.
 
-use super::rendered;
+use super::of_route;
 
 #[test]
 fn methods() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 match: { methods: [post, \"GE T\"] }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    insta::assert_snapshot!(of_route(r#"match: { methods: [post, "GE T"] }"#), @r#"
     error[bad-method]: `post` is never a request's method: methods are case-sensitive
      --> c.yaml:6:22
       |
@@ -28,13 +22,7 @@ fn methods() {
 
 #[test]
 fn methods_as_a_string() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 match: { methods: POST }\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_route("match: { methods: POST }"), @r"
     error[wrong-type]: `methods` is the string `POST`; wanted: a list
      --> c.yaml:6:21
       |
@@ -45,13 +33,7 @@ fn methods_as_a_string() {
 
 #[test]
 fn paths() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 match: { path: a, pathPrefix: \"/a?b\" }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    insta::assert_snapshot!(of_route(r#"match: { path: a, pathPrefix: "/a?b" }"#), @r#"
     error[bad-path]: `path`: `a` does not start with `/`
      --> c.yaml:6:18
       |
@@ -68,13 +50,7 @@ fn paths() {
 
 #[test]
 fn hosts() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 match: { hosts: [\"http://a\", \"a:80\", \"*\"] }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    insta::assert_snapshot!(of_route(r#"match: { hosts: ["http://a", "a:80", "*"] }"#), @r#"
     error[bad-host]: `hosts`: `http://a` is not a host; write a name without scheme and port, such as `api.example.com` or `*.example.com`
      --> c.yaml:6:20
       |
@@ -97,13 +73,8 @@ fn hosts() {
 
 #[test]
 fn headers_and_query() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 match: { headers: { \"a b\": x, c: 1 }, query: { d: true } }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let keys = r#"match: { headers: { "a b": x, c: 1 }, query: { d: true } }"#;
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[bad-header]: `a b` is not the name of a header field
      --> c.yaml:6:23
       |

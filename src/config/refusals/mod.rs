@@ -13,6 +13,23 @@ mod variables;
 
 use super::tests::TestOrigin;
 
+/// The diagnostics of a file with one upstream, `billing`, and then these lines.
+fn of_file(rest: &str) -> String {
+    let prelude = "listeners: [{ address: 127.0.0.1:0 }]\n\
+         upstreams: { billing: { endpoints: [http://a] } }";
+    rendered(&format!("{prelude}\n{rest}\n"))
+}
+
+/// The same for a file whose one route, `r`, has these keys.
+fn of_target(keys: &str) -> String {
+    of_file(&format!("routes:\n- name: r\n  {}", keys.replace('\n', "\n  ")))
+}
+
+/// The same for a route to `billing` with these further keys.
+fn of_route(keys: &str) -> String {
+    of_target(&format!("upstream: billing\n{keys}"))
+}
+
 /// The rendered diagnostics of `text` as `c.yaml`.
 fn rendered(text: &str) -> String {
     let mut world = TestOrigin::default();

@@ -1,6 +1,6 @@
 //! Addresses, URLs, durations, sizes, numbers, booleans.
 
-use super::rendered;
+use super::{of_file, of_route, rendered};
 
 #[test]
 fn addresses() {
@@ -134,13 +134,7 @@ fn a_bound_of_no_time() {
 
 #[test]
 fn sizes() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 buffer: { request: 64, response: 64KB, replay: 2GiB }\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_route("buffer: { request: 64, response: 64KB, replay: 2GiB }"), @r"
     error[wrong-type]: `request` is the number 64; wanted: a size with its unit, such as `64KiB` or `64B`
      --> c.yaml:6:22
       |
@@ -163,11 +157,9 @@ fn sizes() {
 
 #[test]
 fn counts() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes: [{ name: r, upstream: billing }]\n\
-         limits: { headers: 0, connections: 1.5, workers: many }\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let rest = "routes: [{ name: r, upstream: billing }]\n\
+         limits: { headers: 0, connections: 1.5, workers: many }";
+    insta::assert_snapshot!(of_file(rest), @r"
     error[out-of-range]: `headers` is 0; wanted: a whole number from 1 to 1000
      --> c.yaml:4:20
       |
@@ -190,13 +182,7 @@ fn counts() {
 
 #[test]
 fn a_boolean_of_yaml_1_1() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 exposeFailures: no\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_route("exposeFailures: no"), @r"
     error[wrong-type]: `exposeFailures` is the string `no`, not a boolean
      --> c.yaml:6:19
       |
@@ -208,11 +194,9 @@ fn a_boolean_of_yaml_1_1() {
 
 #[test]
 fn an_environment_that_is_no_string() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         environment: 7\n\
-         routes: [{ name: r, upstream: billing }]\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let rest = "environment: 7\n\
+         routes: [{ name: r, upstream: billing }]";
+    insta::assert_snapshot!(of_file(rest), @r"
     error[wrong-type]: `environment` is the number 7; wanted: a string
      --> c.yaml:3:14
       |

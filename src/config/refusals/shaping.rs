@@ -1,18 +1,12 @@
 //! What a route changes in messages.
 
-use super::rendered;
-
-/// A file with one route that has the lines `route`, and with the lines `top` before it.
-fn file(top: &str, route: &str) -> String {
-    format!(
-        "listeners: [{{ address: 127.0.0.1:0 }}]\nupstreams: {{ a: {{ endpoints: [http://a] }} }}\n{top}routes:\n- name: r\n  upstream: a\n{route}"
-    )
-}
+use super::{of_file, of_route};
 
 #[test]
 fn fields_that_are_not_the_author_s() {
-    let route = "  requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }\n  responseHeaders: { append: { trailer: x, x-y: \"{{ 1 }}\", x-z: \"a\\nb\" } }\n";
-    insta::assert_snapshot!(rendered(&file("", route)), @r#"
+    let keys = "requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }\n\
+         responseHeaders: { append: { trailer: x, x-y: \"{{ 1 }}\", x-z: \"a\\nb\" } }";
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[reserved-header]: `Connection` cannot be changed by configuration
      --> c.yaml:6:28
       |
@@ -70,8 +64,7 @@ fn fields_that_are_not_the_author_s() {
 
 #[test]
 fn a_rewrite_without_a_prefix_or_to_no_path() {
-    let route = "  rewrite: { pathPrefix: /a, host: 'a b' }\n";
-    insta::assert_snapshot!(rendered(&file("", route)), @r#"
+    insta::assert_snapshot!(of_route("rewrite: { pathPrefix: /a, host: 'a b' }"), @r#"
     error[missing-key]: `rewrite.pathPrefix` replaces the prefix that the route matches, and it matches none
      --> c.yaml:6:14
       |
@@ -85,8 +78,8 @@ fn a_rewrite_without_a_prefix_or_to_no_path() {
     6 |   rewrite: { pathPrefix: /a, host: 'a b' }
       |                                    ^^^^^
     "#);
-    let route = "  match: { pathPrefix: /a }\n  rewrite: { pathPrefix: /a/../b }\n";
-    insta::assert_snapshot!(rendered(&file("", route)), @r#"
+    let keys = "match: { pathPrefix: /a }\nrewrite: { pathPrefix: /a/../b }";
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[bad-path]: `pathPrefix`: `/a/../b` is the path of no request: the path holds a dot segment; send the path that it stands for
      --> c.yaml:7:26
       |
@@ -97,8 +90,9 @@ fn a_rewrite_without_a_prefix_or_to_no_path() {
 
 #[test]
 fn ranges_that_are_none() {
-    let top = "forwarded: { trusted: [10.0.0.1/8, localhost, 10.0.0.0/40], via: yes }\n";
-    insta::assert_snapshot!(rendered(&file(top, "")), @r#"
+    let rest = "forwarded: { trusted: [10.0.0.1/8, localhost, 10.0.0.0/40], via: yes }\n\
+         routes: [{ name: r, upstream: billing }]";
+    insta::assert_snapshot!(of_file(rest), @r#"
     error[bad-range]: `trusted`: `10.0.0.1/8` has bits beyond its length; write `10.0.0.0/8`
      --> c.yaml:3:24
       |

@@ -1,6 +1,6 @@
 //! Named stacks.
 
-use super::rendered;
+use super::{of_file, rendered};
 
 #[test]
 fn unknown() {
@@ -27,14 +27,12 @@ fn unknown() {
 
 #[test]
 fn in_a_circle() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         stacks:\n\
+    let rest = "stacks:\n\
          \x20 a: [{ stack: b }]\n\
          \x20 b: [{ stack: a }]\n\
          \x20 c: [{ stack: c }]\n\
-         routes: [{ name: r, upstream: billing, middleware: [{ stack: a }, { stack: c }] }]\n";
-    insta::assert_snapshot!(rendered(text), @r"
+         routes: [{ name: r, upstream: billing, middleware: [{ stack: a }, { stack: c }] }]";
+    insta::assert_snapshot!(of_file(rest), @r"
     error[stack-cycle]: the stack `a` holds itself: `a` → `b` → `a`
      --> c.yaml:5:16
       |
@@ -68,11 +66,9 @@ fn that_grow_without_bound() {
 
 #[test]
 fn with_more_beside_it() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         stacks: { a: [], b: {} }\n\
-         routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let rest = "stacks: { a: [], b: {} }\n\
+         routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]";
+    insta::assert_snapshot!(of_file(rest), @r"
     warning[unused-stack]: no list names the stack `b`
      --> c.yaml:3:18
       |
@@ -95,11 +91,9 @@ fn with_more_beside_it() {
 
 #[test]
 fn outside_of_a_list() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         stacks: { a: [] }\n\
-         routes: [{ name: r, upstream: billing, middleware: { stack: a } }]\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let rest = "stacks: { a: [] }\n\
+         routes: [{ name: r, upstream: billing, middleware: { stack: a } }]";
+    insta::assert_snapshot!(of_file(rest), @r"
     warning[unused-stack]: no list names the stack `a`
      --> c.yaml:3:11
       |

@@ -1,15 +1,10 @@
 //! Names, targets and arguments of routes.
 
-use super::rendered;
+use super::{of_file, of_route, of_target};
 
 #[test]
 fn none() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 match: {}\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_target("match: {}"), @r"
     error[route-target]: the route has no target
      --> c.yaml:4:9
       |
@@ -21,13 +16,7 @@ fn none() {
 
 #[test]
 fn two() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 call: { provider: x }\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_route("call: { provider: x }"), @r"
     error[route-target]: the route has more than one target
      --> c.yaml:4:9
       |
@@ -47,12 +36,7 @@ fn two() {
 
 #[test]
 fn an_unknown_upstream() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: biling\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_target("upstream: biling"), @r"
     error[unknown-upstream]: no upstream is called `biling`
      --> c.yaml:5:13
       |
@@ -64,12 +48,7 @@ fn an_unknown_upstream() {
 
 #[test]
 fn an_unknown_upstream_like_no_other() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: zzz\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_target("upstream: zzz"), @r"
     error[unknown-upstream]: no upstream is called `zzz`
      --> c.yaml:5:13
       |
@@ -81,13 +60,7 @@ fn an_unknown_upstream_like_no_other() {
 
 #[test]
 fn a_flow_with_the_step_keys() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 flow: { entrypoint: a, steps: {} }\n\
-         \x20 catch: []\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_target("flow: { entrypoint: a, steps: {} }\ncatch: []"), @r"
     error[conflicting-keys]: `catch` beside `flow`: the Flow itself says it
      --> c.yaml:6:3
       |
@@ -102,12 +75,7 @@ fn a_flow_with_the_step_keys() {
 
 #[test]
 fn a_flow_file_that_is_not_there() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 flow: flows/none.json\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_target("flow: flows/none.json"), @r"
     error[unreadable]: the Flow flows/none.json cannot be read: no such file
      --> c.yaml:5:9
       |
@@ -119,12 +87,7 @@ fn a_flow_file_that_is_not_there() {
 
 #[test]
 fn a_flow_file_that_is_ill_formed() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 flow: bad.json\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    insta::assert_snapshot!(of_target("flow: bad.json"), @r#"
     error[invalid-json]: not JSON: expected value
      --> bad.json:1:17
       |
@@ -135,12 +98,7 @@ fn a_flow_file_that_is_ill_formed() {
 
 #[test]
 fn a_flow_that_is_a_number() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 flow: 1\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_target("flow: 1"), @r"
     error[wrong-type]: `flow` is the number 1; wanted: a file beside this one, or a Flow object
      --> c.yaml:5:9
       |
@@ -151,13 +109,7 @@ fn a_flow_that_is_a_number() {
 
 #[test]
 fn a_step_with_the_route_name() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 steps: { r: { action: Return } }\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_route("steps: { r: { action: Return } }"), @r"
     error[duplicate-name]: the Step `r` has the route's name, which is that of its own Call Step
      --> c.yaml:6:12
       |
@@ -169,10 +121,8 @@ fn a_step_with_the_route_name() {
 
 #[test]
 fn no_name() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes: [{ upstream: billing }, { name: \"a b\", upstream: billing }, { name: \"\", upstream: billing }]\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let rest = r#"routes: [{ upstream: billing }, { name: "a b", upstream: billing }, { name: "", upstream: billing }]"#;
+    insta::assert_snapshot!(of_file(rest), @r#"
     error[missing-key]: a route needs `name`: Its name: the label of its metrics, and of its Call Step.
      --> c.yaml:3:10
       |
@@ -206,10 +156,8 @@ fn no_name() {
 
 #[test]
 fn one_name_twice() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes: [{ name: r, match: { path: /a }, upstream: billing }, { name: r, upstream: billing }]\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let rest = "routes: [{ name: r, match: { path: /a }, upstream: billing }, { name: r, upstream: billing }]";
+    insta::assert_snapshot!(of_file(rest), @r"
     error[duplicate-name]: two routes are called `r`; names are unique
      --> c.yaml:3:71
       |
@@ -224,11 +172,9 @@ fn one_name_twice() {
 
 #[test]
 fn a_route_that_is_never_reached() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes: [{ name: a, upstream: billing }, { name: b, match: { path: /b }, upstream: billing }]\n\
-         x: 1\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    let rest = "routes: [{ name: a, upstream: billing }, { name: b, match: { path: /b }, upstream: billing }]\n\
+         x: 1";
+    insta::assert_snapshot!(of_file(rest), @r"
     warning[unreachable-route]: the route `b` is never reached: `a` takes its requests before it
      --> c.yaml:3:50
       |
@@ -251,13 +197,7 @@ fn a_route_that_is_never_reached() {
 
 #[test]
 fn arguments_that_no_parameter_takes() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 with: { n: 1 }\n";
-    insta::assert_snapshot!(rendered(text), @r"
+    insta::assert_snapshot!(of_route("with: { n: 1 }"), @r"
     error[bad-arguments]: the arguments do not fit the Flow's parameters: unexpected member `n`: no arguments are taken here
      --> c.yaml:6:9
       |
@@ -269,14 +209,9 @@ fn arguments_that_no_parameter_takes() {
 
 #[test]
 fn arguments_of_the_wrong_type() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 parameters: { type: object, properties: { n: { type: number } } }\n\
-         \x20 with: { n: \"1\" }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let keys = "parameters: { type: object, properties: { n: { type: number } } }\n\
+         with: { n: \"1\" }";
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[bad-arguments]: the arguments do not fit the Flow's parameters: at /n: "1" is not of type "number"
      --> c.yaml:7:9
       |
@@ -291,14 +226,9 @@ fn arguments_of_the_wrong_type() {
 
 #[test]
 fn arguments_that_are_expressions() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 parameters: { type: object, properties: { n: {} } }\n\
-         \x20 with: { n: \"{{ 1 }}\" }\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    let keys = "parameters: { type: object, properties: { n: {} } }\n\
+         with: { n: \"{{ 1 }}\" }";
+    insta::assert_snapshot!(of_route(keys), @r#"
     error[not-a-literal]: `{{ 1 }}` is an expression; a route's arguments are literals
      --> c.yaml:7:14
       |

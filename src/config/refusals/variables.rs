@@ -1,6 +1,6 @@
 //! Environment variables.
 
-use super::rendered;
+use super::{of_route, rendered};
 
 #[test]
 fn unset() {
@@ -46,13 +46,7 @@ fn no_name() {
 
 #[test]
 fn one_that_makes_an_expression() {
-    let text = "listeners: [{ address: 127.0.0.1:0 }]\n\
-         upstreams: { billing: { endpoints: [http://a] } }\n\
-         routes:\n\
-         - name: r\n\
-         \x20 upstream: billing\n\
-         \x20 output: \"${EXPRESSION}\"\n";
-    insta::assert_snapshot!(rendered(text), @r#"
+    insta::assert_snapshot!(of_route(r#"output: "${EXPRESSION}""#), @r#"
     error[variable-makes-expression]: the variables in `${EXPRESSION}` make an expression of it
      --> c.yaml:6:11
       |

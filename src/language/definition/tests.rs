@@ -91,32 +91,40 @@ fn root(rest: &str) -> String {
     format!("$schema: {SCHEMA_URI}\nentrypoint: a\n{rest}")
 }
 
-/// The plan with its warnings, or the errors, both as users see them.
-fn compiled(text: &str, strictness: Strictness) -> Result<(Arc<Plan>, String), String> {
+/// The plan with its warnings, or the errors, both as `say` puts them.
+fn compiled_saying(
+    say: impl Fn(&Sources, &Diagnostics) -> String,
+    text: &str,
+    strictness: Strictness,
+) -> Result<(Arc<Plan>, String), String> {
     let mut sources = Sources::default();
     let format = if text.starts_with('{') { Format::Json } else { Format::Yaml };
-    let document = sources.parse("f", text, format).map_err(|found| sources.render(&found))?;
+    let document = sources.parse("f", text, format).map_err(|found| say(&sources, &found))?;
     match compile(&document, &support::catalog(), strictness) {
-        Ok((plan, warnings)) => Ok((plan, sources.render(&warnings))),
+        Ok((plan, warnings)) => Ok((plan, say(&sources, &warnings))),
         Err(found) => {
             assert!(found.has_errors());
-            Err(sources.render(&found))
+            Err(say(&sources, &found))
         }
     }
 }
 
+/// The plan with its warnings, or the errors, each with the text at its place.
+fn compiled(text: &str, strictness: Strictness) -> Result<(Arc<Plan>, String), String> {
+    compiled_saying(Sources::brief, text, strictness)
+}
+
 /// The messages for a definition that is refused at load.
 fn refused(text: &str) -> String {
-    match compiled(text, Strictness::Load) {
-        Ok((_, warnings)) => panic!("it compiles: {text}\n{warnings}"),
-        Err(rendered) => rendered,
-    }
+    compiled(text, Strictness::Load).map(|(_, warnings)| warnings).expect_err(text)
 }
 
 /// The warnings for a definition that compiles.
 fn warned(text: &str) -> String {
-    match compiled(text, Strictness::Load) {
-        Ok((_, warnings)) => warnings,
-        Err(rendered) => panic!("it does not compile:\n{rendered}"),
-    }
+    plan_and_warnings(text).1
+}
+
+/// Both, for a definition that compiles.
+fn plan_and_warnings(text: &str) -> (Arc<Plan>, String) {
+    compiled(text, Strictness::Load).unwrap_or_else(|found| panic!("it does not compile:\n{found}"))
 }

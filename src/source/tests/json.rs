@@ -56,60 +56,29 @@ fn json_errors_say_what_to_do() {
         "",
         " \n",
     ];
-    let rendered = all.map(|text| refused(text, Format::Json)).join("\n");
-    insta::assert_snapshot!(rendered, @r#"
+    let said = all.map(|text| brief(text, Format::Json)).concat();
+    insta::assert_snapshot!(said, @"
     error[invalid-json]: not JSON: trailing comma
-     --> f.json:3:1
-      |
-    3 | }
-      | ^
+     --> f.json:3:1 `}`
       = help: remove the comma before the bracket
-
     error[invalid-json]: not JSON: trailing characters
-     --> f.json:1:10
-      |
-    1 | {"a": 1} x
-      |          ^
+     --> f.json:1:10 `x`
       = help: a file holds one value; remove what follows it
-
     error[invalid-json]: not JSON: expected value
-     --> f.json:1:7
-      |
-    1 | {"a": 'x'}
-      |       ^
+     --> f.json:1:7 `'`
       = help: JSON strings stand in double quotes
-
     error[invalid-json]: not JSON: expected value
-     --> f.json:1:5
-      |
-    1 | [1, // one
-      |     ^
+     --> f.json:1:5 `/`
       = help: JSON has no comments; write a `comment` member, or write YAML
-
     error[invalid-json]: not JSON: the text ends too early (EOF while parsing a list)
-     --> f.json:1:12
-      |
-    1 | {"a": [1, 2
-      |            ^
+     --> f.json:1:12 ``
       = help: close the bracket or the quote that is open
-
     error[number-out-of-range]: the number `1e999` is not one that a 64-bit double holds
-     --> f.json:1:2
-      |
-    1 | [1e999]
-      |  ^^^^^
+     --> f.json:1:2 `1e999`
       = help: write a number between -1.7e308 and 1.7e308, or a string
-
     error[empty-document]: the file is empty; a JSON value was wanted
-     --> f.json:1:1
-      |
-    1 | 
-      | ^
-
+     --> f.json:1:1 ``
     error[empty-document]: the file is empty; a JSON value was wanted
-     --> f.json:1:1
-      |
-    1 | 
-      | ^
-    "#);
+     --> f.json:1:1 ``
+    ");
 }

@@ -65,76 +65,37 @@ fn yaml_that_json_cannot_say_is_refused() {
         "a: .inf\n",
         "a: 1e999\n",
     ];
-    let rendered = all.map(|text| refused(text, Format::Yaml)).join("\n");
-    insta::assert_snapshot!(rendered, @r#"
+    let said = all.map(|text| brief(text, Format::Yaml)).concat();
+    insta::assert_snapshot!(said, @r#"
     error[yaml-key-not-string]: a key must be a string; this one is an object
-     --> f.yaml:1:5
-      |
-    1 | a: {{ step.input }}
-      |     ^^^^^^^^^^^^^^
+     --> f.yaml:1:5 `{ step.input }`
       = help: put an expression in quotes: "{{ … }}"
-
     error[yaml-key-not-string]: a key must be a string; this one is a number
-     --> f.yaml:1:1
-      |
-    1 | 404: x
-      | ^^^
+     --> f.yaml:1:1 `404`
       = help: put the key in quotes
-
     error[yaml-key-not-string]: a key must be a string; this one is an array
-     --> f.yaml:1:3
-      |
-    1 | ? [a]
-      |   ^^^
+     --> f.yaml:1:3 `[a]`
       = help: put the key in quotes
-
     error[yaml-key-not-string]: a key must be a string; this one is null
-     --> f.yaml:1:1
-      |
-    1 | null: x
-      | ^^^^
+     --> f.yaml:1:1 `null`
       = help: put the key in quotes
-
     error[yaml-merge-key]: merge keys (`<<`) are not read: YAML 1.2 has none
-     --> f.yaml:3:3
-      |
-    3 |   <<: *x
-      |   ^^
+     --> f.yaml:3:3 `<<`
       = help: write the members out, or use an alias for the whole value
-
     error[yaml-tag]: a tag (`!…`) stands before this value; tags are not read
-     --> f.yaml:1:10
-      |
-    1 | a: !!str 1
-      |          ^
+     --> f.yaml:1:10 `1`
       = help: remove it; put a string in quotes
-
     error[multiple-documents]: a second document starts here; a file holds one
-     --> f.yaml:2:1
-      |
-    2 | ---
-      | ^^^
+     --> f.yaml:2:1 `---`
       = help: put it into a file of its own
-
     error[invalid-yaml]: directives (`%…`) are not read
-     --> f.yaml:1:1
-      |
-    1 | %YAML 1.1
-      | ^
+     --> f.yaml:1:1 `%`
       = help: remove the line; YAML 1.2 is read without one
-
     error[number-out-of-range]: the number `.inf` is not one that a 64-bit double holds
-     --> f.yaml:1:4
-      |
-    1 | a: .inf
-      |    ^^^^
+     --> f.yaml:1:4 `.inf`
       = help: write a number between -1.7e308 and 1.7e308, or a string
-
     error[number-out-of-range]: the number `1e999` is not one that a 64-bit double holds
-     --> f.yaml:1:4
-      |
-    1 | a: 1e999
-      |    ^^^^^
+     --> f.yaml:1:4 `1e999`
       = help: write a number between -1.7e308 and 1.7e308, or a string
     "#);
 }
@@ -151,57 +112,26 @@ fn yaml_errors_say_what_to_do() {
         "# nothing\n",
         "---\n",
     ];
-    let rendered = all.map(|text| refused(text, Format::Yaml)).join("\n");
-    insta::assert_snapshot!(rendered, @r"
+    let said = all.map(|text| brief(text, Format::Yaml)).concat();
+    insta::assert_snapshot!(said, @"
     error[yaml-alias-loop]: this alias stands inside the value that it names
-     --> f.yaml:1:8
-      |
-    1 | a: &x [*x]
-      |        ^^
-
+     --> f.yaml:1:8 `*x`
     error[invalid-yaml]: this alias names no anchor before it
-     --> f.yaml:1:4
-      |
-    1 | a: *nothing
-      |    ^
+     --> f.yaml:1:4 `*`
       = help: put a text that starts with `*` in quotes
-
     error[invalid-yaml]: a tab indents this line
-     --> f.yaml:2:2
-      |
-    2 |  - b
-      |  ^
+     --> f.yaml:2:2 `-`
       = help: indent with spaces
-
     error[invalid-yaml]: not YAML: unclosed bracket '['
-     --> f.yaml:1:4
-      |
-    1 | a: [1, 2
-      |    ^
-
+     --> f.yaml:1:4 `[`
     error[invalid-yaml]: not YAML: mapping values are not allowed in this context
-     --> f.yaml:1:5
-      |
-    1 | a: b: c
-      |     ^
-
+     --> f.yaml:1:5 `:`
     error[empty-document]: the file is empty; a YAML value was wanted
-     --> f.yaml:1:1
-      |
-    1 | 
-      | ^
-
+     --> f.yaml:1:1 ``
     error[empty-document]: the file is empty; a YAML value was wanted
-     --> f.yaml:1:1
-      |
-    1 | # nothing
-      | ^
-
+     --> f.yaml:1:1 ``
     error[empty-document]: the file is empty; a YAML value was wanted
-     --> f.yaml:1:1
-      |
-    1 | ---
-      | ^
+     --> f.yaml:1:1 ``
     ");
 }
 

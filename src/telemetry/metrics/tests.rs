@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::language::provider::DelaySource;
+use crate::telemetry::families::Collectors;
 
 /// The samples of `render` that start with `name`.
 fn samples(metrics: &Metrics, name: &str) -> Vec<String> {
@@ -220,7 +221,9 @@ fn names_pass_the_linter() {
 #[test]
 fn the_readme_explains_every_family() {
     let readme = include_str!("../../../README.md");
-    for family in Families::register(&Registry::new(), &BUCKETS).collectors() {
+    let mut collectors = Collectors::default();
+    Families::of(&BUCKETS, &mut collectors);
+    for family in collectors.0 {
         for described in family.desc() {
             let name = &described.fq_name;
             assert!(readme.contains(&format!("`{name}")), "README.md says nothing of {name}");

@@ -52,21 +52,17 @@ impl Execution {
     /// One flat line of JSON with its line feed, for the access log. It has the Result's code, but not the
     /// messages of the chain.
     pub fn line(&self, out: &mut Vec<u8>) {
-        self.write(false, out);
+        let length = out.len();
+        if serde_json::to_writer(&mut *out, &self.shown(false)).is_err() {
+            // Nothing in it can fail to serialize; if it did, half a line would be worse than none.
+            out.truncate(length);
+        }
         out.push(b'\n');
     }
 
     /// The same with the whole chain, for `/executions`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self.shown(true)).unwrap_or_default()
-    }
-
-    fn write(&self, chain: bool, out: &mut Vec<u8>) {
-        let length = out.len();
-        if serde_json::to_writer(&mut *out, &self.shown(chain)).is_err() {
-            // Nothing in it can fail to serialize; if it did, half a line would be worse than none.
-            out.truncate(length);
-        }
     }
 
     fn shown(&self, chain: bool) -> RecordJson<'_> {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::context::SpanId;
 use crate::telemetry::record::{
-    Attempt, CLIENT_CLOSED_REQUEST, Execution, NO_ANSWER, SentSpan, Traced,
+    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, SentSpan, Traced,
 };
 
 /// The methods that may be part of a span's name. Any other becomes `_OTHER`.
@@ -46,34 +46,24 @@ struct SpanBuilder<'a> {
 impl SpanBuilder<'_> {
     fn request(&self) -> SpanData {
         let Execution { request, answer, failures, omitted, .. } = self.execution;
-        let (host, port) = host_and_port(&self.traced.host);
         let status = answer.status;
-        let mut attributes = method(&request.method);
+        let mut attributes = common(&request.method, &self.traced.host);
         attributes.extend([
             KeyValue::new("url.path", text(&request.path)),
             KeyValue::new("url.scheme", self.traced.scheme),
-            KeyValue::new("server.address", text(host)),
             KeyValue::new("client.address", text(&request.client)),
             KeyValue::new("network.protocol.version", self.traced.version),
             KeyValue::new("mwl.execution.id", text(&request.id)),
         ]);
-        attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
-        if let Some(route) = &request.route {
-            attributes.push(KeyValue::new("mwl.route", text(route)));
-        }
+        attributes.extend(optional("mwl.route", request.route.as_deref().map(text)));
         // 499 and 444 stand for a client that got no status.
         let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER);
-        if !left {
-            attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
-        }
+        let sent = (!left).then(|| i64::from(status));
+        attributes.extend(optional("http.response.status_code", sent));
         let code = failures.first().map(|cause| &*cause.code);
-        if let Some(code) = code {
-            attributes.push(KeyValue::new("mwl.code", text(code)));
-        }
-        if *omitted > 0 {
-            let omitted = i64::try_from(*omitted).unwrap_or(i64::MAX);
-            attributes.push(KeyValue::new("mwl.attempts.omitted", omitted));
-        }
+        attributes.extend(optional("mwl.code", code.map(text)));
+        let omitted = (*omitted > 0).then(|| whole(*omitted));
+        attributes.extend(optional("mwl.attempts.omitted", omitted));
         // A 4xx is the client's mistake, not an error of this server.
         let error = match code {
             Some(code) if left => Some(text(code)),
@@ -100,40 +90,27 @@ impl SpanBuilder<'_> {
     }
 
     fn attempt(&self, attempt: &Attempt, sent: &SentSpan) -> SpanData {
-        let mut attributes = method(&sent.method);
-        let (host, port) = host_and_port(&attempt.endpoint);
-        attributes.push(KeyValue::new("server.address", text(host)));
-        attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        let Call { step, number, dispatch, cleanup } = &attempt.call;
+        let mut attributes = common(&sent.method, &attempt.endpoint);
         let url = format!("{}://{}{}", sent.scheme, attempt.endpoint, sent.path);
-        attributes.push(KeyValue::new("url.full", url));
         attributes.extend([
+            KeyValue::new("url.full", url),
             KeyValue::new("mwl.upstream", text(&attempt.upstream)),
-            KeyValue::new("mwl.step", text(&attempt.call.step)),
-            KeyValue::new("mwl.attempt", i64::from(attempt.call.number)),
+            KeyValue::new("mwl.step", text(step)),
+            KeyValue::new("mwl.attempt", i64::from(*number)),
         ]);
-        if attempt.call.cleanup {
-            attributes.push(KeyValue::new("mwl.cleanup", true));
-        }
-        if let Some(dispatch) = attempt.call.dispatch {
-            let dispatch = i64::try_from(dispatch).unwrap_or(i64::MAX);
-            attributes.push(KeyValue::new("mwl.dispatch", dispatch));
-        }
-        if let Some(status) = attempt.status {
-            attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
-        }
+        attributes.extend(optional("mwl.cleanup", cleanup.then_some(true)));
+        attributes.extend(optional("mwl.dispatch", dispatch.map(whole)));
+        attributes.extend(optional("http.response.status_code", attempt.status.map(i64::from)));
         // How many times it was sent before.
-        let resends = i64::from(attempt.call.number.saturating_sub(1));
-        if resends > 0 {
-            attributes.push(KeyValue::new("http.request.resend_count", resends));
-        }
-        if let Some(wait) = attempt.wait {
-            attributes.push(KeyValue::new("mwl.retry.wait", wait.delay.as_secs_f64()));
-            attributes.push(KeyValue::new("mwl.retry.source", wait.source.as_str()));
-        }
+        let resends = number.checked_sub(1).filter(|resends| *resends > 0);
+        attributes.extend(optional("http.request.resend_count", resends.map(i64::from)));
+        let waited = attempt.wait.map(|wait| wait.delay.as_secs_f64());
+        attributes.extend(optional("mwl.retry.wait", waited));
+        let source = attempt.wait.map(|wait| wait.source.as_str());
+        attributes.extend(optional("mwl.retry.source", source));
         let code = attempt.code.as_deref();
-        if let Some(code) = code {
-            attributes.push(KeyValue::new("mwl.code", text(code)));
-        }
+        attributes.extend(optional("mwl.code", code.map(text)));
         // If there was a response, its status is the error type; otherwise the code is.
         let error = match (attempt.status.filter(|status| *status >= 400), code) {
             (Some(status), _) => Some(status.to_string().into()),
@@ -158,11 +135,8 @@ impl SpanBuilder<'_> {
         let start = self.wall(began);
         let flags = TraceFlags::SAMPLED;
         let trace = TraceId::from_bytes(self.traced.context.trace());
-        let status = match &error {
-            Some(_) => Status::error(""),
-            None => Status::Unset,
-        };
-        attributes.extend(error.map(|error| KeyValue::new("error.type", Value::from(error))));
+        let status = error.as_ref().map_or(Status::Unset, |_| Status::error(""));
+        attributes.extend(optional("error.type", error));
         SpanData {
             span_context: SpanContext::new(trace, otel(id), flags, false, TraceState::NONE),
             parent_span_id: parent.map_or(OtelSpanId::INVALID, otel),
@@ -213,8 +187,18 @@ fn known(method: &str) -> Option<&'static str> {
     METHODS.iter().find(|known| **known == method).copied()
 }
 
-/// An unknown method keeps its name in a second attribute, away from the one used for aggregation.
-fn method(method: &str) -> Vec<KeyValue> {
+/// An attribute that may be absent.
+fn optional(key: &'static str, value: Option<impl Into<Value>>) -> Option<KeyValue> {
+    value.map(|value| KeyValue::new(key, value))
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The method and the server. An unknown method keeps its name in a second attribute, away from the one used
+/// for aggregation.
+fn common(method: &str, server: &str) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(16);
     match known(method) {
         Some(known) => attributes.push(KeyValue::new("http.request.method", known)),
@@ -223,6 +207,9 @@ fn method(method: &str) -> Vec<KeyValue> {
             KeyValue::new("http.request.method_original", text(method)),
         ]),
     }
+    let (host, port) = host_and_port(server);
+    attributes.push(KeyValue::new("server.address", text(host)));
+    attributes.extend(optional("server.port", port.map(i64::from)));
     attributes
 }
 

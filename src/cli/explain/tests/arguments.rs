@@ -3,34 +3,22 @@ use super::*;
 #[test]
 #[expect(clippy::too_many_lines, reason = "a snapshot is as long as what it shows")]
 fn every_mistake_in_the_arguments_is_pointed_at() {
-    let refused = said(&[
-        "--request",
-        "post /gated",
-        "--header",
-        "a b: c",
-        "--header",
-        "naïve",
-        "--header",
-        "content-length: 4",
-        "--body",
-        "@/nowhere/to/be/found",
-        "--client-timeout",
-        "5",
-        "--respond",
-        "703",
-        "--respond",
-        "reset,x=1",
-        "--respond",
-        "200,x-ä=1",
-        "--respond",
-        "200,x-a=1,retry after",
-        "--respond",
-        "hang,after=PT1S",
-        "--respond",
-        "200,after=1s",
-        "--respond",
-        "teapot",
-    ]);
+    let options = [
+        ("--request", "post /gated"),
+        ("--header", "a b: c"),
+        ("--header", "naïve"),
+        ("--header", "content-length: 4"),
+        ("--body", "@/nowhere/to/be/found"),
+        ("--client-timeout", "5"),
+        ("--respond", "703"),
+        ("--respond", "reset,x=1"),
+        ("--respond", "200,x-ä=1"),
+        ("--respond", "200,x-a=1,retry after"),
+        ("--respond", "hang,after=PT1S"),
+        ("--respond", "200,after=1s"),
+        ("--respond", "teapot"),
+    ];
+    let refused = said(&options.map(|(name, value)| [name, value]).concat());
     insta::assert_snapshot!(refused.unwrap_err(), @r##"
     error[invalid-argument]: `post` is another method than `POST`: case matters
      --> --request:1:1

@@ -146,12 +146,10 @@ routes:
     - provider: mwl:provider.middleware/mwl/retry/v1
       onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 5, backoff: { initial: PT1S } }] } }
 "#;
-    let input =
-        Input::Text { name: PathBuf::from("c.yaml"), text: text.to_owned(), variables: Vec::new() };
     let script = ["503", "refused", "reset", "200,body=at last"];
     let script: Vec<&str> = script.into_iter().flat_map(|text| ["--respond", text]).collect();
     let arguments = [&["--request", "POST /a", "--body", "{}"][..], &script].concat();
-    let (_, said) = explained(&typed(&arguments), &input).unwrap();
+    let said = of_text(text.to_owned(), &arguments);
     insta::assert_snapshot!(told(&said), @r##"
         0.000 s all: attempt 1
         0.000 s   POST /a to app (app:80)

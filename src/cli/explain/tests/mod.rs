@@ -49,6 +49,11 @@ fn of(routes: &str, arguments: &[&str]) -> String {
          routes:\n{}",
         routes.trim_start_matches('\n')
     );
+    of_text(text, arguments)
+}
+
+/// The explanation of a whole configuration.
+fn of_text(text: String, arguments: &[&str]) -> String {
     let input = Input::Text { name: PathBuf::from("c.yaml"), text, variables: Vec::new() };
     explained(&typed(arguments), &input)
         .map_or_else(|refused| panic!("{refused}"), |(_, said)| said)

@@ -7,10 +7,7 @@ use crate::language::provider::Phase;
 use crate::language::value::Value;
 
 fn plan(text: &str) -> Arc<Plan> {
-    match compiled(text, Strictness::Load) {
-        Ok((plan, _)) => plan,
-        Err(rendered) => panic!("{rendered}"),
-    }
+    plan_and_warnings(text).0
 }
 
 pub(super) const EVERYTHING: &str = r#"

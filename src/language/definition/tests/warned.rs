@@ -19,24 +19,11 @@ steps:
   b: { action: Return }
 "#)), @r#"
     warning[unreachable-catch]: this clause is never reached: an earlier one matches all that it matches
-      --> f:11:9
-       |
-    11 |       - { match: { codes: [Provider.Call.Http.Throttled], types: [error] }, next: b }
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      ::: f:10:9
-       |
-    10 |       - { match: { codes: [Provider.Call.*], types: [error, timeout] }, next: b }
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ matches first
-
+     --> f:11:9 `{ match: { codes: [Provider.Call.Http.Throttled], types: [error] }, next: b }`
+     ::: f:10:9 `{ match: { codes: [Provider.Call.*], types: [error, timeout] }, next: b }` matches first
     warning[unreachable-catch]: this clause is never reached: an earlier one matches all that it matches
-      --> f:14:9
-       |
-    14 |       - { match: { retryable: true }, next: b }
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      ::: f:13:9
-       |
-    13 |       - { match: { codes: ["*"] }, next: b }
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ matches first
+     --> f:14:9 `{ match: { retryable: true }, next: b }`
+     ::: f:13:9 `{ match: { codes: ["*"] }, next: b }` matches first
     "#);
 }
 
@@ -53,29 +40,15 @@ steps:
   a: { action: Return }
   b: { action: Pass, next: c }
   c: { action: Pass, next: b }
-")), @r"
+")), @"
     warning[shadowed-flow]: the Flow `F` hides an outer Flow of that name
-     --> f:7:14
-      |
-    7 |     flows: { F: { entrypoint: a, steps: { a: { action: Return } } } }
-      |              ^
-     ::: f:5:3
-      |
-    5 |   F: { entrypoint: a, steps: { a: { action: Return } } }
-      |   ^ hidden here
-
+     --> f:7:14 `F`
+     ::: f:5:3 `F` hidden here
     warning[unreached-step]: no way leads to the Step `b`
-      --> f:12:3
-       |
-    12 |   b: { action: Pass, next: c }
-       |   ^
+     --> f:12:3 `b`
       = help: name it in a `next`, or remove it
-
     warning[unreached-step]: no way leads to the Step `c`
-      --> f:13:3
-       |
-    13 |   c: { action: Pass, next: b }
-       |   ^
+     --> f:13:3 `c`
       = help: name it in a `next`, or remove it
     ");
 }
@@ -99,26 +72,15 @@ steps:
       - { match: { codes: [System.Canceled] }, next: b }
       - { match: { codes: [Mine.Unknown] }, next: b }
   b: { action: Raise, result: { code: Mine.Known } }
-")), @r"
+")), @"
     warning[undeclared-code]: nothing declares a failure code that `Provider.Call.Http.Throtled` matches
-      --> f:12:36
-       |
-    12 |               - { match: { codes: [Provider.Call.Http.Throtled] }, attempts: 2, backoff: { initial: PT1S } }
-       |                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     --> f:12:36 `Provider.Call.Http.Throtled`
       = help: did you mean `Provider.Call.Http.Throttled`?
-
     warning[undeclared-code]: nothing declares a failure code that `System.Canceled` matches
-      --> f:17:28
-       |
-    17 |       - { match: { codes: [System.Canceled] }, next: b }
-       |                            ^^^^^^^^^^^^^^^
+     --> f:17:28 `System.Canceled`
       = help: did you mean `System.Cancelled`?
-
     warning[undeclared-code]: nothing declares a failure code that `Mine.Unknown` matches
-      --> f:18:28
-       |
-    18 |       - { match: { codes: [Mine.Unknown] }, next: b }
-       |                            ^^^^^^^^^^^^
+     --> f:18:28 `Mine.Unknown`
       = help: did you mean `Mine.Known`?
     ");
     // A provider that may emit any code makes every pattern possible.
@@ -145,26 +107,15 @@ steps:
   a: { action: Match, cases: [{ when: false, next: b }], default: { next: c } }
   b: { action: Raise, result: { code: System.Broken } }
   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
-")), @r"
+")), @"
     warning[minted-code]: `System.` is the engine's: a reader takes this failure for one of theirs
-     --> f:6:39
-      |
-    6 |   b: { action: Raise, result: { code: System.Broken } }
-      |                                       ^^^^^^^^^^^^^
+     --> f:6:39 `System.Broken`
       = help: raise a code of your own, such as `Payments.Rejected`
-
     warning[minted-code]: `Provider.` is the providers': a reader takes this failure for one of theirs
-     --> f:7:39
-      |
-    7 |   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
-      |                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     --> f:7:39 `Provider.Call.Http.Throttled`
       = help: raise a code of your own, such as `Payments.Rejected`
-
     warning[reserved-type]: `tiemout` is no type of the specification, which reserves lower case
-     --> f:7:75
-      |
-    7 |   c: { action: Raise, result: { code: Provider.Call.Http.Throttled, type: tiemout } }
-      |                                                                           ^^^^^^^
+     --> f:7:75 `tiemout`
       = help: did you mean `timeout`?
     ");
 }
@@ -188,23 +139,13 @@ steps:
     call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
     next: b
   b: { action: Return }
-"#)), @r"
+"#)), @"
     warning[unbounded-delay]: `delay` decides how long a retry waits, and no Timeout around it bounds that
-     --> f:5:15
-      |
-    5 |   - provider: mwl:provider.middleware/mwl/retry/v1
-      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     --> f:5:15 `mwl:provider.middleware/mwl/retry/v1`
       = help: put a Timeout entry before this one
-
     warning[amplified-retry]: a retry within a retry: each multiplies the attempts of the other
-      --> f:14:19
-       |
-    14 |       - provider: mwl:provider.middleware/mwl/retry/v1
-       |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-     ::: f:5:15
-      |
-    5 |   - provider: mwl:provider.middleware/mwl/retry/v1
-      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the outer one
+     --> f:14:19 `mwl:provider.middleware/mwl/retry/v1`
+     ::: f:5:15 `mwl:provider.middleware/mwl/retry/v1` the outer one
       = help: one execution may make up to 12 requests here; keep one of them
     ");
 }
@@ -261,12 +202,9 @@ steps:
     call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
     next: b
   b: { action: Return }
-"#)), @r"
+"#)), @"
     warning[fragile-cleanup]: this cleanup is neither bounded nor best-effort: if it fails, it supersedes a success
-     --> f:8:19
-      |
-    8 |       - provider: mwl:provider.middleware/mwl/finally/v1
-      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+     --> f:8:19 `mwl:provider.middleware/mwl/finally/v1`
       = help: bound it with a Timeout in `with.middleware`, or call an inline Flow whose Call Step catches `*` and returns
     ");
 }
@@ -279,19 +217,12 @@ steps:
   a: { action: Gather, calls: [{ flow: F }], completion: { successes: 2 }, next: b }
   b: { action: Return }
 flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
-"#)), @r#"
+"#)), @"
     warning[idle-when]: `when` gates nothing: the middleware does not act at `onAlways`
-     --> f:4:117
-      |
-    4 | eout/v1, onEntry: { with: { duration: PT1S } }, onAlways: { when: "{{ true }}" } }]
-      |                                                             ^^^^
-
+     --> f:4:117 `when`
     warning[unmeetable-completion]: `successes` is 2, more than the 1 in `calls`: the Gather always fails
-     --> f:6:71
-      |
-    6 |   a: { action: Gather, calls: [{ flow: F }], completion: { successes: 2 }, next: b }
-      |                                                                       ^
-    "#);
+     --> f:6:71 `2`
+    ");
 }
 
 #[test]
@@ -303,10 +234,7 @@ middleware:
 steps: { a: { action: Return } }
 ")), @r#"
     warning[endless-loop]: a Loop whose `onSuccess.when` is always true ends only by a failure or a bound
-     --> f:6:73
-      |
-    6 |   - { provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: true } }
-      |                                                                         ^^^^
+     --> f:6:73 `true`
       = help: write onSuccess: { "when": "{{ … }}" }: the loop goes on while it is true
     "#);
 }
@@ -335,14 +263,11 @@ steps:
   b: { action: Pass, next: c }
   c: { action: Sleep, for: PT1S, next: b }
   out: { action: Return }
-"#)), @r#"
+"#)), @"
     warning[endless-steps]: no way leads from the Step `b` to an end
-     --> f:6:3
-      |
-    6 |   b: { action: Pass, next: c }
-      |   ^
+     --> f:6:3 `b`
       = help: let one of the Steps on its way lead to a `Return` or a `Raise`
-    "#);
+    ");
 }
 
 #[test]

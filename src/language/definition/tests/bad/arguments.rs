@@ -18,29 +18,14 @@ steps:
   b: { action: Return }
 ")), @r#"
     error[invalid-with]: the parameter `duration` is missing
-     --> f:8:19
-      |
-    8 |       - provider: mwl:provider.middleware/mwl/timeout/v1
-      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
+     --> f:8:19 `mwl:provider.middleware/mwl/timeout/v1`
     error[invalid-with]: at /duration: "30s" is not a duration, wanted ISO 8601 such as "PT30S"
-     --> f:9:90
-      |
-    9 | der.middleware/mwl/timeout/v1, onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
-      |                                                             ^^^
-
+     --> f:9:90 `30s`
     error[invalid-with]: `x` is not a parameter
-     --> f:9:120
-      |
-    9 |  onEntry: { with: { duration: 30s } }, onSuccess: { with: { x: 1 } } }
-      |                                                             ^
+     --> f:9:120 `x`
       = help: it takes no arguments; remove it
-
     error[invalid-pattern]: `A.*.B` is not a code pattern: `*` may stand only alone or as the last segment; write `Prefix.Code`, `Prefix.*` or `*`
-      --> f:10:108
-       |
-    10 | /retry/v1, onEntry: { with: { policies: [{ match: { codes: [A.*.B] }, attempts: 2, backoff: { initial: PT1S } }] } } }
-       |                                                             ^^^^^
+     --> f:10:108 `A.*.B`
     "#);
     // A `with` that is never used is not checked.
     assert_eq!(
@@ -72,54 +57,23 @@ steps:
   g: { action: Return }
 "#)), @r#"
     error[invalid-with]: the parameter `path` is missing
-      --> f:10:78
-       |
-    10 |   a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
-       |                                                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
+     --> f:10:78 `{ pathh: /, retries: many }`
     error[invalid-with]: `pathh` is not a parameter
-      --> f:10:80
-       |
-    10 |   a: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { pathh: /, retries: many } }, next: b }
-       |                                                                                ^^^^^
+     --> f:10:80 `pathh`
       = help: did you mean `path`?
-
     error[invalid-with]: the parameter `tries` is missing
-      --> f:11:36
-       |
-    11 |   b: { action: Call, call: { flow: F }, next: c }
-       |                                    ^
-
+     --> f:11:36 `F`
     error[invalid-with]: at /tries: "x" is not of type "integer"
-      --> f:12:54
-       |
-    12 |   c: { action: Call, call: { flow: F, with: { tries: x } }, next: d }
-       |                                                      ^
-
+     --> f:12:54 `x`
     error[invalid-with]: the parameter `tries` is missing
-      --> f:13:45
-       |
-    13 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
-       |                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
+     --> f:13:45 `{ trise: "{{ vars.tries }}" }`
     error[invalid-with]: `trise` is not a parameter
-      --> f:13:47
-       |
-    13 |   d: { action: Call, call: { flow: F, with: { trise: "{{ vars.tries }}" } }, next: e }
-       |                                               ^^^^^
+     --> f:13:47 `trise`
       = help: did you mean `tries`?
-
     error[wrong-type]: `with` must be an object or an expression; this is 3
-      --> f:14:45
-       |
-    14 |   e: { action: Call, call: { flow: F, with: 3 }, next: f }
-       |                                             ^
-
+     --> f:14:45 `3`
     error[invalid-with]: at /retries: "many" is not of type "integer"
-      --> f:15:98
-       |
-    15 |   f: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: /, retries: many } }, next: g }
-       |                                                                                                  ^^^^
+     --> f:15:98 `many`
     "#);
 }
 
@@ -146,29 +100,14 @@ steps:
   b: { action: Return }
 "#)), @r#"
     error[invalid-with]: at /initial: "1s" is not a duration, wanted ISO 8601 such as "PT30S"
-      --> f:11:33
-       |
-    11 |             backoff: { initial: 1s }
-       |                                 ^^
-
+     --> f:11:33 `1s`
     error[invalid-with]: `type` is not a parameter
-      --> f:12:63
-       |
-    12 |           - match: { codes: ["*"], retryable: "{{ vars.r }}", type: [error] }
-       |                                                               ^^^^
+     --> f:12:63 `type`
       = help: did you mean `types`?
-
     error[invalid-with]: 0 is less than the minimum of 1
-      --> f:13:23
-       |
-    13 |             attempts: 0
-       |                       ^
-
+     --> f:13:23 `0`
     error[invalid-with]: "many" is not of type "integer"
-      --> f:19:49
-       |
-    19 |       with: { path: "{{ vars.path }}", retries: many }
-       |                                                 ^^^^
+     --> f:19:49 `many`
     "#);
 }
 
