@@ -183,9 +183,12 @@ where
                 return Ok(None);
             }
         }
-        let reservation = self.lock().kept.take().and_then(|kept| kept.reservation);
+        let reservation = self.lock().kept.as_mut().and_then(|kept| kept.reservation.take());
         let all = all.freeze();
-        let all = reservation.map_or_else(|| all.clone(), |part| part.join(all.clone()));
+        let all = match reservation {
+            Some(part) => part.join(all),
+            None => all,
+        };
         Ok(Some((all, trailers)))
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn to_value(
         Kind::Binary => None,
     };
     // No byte is ever replaced: what is no text becomes base64.
-    let size = text.map_or(body.len().div_ceil(3) * 4, str::len);
+    let size = text.map_or_else(|| body.len().div_ceil(3) * 4, str::len);
     if !reservation.grow(size) {
         return Err(Full);
     }

@@ -1,4 +1,4 @@
-//! Parsed texts against the tree that serde_json makes, and their account.
+//! Parsed texts against the tree that `serde_json` makes, and their account.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -118,7 +118,7 @@ proptest! {
     #[test]
     fn a_parsed_text_is_the_tree_s_equal(tree in json()) {
         let parsed = parse(&tree.to_string());
-        let plain = Value::from(tree.clone());
+        let plain = Value::from(tree);
         prop_assert_eq!(&parsed, &plain);
         prop_assert_eq!(&plain, &parsed);
         prop_assert_eq!(parsed.to_string(), plain.to_string());
