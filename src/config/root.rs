@@ -150,6 +150,12 @@ pub(super) const LIMITS: Section = Section {
             "How many requests may run at once; one more is answered 503.",
         ),
         or(
+            "cleanups",
+            Shape::Count(1, 1_000_000),
+            "1024",
+            "How many requests whose clients have left may go on with their cleanups; one more cuts off the oldest.",
+        ),
+        or(
             "bufferedBytes",
             Shape::Size,
             r#""256MiB""#,
@@ -226,6 +232,7 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
         requests: object.count("requests").unwrap_or_default(),
+        cleanups: object.count("cleanups").unwrap_or_default(),
         buffered_bytes: object.size("bufferedBytes", ("1MiB", "1024GiB")),
         workers: object.count("workers").unwrap_or_else(processors),
     })

@@ -11,9 +11,10 @@ use super::provider::http::HttpProvider;
 use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
 use super::site::facts::Facts;
 use super::site::route::Router;
-use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
+use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping, UpstreamParts};
 use super::stage::Stage;
 use super::tls;
+use super::upstream::capacity::Places;
 use super::upstream::resolve::System;
 use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::provider::{CallProvider, Catalog};
@@ -52,13 +53,16 @@ impl Runtime {
         } = settings;
         let upstreams: Vec<_> = upstreams
             .into_iter()
-            .map(|upstream| (metrics.upstream(&upstream.name), Arc::new(upstream)))
-            .map(|(metrics, upstream)| (upstream, metrics))
+            .map(|upstream| UpstreamParts {
+                metrics: metrics.upstream(&upstream.name),
+                places: Places::new(upstream.max_requests, upstream.max_wait),
+                settings: Arc::new(upstream),
+            })
             .collect();
         let names: HashMap<Arc<str>, usize> = upstreams
             .iter()
             .enumerate()
-            .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
+            .map(|(position, parts)| (Arc::clone(&parts.settings.name), position))
             .collect();
         let mut builder = Builder {
             catalog,
@@ -83,10 +87,12 @@ impl Runtime {
         if found.has_errors() {
             return Err(found);
         }
+        let share = |all: usize| all.div_ceil(limits.workers.max(1)).max(1);
         let runtime = Self {
             environment,
             listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
-            share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
+            share: share(limits.requests),
+            cleanups: share(limits.cleanups),
             buffers: metrics.buffers(),
             parsers: match &stage {
                 Some(_) => Parsers::in_place(),

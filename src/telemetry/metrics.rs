@@ -56,6 +56,7 @@ pub struct RefusalMetrics {
 pub struct UpstreamMetrics {
     active: IntGauge,
     idle: IntGauge,
+    waiting: IntGauge,
     resends: IntCounter,
 }
 
@@ -141,6 +142,7 @@ impl Metrics {
         Arc::new(UpstreamMetrics {
             active: gauge(&families.connections, &[name, "active"]),
             idle: gauge(&families.connections, &[name, "idle"]),
+            waiting: gauge(&families.waiting, &[name]),
             resends: counter(&families.resends, &[name]),
         })
     }
@@ -223,6 +225,16 @@ impl UpstreamMetrics {
     pub fn to_active(&self) {
         self.idle.dec();
         self.active.inc();
+    }
+
+    /// `mwl_upstream_requests_waiting` +1.
+    pub fn waits(&self) {
+        self.waiting.inc();
+    }
+
+    /// `mwl_upstream_requests_waiting` -1.
+    pub fn waits_no_longer(&self) {
+        self.waiting.dec();
     }
 
     /// `mwl_stale_connection_resends_total`.

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
@@ -60,6 +60,8 @@ pub(crate) struct Exchange {
     avoid: Mutex<Option<(usize, usize)>>,
     /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
+    /// Whether `limits.cleanups` has cut its cleanups off.
+    pub(crate) cut_off: AtomicBool,
     /// Its place in a trace, if requests are traced.
     pub(crate) trace: Option<Box<TracePlace>>,
     /// Its record, if anybody wants one.
@@ -132,6 +134,7 @@ impl Exchange {
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             cancel: OnceLock::new(),
+            cut_off: AtomicBool::new(false),
             trace,
             recorder: OnceLock::new(),
         };

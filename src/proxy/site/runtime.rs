@@ -20,6 +20,7 @@ use crate::proxy::settings::{
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
+use crate::proxy::upstream::capacity::Places;
 use crate::proxy::upstream::resolve::Resolve;
 use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
 use crate::telemetry::sinks::Sinks;
@@ -34,13 +35,15 @@ pub struct Runtime {
     pub(crate) router: Router,
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
-    pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    pub(crate) upstreams: Vec<UpstreamParts>,
     /// Resolves the names of endpoints.
     pub(crate) resolver: Arc<dyn Resolve>,
     /// In a rehearsal, replaces the upstreams.
     pub(crate) stage: Option<Arc<Stage>>,
     /// How many requests a worker may serve at once: its share of `limits.requests`.
     pub(crate) share: usize,
+    /// How many executions a worker may let go on without their clients: its share of `limits.cleanups`.
+    pub(crate) cleanups: usize,
     pub(crate) forwarded: Option<Forwarded>,
     pub(crate) refusals: RefusalMetrics,
     pub(crate) buffers: BufferMetrics,
@@ -48,6 +51,14 @@ pub struct Runtime {
     pub(crate) hash: Arc<str>,
     /// Who gets the records of requests. Set before it serves.
     pub(crate) sinks: OnceLock<Sinks>,
+}
+
+/// What the workers share of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamParts {
+    pub(crate) settings: Arc<settings::Upstream>,
+    pub(crate) metrics: Arc<UpstreamMetrics>,
+    pub(crate) places: Arc<Places>,
 }
 
 /// One listening address.

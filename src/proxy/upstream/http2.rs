@@ -14,6 +14,7 @@ use http::uri::Scheme;
 use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
+use super::capacity::Place;
 use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
 use super::counted::{ByteCounts, CountsSnapshot};
@@ -67,6 +68,8 @@ pub(super) struct StreamSlot {
     shared: Arc<Http2Connection>,
     /// The connection's byte counts when the request was handed over, until it is answered.
     asked: Option<CountsSnapshot>,
+    /// Its request's place at the upstream.
+    place: Option<Place>,
 }
 
 impl Http2Connection {
@@ -112,7 +115,7 @@ impl Http2Connection {
         if open == 0 {
             self.metrics.to_active();
         }
-        Some(StreamSlot { shared: Arc::clone(self), asked: None })
+        Some(StreamSlot { shared: Arc::clone(self), asked: None, place: None })
     }
 
     /// Since when it carries no request; `None` if it carries some.
@@ -130,6 +133,12 @@ impl Drop for Http2Connection {
 }
 
 impl StreamSlot {
+    /// The same, with its request's place at the upstream.
+    pub(super) fn holding(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     /// The connection.
     pub(super) fn shared(&self) -> &Arc<Http2Connection> {
         &self.shared

@@ -32,6 +32,7 @@ fn limits() -> Limits {
         streams: 1,
         connections: 1,
         requests: 1,
+        cleanups: 1,
         buffered_bytes: 1 << 20,
         workers: 1,
     }
