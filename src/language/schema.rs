@@ -66,20 +66,13 @@ impl Schema {
                 with_article(schema.type_name())
             ));
         };
-        match written.get("type") {
-            Some(Value::String(kind)) if kind.as_ref() == "object" => {}
-            Some(kind) => {
-                return Err(format!(
-                    "a parameter schema must have `\"type\": \"object\"` at the top level, not {}",
-                    shown(kind)
-                ));
-            }
-            None => {
-                return Err(
-                    "a parameter schema must have `\"type\": \"object\"` at the top level: add it"
-                        .to_owned(),
-                );
-            }
+        let kind = written.get("type");
+        if kind.and_then(Value::as_str) != Some("object") {
+            let seen =
+                kind.map_or_else(|| ": add it".to_owned(), |kind| format!(", not {}", shown(kind)));
+            return Err(format!(
+                "a parameter schema must have `\"type\": \"object\"` at the top level{seen}"
+            ));
         }
         if let Some(dialect) = written.get("$schema")
             && dialect.as_str().map(|uri| uri.trim_end_matches('#')) != Some(DIALECT)

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use serde::ser::{Error as _, SerializeMap};
+use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
 pub use self::array::Array;
@@ -258,20 +258,8 @@ impl Value {
 
     /// The same value as a `serde_json` tree, for libraries that take one.
     pub fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Null => serde_json::Value::Null,
-            Self::Bool(bool) => (*bool).into(),
-            Self::Number(number) => whole(*number).map_or_else(|| (*number).into(), Into::into),
-            Self::String(text) => serde_json::Value::String(text.as_ref().to_owned()),
-            Self::Array(items) => items.iter().map(|item| item.to_json()).collect(),
-            Self::Object(map) => json_members(map),
-            Self::Native(native) => json_members(&native.to_map()),
-        }
+        serde_json::to_value(self).unwrap_or_default()
     }
-}
-
-fn json_members(map: &Map) -> serde_json::Value {
-    map.iter().map(|(key, value)| (key.as_ref().to_owned(), value.to_json())).collect()
 }
 
 /// `number` as an integer, if it is one and within the range where doubles are exact.
@@ -360,11 +348,7 @@ impl Serialize for Value {
 }
 
 fn serialize_members<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut members = serializer.serialize_map(Some(map.len()))?;
-    for (key, value) in map {
-        members.serialize_entry(key.as_ref(), value)?;
-    }
-    members.end()
+    serializer.collect_map(map.iter().map(|(key, value)| (key.as_ref(), value)))
 }
 
 /// Compact JSON.

@@ -128,24 +128,14 @@ impl<A: Clone> Reloader<A> {
             late = ask.at.checked_add(WRITER_TIMEOUT);
         }
         let Self { asked, watcher, look, .. } = self;
-        let change = async {
-            match watcher {
-                Some(watcher) => watcher.next().await,
-                None => std::future::pending().await,
-            }
-        };
-        let asked = async {
-            match asked.recv().await {
-                Some(ask) => ask,
-                None => std::future::pending().await,
-            }
-        };
+        let change = async { Some(watcher.as_mut()?.next().await) };
+        // What gives `None` never comes.
         tokio::select! {
             biased;
-            change = change => Next::Note(change),
-            ask = asked => Next::Take(ask),
-            () = until(late) => Next::Refuse,
-            () = until(due) => Next::Load,
+            Some(change) = change => Next::Note(change),
+            Some(ask) = asked.recv() => Next::Take(ask),
+            Some(()) = until(late) => Next::Refuse,
+            Some(()) = until(due) => Next::Load,
             () = sleep_until(*look) => Next::Look,
         }
     }
@@ -257,9 +247,7 @@ fn holds_the_same(read: &FileContents) -> bool {
     std::fs::read_to_string(&read.path).ok().as_deref() == read.text.as_deref()
 }
 
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+async fn until(at: Option<Instant>) -> Option<()> {
+    sleep_until(at?).await;
+    Some(())
 }

@@ -82,7 +82,7 @@ pub struct Node {
 }
 
 /// The JSON types.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// `null`.
     Null,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::{Kind, Member, Node, Span};
@@ -33,6 +32,13 @@ impl Node {
             Kind::Array(items) => Some(items),
             _ => None,
         }
+    }
+
+    /// The elements of an array, or the values of an object's members.
+    pub fn children(&self) -> impl Iterator<Item = &Self> {
+        let items = self.as_array().unwrap_or_default();
+        let members = self.as_object().unwrap_or_default();
+        items.iter().chain(members.iter().map(|member| &member.value))
     }
 
     /// The text of a string.
@@ -137,19 +143,9 @@ impl Serialize for Node {
                 None => serializer.serialize_f64(*number),
             },
             Kind::String(text) => serializer.serialize_str(text),
-            Kind::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
+            Kind::Array(items) => serializer.collect_seq(items.iter()),
             Kind::Object(members) => {
-                let mut map = serializer.serialize_map(Some(members.len()))?;
-                for member in members.iter() {
-                    map.serialize_entry(member.key.as_ref(), &member.value)?;
-                }
-                map.end()
+                serializer.collect_map(members.iter().map(|member| (&*member.key, &member.value)))
             }
         }
     }
@@ -174,17 +170,12 @@ impl fmt::Display for Node {
 /// Equality of values: places do not matter, the order of members does.
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.kind, &other.kind) {
-            (Kind::Null, Kind::Null) => true,
-            (Kind::Bool(a), Kind::Bool(b)) => a == b,
-            (Kind::Number(a), Kind::Number(b)) => a == b,
-            (Kind::String(a), Kind::String(b)) => a == b,
-            (Kind::Array(a), Kind::Array(b)) => a == b,
-            (Kind::Object(a), Kind::Object(b)) => {
-                a.len() == b.len()
-                    && a.iter().zip(b.iter()).all(|(a, b)| a.key == b.key && a.value == b.value)
-            }
-            _ => false,
-        }
+        self.kind == other.kind
+    }
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.value == other.value
     }
 }

@@ -20,7 +20,7 @@ use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Sp
 const MAX_ALIASED: usize = 100_000;
 
 pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
-    let mut builder = Builder::new(source, text);
+    let mut builder = Builder { source, text, ..Builder::default() };
     let options = granit_parser::options! {
         disallow_directives: true,
         emit_comments: false,
@@ -43,6 +43,7 @@ pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
     builder.finish()
 }
 
+#[derive(Default)]
 struct Builder<'a> {
     source: SourceId,
     text: &'a str,
@@ -76,20 +77,6 @@ struct Anchored {
 }
 
 impl<'a> Builder<'a> {
-    fn new(source: SourceId, text: &'a str) -> Self {
-        Self {
-            source,
-            text,
-            strings: Interner::default(),
-            open: Vec::new(),
-            anchors: HashMap::new(),
-            aliased: 0,
-            root: None,
-            documents: 0,
-            found: Diagnostics::default(),
-        }
-    }
-
     fn place(&self, span: &granit_parser::Span) -> Span {
         let range = span.byte_range().unwrap_or_default();
         self.span(range.start, range.end)
@@ -341,14 +328,10 @@ fn refused_key(node: &Node, merge: bool, text: &str) -> Diagnostic {
 
 /// How many values and how many levels of collections `node` has. Its depth is bounded.
 fn measure(node: &Node) -> (usize, usize) {
-    let inner: Vec<(usize, usize)> = match &node.kind {
-        Kind::Array(items) => items.iter().map(measure).collect(),
-        Kind::Object(members) => members.iter().map(|member| measure(&member.value)).collect(),
-        _ => return (1, 0),
-    };
-    let size = inner.iter().map(|(size, _)| size).sum::<usize>() + 1;
-    let height = inner.iter().map(|(_, height)| height).max().unwrap_or(&0) + 1;
-    (size, height)
+    let own = usize::from(matches!(node.kind, Kind::Array(_) | Kind::Object(_)));
+    node.children()
+        .map(measure)
+        .fold((1, own), |(size, height), (inner, below)| (size + inner, height.max(below + 1)))
 }
 
 /// A plain scalar as a number, if it is one under the core schema (YAML 1.2.2, §10.3.2). Infinite if the data

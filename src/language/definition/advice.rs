@@ -11,7 +11,7 @@ use crate::language::plan::{
     Action, CallPlan, Cleanup, EntryPlan, FlowId, Plan, StepId, StepPlan, Target, Template, With,
 };
 use crate::language::provider::Phase;
-use crate::source::{Diagnostic, Member, Node, Span, did_you_mean};
+use crate::source::{Diagnostic, Diagnostics, Member, Node, Span, did_you_mean};
 
 impl Compiler<'_> {
     /// Warns of a code in a namespace that is not the author's ("Code namespaces").
@@ -26,7 +26,7 @@ impl Compiler<'_> {
         };
         let message = format!("{owner}: a reader takes this failure for one of theirs");
         let help = "raise a code of your own, such as `Payments.Rejected`";
-        self.found.push(Diagnostic::warning("minted-code", code.span, message).with_help(help));
+        self.warn("minted-code", code.span, message, help);
     }
 
     /// Warns of a `completion` that needs more successes than there are calls.
@@ -63,10 +63,8 @@ impl Compiler<'_> {
         for (index, member) in members.iter().enumerate() {
             if !reached.contains(&index) {
                 let message = format!("no way leads to the Step `{}`", member.key);
-                self.found.push(
-                    Diagnostic::warning("unreached-step", member.key_span, message)
-                        .with_help("name it in a `next`, or remove it"),
-                );
+                let help = "name it in a `next`, or remove it";
+                self.warn("unreached-step", member.key_span, message, help);
             }
         }
         reached
@@ -104,24 +102,29 @@ impl Compiler<'_> {
         if let Some(member) = first.and_then(|at| members.get(*at)) {
             let message = format!("no way leads from the Step `{}` to an end", member.key);
             let help = "let one of the Steps on its way lead to a `Return` or a `Raise`";
-            let found = Diagnostic::warning("endless-steps", member.key_span, message);
-            self.found.push(found.with_help(help));
+            self.warn("endless-steps", member.key_span, message, help);
         }
     }
 
     /// Warns of what can be seen only in the whole plan.
     pub(super) fn advise(&mut self, plan: &Plan) {
         self.advise_codes(plan);
-        let mut walk =
-            Walk { plan, found: Vec::new(), reported: BTreeSet::new(), walked: BTreeSet::new() };
+        let (reported, walked) = (BTreeSet::new(), BTreeSet::new());
+        let mut walk = Walk { plan, found: Diagnostics::default(), reported, walked };
         walk.flow(FlowId::ROOT, &Around::default());
-        walk.found.into_iter().for_each(|diagnostic| self.found.push(diagnostic));
+        self.found.append(walk.found);
     }
 
     /// Warns of matchers for codes that nothing declares ("Failure matching").
     fn advise_codes(&mut self, plan: &Plan) {
         let uses = std::mem::take(&mut self.codes);
-        let raised: BTreeSet<&str> = uses.iter().filter_map(CodeUse::raised).collect();
+        let raised: BTreeSet<&str> = uses
+            .iter()
+            .filter_map(|code| match code {
+                CodeUse::Raised(code) => code.as_deref(),
+                CodeUse::Matched(..) => None,
+            })
+            .collect();
         let dynamic = uses.iter().any(|code| matches!(code, CodeUse::Raised(None)));
         let targets = plan.calls().filter_map(|call| match &call.target {
             Target::Provider(provider) => Some(provider.contract()),
@@ -163,15 +166,6 @@ impl Compiler<'_> {
     }
 }
 
-impl CodeUse {
-    fn raised(&self) -> Option<&str> {
-        match self {
-            Self::Raised(Some(code)) => Some(code),
-            _ => None,
-        }
-    }
-}
-
 /// The entries around a place, on the way there from the root.
 #[derive(Clone, Copy, Default)]
 struct Around {
@@ -186,7 +180,7 @@ struct Around {
 /// Follows every call from the root.
 struct Walk<'p> {
     plan: &'p Plan,
-    found: Vec<Diagnostic>,
+    found: Diagnostics,
     /// What was reported already: a Flow may be called from many places.
     reported: BTreeSet<(&'static str, Span, Option<Span>)>,
     walked: BTreeSet<(FlowId, Option<Span>, bool)>,
@@ -277,10 +271,9 @@ impl Walk<'_> {
             let message = format!(
                 "`{argument}` decides how long a {name} waits, and no Timeout around it bounds that"
             );
-            self.found.push(
-                Diagnostic::warning("unbounded-delay", entry.span, message)
-                    .with_help("put a Timeout entry before this one"),
-            );
+            let help = "put a Timeout entry before this one";
+            self.found
+                .push(Diagnostic::warning("unbounded-delay", entry.span, message).with_help(help));
         }
     }
 
@@ -318,6 +311,8 @@ impl Walk<'_> {
             let all = codes.contains(&CodePattern::Any);
             all && clause.matcher.types.is_none() && clause.matcher.retryable.is_none()
         });
-        caught && step.catch.iter().all(|clause| returns(clause.next)) && returns(step.tail.next)
+        caught
+            && step.catch.iter().all(|clause| returns(clause.tail.next))
+            && returns(step.tail.next)
     }
 }

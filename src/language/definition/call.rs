@@ -12,7 +12,7 @@ use crate::language::expr::Root;
 use crate::language::plan::{Assign, CallPlan, FlowId, Target, Template, With};
 use crate::language::provider::CallProvider;
 use crate::language::uri::{ProviderKind, ProviderUri};
-use crate::source::{Diagnostic, Node, with_article};
+use crate::source::Node;
 
 const FIELDS: [&str; 7] =
     ["provider", "flow", "input", "with", "onSuccess", "onFailure", "comment"];
@@ -156,7 +156,7 @@ impl Compiler<'_> {
             ),
             _ => ("unknown-provider", format!("the catalog has no `{}`", uri.as_str())),
         };
-        self.found.push(Diagnostic::error(code, node.span, message).with_help(help));
+        self.error_with_help(code, node.span, message, help);
     }
 
     fn flow_target(&mut self, node: &Node, at: Position<'_>) -> Option<FlowId> {
@@ -164,10 +164,7 @@ impl Compiler<'_> {
             self.inline_flow(node, at)
         } else {
             let Some(name) = node.as_str() else {
-                let seen = with_article(node.type_name());
-                let message =
-                    format!("`flow` must be a Flow's name or a Flow object; this is {seen}");
-                self.error("wrong-type", node.span, message);
+                self.wrong_type(node, "`flow` must be a Flow's name or a Flow object");
                 return None;
             };
             let name = if is_expression(node) { self.name(node, "`flow`")? } else { name };
@@ -180,9 +177,7 @@ impl Compiler<'_> {
                         0 => "declare it under `flows`".to_owned(),
                         _ => suggestion(name, known),
                     };
-                    self.found.push(
-                        Diagnostic::error("unknown-flow", node.span, message).with_help(help),
-                    );
+                    self.error_with_help("unknown-flow", node.span, message, help);
                     return None;
                 }
             }

@@ -50,12 +50,7 @@ impl Compiler<'_> {
     /// The fields of an object, before it is known which ones it may have.
     pub(super) fn open<'n>(&mut self, node: &'n Node, what: &'n str) -> Option<Fields<'n>> {
         let Some(members) = node.as_object() else {
-            let seen = with_article(node.type_name());
-            self.error(
-                "wrong-type",
-                node.span,
-                format!("{what} must be an object; this is {seen}"),
-            );
+            self.wrong_type(node, &format!("{what} must be an object"));
             return None;
         };
         Some(Fields { node, members, what })
@@ -67,15 +62,12 @@ impl Compiler<'_> {
         let help = elsewhere(key, what).or_else(|| did_you_mean(key, known.iter().copied()));
         let help =
             help.unwrap_or_else(|| format!("its fields are {}", list(known.iter().copied())));
-        self.found
-            .push(Diagnostic::error("unknown-field", member.key_span, message).with_help(help));
+        self.error_with_help("unknown-field", member.key_span, message, help);
     }
 
     fn comment(&mut self, fields: &Fields<'_>) {
         if let Some(comment) = fields.get("comment").filter(|comment| comment.as_str().is_none()) {
-            let seen = with_article(comment.type_name());
-            let message = format!("`comment` must be a string; this is {seen}");
-            self.error("wrong-type", comment.span, message);
+            self.wrong_type(comment, "`comment` must be a string");
         }
     }
 
@@ -93,8 +85,7 @@ impl Compiler<'_> {
     /// expressions may appear").
     pub(super) fn name<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Arc<str>> {
         let Some(text) = node.as_str() else {
-            let seen = with_article(node.type_name());
-            self.error("wrong-type", node.span, format!("{what} must be a string; this is {seen}"));
+            self.wrong_type(node, &format!("{what} must be a string"));
             return None;
         };
         (!self.refuse_expression(text, node.span, what)).then_some(text)
@@ -136,8 +127,7 @@ impl Compiler<'_> {
     /// The elements of an array of definitions.
     pub(super) fn items<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         node.as_array().unwrap_or_else(|| {
-            let seen = with_article(node.type_name());
-            self.error("wrong-type", node.span, format!("{what} must be an array; this is {seen}"));
+            self.wrong_type(node, &format!("{what} must be an array"));
             &[]
         })
     }

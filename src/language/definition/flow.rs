@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::fields::Fields;
 use super::middleware::Level;
 use super::site::Site;
+use super::template::is_expression;
 use super::{Compiler, Edge, SCHEMA_URI, literal, suggestion};
-use crate::language::expr::Program;
 use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
 use crate::language::schema::Schema;
-use crate::source::{Diagnostic, Kind, Node, Span};
+use crate::source::{Diagnostic, Diagnostics, Node, Span};
 
 /// How deep Flows may call each other. Each is a frame on the engine's stack.
 const MAX_FLOW_DEPTH: usize = 32;
@@ -71,16 +71,13 @@ impl Compiler<'_> {
             None => {
                 let message = "the root Flow needs `$schema`, which says what it is written in";
                 let help = format!(r#"add "$schema": "{SCHEMA_URI}""#);
-                self.found
-                    .push(Diagnostic::error("missing-field", node.span, message).with_help(help));
+                self.error_with_help("missing-field", node.span, message, help);
             }
             Some(schema) if schema.as_str().is_some_and(|uri| uri.as_ref() == SCHEMA_URI) => {}
             Some(schema) => {
                 let message = format!("`$schema` is {schema}, which is not read here");
                 let help = format!(r#"write "{SCHEMA_URI}""#);
-                self.found.push(
-                    Diagnostic::error("unknown-schema", schema.span, message).with_help(help),
-                );
+                self.error_with_help("unknown-schema", schema.span, message, help);
             }
         }
         self.flow(id, &fields, &"".into(), None, false);
@@ -189,25 +186,13 @@ impl Compiler<'_> {
 
     /// Whether `node`, a part of a schema, holds an expression, which is reported.
     fn expressions_within(&mut self, node: &Node) -> bool {
-        match &node.kind {
-            Kind::String(text) if Program::body(text).is_some() => {
-                let message =
-                    "a parameter schema holds no expressions: it is read before anything runs";
-                self.error("expression-in-structure", node.span, message);
-                true
-            }
-            Kind::Array(items) => {
-                let found: Vec<bool> =
-                    items.iter().map(|item| self.expressions_within(item)).collect();
-                found.contains(&true)
-            }
-            Kind::Object(members) => {
-                let values = members.iter().map(|member| &member.value);
-                let found: Vec<bool> = values.map(|value| self.expressions_within(value)).collect();
-                found.contains(&true)
-            }
-            _ => false,
+        if is_expression(node) {
+            let message =
+                "a parameter schema holds no expressions: it is read before anything runs";
+            self.error("expression-in-structure", node.span, message);
+            return true;
         }
+        node.children().fold(false, |found, child| self.expressions_within(child) | found)
     }
 
     fn graph(&mut self, fields: &Fields<'_>, at: Position<'_>) -> Option<(Vec<StepPlan>, StepId)> {
@@ -249,7 +234,7 @@ impl Compiler<'_> {
         } else {
             suggestion(name, names.keys().copied())
         };
-        self.found.push(Diagnostic::error("unknown-step", node.span, message).with_help(help));
+        self.error_with_help("unknown-step", node.span, message, help);
         None
     }
 
@@ -265,15 +250,12 @@ impl Compiler<'_> {
                 from.push(edge);
             }
         }
-        let mut found = Vec::new();
-        let mut walk =
-            CallWalk { calls: &calls, heights: vec![None; calls.len()], found: &mut found };
+        let heights = vec![None; calls.len()];
+        let mut walk = CallWalk { calls: &calls, heights, found: Diagnostics::default() };
         for start in 0..calls.len() {
             walk.from(FlowId(start));
         }
-        for diagnostic in found {
-            self.found.push(diagnostic);
-        }
+        self.found.append(walk.found);
     }
 }
 
@@ -283,7 +265,7 @@ struct CallWalk<'a> {
     calls: &'a [Vec<&'a Edge>],
     /// For each Flow how many Flows deep its calls go, itself included; `None` before it was walked.
     heights: Vec<Option<usize>>,
-    found: &'a mut Vec<Diagnostic>,
+    found: Diagnostics,
 }
 
 impl CallWalk<'_> {

@@ -18,8 +18,7 @@ impl Compiler<'_> {
             let message =
                 "a failure matcher needs at least one of `codes`, `types` and `retryable`";
             let help = r#"to match every failure write { "codes": ["*"] }"#;
-            self.found
-                .push(Diagnostic::error("invalid-matcher", node.span, message).with_help(help));
+            self.error_with_help("invalid-matcher", node.span, message, help);
             return None;
         }
         let codes = fields.get("codes").map(|codes| self.list(codes, "codes", Self::pattern));
@@ -84,7 +83,7 @@ impl Compiler<'_> {
             format!("`{text}` is no type of the specification, which reserves lower case");
         let help = did_you_mean(text, TYPES)
             .unwrap_or_else(|| "write a type of your own in PascalCase".to_owned());
-        self.found.push(Diagnostic::warning("reserved-type", span, message).with_help(help));
+        self.warn("reserved-type", span, message, help);
     }
 
     /// Collects the code patterns by which a middleware's `with` selects, for the advice on codes. Whether

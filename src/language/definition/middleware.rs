@@ -9,7 +9,7 @@ use super::site::Site;
 use crate::language::plan::{EntryPlan, StackPlan};
 use crate::language::provider::{Contract, ContractKind, Middleware, Phase, WrittenEntry};
 use crate::language::uri::ProviderKind;
-use crate::source::{Diagnostic, Node, Span};
+use crate::source::{Node, Span};
 
 const FIELDS: [&str; 6] = ["provider", "onEntry", "onSuccess", "onFailure", "onAlways", "comment"];
 
@@ -96,9 +96,7 @@ impl Compiler<'_> {
             if !fits {
                 let message = format!("`{}` does not attach to {here}", uri.as_str());
                 let help = format!("it attaches to {there} only");
-                self.found.push(
-                    Diagnostic::error("wrong-attachment", node.span, message).with_help(help),
-                );
+                self.error_with_help("wrong-attachment", node.span, message, help);
             }
         }
         Some(middleware)

@@ -33,8 +33,8 @@ pub use self::prepared::PreparedCache;
 use super::code::CodePattern;
 use super::plan::{FlowId, FlowPlan, Plan};
 use super::provider::Catalog;
-use super::value::{Map, Value};
-use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span, did_you_mean};
+use super::value::Value;
+use crate::source::{Diagnostic, Diagnostics, Kind, Node, Span, did_you_mean, with_article};
 
 /// The `$schema` of a root definition ("Schema documents").
 pub const SCHEMA_URI: &str = "https://mwl.dev/v0.1/flow/schema.json";
@@ -143,6 +143,26 @@ impl Compiler<'_> {
         self.found.push(Diagnostic::error(code, span, message));
     }
 
+    fn error_with_help(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.found.push(Diagnostic::error(code, span, message).with_help(help));
+    }
+
+    fn warn(&mut self, code: &'static str, span: Span, message: String, help: impl Into<String>) {
+        self.found.push(Diagnostic::warning(code, span, message).with_help(help));
+    }
+
+    /// Reports a value of the wrong type. `rule` says what it must be.
+    fn wrong_type(&mut self, node: &Node, rule: &str) {
+        let seen = with_article(node.type_name());
+        self.error("wrong-type", node.span, format!("{rule}; this is {seen}"));
+    }
+
     /// Reports an error at load. At run time it is a failure instead.
     fn load_error(&mut self, diagnostic: Diagnostic) {
         if self.strictness == Strictness::Load {
@@ -159,11 +179,9 @@ fn literal(node: &Node) -> Value {
         Kind::Number(number) => Value::Number(*number),
         Kind::String(text) => Value::String(Arc::clone(text)),
         Kind::Array(items) => Value::array(items.iter().map(literal).collect()),
-        Kind::Object(members) => {
-            let member =
-                |member: &crate::source::Member| (Arc::clone(&member.key), literal(&member.value));
-            Value::Object(Arc::new(members.iter().map(member).collect::<Map>()))
-        }
+        Kind::Object(members) => Value::object(
+            members.iter().map(|member| (Arc::clone(&member.key), literal(&member.value))),
+        ),
     }
 }
 

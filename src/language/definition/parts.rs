@@ -6,7 +6,7 @@
 
 use serde_json::Value as Json;
 
-use super::fields::is_expression_text;
+use super::template::is_expression;
 use super::with::Declared;
 use super::{Compiler, literal, part};
 use crate::language::schema::Schema;
@@ -82,10 +82,5 @@ fn resolved<'s>(schema: &'s Json, root: &'s Json) -> Option<&'s Json> {
 }
 
 fn holds_expression(node: &Node) -> bool {
-    match &node.kind {
-        Kind::String(text) => is_expression_text(text),
-        Kind::Array(items) => items.iter().any(holds_expression),
-        Kind::Object(members) => members.iter().any(|member| holds_expression(&member.value)),
-        Kind::Null | Kind::Bool(_) | Kind::Number(_) => false,
-    }
+    is_expression(node) || node.children().any(holds_expression)
 }

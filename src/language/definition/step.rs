@@ -70,8 +70,7 @@ impl Compiler<'_> {
         else {
             let message = format!("there is no action `{name}`");
             let help = suggestion(name, ACTIONS.iter().map(|(name, ..)| *name));
-            self.found
-                .push(Diagnostic::error("unknown-action", action.span, message).with_help(help));
+            self.error_with_help("unknown-action", action.span, message, help);
             return None;
         };
         let fields = self.fields(&member.value, what, known)?;
@@ -104,8 +103,7 @@ impl Compiler<'_> {
         let Some(next) = fields.get("next") else {
             let message = format!("{} has no way out: `next` is missing", fields.what);
             let help = "name its successor, or end the Flow with a `Return` or `Raise` Step";
-            self.found
-                .push(Diagnostic::error("no-exit-path", fields.node.span, message).with_help(help));
+            self.error_with_help("no-exit-path", fields.node.span, message, help);
             return None;
         };
         self.reference(next, "`next`", graph.names)
@@ -142,8 +140,8 @@ impl Compiler<'_> {
         let known = ["match", "output", "assign", "next", "comment"];
         let fields = self.fields(node, "a `catch` clause", &known)?;
         let matcher = self.required(&fields, "match").and_then(|matcher| self.matcher(matcher));
-        let Tail { output, assign, next } = self.tail(&fields, site, graph)?;
-        Some(CatchClause { matcher: matcher?, output, assign, next })
+        let tail = self.tail(&fields, site, graph);
+        Some(CatchClause { matcher: matcher?, tail: tail? })
     }
 
     /// Warns of a clause that an earlier one always precedes ("`catch` clauses").
@@ -213,8 +211,7 @@ impl Compiler<'_> {
             let written =
                 ["over", "call", "calls"].into_iter().filter(|name| fields.get(name).is_some());
             let help = format!("it has {}", super::list(written));
-            self.found
-                .push(Diagnostic::error("gather-form", fields.node.span, message).with_help(help));
+            self.error_with_help("gather-form", fields.node.span, message, help);
             return None;
         }
         compiled.into_iter().collect::<Option<Vec<_>>>().filter(|calls| !calls.is_empty())

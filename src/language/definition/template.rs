@@ -128,9 +128,7 @@ impl Compiler<'_> {
             return Some(Assign::default());
         };
         let Some(members) = node.as_object() else {
-            let seen = with_article(node.type_name());
-            let message = format!("`assign` must be an object of names and values; this is {seen}");
-            self.error("wrong-type", node.span, message);
+            self.wrong_type(node, "`assign` must be an object of names and values");
             return None;
         };
         let parts: Vec<_> = members

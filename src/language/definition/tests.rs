@@ -17,7 +17,7 @@ mod support {
 
     use crate::language::outcome::{Failure, Outcome};
     use crate::language::provider::{
-        Answer, CallProvider, Catalog, Contract, Dispatch, Middleware, Phase, Prepared,
+        Answer, CallProvider, Catalog, Contract, Dispatch, Middleware, Prepared,
     };
     use crate::language::value::Value;
 
@@ -46,9 +46,6 @@ mod support {
     impl Middleware for StepOnly {
         fn contract(&self) -> &Contract {
             &self.0
-        }
-        fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
-            Ok(Arc::new(()))
         }
     }
 

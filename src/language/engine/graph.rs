@@ -7,16 +7,14 @@ use super::call::CallOperation;
 use super::frame::Frame;
 use super::scope::{Interrupted, Rise};
 use super::stack::Site;
-use super::template::{
-    Captured, Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong,
-};
+use super::template::{Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong};
 use super::view::{StepState, View};
 use crate::language::code::system;
 use crate::language::observe::Event;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{
-    Action, Assign, CallStep, CatchClause, Envelope, MatchStep, Pause, SleepStep, StepId, StepPlan,
-    Tail, Template,
+    Action, CallStep, CatchClause, Envelope, MatchStep, Pause, SleepStep, StepId, StepPlan, Tail,
+    Template,
 };
 use crate::language::temporal::{Span, Timestamp};
 use crate::language::value::Value;
@@ -151,11 +149,22 @@ impl<'e> Frame<'e, '_> {
         step: &StepState<'_>,
         default: impl FnOnce(&StepState<'_>) -> Value,
     ) -> Evaluated<Transition> {
+        let output = self.emit(tail, step, default)?;
+        Ok(self.success(tail.next, output))
+    }
+
+    /// The output of `tail`, whose captures are bound.
+    fn emit(
+        &mut self,
+        tail: &Tail,
+        step: &StepState<'_>,
+        default: impl FnOnce(&StepState<'_>) -> Value,
+    ) -> Evaluated<Value> {
         let view = self.view(step.entered, Some(step), None);
         let output = evaluate_or(tail.output.as_ref(), &view, || default(step))?;
         let bindings = bindings_of(&tail.assign, &view)?;
         self.state.vars.apply(bindings);
-        Ok(self.success(tail.next, output))
+        Ok(output)
     }
 
     /// A Step succeeded: no failure is being handled any more ("Lifecycle").
@@ -188,15 +197,11 @@ impl<'e> Frame<'e, '_> {
         let Some(clause) = matching else {
             return Transition::Complete(Outcome::Failure(Arc::clone(failure)));
         };
-        let view = self.view(step.entered, Some(step), None);
-        let shaped = evaluate_or(clause.output.as_ref(), &view, || step.input.clone());
-        let evaluated = shaped.and_then(|output| Ok((output, bindings_of(&clause.assign, &view)?)));
-        match evaluated {
-            Ok((output, bindings)) => {
-                self.state.vars.apply(bindings);
-                let next = &self.flow.step(clause.next).name;
+        match self.emit(&clause.tail, step, |step| step.input.clone()) {
+            Ok(output) => {
+                let next = &self.flow.step(clause.tail.next).name;
                 self.tell(&Event::Caught { step: step.name, failure, next });
-                Transition::To(clause.next, output)
+                Transition::To(clause.tail.next, output)
             }
             Err(fault) => Transition::Complete(self.fail(fault)),
         }
@@ -215,10 +220,10 @@ impl<'e> Frame<'e, '_> {
         }
         step.exited = Some(self.execution.stamp());
         let view = View { match_input: Some(&input), ..self.view(step.entered, Some(step), None) };
-        let Tail { output, assign, next } = selected;
-        let (output, bindings) = shape(output.as_ref(), assign, &view, &input)?;
+        let output = evaluate_or(selected.output.as_ref(), &view, || input.clone())?;
+        let bindings = bindings_of(&selected.assign, &view)?;
         self.state.vars.apply(bindings);
-        Ok(self.success(*next, output))
+        Ok(self.success(selected.next, output))
     }
 
     /// When the pause ends; `None` if that moment has passed.
@@ -283,12 +288,3 @@ impl<'e> Frame<'e, '_> {
 
 /// About thirty years, as far as a timer goes.
 const FOREVER: std::time::Duration = std::time::Duration::from_hours(24 * 365 * 30);
-
-fn shape(
-    output: Option<&Template>,
-    assign: &Assign,
-    view: &View<'_>,
-    through: &Value,
-) -> Evaluated<(Value, Captured)> {
-    Ok((evaluate_or(output, view, || through.clone())?, bindings_of(assign, view)?))
-}

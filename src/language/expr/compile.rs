@@ -10,10 +10,7 @@ use cel::{IdedExpr, ParseError};
 
 use super::CompileError;
 use super::environment;
-use super::functions::Pattern;
-use super::references::{DynamicReads, Path};
-use super::rewrite::{Names, Rewriter};
-use crate::language::value::Value;
+use super::rewrite::{Names, Rewriter, Uses};
 
 /// The longest expression, in bytes.
 pub(super) const LENGTH: usize = 16 * 1024;
@@ -29,16 +26,8 @@ const STACK: usize = 64 * 1024 * 1024;
 pub(super) struct Compiled {
     /// The rewritten tree.
     pub(super) expr: IdedExpr,
-    /// The static paths that it reads.
-    pub(super) paths: Vec<Path>,
-    /// The patterns that it matches against.
-    pub(super) patterns: Vec<Pattern>,
-    /// The lists of literals to the right of `in`.
-    pub(super) lists: Vec<Value>,
-    /// The members that it reads of values that no static path leads to.
-    pub(super) dynamic: DynamicReads,
-    /// Whether it calls `now()`.
-    pub(super) pinned: bool,
+    /// What it refers to.
+    pub(super) uses: Uses,
 }
 
 /// Compiles `body` for a site where `names` may be used.
@@ -82,14 +71,7 @@ pub(super) fn compile_here(body: &str, names: Names) -> Result<Compiled, Vec<Com
         rewriter.errors.sort_by_key(|error| error.offset);
         return Err(rewriter.errors);
     }
-    Ok(Compiled {
-        expr,
-        paths: rewriter.paths,
-        patterns: rewriter.patterns,
-        lists: rewriter.lists,
-        dynamic: rewriter.dynamic,
-        pinned: rewriter.pinned,
-    })
+    Ok(Compiled { expr, uses: rewriter.uses })
 }
 
 fn check_length(body: &str) -> Result<(), Vec<CompileError>> {

@@ -139,12 +139,7 @@ fn lists(a: Elements<'_, '_>, b: Elements<'_, '_>) -> Result<bool, ExecutionErro
     if a.len() != b.len() {
         return Ok(false);
     }
-    for index in 0..a.len() {
-        if !a.at(index, |a| b.at(index, |b| equal(a, b)))? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    all((0..a.len()).map(|index| a.at(index, |a| b.at(index, |b| equal(a, b)))))
 }
 
 /// The members of a map of either kind.
@@ -165,42 +160,18 @@ impl<'a, 'v> Members<'a, 'v> {
 
 fn maps(a: Members<'_, '_>, b: Members<'_, '_>) -> Result<bool, ExecutionError> {
     match (a, b) {
-        (Members::Data(a), Members::Data(b)) => {
-            let (a, b) = (a.members(), b.members());
-            if a.len() != b.len() {
-                return Ok(false);
-            }
-            for (name, value) in a {
-                let Some(other) = b.get(name) else {
-                    return Ok(false);
-                };
-                if !equal(
-                    values::wrap(value.clone()).as_ref(),
-                    values::wrap(other.clone()).as_ref(),
-                )? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
+        (Members::Data(a), Members::Data(b)) => data(a.shared(), b.shared()),
         (Members::Cel(cel), Members::Data(data)) | (Members::Data(data), Members::Cel(cel)) => {
             mixed(cel, data)
         }
-        (Members::Cel(a), Members::Cel(b)) => {
-            if a.inner().len() != b.inner().len() {
-                return Ok(false);
-            }
-            for (key, value) in a.inner() {
-                // The CEL crate also finds the same number of another type: `{1: 'a'} == {1u: 'a'}`.
-                let Ok(other) = b.get(key.inner()) else {
-                    return Ok(false);
-                };
-                if !equal(value.as_ref(), other.as_ref())? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
+        (Members::Cel(a), Members::Cel(b)) if a.inner().len() == b.inner().len() => {
+            // The CEL crate also finds the same number of another type: `{1: 'a'} == {1u: 'a'}`.
+            all(a.inner().iter().map(|(key, value)| match b.get(key.inner()) {
+                Ok(other) => equal(value.as_ref(), other.as_ref()),
+                Err(_) => Ok(false),
+            }))
         }
+        (Members::Cel(_), Members::Cel(_)) => Ok(false),
     }
 }
 
@@ -209,16 +180,11 @@ fn mixed(cel: &CelMap<'_>, data: &Object) -> Result<bool, ExecutionError> {
     if cel.inner().len() != members.len() {
         return Ok(false);
     }
-    for (key, value) in cel.inner() {
+    all(cel.inner().iter().map(|(key, value)| {
         let CelMapKey::String(name) = key else {
             return Ok(false);
         };
-        let Some(other) = members.get(name.inner()) else {
-            return Ok(false);
-        };
-        if !equal(value.as_ref(), values::wrap(other.clone()).as_ref())? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+        let other = members.get(name.inner()).cloned().map(values::wrap);
+        other.map_or(Ok(false), |other| equal(value.as_ref(), other.as_ref()))
+    }))
 }

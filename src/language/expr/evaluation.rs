@@ -30,7 +30,7 @@ impl<'a> Evaluation<'a> {
 
     /// The path of this number, which a variable such as `@p3` stands for, and its value.
     pub(super) fn read(&self, number: usize) -> Option<(&'a Path, Result<Value, Missing>)> {
-        let path = self.program.paths.get(number)?;
+        let path = self.program.uses.paths.get(number)?;
         Some((path, self.bindings.at(path.root, &path.members)))
     }
 
@@ -122,8 +122,10 @@ impl VariableResolver for Evaluation<'_> {
             }
             "has" => self.has(number).map(owned_bool),
             "in" => self.is_in(number).map(owned_bool),
-            "re" => Some(CowVal::Borrowed(self.program.patterns.get(number)?)),
-            "list" => Some(CowVal::Owned(values::wrap(self.program.lists.get(number)?.clone()))),
+            "re" => Some(CowVal::Borrowed(self.program.uses.patterns.get(number)?)),
+            "list" => {
+                Some(CowVal::Owned(values::wrap(self.program.uses.lists.get(number)?.clone())))
+            }
             _ => None,
         }
     }

@@ -4,8 +4,6 @@
 //! are sorted by UTF-16 code units, numbers are written as ECMAScript writes them, and strings escape only
 //! what RFC 8785 lists.
 
-use std::fmt::Write as _;
-
 use cel::ExecutionError;
 
 use super::convert::DEPTH;
@@ -66,26 +64,10 @@ fn write_members(members: &Map, out: &mut String) -> Result<(), ExecutionError> 
     Ok(())
 }
 
-/// RFC 8785, 3.2.2.2.
+/// RFC 8785, 3.2.2.2: `serde_json` escapes the same.
 fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    for char in text.chars() {
-        match char {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            control if control < ' ' => {
-                // Writing to a string cannot fail.
-                _ = write!(out, "\\u{:04x}", u32::from(control));
-            }
-            char => out.push(char),
-        }
-    }
-    out.push('"');
+    // Writing a string cannot fail.
+    out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
 /// A finite number as ECMAScript's `Number::toString` writes it (RFC 8785, 3.2.2.3): the shortest digits that

@@ -20,8 +20,7 @@ use cel::IdedExpr;
 
 use self::compile::Compiled;
 use self::evaluation::Evaluation;
-use self::functions::Pattern;
-use self::rewrite::Names;
+use self::rewrite::{Names, Uses};
 use self::simple::Simple;
 use super::code::system;
 use super::value::{Missing, Value};
@@ -46,7 +45,6 @@ pub mod testing;
 mod values;
 mod work;
 
-use self::references::DynamicReads;
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
 
@@ -78,18 +76,9 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     source: Arc<str>,
-    /// The roots of `paths`.
+    /// The roots of its paths.
     roots: Roots,
-    /// The static paths that are read, each once.
-    paths: Vec<Path>,
-    /// The literal patterns of `matches`.
-    patterns: Vec<Pattern>,
-    /// The lists of literals to the right of `in`.
-    lists: Vec<Value>,
-    /// The members that are read of values that no static path leads to.
-    dynamic: DynamicReads,
-    /// Whether it calls `now()`.
-    pinned: bool,
+    uses: Uses,
     body: Body,
 }
 
@@ -161,21 +150,14 @@ impl Program {
     }
 
     fn of(body: &str, compiled: Compiled) -> Self {
-        let roots: Vec<Root> = compiled.paths.iter().map(|path| path.root).collect();
-        let evaluated = match Simple::of(&compiled.expr) {
+        let Compiled { expr, uses } = compiled;
+        let roots: Vec<Root> = uses.paths.iter().map(|path| path.root).collect();
+        let evaluated = match Simple::of(&expr) {
             Some(simple) => Body::Simple(simple),
-            None => Body::Tree(rewrite::capture(compiled.expr)),
+            None => Body::Tree(rewrite::capture(expr)),
         };
-        Self(Arc::new(Inner {
-            source: body.into(),
-            roots: Roots::of(&roots),
-            paths: compiled.paths,
-            patterns: compiled.patterns,
-            lists: compiled.lists,
-            dynamic: compiled.dynamic,
-            pinned: compiled.pinned,
-            body: evaluated,
-        }))
+        let (source, roots) = (body.into(), Roots::of(&roots));
+        Self(Arc::new(Inner { source, roots, uses, body: evaluated }))
     }
 
     /// The value of the expression against `bindings`.
@@ -186,7 +168,7 @@ impl Program {
     /// [`EvalError::Unrepresentable`] if its result is not a value of the data model.
     pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, EvalError> {
         match &self.0.body {
-            Body::Simple(simple) => simple.evaluate(&self.0.paths, bindings, 0),
+            Body::Simple(simple) => simple.evaluate(&self.0.uses.paths, bindings, 0),
             Body::Tree(expr) => Evaluation::of(&self.0, bindings).evaluate(expr),
         }
     }
@@ -203,19 +185,19 @@ impl Program {
 
     /// The static paths that the expression reads. An evaluation reaches nothing else in the bindings.
     pub fn reads(&self) -> &[Path] {
-        &self.0.paths
+        &self.0.uses.paths
     }
 
     /// Whether it calls `now()`.
     pub fn is_pinned(&self) -> bool {
-        self.0.pinned
+        self.0.uses.pinned
     }
 
     /// Whether an evaluation may read a member `name` of a value that no static path leads to: of an element,
     /// of a function's result, or by a computed key. Such a value lies below some path of
     /// [`reads`](Self::reads) that ends in a value.
     pub fn may_select(&self, name: &str) -> bool {
-        self.0.dynamic.may_include(name)
+        self.0.uses.dynamic.may_include(name)
     }
 }
 

@@ -1,139 +1,86 @@
 //! The functions that an expression may call, and how. The CEL crate notices a missing function only when it
 //! is called, but a typing slip should be found at load.
 
+use std::ops::RangeInclusive;
+
 use crate::source::nearest;
 
-/// One function: its name, whether it is called on a receiver, and how many arguments it takes.
-pub(super) struct Signature {
-    name: &'static str,
-    receiver: bool,
-    least: usize,
-    most: usize,
-}
+/// Functions that are called alike: on a receiver or not, with so many arguments.
+type Group = (bool, RangeInclusive<usize>, &'static str);
 
-const fn global(name: &'static str, arguments: usize) -> Signature {
-    Signature { name, receiver: false, least: arguments, most: arguments }
-}
-
-const fn member(name: &'static str, least: usize, most: usize) -> Signature {
-    Signature { name, receiver: true, least, most }
-}
+const GLOBAL: bool = false;
+const MEMBER: bool = true;
 
 /// Everything that can be called: core CEL, the MWL functions, the extensions. Macros are listed too: the
 /// parser expands them, so one that is still a call has the wrong number of arguments.
-pub(super) const SIGNATURES: &[Signature] = &[
+const GROUPS: &[Group] = &[
     // Core CEL.
-    global("bool", 1),
-    global("bytes", 1),
-    global("double", 1),
-    global("duration", 1),
-    global("dyn", 1),
-    global("has", 1),
-    global("int", 1),
-    global("matches", 2),
-    global("size", 1),
-    global("string", 1),
-    global("timestamp", 1),
-    global("type", 1),
-    global("uint", 1),
-    member("all", 2, 2),
-    member("contains", 1, 1),
-    member("endsWith", 1, 1),
-    member("exists", 2, 2),
-    member("exists_one", 2, 2),
-    member("existsOne", 2, 2),
-    member("filter", 2, 2),
-    member("getDate", 0, 1),
-    member("getDayOfMonth", 0, 1),
-    member("getDayOfWeek", 0, 1),
-    member("getDayOfYear", 0, 1),
-    member("getFullYear", 0, 1),
-    member("getHours", 0, 1),
-    member("getMilliseconds", 0, 1),
-    member("getMinutes", 0, 1),
-    member("getMonth", 0, 1),
-    member("getSeconds", 0, 1),
-    member("map", 2, 3),
-    member("matches", 1, 1),
-    member("size", 0, 0),
-    member("startsWith", 1, 1),
+    (GLOBAL, 1..=1, "bool bytes double duration dyn has int size string timestamp type uint"),
+    (GLOBAL, 2..=2, "matches"),
+    (MEMBER, 0..=0, "size"),
+    (MEMBER, 1..=1, "contains endsWith matches startsWith"),
+    (MEMBER, 2..=2, "all exists exists_one existsOne filter"),
+    (MEMBER, 2..=3, "map"),
+    (MEMBER, 0..=1, "getDate getDayOfMonth getDayOfWeek getDayOfYear getFullYear getHours"),
+    (MEMBER, 0..=1, "getMilliseconds getMinutes getMonth getSeconds"),
     // Optional values.
-    global("optional.none", 0),
-    global("optional.of", 1),
-    global("optional.ofNonZeroValue", 1),
-    member("hasValue", 0, 0),
-    member("optFlatMap", 2, 2),
-    member("optMap", 2, 2),
-    member("or", 1, 1),
-    member("orValue", 1, 1),
-    member("value", 0, 0),
+    (GLOBAL, 0..=0, "optional.none"),
+    (GLOBAL, 1..=1, "optional.of optional.ofNonZeroValue"),
+    (MEMBER, 0..=0, "hasValue value"),
+    (MEMBER, 1..=1, "or orValue"),
+    (MEMBER, 2..=2, "optFlatMap optMap"),
     // The MWL functions.
-    global("durationFromIso8601", 1),
-    global("durationToIso8601", 1),
-    global("fromJson", 1),
-    global("now", 0),
-    global("toJson", 1),
-    global("wallTime", 0),
+    (GLOBAL, 0..=0, "now wallTime"),
+    (GLOBAL, 1..=1, "durationFromIso8601 durationToIso8601 fromJson toJson"),
     // encoders
-    global("base64.decode", 1),
-    global("base64.encode", 1),
+    (GLOBAL, 1..=1, "base64.decode base64.encode"),
     // lists
-    global("lists.range", 1),
-    member("distinct", 0, 0),
-    member("first", 0, 0),
-    member("flatten", 0, 1),
-    member("last", 0, 0),
-    member("slice", 2, 2),
-    member("sort", 0, 0),
-    member("sortBy", 2, 2),
+    (GLOBAL, 1..=1, "lists.range"),
+    (MEMBER, 0..=0, "distinct first last sort"),
+    (MEMBER, 0..=1, "flatten"),
+    (MEMBER, 2..=2, "slice sortBy"),
     // math
-    global("math.abs", 1),
-    global("math.bitAnd", 2),
-    global("math.bitNot", 1),
-    global("math.bitOr", 2),
-    global("math.bitShiftLeft", 2),
-    global("math.bitShiftRight", 2),
-    global("math.bitXor", 2),
-    global("math.ceil", 1),
-    global("math.floor", 1),
-    Signature { name: "math.greatest", receiver: false, least: 1, most: usize::MAX },
-    global("math.isFinite", 1),
-    global("math.isInf", 1),
-    global("math.isNaN", 1),
-    Signature { name: "math.least", receiver: false, least: 1, most: usize::MAX },
-    global("math.round", 1),
-    global("math.sign", 1),
-    global("math.sqrt", 1),
-    global("math.trunc", 1),
+    (
+        GLOBAL,
+        1..=1,
+        "math.abs math.bitNot math.ceil math.floor math.isFinite math.isInf math.isNaN",
+    ),
+    (GLOBAL, 1..=1, "math.round math.sign math.sqrt math.trunc"),
+    (GLOBAL, 2..=2, "math.bitAnd math.bitOr math.bitShiftLeft math.bitShiftRight math.bitXor"),
+    (GLOBAL, 1..=usize::MAX, "math.greatest math.least"),
     // sets
-    global("sets.contains", 2),
-    global("sets.equivalent", 2),
-    global("sets.intersects", 2),
+    (GLOBAL, 2..=2, "sets.contains sets.equivalent sets.intersects"),
     // strings
-    global("strings.quote", 1),
-    member("charAt", 1, 1),
-    member("format", 1, 1),
-    member("indexOf", 1, 2),
-    member("join", 0, 1),
-    member("lastIndexOf", 1, 2),
-    member("lowerAscii", 0, 0),
-    member("replace", 2, 3),
-    member("reverse", 0, 0),
-    member("split", 1, 2),
-    member("substring", 1, 2),
-    member("trim", 0, 0),
-    member("upperAscii", 0, 0),
+    (GLOBAL, 1..=1, "strings.quote"),
+    (MEMBER, 0..=0, "lowerAscii reverse trim upperAscii"),
+    (MEMBER, 0..=1, "join"),
+    (MEMBER, 1..=1, "charAt format"),
+    (MEMBER, 1..=2, "indexOf lastIndexOf split substring"),
+    (MEMBER, 2..=3, "replace"),
 ];
+
+/// One function: its name, whether it is called on a receiver, and how many arguments it takes.
+struct Signature {
+    name: &'static str,
+    receiver: bool,
+    arguments: &'static RangeInclusive<usize>,
+}
+
+fn signatures() -> impl Iterator<Item = Signature> {
+    GROUPS.iter().flat_map(|(receiver, arguments, names)| {
+        names.split(' ').map(|name| Signature { name, receiver: *receiver, arguments })
+    })
+}
 
 /// Whether `space` is a namespace of functions, such as `math`.
 pub(super) fn is_namespace(space: &str) -> bool {
     let under = |name: &str| name.split_once('.').is_some_and(|(head, _)| head == space);
-    SIGNATURES.iter().any(|signature| under(signature.name))
+    signatures().any(|signature| under(signature.name))
 }
 
 /// Whether `name` is a function of a namespace, such as `math.abs`.
 pub(super) fn is_namespaced(name: &str) -> bool {
-    name.contains('.') && SIGNATURES.iter().any(|signature| signature.name == name)
+    name.contains('.') && signatures().any(|signature| signature.name == name)
 }
 
 /// What is wrong with a call of `name`, or `None`.
@@ -142,30 +89,29 @@ pub(super) fn problem(name: &str, receiver: bool, arguments: usize) -> Option<St
     if name.contains('@') {
         return None;
     }
-    let called = |signature: &&Signature| signature.name == name && signature.receiver == receiver;
-    if let Some(signature) = SIGNATURES.iter().find(called) {
-        return wrong_count(signature, arguments);
+    let called = |signature: &Signature| signature.name == name && signature.receiver == receiver;
+    if let Some(signature) = signatures().find(called) {
+        return wrong_count(&signature, arguments);
     }
-    if let Some(other) = SIGNATURES.iter().find(|signature| signature.name == name) {
+    if let Some(other) = signatures().find(|signature| signature.name == name) {
         return Some(if other.receiver {
             format!("`{name}` is called on a value: `….{name}(…)`")
         } else {
             format!("`{name}` is not called on a value: `{name}(…)`")
         });
     }
-    let names = SIGNATURES.iter().map(|signature| signature.name);
-    Some(match nearest(name, names) {
+    Some(match nearest(name, signatures().map(|signature| signature.name)) {
         Some(near) => format!("there is no function `{name}`; did you mean `{near}`?"),
         None => format!("there is no function `{name}`"),
     })
 }
 
 fn wrong_count(signature: &Signature, arguments: usize) -> Option<String> {
-    let &Signature { name, least, most, .. } = signature;
-    if (least..=most).contains(&arguments) {
+    let Signature { name, arguments: range, .. } = signature;
+    if range.contains(&arguments) {
         return None;
     }
-    let wanted = match (least, most) {
+    let wanted = match (*range.start(), *range.end()) {
         (0, 0) => "no arguments".to_owned(),
         (1, 1) => "1 argument".to_owned(),
         (least, most) if least == most => format!("{least} arguments"),
@@ -193,27 +139,15 @@ mod tests {
     }
 
     /// The parser expands these: there is no function behind them.
-    const MACROS: [&str; 13] = [
-        "all",
-        "exists",
-        "exists_one",
-        "existsOne",
-        "filter",
-        "has",
-        "map",
-        "math.greatest",
-        "math.least",
-        "now",
-        "optFlatMap",
-        "optMap",
-        "wallTime",
-    ];
+    const MACROS: &str = "all exists exists_one existsOne filter has map math.greatest math.least now \
+                          optFlatMap optMap wallTime";
 
     #[test]
     fn every_listed_call_reaches_a_function() {
-        let calls = SIGNATURES.iter().filter(|signature| !MACROS.contains(&signature.name));
+        let expanded = |name: &str| MACROS.split(' ').any(|expanded| expanded == name);
+        let calls = signatures().filter(|signature| !expanded(signature.name));
         for signature in calls.filter(|signature| signature.name != "sortBy") {
-            for count in signature.least..=signature.most {
+            for count in signature.arguments.clone() {
                 let arguments = vec!["dyn(null)"; count].join(", ");
                 let receiver = if signature.receiver { "dyn(null)." } else { "" };
                 let call = format!("{receiver}{}({arguments})", signature.name);
@@ -226,9 +160,9 @@ mod tests {
 
     #[test]
     fn no_function_is_listed_twice() {
-        for (index, a) in SIGNATURES.iter().enumerate() {
-            let twice = |b: &Signature| a.name == b.name && a.receiver == b.receiver;
-            assert!(!SIGNATURES.iter().skip(index + 1).any(twice), "{}", a.name);
+        let mut seen = std::collections::BTreeSet::new();
+        for Signature { name, receiver, .. } in signatures() {
+            assert!(seen.insert((name, receiver)), "{name}");
         }
     }
 }

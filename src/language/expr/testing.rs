@@ -77,7 +77,7 @@ pub fn evaluate(
     let env = env_in(container)?;
     let compiled = compile::compile(source, Names::Open).map_err(|errors| format!("{errors:?}"))?;
     let account = Account::open();
-    let patterns = Patterns(&compiled.patterns);
+    let patterns = Patterns(&compiled.uses.patterns);
     let mut context = Context::with_env(env);
     context.set_variable_resolver(&patterns);
     for (name, value) in variables {

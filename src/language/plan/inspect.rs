@@ -2,8 +2,8 @@
 //! an unwind would run anything.
 
 use super::{
-    Action, Assign, CallPlan, CatchClause, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause,
-    PhasePlan, Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
+    Action, Assign, CallPlan, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause, PhasePlan,
+    Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
 };
 use crate::language::expr::Program;
 use crate::language::provider::Phase;
@@ -147,7 +147,7 @@ impl Action {
             Self::Sleep(step) => return vec![step.next],
             Self::Return(_) | Self::Raise(_) => return Vec::new(),
         };
-        catch.iter().map(|clause| clause.next).chain([tail.next]).collect()
+        catch.iter().map(|clause| clause.tail.next).chain([tail.next]).collect()
     }
 }
 
@@ -219,14 +219,14 @@ impl<'p> Collector<'p> {
                 self.stack(&step.stack, site);
                 self.call(&step.call, site);
                 self.tail(&step.tail, site);
-                self.catch(&step.catch, site);
+                step.catch.iter().for_each(|clause| self.tail(&clause.tail, site));
             }
             Action::Gather(step) => {
                 self.optional(step.over.as_ref(), site);
                 self.optional(step.successes.as_ref(), site);
                 step.calls.iter().for_each(|call| self.call(call, site));
                 self.tail(&step.tail, site);
-                self.catch(&step.catch, site);
+                step.catch.iter().for_each(|clause| self.tail(&clause.tail, site));
             }
             Action::Match(step) => {
                 self.optional(step.input.as_ref(), site);
@@ -288,13 +288,6 @@ impl<'p> Collector<'p> {
         self.optional(value.as_ref(), arms);
         self.assign(on_success, arms);
         self.assign(on_failure, arms);
-    }
-
-    fn catch(&mut self, clauses: &'p [CatchClause], site: ProgramSite) {
-        for clause in clauses {
-            self.optional(clause.output.as_ref(), site);
-            self.assign(&clause.assign, site);
-        }
     }
 
     fn tail(&mut self, tail: &'p Tail, site: ProgramSite) {

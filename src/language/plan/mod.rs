@@ -87,7 +87,7 @@ pub enum Action {
     Raise(Option<Envelope>),
 }
 
-/// Output, capture and transition of a success.
+/// Output, capture and transition.
 #[derive(Debug)]
 pub struct Tail {
     /// The value emitted.
@@ -166,12 +166,8 @@ pub enum Pause {
 pub struct CatchClause {
     /// Which failures.
     pub matcher: Matcher,
-    /// What the handler receives.
-    pub output: Option<Template>,
-    /// What is captured.
-    pub assign: Assign,
-    /// The handler.
-    pub next: StepId,
+    /// What the handler receives, what is captured, and the handler.
+    pub tail: Tail,
 }
 
 /// A `call` object.
@@ -407,12 +403,6 @@ impl CallPlan {
 impl EntryPlan {
     /// The block of `phase`.
     pub fn phase(&self, phase: Phase) -> &PhasePlan {
-        let [entry, success, failure, always] = &self.phases;
-        match phase {
-            Phase::Entry => entry,
-            Phase::Success => success,
-            Phase::Failure => failure,
-            Phase::Always => always,
-        }
+        phase.of(&self.phases)
     }
 }

@@ -103,8 +103,7 @@ impl Catalog {
         provider: Arc<dyn CallProvider>,
         origin: Origin,
     ) -> Result<(), CatalogError> {
-        self.admit(provider.contract(), ProviderKind::Call, origin)?;
-        let uri = provider.contract().uri.as_str().to_owned();
+        let uri = self.admit(provider.contract(), ProviderKind::Call, origin)?;
         self.calls.insert(uri, provider);
         Ok(())
     }
@@ -114,18 +113,18 @@ impl Catalog {
         middleware: Arc<dyn Middleware>,
         origin: Origin,
     ) -> Result<(), CatalogError> {
-        self.admit(middleware.contract(), ProviderKind::Middleware, origin)?;
-        let uri = middleware.contract().uri.as_str().to_owned();
+        let uri = self.admit(middleware.contract(), ProviderKind::Middleware, origin)?;
         self.middlewares.insert(uri, middleware);
         Ok(())
     }
 
+    /// The URI of a provider that may be added.
     fn admit(
         &self,
         contract: &Contract,
         wanted: ProviderKind,
         origin: Origin,
-    ) -> Result<(), CatalogError> {
+    ) -> Result<String, CatalogError> {
         let uri = contract.uri.as_str().to_owned();
         if contract.uri.kind() != wanted {
             return Err(CatalogError::WrongKind { uri, wanted });
@@ -146,7 +145,7 @@ impl Catalog {
                 return Err(CatalogError::DuplicatePrefix { uri, prefix, other });
             }
         }
-        Ok(())
+        Ok(uri)
     }
 
     /// The call provider at `uri`.
@@ -203,9 +202,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::outcome::Failure;
-    use crate::language::provider::contract::{Phase, Prepared};
-    use crate::language::value::Value;
+    use crate::language::provider::contract::Phase;
 
     #[derive(Debug)]
     struct Test(Contract);
@@ -213,9 +210,6 @@ mod tests {
     impl Middleware for Test {
         fn contract(&self) -> &Contract {
             &self.0
-        }
-        fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
-            Ok(Arc::new(()))
         }
     }
 
@@ -296,37 +290,13 @@ mod tests {
         let mut add = |uri: &str, prefix: &str| {
             catalog.add_middleware(middleware(uri, prefix)).map_err(|error| error.to_string())
         };
-        let refused = |message: &str| Err(message.to_owned());
         assert_eq!(add("mwl:provider.middleware/acme/x/v1", "X"), Ok(()));
-        assert_eq!(
-            add("mwl:provider.middleware/acme/x/v1", "Y"),
-            refused("the catalog already has `mwl:provider.middleware/acme/x/v1`")
-        );
-        assert_eq!(
-            add("mwl:provider.middleware/acme/y/v1", "Retry"),
-            refused(
-                "`mwl:provider.middleware/acme/y/v1` has the codePrefix `Retry`, which is that of \
-                 `mwl:provider.middleware/mwl/retry/v1`"
-            )
-        );
-        assert_eq!(
-            add("mwl:provider.middleware/example/cache/v1", "Cache"),
-            refused(
-                "`mwl:provider.middleware/example/cache/v1` stands in the reserved namespace \
-                 `example`; use one of your own"
-            )
-        );
-        assert_eq!(
-            add("mwl:provider.middleware/mwl/cache/v1", "Cache"),
-            refused(
-                "`mwl:provider.middleware/mwl/cache/v1` stands in the reserved namespace `mwl`; \
-                 use one of your own"
-            )
-        );
-        assert_eq!(
-            add("mwl:provider.call/acme/x/v1", "X"),
-            refused("`mwl:provider.call/acme/x/v1` is not the URI of a `provider.middleware`")
-        );
+        let mut refused = |uri: &str, prefix: &str| add(uri, prefix).unwrap_err();
+        insta::assert_snapshot!(refused("mwl:provider.middleware/acme/x/v1", "Y"), @"the catalog already has `mwl:provider.middleware/acme/x/v1`");
+        insta::assert_snapshot!(refused("mwl:provider.middleware/acme/y/v1", "Retry"), @"`mwl:provider.middleware/acme/y/v1` has the codePrefix `Retry`, which is that of `mwl:provider.middleware/mwl/retry/v1`");
+        insta::assert_snapshot!(refused("mwl:provider.middleware/example/cache/v1", "Cache"), @"`mwl:provider.middleware/example/cache/v1` stands in the reserved namespace `example`; use one of your own");
+        insta::assert_snapshot!(refused("mwl:provider.middleware/mwl/cache/v1", "Cache"), @"`mwl:provider.middleware/mwl/cache/v1` stands in the reserved namespace `mwl`; use one of your own");
+        insta::assert_snapshot!(refused("mwl:provider.call/acme/x/v1", "X"), @"`mwl:provider.call/acme/x/v1` is not the URI of a `provider.middleware`");
         // A call provider and a middleware may have the same prefix: their codes differ before it.
         assert_eq!(add("mwl:provider.middleware/acme/mock/v1", "Mock"), Ok(()));
     }

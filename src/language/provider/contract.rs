@@ -63,8 +63,6 @@ pub enum ContractKind {
 /// What a middleware declares for a phase at which it acts.
 #[derive(Debug)]
 pub struct PhaseContract {
-    /// `side-effect`, `control` or `transform`.
-    pub kind: String,
     /// The schema of the phase's `with`, without structural parameters.
     pub parameters: Parameters,
     /// The parameters that are definitions ("Structural parameters"): `call`, `middleware` or both.
@@ -93,14 +91,7 @@ impl Contract {
         let ContractKind::Middleware { phases, .. } = &self.kind else {
             return None;
         };
-        let [entry, success, failure, always] = phases.as_ref();
-        match phase {
-            Phase::Entry => entry,
-            Phase::Success => success,
-            Phase::Failure => failure,
-            Phase::Always => always,
-        }
-        .as_ref()
+        phase.of(phases).as_ref()
     }
 
     /// The members that a middleware contributes to `middleware.metadata`.
@@ -138,6 +129,17 @@ impl Contract {
 impl Phase {
     /// All, in order.
     pub const ALL: [Self; 4] = [Self::Entry, Self::Success, Self::Failure, Self::Always];
+
+    /// What belongs to it among what `all` four have, in order.
+    pub const fn of<T>(self, all: &[T; 4]) -> &T {
+        let [entry, success, failure, always] = all;
+        match self {
+            Self::Entry => entry,
+            Self::Success => success,
+            Self::Failure => failure,
+            Self::Always => always,
+        }
+    }
 
     /// The name of its key.
     pub const fn key(self) -> &'static str {

@@ -50,7 +50,8 @@ struct PhasesDocument {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PhaseDocument {
-    action: ActionDocument,
+    #[serde(rename = "action")]
+    _action: ActionDocument,
     parameters: Option<Json>,
     #[serde(default)]
     structural: Vec<String>,
@@ -59,14 +60,15 @@ struct PhaseDocument {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ActionDocument {
-    kind: ActionKind,
+    #[serde(rename = "kind")]
+    _kind: ActionKind,
     #[serde(rename = "description")]
     _description: String,
     #[serde(rename = "acceptance")]
     _acceptance: Option<String>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ActionKind {
     SideEffect,
@@ -248,7 +250,7 @@ fn phase_contract(
     name: &str,
     compile: Compile,
 ) -> Result<PhaseContract, String> {
-    let PhaseDocument { action, parameters, structural } = phase;
+    let PhaseDocument { _action: _, parameters, structural } = phase;
     let mut structural_required = Vec::new();
     let parameters = match parameters {
         None => Parameters::new(Box::new(Schema::nothing)),
@@ -271,12 +273,7 @@ fn phase_contract(
     {
         return Err(format!("{name}: `{other}` cannot be structural; `call` and `middleware` can"));
     }
-    let kind = match action.kind {
-        ActionKind::SideEffect => "side-effect",
-        ActionKind::Control => "control",
-        ActionKind::Transform => "transform",
-    };
-    Ok(PhaseContract { kind: kind.to_owned(), parameters, structural, structural_required })
+    Ok(PhaseContract { parameters, structural, structural_required })
 }
 
 /// Removes the property `member` from an object schema, because a structural parameter is not a value to

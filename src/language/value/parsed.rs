@@ -12,7 +12,6 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::array::Array;
@@ -176,20 +175,13 @@ impl Serialize for Written<'_> {
             Node::Number(number) => Value::Number(number).serialize(serializer),
             Node::Text { at, len } => serializer.serialize_str(table.text(at, len)),
             Node::Array { at, len } => {
-                let elements = table.elements(at, len);
-                let mut seq = serializer.serialize_seq(Some(elements.len()))?;
-                for element in elements {
-                    seq.serialize_element(&Written(table, *element))?;
-                }
-                seq.end()
+                let elements = table.elements(at, len).iter();
+                serializer.collect_seq(elements.map(|element| Written(table, *element)))
             }
             Node::Object { at, len } => {
-                let members = table.members(at, len);
-                let mut map = serializer.serialize_map(Some(members.len()))?;
-                for member in members {
-                    map.serialize_entry(table.name(member), &Written(table, member[1]))?;
-                }
-                map.end()
+                let members = table.members(at, len).iter();
+                let written = |member| (table.name(member), Written(table, member[1]));
+                serializer.collect_map(members.map(written))
             }
         }
     }

@@ -43,10 +43,29 @@ async fn watched<F: Future<Output = ()>>(
     file: PathBuf,
     steps: impl FnOnce(ReloadHandle<Option<String>>, Receiver<(Cause, String)>) -> F,
 ) {
+    reloads(file, true, |_| {}, steps).await;
+}
+
+/// The same, for a file that holds "1" and that no watch tells of. `served` says whether it is served already.
+async fn looked_at<F: Future<Output = ()>>(
+    file: PathBuf,
+    served: bool,
+    steps: impl FnOnce(ReloadHandle<Option<String>>, Receiver<(Cause, String)>) -> F,
+) {
+    fs::write(&file, "1").unwrap();
+    reloads(file, served, |reloader| reloader.watcher = None, steps).await;
+}
+
+async fn reloads<F: Future<Output = ()>>(
+    file: PathBuf,
+    served: bool,
+    change: impl FnOnce(&mut Reloader<Option<String>>),
+    steps: impl FnOnce(ReloadHandle<Option<String>>, Receiver<(Cause, String)>) -> F,
+) {
     let (loads, told) = mpsc::channel(16);
-    let target = FakeApp { file, served: true, loads };
-    let (files, _) = target.load();
-    let (asks, reloader) = reloader(files);
+    let target = FakeApp { file, served, loads };
+    let (asks, mut reloader) = reloader(target.load().0);
+    change(&mut reloader);
     tokio::select! {
         () = reloader.run(&target) => panic!("the reloader ended"),
         () = steps(asks, told) => {}
@@ -155,13 +174,8 @@ async fn who_asks_waits_for_a_writer() {
 async fn where_nobody_tells_of_changes_they_are_looked_for() {
     let folder = Folder::new("looked");
     let file = folder.at("c.yaml");
-    fs::write(&file, "1").unwrap();
-    let (loads, mut told) = mpsc::channel(16);
-    let target = FakeApp { file: file.clone(), served: true, loads };
-    let (_asks, mut reloader) = reloader(target.load().0);
-    reloader.watcher = None;
-    let begun = Instant::now();
-    let steps = async {
+    looked_at(file.clone(), true, |_asks, mut told| async move {
+        let begun = Instant::now();
         sleep(POLL_INTERVAL / 2).await;
         fs::write(&file, "2").unwrap();
         assert_eq!(next(&mut told).await, "2");
@@ -169,33 +183,21 @@ async fn where_nobody_tells_of_changes_they_are_looked_for() {
         assert!((2.0..2.3).contains(&took), "{took}");
         fs::write(&file, "3").unwrap();
         assert_eq!(next(&mut told).await, "3");
-    };
-    tokio::select! {
-        () = reloader.run(&target) => panic!("the reloader ended"),
-        () = steps => {}
-    }
+    })
+    .await;
 }
 
 /// A configuration that could not be served is tried again only when somebody asks.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_served_is_loaded_again_for_who_asks() {
     let folder = Folder::new("again");
-    let file = folder.at("c.yaml");
-    fs::write(&file, "1").unwrap();
-    let (loads, mut told) = mpsc::channel(16);
-    let target = FakeApp { file, served: false, loads };
-    let (asks, mut reloader) = reloader(target.load().0);
-    reloader.watcher = None;
-    let steps = async {
+    looked_at(folder.at("c.yaml"), false, |asks, mut told| async move {
         sleep(POLL_INTERVAL * 5).await;
         assert!(told.try_recv().is_err());
         assert_eq!(asks.ask(Cause::Signal).await, Some(Some("1".into())));
         assert_eq!(told.recv().await.unwrap(), (Cause::Signal, "1".into()));
-    };
-    tokio::select! {
-        () = reloader.run(&target) => panic!("the reloader ended"),
-        () = steps => {}
-    }
+    })
+    .await;
 }
 
 /// A writer that never closes: whoever asks is told, and nothing is loaded.

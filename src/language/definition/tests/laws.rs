@@ -89,25 +89,14 @@ fn mutate(node: &mut serde_json::Value, at: &mut usize, change: &Change) {
                 if *at == usize::MAX {
                     break;
                 }
-                if *at == 0 {
-                    match change {
-                        Change::Remove => {
-                            members.remove(&key);
-                            *at = usize::MAX;
-                            break;
-                        }
-                        Change::Rename(name) => {
-                            if let Some(value) = members.remove(&key) {
-                                members.insert(name.clone(), value);
-                            }
-                            *at = usize::MAX;
-                            break;
-                        }
-                        Change::Replace(_) => {}
-                    }
+                if *at > 0 || matches!(change, Change::Replace(_)) {
+                    mutate(&mut members[&key], at, change);
+                    continue;
                 }
-                if let Some(value) = members.get_mut(&key) {
-                    mutate(value, at, change);
+                *at = usize::MAX;
+                let value = members.remove(&key).unwrap_or_default();
+                if let Change::Rename(name) = change {
+                    members.insert(name.clone(), value);
                 }
             }
         }

@@ -84,9 +84,7 @@ steps:
       = help: did you mean `Mine.Known`?
     ");
     // A provider that may emit any code makes every pattern possible.
-    assert_eq!(
-        warned(&root(
-            r"
+    insta::assert_snapshot!(warned(&root(r"
 steps:
   a:
     action: Call
@@ -94,10 +92,7 @@ steps:
     next: b
     catch: [{ match: { codes: [Any.Thing] }, next: b }]
   b: { action: Return }
-"
-        )),
-        ""
-    );
+")), @"");
 }
 
 #[test]
@@ -152,9 +147,7 @@ steps:
 
 #[test]
 fn a_loop_around_a_retry_multiplies_nothing() {
-    assert_eq!(
-        warned(&root(
-            r#"
+    insta::assert_snapshot!(warned(&root(r#"
 steps:
   a:
     action: Call
@@ -166,10 +159,7 @@ steps:
     call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
     next: b
   b: { action: Return }
-"#
-        )),
-        ""
-    );
+"#)), @"");
 }
 
 #[test]
@@ -241,18 +231,13 @@ steps: { a: { action: Return } }
 
 #[test]
 fn a_literal_delay_or_a_delay_instead_of_a_backoff_is_fine() {
-    assert_eq!(
-        warned(&root(
-            r#"
+    insta::assert_snapshot!(warned(&root(r#"
 middleware:
   - provider: mwl:provider.middleware/mwl/retry/v1
     onEntry: { with: { policies: [{ match: { codes: ["*"] }, attempts: 3 }] } }
     onFailure: { with: { delay: PT1S } }
 steps: { a: { action: Return } }
-"#
-        )),
-        ""
-    );
+"#)), @"");
 }
 
 #[test]

@@ -78,14 +78,14 @@ impl Rewriter<'_> {
             parsed.args.first().is_some_and(|operand| self.static_path(operand).is_some());
         match key {
             Some(Expr::Literal(LiteralValue::String(member))) => {
-                self.dynamic.add(member.inner());
+                self.uses.dynamic.add(member.inner());
                 PathEnd::Value
             }
             Some(Expr::Literal(_)) => PathEnd::Value,
             // For a path, this is noted with the path itself.
             _ if is_path => PathEnd::Unknown,
             _ => {
-                self.dynamic.add_any();
+                self.uses.dynamic.add_any();
                 PathEnd::Unknown
             }
         }
@@ -99,15 +99,15 @@ impl Rewriter<'_> {
         if let Expr::Literal(LiteralValue::String(member)) = &value.expr {
             let presence = self.presence(container, member.inner(), "in");
             if presence.is_none() {
-                self.dynamic.add(member.inner());
+                self.uses.dynamic.add(member.inner());
             }
             return presence.map(|expr| IdedExpr { id, expr });
         }
         if !matches!(self.names, Names::Roots(_)) {
             return None;
         }
-        self.lists.push(literal_list(container)?);
-        let list = ident(container.id, format!("@list{}", self.lists.len() - 1));
+        self.uses.lists.push(literal_list(container)?);
+        let list = ident(container.id, format!("@list{}", self.uses.lists.len() - 1));
         let value = self.expr(value.clone());
         Some(call(id, "@contains", vec![value, list]))
     }
@@ -138,7 +138,7 @@ impl Rewriter<'_> {
         }
         match (name.as_str(), target.is_some(), args.len()) {
             ("now", false, 0) => {
-                self.pinned = true;
+                self.uses.pinned = true;
                 return ident(id, "@now".to_owned());
             }
             ("wallTime", false, 0) => return ident(id, "@wallTime".to_owned()),
@@ -200,29 +200,26 @@ impl Rewriter<'_> {
     fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
         let mut operands: Vec<IdedExpr> =
             target.map(|target| *target).into_iter().chain(args).collect();
-        let literal = match operands.get(1).map(|pattern| (pattern.id, &pattern.expr)) {
-            Some((at, Expr::Literal(LiteralValue::String(pattern)))) => {
-                Some((at, pattern.inner().to_owned()))
+        let pattern = match operands.get(1) {
+            Some(IdedExpr { id, expr: Expr::Literal(LiteralValue::String(pattern)) }) => {
+                self.pattern(*id, pattern.inner())
             }
             _ => None,
         };
-        let pattern = literal.and_then(|(at, pattern)| self.pattern(at, &pattern));
-        if let Some(pattern) = pattern {
+        if pattern.is_some() {
             operands.truncate(1);
-            let mut operands: Vec<IdedExpr> =
-                operands.into_iter().map(|operand| self.copied(operand)).collect();
-            operands.push(pattern);
-            return call(id, "@matches", operands);
         }
-        let operands = operands.into_iter().map(|operand| self.copied(operand)).collect();
+        let mut operands: Vec<IdedExpr> =
+            operands.into_iter().map(|operand| self.copied(operand)).collect();
+        operands.extend(pattern);
         call(id, "@matches", operands)
     }
 
     fn pattern(&mut self, id: u64, pattern: &str) -> Option<IdedExpr> {
         match functions::pattern(pattern) {
             Ok(regex) => {
-                self.patterns.push(functions::Pattern::new(regex));
-                Some(ident(id, format!("@re{}", self.patterns.len() - 1)))
+                self.uses.patterns.push(functions::Pattern::new(regex));
+                Some(ident(id, format!("@re{}", self.uses.patterns.len() - 1)))
             }
             // For the CEL suite, a wrong pattern that is never reached is not an error.
             Err(problem) => {

@@ -42,14 +42,10 @@ pub(super) enum Names {
     Open,
 }
 
-/// The walk, and what it gathers.
-pub(super) struct Rewriter<'a> {
-    env: &'a Env,
-    names: Names,
-    source: &'a SourceInfo,
-    /// The variables of the comprehensions around the current node, outermost first.
-    locals: Vec<String>,
-    /// The static paths that are read; `@p0` is the first.
+/// What an expression refers to.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    /// The static paths that are read, each once; `@p0` is the first.
     pub(super) paths: Vec<Path>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
@@ -59,24 +55,23 @@ pub(super) struct Rewriter<'a> {
     pub(super) dynamic: DynamicReads,
     /// Whether `now()` is called.
     pub(super) pinned: bool,
+}
+
+/// The walk, and what it gathers.
+pub(super) struct Rewriter<'a> {
+    env: &'a Env,
+    names: Names,
+    source: &'a SourceInfo,
+    /// The variables of the comprehensions around the current node, outermost first.
+    locals: Vec<String>,
+    pub(super) uses: Uses,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
 }
 
 impl<'a> Rewriter<'a> {
     pub(super) fn new(env: &'a Env, names: Names, source: &'a SourceInfo) -> Self {
-        Self {
-            env,
-            names,
-            source,
-            locals: Vec::new(),
-            paths: Vec::new(),
-            patterns: Vec::new(),
-            lists: Vec::new(),
-            dynamic: DynamicReads::default(),
-            pinned: false,
-            errors: Vec::new(),
-        }
+        Self { env, names, source, locals: Vec::new(), uses: Uses::default(), errors: Vec::new() }
     }
 
     /// Rewrites `expr`, whose value is used.
@@ -131,10 +126,10 @@ impl<'a> Rewriter<'a> {
     fn note(&mut self, expr: &IdedExpr, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
         let same =
             |known: &Path| known.root == root && known.members == members && known.end == end;
-        self.paths.iter().position(same).unwrap_or_else(|| {
+        self.uses.paths.iter().position(same).unwrap_or_else(|| {
             let offset = compile::offset(self.source, first(expr).id);
-            self.paths.push(Path { root, members, end, offset });
-            self.paths.len() - 1
+            self.uses.paths.push(Path { root, members, end, offset });
+            self.uses.paths.len() - 1
         })
     }
 
@@ -215,7 +210,7 @@ impl<'a> Rewriter<'a> {
         {
             return presence;
         }
-        self.dynamic.add(&select.field);
+        self.uses.dynamic.add(&select.field);
         select.operand = Box::new(self.expr(*select.operand));
         Expr::Select(select)
     }

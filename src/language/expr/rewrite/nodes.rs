@@ -7,31 +7,39 @@ use super::super::convert::EXACT;
 use crate::language::value::Value;
 
 pub(super) fn is_operator(call: &CallExpr) -> bool {
-    call.target.is_none()
-        && matches!(
-            call.func_name.as_str(),
-            operators::CONDITIONAL
-                | operators::LOGICAL_AND
-                | operators::LOGICAL_OR
-                | operators::LOGICAL_NOT
-                | operators::SUBSTRACT
-                | operators::ADD
-                | operators::MULTIPLY
-                | operators::DIVIDE
-                | operators::MODULO
-                | operators::EQUALS
-                | operators::NOT_EQUALS
-                | operators::GREATER_EQUALS
-                | operators::LESS_EQUALS
-                | operators::GREATER
-                | operators::LESS
-                | operators::NEGATE
-                | operators::INDEX
-                | operators::OPT_INDEX
-                | operators::OPT_SELECT
-                | operators::IN
-                | operators::NOT_STRICTLY_FALSE
-        )
+    let name = call.func_name.as_str();
+    let other = matches!(
+        name,
+        operators::CONDITIONAL
+            | operators::ADD
+            | operators::INDEX
+            | operators::OPT_INDEX
+            | operators::OPT_SELECT
+            | operators::IN
+            | operators::NOT_STRICTLY_FALSE
+    );
+    call.target.is_none() && (other || gives_scalar(name))
+}
+
+/// Whether this operator's result is a boolean or a number.
+fn gives_scalar(name: &str) -> bool {
+    matches!(
+        name,
+        operators::LOGICAL_AND
+            | operators::LOGICAL_OR
+            | operators::LOGICAL_NOT
+            | operators::EQUALS
+            | operators::NOT_EQUALS
+            | operators::GREATER_EQUALS
+            | operators::LESS_EQUALS
+            | operators::GREATER
+            | operators::LESS
+            | operators::NEGATE
+            | operators::SUBSTRACT
+            | operators::MULTIPLY
+            | operators::DIVIDE
+            | operators::MODULO
+    )
 }
 
 /// Whether `expr` is a literal, but not bytes.
@@ -72,26 +80,10 @@ pub(super) fn is_small(expr: &IdedExpr) -> bool {
         Expr::Ident(name) => name.starts_with('@'),
         Expr::Select(select) => select.test,
         Expr::List(list) => list.elements.is_empty(),
-        Expr::Call(call) => matches!(
-            call.func_name.as_str(),
-            operators::LOGICAL_AND
-                | operators::LOGICAL_OR
-                | operators::LOGICAL_NOT
-                | operators::EQUALS
-                | operators::NOT_EQUALS
-                | operators::GREATER_EQUALS
-                | operators::LESS_EQUALS
-                | operators::GREATER
-                | operators::LESS
-                | operators::NEGATE
-                | operators::SUBSTRACT
-                | operators::MULTIPLY
-                | operators::DIVIDE
-                | operators::MODULO
-                | "@charge"
-                | "@equals"
-                | "@contains"
-        ),
+        Expr::Call(call) => match call.func_name.as_str() {
+            "@charge" | "@equals" | "@contains" => true,
+            name => gives_scalar(name),
+        },
         _ => false,
     }
 }

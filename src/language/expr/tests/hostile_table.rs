@@ -38,6 +38,11 @@ pub(super) fn hostile() -> Vec<(&'static str, String, End)> {
 
 type Rows = Vec<(&'static str, String, End)>;
 
+/// Expressions that compile and fail.
+fn failing<const N: usize>(rows: [(&'static str, &str); N]) -> Rows {
+    rows.map(|(what, body)| (what, body.to_owned(), End::Failed)).into()
+}
+
 fn chains() -> Rows {
     use End::{Failed, Refused, Value};
     let chain = |term: &str, operator: &str| vec![term; 5000].join(operator);
@@ -75,29 +80,23 @@ fn brackets() -> Rows {
 }
 
 fn loops() -> Rows {
-    use End::Failed;
-    vec![
-        ("nested all", "vars.n.all(a, vars.n.all(b, a + b >= 0.0))".to_owned(), Failed),
+    failing([
+        ("nested all", "vars.n.all(a, vars.n.all(b, a + b >= 0.0))"),
         (
             "thrice nested exists",
-            "vars.n.exists(a, vars.n.exists(b, vars.n.exists(c, a + b + c < 0.0)))".to_owned(),
-            Failed,
+            "vars.n.exists(a, vars.n.exists(b, vars.n.exists(c, a + b + c < 0.0)))",
         ),
-        ("nested map", "vars.n.map(a, vars.n.map(b, [a, b]))".to_owned(), Failed),
-        ("a comparison in all", "vars.n.all(a, vars.n == vars.n)".to_owned(), Failed),
-        ("a membership in all", "vars.n.all(a, -1.0 in vars.n || true)".to_owned(), Failed),
-        ("sorting in map", "vars.n.map(a, vars.n.sort())".to_owned(), Failed),
-        ("sorting by in map", "vars.n.map(a, vars.n.sortBy(b, -b))".to_owned(), Failed),
-        ("distinct numbers", "vars.n.distinct().size()".to_owned(), Failed),
-        ("equal sets", "sets.equivalent(vars.n, vars.n.reverse())".to_owned(), Failed),
-        ("a huge range", "lists.range(1000000000).size()".to_owned(), Failed),
-        ("a range beyond counting", "lists.range(9223372036854775807).size()".to_owned(), Failed),
-        (
-            "ranges of ranges",
-            "lists.range(10000).map(x, lists.range(10000)).flatten().size()".to_owned(),
-            Failed,
-        ),
-    ]
+        ("nested map", "vars.n.map(a, vars.n.map(b, [a, b]))"),
+        ("a comparison in all", "vars.n.all(a, vars.n == vars.n)"),
+        ("a membership in all", "vars.n.all(a, -1.0 in vars.n || true)"),
+        ("sorting in map", "vars.n.map(a, vars.n.sort())"),
+        ("sorting by in map", "vars.n.map(a, vars.n.sortBy(b, -b))"),
+        ("distinct numbers", "vars.n.distinct().size()"),
+        ("equal sets", "sets.equivalent(vars.n, vars.n.reverse())"),
+        ("a huge range", "lists.range(1000000000).size()"),
+        ("a range beyond counting", "lists.range(9223372036854775807).size()"),
+        ("ranges of ranges", "lists.range(10000).map(x, lists.range(10000)).flatten().size()"),
+    ])
 }
 
 fn patterns() -> Rows {
@@ -122,18 +121,16 @@ fn patterns() -> Rows {
 }
 
 fn formats() -> Rows {
-    use End::Failed;
-    vec![
-        ("a huge precision", "'%.1000000000f'.format([1.0])".to_owned(), Failed),
-        ("a huge exponent", "'%.1000000000e'.format([1.0])".to_owned(), Failed),
-        ("a huge literal width", "'%1000000000d'.format([1])".to_owned(), Failed),
+    failing([
+        ("a huge precision", "'%.1000000000f'.format([1.0])"),
+        ("a huge exponent", "'%.1000000000e'.format([1.0])"),
+        ("a huge literal width", "'%1000000000d'.format([1])"),
         (
             "many of the widest",
-            "vars.n.map(a, '%.100f'.format([a])).map(a, a + a + a).join('').size()".to_owned(),
-            Failed,
+            "vars.n.map(a, '%.100f'.format([a])).map(a, a + a + a).join('').size()",
         ),
-        ("all of it as text", "vars.n.map(a, '%s'.format([vars.n])).size()".to_owned(), Failed),
-    ]
+        ("all of it as text", "vars.n.map(a, '%s'.format([vars.n])).size()"),
+    ])
 }
 
 fn doublings() -> Rows {
@@ -156,12 +153,11 @@ fn doublings() -> Rows {
 }
 
 fn conversions() -> Rows {
-    use End::Failed;
-    vec![
-        ("deep JSON", "fromJson(vars.deep)".to_owned(), Failed),
-        ("open JSON", "fromJson(vars.open)".to_owned(), Failed),
-        ("long JSON", "vars.n.map(a, fromJson(vars.wide))".to_owned(), Failed),
-        ("all of it as JSON", "vars.n.map(a, toJson(vars.n))".to_owned(), Failed),
-        ("a long text split", "vars.n.map(a, vars.a.split(''))".to_owned(), Failed),
-    ]
+    failing([
+        ("deep JSON", "fromJson(vars.deep)"),
+        ("open JSON", "fromJson(vars.open)"),
+        ("long JSON", "vars.n.map(a, fromJson(vars.wide))"),
+        ("all of it as JSON", "vars.n.map(a, toJson(vars.n))"),
+        ("a long text split", "vars.n.map(a, vars.a.split(''))"),
+    ])
 }

@@ -9,7 +9,7 @@ use cel::common::types::{CelDouble, CelInt, CelList, CelUInt, LIST_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
 
 use super::super::equality;
-use super::{Iter, size, wrap};
+use super::{Iter, no_overload, size, wrap};
 use crate::language::value::Array;
 
 /// An array of the data model.
@@ -57,15 +57,10 @@ impl Adder for List {
         Self: 'v,
     {
         let Some(rhs) = rhs.as_iterable() else {
-            return Err(ExecutionError::no_such_overload(
-                "_+_",
-                vec!["list".to_owned(), rhs.get_type().name().to_owned()],
-            ));
+            return Err(no_overload("_+_", "list", rhs));
         };
         let mut sum: Vec<Box<dyn Val + 'v>> = Vec::with_capacity(self.items.len());
-        for item in self.items.iter() {
-            sum.push(wrap(item));
-        }
+        sum.extend(self.items.iter().map(|item| wrap(item) as Box<dyn Val + 'v>));
         let mut items = rhs.iter();
         while let Some(item) = items.next() {
             sum.push(item.clone_as_boxed());
@@ -124,10 +119,7 @@ fn position(index: &dyn Val) -> Result<Option<usize>, ExecutionError> {
             let position = (0.0..9e15).contains(&double).then_some(double as usize);
             Ok(position)
         }
-        _ => Err(ExecutionError::no_such_overload(
-            "_[_]",
-            vec!["list".to_owned(), index.get_type().name().to_owned()],
-        )),
+        _ => Err(no_overload("_[_]", "list", index)),
     }
 }
 

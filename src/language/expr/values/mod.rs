@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use cel::ExecutionError;
 use cel::common::traits;
 use cel::common::types::{CelBool, CelDouble, CelInt, CelNull};
 use cel::common::value::Val;
@@ -90,6 +91,12 @@ pub(super) fn unwrap(val: &dyn Val) -> Option<Value> {
         return Some(Value::Array(list.items().clone()));
     }
     Some(any.downcast_ref::<Object>()?.shared().clone())
+}
+
+/// The error that `function` does not take `right` beside a `left`.
+fn no_overload(function: &str, left: &str, right: &dyn Val) -> ExecutionError {
+    let types = [left, right.get_type().name()].map(str::to_owned);
+    ExecutionError::no_such_overload(function, types.into())
 }
 
 fn size(len: usize) -> CelInt {

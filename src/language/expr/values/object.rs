@@ -9,7 +9,7 @@ use cel::common::types::{CelBool, CelDouble, CelInt, CelString, CelUInt, MAP_TYP
 use cel::common::value::{CowVal, StaticVal, Val};
 
 use super::super::equality;
-use super::{Iter, size, text_of, wrap};
+use super::{Iter, no_overload, size, text_of, wrap};
 use crate::language::value::{Map, Value};
 
 /// An object of the data model, plain or the host's.
@@ -23,7 +23,7 @@ pub(in super::super) struct Object {
 }
 
 impl Object {
-    pub(super) const fn shared(&self) -> &Value {
+    pub(in super::super) const fn shared(&self) -> &Value {
         &self.value
     }
 
@@ -66,8 +66,7 @@ impl Container for Object {
     fn contains(&self, key: &dyn Val) -> Result<bool, ExecutionError> {
         match text_of(key) {
             Some(name) => Ok(self.member(name).is_some()),
-            None if is_key(key) => Ok(false),
-            None => Err(no_key(key)),
+            None => written(key).map(|_| false),
         }
     }
 }
@@ -78,11 +77,7 @@ impl Indexer for Object {
         Self: 'v,
     {
         let Some(name) = text_of(key) else {
-            return Err(if is_key(key) {
-                ExecutionError::no_such_key(&written(key))
-            } else {
-                no_key(key)
-            });
+            return Err(ExecutionError::no_such_key(&written(key)?));
         };
         self.member(name)
             .map(|value| CowVal::Owned(wrap(value) as Box<dyn Val + 'v>))
@@ -97,33 +92,19 @@ impl Indexer for Object {
     }
 }
 
-/// A key that is not a string, for a message.
-fn written(key: &dyn Val) -> String {
+/// A key that is not a string, for a message; an error if it is no key at all.
+fn written(key: &dyn Val) -> Result<String, ExecutionError> {
     if let Some(int) = key.downcast_ref::<CelInt>() {
-        return int.inner().to_string();
+        return Ok(int.inner().to_string());
     }
     if let Some(uint) = key.downcast_ref::<CelUInt>() {
-        return uint.inner().to_string();
+        return Ok(uint.inner().to_string());
     }
     if let Some(double) = key.downcast_ref::<CelDouble>() {
-        return double.inner().to_string();
+        return Ok(double.inner().to_string());
     }
     let bool = key.downcast_ref::<CelBool>();
-    bool.map_or_else(String::new, |bool| bool.inner().to_string())
-}
-
-fn is_key(key: &dyn Val) -> bool {
-    key.downcast_ref::<CelInt>().is_some()
-        || key.downcast_ref::<CelUInt>().is_some()
-        || key.downcast_ref::<CelBool>().is_some()
-        || key.downcast_ref::<CelDouble>().is_some()
-}
-
-fn no_key(key: &dyn Val) -> ExecutionError {
-    ExecutionError::no_such_overload(
-        "_[_]",
-        vec!["map".to_owned(), key.get_type().name().to_owned()],
-    )
+    bool.map(|bool| bool.inner().to_string()).ok_or_else(|| no_overload("_[_]", "map", key))
 }
 
 impl Iterable for Object {

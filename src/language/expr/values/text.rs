@@ -9,6 +9,8 @@ use cel::common::traits::{Adder, Comparer, Zeroer};
 use cel::common::types::{CelString, STRING_TYPE, Type};
 use cel::common::value::{Builtin, BuiltinRef, StaticVal, Val};
 
+use super::no_overload;
+
 /// A string of the data model. The CEL crate's functions want its own string type; that copy is made when one
 /// of them first asks.
 #[derive(Debug)]
@@ -90,13 +92,8 @@ impl Val for Text {
 
 impl Comparer for Text {
     fn compare(&self, rhs: &dyn Val) -> Result<Ordering, ExecutionError> {
-        match text_of(rhs) {
-            Some(other) => Ok(self.as_str().cmp(other)),
-            None => Err(ExecutionError::no_such_overload(
-                "_<_",
-                vec!["string".to_owned(), rhs.get_type().name().to_owned()],
-            )),
-        }
+        let other = text_of(rhs).ok_or_else(|| no_overload("_<_", "string", rhs))?;
+        Ok(self.as_str().cmp(other))
     }
 }
 

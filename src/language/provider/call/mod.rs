@@ -9,5 +9,5 @@ pub mod mock;
 
 /// Every spec-defined call provider.
 pub fn all() -> Vec<Arc<dyn CallProvider>> {
-    vec![Arc::new(mock::Mock::new())]
+    vec![Arc::new(mock::Mock)]
 }

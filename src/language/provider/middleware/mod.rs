@@ -15,8 +15,8 @@ pub mod timeout;
 pub fn all(seed: Option<u64>) -> Vec<Arc<dyn Middleware>> {
     vec![
         Arc::new(retry::Retry::new(Draws::of(seed))),
-        Arc::new(timeout::Timeout::new()),
-        Arc::new(loop_::Loop::new()),
-        Arc::new(finally::Finally::new()),
+        Arc::new(timeout::Timeout),
+        Arc::new(loop_::Loop),
+        Arc::new(finally::Finally),
     ]
 }

@@ -28,15 +28,10 @@ steps:
      --> f:10:108 `A.*.B`
     "#);
     // A `with` that is never used is not checked.
-    assert_eq!(
-        warned(&root(
-            r"
+    insta::assert_snapshot!(warned(&root(r"
 middleware: [{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { when: false } }]
 steps: { a: { action: Return } }
-"
-        )),
-        ""
-    );
+")), @"");
 }
 
 #[test]

@@ -240,13 +240,8 @@ steps: { a: { action: Return } }
 fn flows_within_flows() {
     let chain = |count: usize| {
         let flow = |n: usize| {
-            let call =
-                if n == count { String::new() } else { format!("call: {{ flow: F{} }}, ", n + 1) };
-            let action = if n == count {
-                "action: Return".to_owned()
-            } else {
-                format!("action: Call, {call}next: b")
-            };
+            let call = format!("action: Call, call: {{ flow: F{} }}, next: b", n + 1);
+            let action = if n == count { "action: Return" } else { &call };
             let rest = if n == count { "" } else { ", b: { action: Return }" };
             format!("  F{n}: {{ entrypoint: a, steps: {{ a: {{ {action} }}{rest} }} }}\n")
         };

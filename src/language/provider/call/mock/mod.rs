@@ -15,7 +15,7 @@ static CONTRACT: LazyLock<Contract> =
 
 /// The `mock` call provider.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Mock(());
+pub struct Mock;
 
 /// A prepared `with`.
 #[derive(Debug)]
@@ -26,13 +26,6 @@ struct MockResult {
     failure: Option<Arc<Failure>>,
     delay: Option<Span>,
     metadata: Value,
-}
-
-impl Mock {
-    /// The provider.
-    pub fn new() -> Self {
-        Self(())
-    }
 }
 
 impl CallProvider for Mock {

@@ -3,7 +3,7 @@
 //! It has no parameters. Its `when`s are the loop: the engine evaluates them, and calls an action only if the
 //! loop goes on.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::language::outcome::Failure;
@@ -19,22 +19,11 @@ static CONTRACT: LazyLock<Contract> =
 
 /// The `Loop` middleware.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Loop(());
-
-impl Loop {
-    /// The middleware.
-    pub fn new() -> Self {
-        Self(())
-    }
-}
+pub struct Loop;
 
 impl Middleware for Loop {
     fn contract(&self) -> &Contract {
         &CONTRACT
-    }
-
-    fn prepare(&self, _phase: Phase, _with: &Value) -> Result<Prepared, Failure> {
-        Ok(Arc::new(()))
     }
 
     /// "A `Loop` entry MUST write `onSuccess.when`": nothing else ends it, except an interruption from

@@ -172,7 +172,8 @@ impl Middleware for Retry {
         let Some(Policies(policies)) = config.downcast_ref() else {
             return Ok(Ascent::Pass);
         };
-        let matching = policies.iter().enumerate().find(|(_, policy)| policy.matches(failure));
+        let matching =
+            policies.iter().enumerate().find(|(_, policy)| policy.matcher.matches(failure));
         let Some((position, policy)) = matching else {
             return Ok(Ascent::Pass);
         };
@@ -221,10 +222,6 @@ impl Policy {
         let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         let backoff = written.get("backoff").map(|backoff| Backoff::read(&backoff)).transpose()?;
         Ok(Self { matcher, attempts, backoff })
-    }
-
-    fn matches(&self, failure: &Failure) -> bool {
-        self.matcher.matches(failure)
     }
 }
 
@@ -295,24 +292,19 @@ fn matcher(written: &Value) -> Result<Matcher, Failure> {
             }
         }
     };
-    let codes = list("codes")?.map(|codes| {
-        let parsed = codes.iter().map(|code| {
-            CodePattern::parse(code).map_err(|error| {
-                let observed = Value::from(code.as_str());
-                Failure::validation(error.to_string(), "/match/codes", observed)
-            })
-        });
-        parsed.collect::<Result<Vec<_>, _>>()
-    });
-    let types = list("types")?.map(|types| {
-        let parsed = types.iter().map(|ty| {
-            FailureType::parse(ty)
-                .ok_or_else(|| wrong("types", "a list of non-success types", ty.as_str().into()))
-        });
-        parsed.collect::<Result<Vec<_>, _>>()
-    });
+    let code = |code: String| {
+        CodePattern::parse(&code).map_err(|error| {
+            Failure::validation(error.to_string(), "/match/codes", Value::string(code))
+        })
+    };
+    let ty = |ty: String| {
+        FailureType::parse(&ty)
+            .ok_or_else(|| wrong("types", "a list of non-success types", Value::string(ty)))
+    };
+    let codes = list("codes")?.map(|codes| codes.into_iter().map(code).collect()).transpose()?;
+    let types = list("types")?.map(|types| types.into_iter().map(ty).collect()).transpose()?;
     let retryable = written.get("retryable").as_ref().and_then(Value::as_bool);
-    Ok(Matcher { codes: codes.transpose()?, types: types.transpose()?, retryable })
+    Ok(Matcher { codes, types, retryable })
 }
 
 fn span(name: &str, written: &Value) -> Result<Span, Failure> {

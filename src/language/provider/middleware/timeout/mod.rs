@@ -22,20 +22,13 @@ static CONTRACT: LazyLock<Contract> =
 
 /// The `Timeout` middleware.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Timeout(());
+pub struct Timeout;
 
 /// The captured bound, and the failure that explains it, which is made only once.
 #[derive(Debug)]
 struct CapturedBound {
     duration: Duration,
     explanation: Arc<Failure>,
-}
-
-impl Timeout {
-    /// The middleware.
-    pub fn new() -> Self {
-        Self(())
-    }
 }
 
 /// The bound that `with` asks for.
