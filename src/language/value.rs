@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::array::Array;
 use self::parsed::Block;
-pub use self::parsed::{Account, ParseError};
+pub use self::parsed::{Account, ParseError, Parsing};
 
 /// The members of an object. The order of keys is kept for printing; it has no meaning.
 pub type Map = IndexMap<Arc<str>, Value>;

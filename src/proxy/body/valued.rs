@@ -13,9 +13,12 @@ pub(crate) async fn valued(
     content_type: Option<&HeaderValue>,
     reservation: Reservation,
 ) -> Result<(Bytes, Value), Full> {
-    let (size, content_type) = (body.len(), content_type.cloned());
+    let prepared = media::prepare(content_type, &body, &reservation)?;
+    // Only parsing takes long.
+    let size = if prepared.is_some() { body.len() } else { 0 };
+    let content_type = content_type.cloned();
     let work = move |mut reservation: Reservation| {
-        let value = media::to_value(content_type.as_ref(), &body, &mut reservation)?;
+        let value = media::to_value(content_type.as_ref(), &body, prepared, &mut reservation)?;
         Ok((reservation.join(body), value))
     };
     reservation.apart(size, work).await

@@ -3,27 +3,39 @@
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::language::value::{ParseError, Value};
+use crate::language::value::{ParseError, Parsing, Value};
 use crate::proxy::memory::{Full, Reservation};
 
-/// The value of `body` in expressions. A parsed one has a reservation of its own; a text is added to the body's.
+/// The room for the value of `body`, if it is to be parsed. It has a reservation of its own.
+pub(crate) fn prepare(
+    content_type: Option<&HeaderValue>,
+    body: &[u8],
+    reservation: &Reservation,
+) -> Result<Option<Parsing>, Full> {
+    if body.is_empty() || !matches!(Kind::of(content_type), Kind::Json) {
+        return Ok(None);
+    }
+    Parsing::begin(body, reservation.another()).map(Some).map_err(|_| Full)
+}
+
+/// The value of `body` in expressions, by way of what was prepared for it. What a text takes is added to the body's
+/// `reservation`.
 pub(crate) fn to_value(
     content_type: Option<&HeaderValue>,
     body: &[u8],
+    prepared: Option<Parsing>,
     reservation: &mut Reservation,
 ) -> Result<Value, Full> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    let kind = Kind::of(content_type);
-    if matches!(kind, Kind::Json) {
-        match Value::parse(body, reservation.another()) {
-            Ok(value) => return Ok(value),
-            Err(ParseError::Full) => return Err(Full),
-            // Text that claims to be JSON but is not is still text.
-            Err(ParseError::Invalid(_)) => {}
-        }
+    match prepared.map(|parsing| parsing.finish(body)) {
+        Some(Ok(value)) => return Ok(value),
+        Some(Err(ParseError::Full)) => return Err(Full),
+        // Text that claims to be JSON but is not is still text.
+        Some(Err(ParseError::Invalid(_))) | None => {}
     }
+    let kind = Kind::of(content_type);
     let text = match kind {
         Kind::Json | Kind::Text => std::str::from_utf8(body).ok(),
         Kind::Binary => None,
@@ -113,7 +125,9 @@ mod tests {
 
     fn valued(content_type: Option<&HeaderValue>, body: &[u8]) -> Result<Value, Full> {
         let budget = Budget::new(100, Metrics::new().buffers(), Parsers::in_place());
-        to_value(content_type, body, &mut budget.reservation())
+        let mut reservation = budget.reservation();
+        let prepared = prepare(content_type, body, &reservation)?;
+        to_value(content_type, body, prepared, &mut reservation)
     }
 
     fn read(content_type: &'static str, body: &[u8]) -> String {

@@ -9,8 +9,9 @@ use super::{Account, Node, ParseError, Table};
 /// The message behind [`ParseError::Full`]; no user sees it.
 const FULL: &str = "full";
 
-/// A table that grows.
-struct Builder {
+/// A table that is being filled.
+#[derive(Debug)]
+pub(super) struct Builder {
     nodes: Vec<Node>,
     /// The nodes of arrays and objects whose end was not read yet, outermost first.
     open: Vec<Node>,
@@ -18,19 +19,6 @@ struct Builder {
     account: Box<dyn Account>,
     /// Whether the account has refused.
     full: bool,
-}
-
-/// The table of `json`, and its root.
-pub(super) fn table(json: &[u8], account: Box<dyn Account>) -> Result<(Table, Node), ParseError> {
-    let mut builder =
-        Builder { nodes: Vec::new(), open: Vec::new(), text: Vec::new(), account, full: false };
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let root = reader.deserialize_any(&mut builder).and_then(|root| reader.end().map(|()| root));
-    match root {
-        Ok(root) => builder.finish().map(|table| (table, root)),
-        Err(_) if builder.full => Err(ParseError::Full),
-        Err(error) => Err(ParseError::Invalid(error)),
-    }
 }
 
 /// How much a vector takes.
@@ -54,7 +42,52 @@ fn reserve<T>(items: &mut Vec<T>, more: usize, others: usize, account: &mut dyn 
     account.resize(others + taken(items))
 }
 
+/// How many nodes and how many bytes of strings a text has at most. A valid one has hardly fewer.
+fn measure(json: &[u8]) -> (usize, usize) {
+    let (mut nodes, mut text) = (1, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b',' | b':' | b'[' | b'{' if !quoted => nodes += 1,
+            _ => {}
+        }
+        text += usize::from(quoted);
+    }
+    (nodes, text)
+}
+
 impl Builder {
+    /// A builder with room for the table of `json`, if the account allows. A table that grew as it went would leave
+    /// twice its size behind for the allocator.
+    pub(super) fn of(json: &[u8], mut account: Box<dyn Account>) -> Result<Self, ParseError> {
+        let (nodes, text) = measure(json);
+        let room = nodes.saturating_mul(size_of::<Node>()).saturating_add(text);
+        if !account.resize(room) {
+            return Err(ParseError::Full);
+        }
+        Ok(Self {
+            nodes: Vec::with_capacity(nodes),
+            open: Vec::new(),
+            text: Vec::with_capacity(text),
+            account,
+            full: false,
+        })
+    }
+
+    /// The table of `json`, and its root.
+    pub(super) fn table(mut self, json: &[u8]) -> Result<(Table, Node), ParseError> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let root = reader.deserialize_any(&mut self).and_then(|root| reader.end().map(|()| root));
+        match root {
+            Ok(root) => self.finish().map(|table| (table, root)),
+            Err(_) if self.full => Err(ParseError::Full),
+            Err(error) => Err(ParseError::Invalid(error)),
+        }
+    }
+
     fn admitted<E: Error>(&mut self, admitted: bool) -> Result<(), E> {
         self.full |= !admitted;
         if admitted { Ok(()) } else { Err(E::custom(FULL)) }
@@ -124,8 +157,13 @@ impl Builder {
     }
 
     fn finish(mut self) -> Result<Table, ParseError> {
-        self.nodes.shrink_to_fit();
-        self.text.shrink_to_fit();
+        // Mostly it has the right size already.
+        if self.nodes.len() < self.nodes.capacity() / 8 * 7 {
+            self.nodes.shrink_to_fit();
+        }
+        if self.text.len() < self.text.capacity() / 8 * 7 {
+            self.text.shrink_to_fit();
+        }
         // A string of serde_json's is always UTF-8.
         let text = String::from_utf8(self.text).map_err(|_| ParseError::Full)?;
         let mut account = self.account;

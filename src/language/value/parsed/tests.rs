@@ -78,7 +78,7 @@ fn a_mebibyte_of_nested_arrays_takes_less_than_nine() {
     let (account, taken, most) = counted(usize::MAX);
     let value = Value::parse(text.as_bytes(), account).unwrap();
     assert!((7 << 20..9 << 20).contains(&taken.load(Ordering::Relaxed)), "{taken:?}");
-    assert!(most.load(Ordering::Relaxed) < 21 << 20, "{most:?}");
+    assert!(most.load(Ordering::Relaxed) < 9 << 20, "{most:?}");
     let Some(Value::Array(rows)) = value.get("b") else { unreachable!() };
     let row = rows.get(rows.len() / 2);
     drop((value, rows));
