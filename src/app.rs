@@ -207,23 +207,6 @@ impl App {
         self.shown.store(Arc::new(shown));
         Ok(hash)
     }
-
-    /// Counts and logs the outcome of a reload.
-    fn report_outcome(&self, cause: Cause, applied: Result<Arc<str>, Box<ConfigError>>) -> Applied {
-        self.current.store(applied.is_ok(), Ordering::Relaxed);
-        match applied {
-            Ok(hash) => {
-                self.metrics.config_reload("applied");
-                self.metrics.config_loaded(&hash, now());
-                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
-                Ok(hash)
-            }
-            Err(refused) => {
-                self.metrics.config_reload("refused");
-                Err(complain(cause, &refused))
-            }
-        }
-    }
 }
 
 impl reload::Reload for App {
@@ -251,7 +234,19 @@ impl reload::Reload for App {
 
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
         let applied = self.serve(loaded).await;
-        self.report_outcome(cause, applied)
+        self.current.store(applied.is_ok(), Ordering::Relaxed);
+        match applied {
+            Ok(hash) => {
+                self.metrics.config_reload("applied");
+                self.metrics.config_loaded(&hash, now());
+                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
+                Ok(hash)
+            }
+            Err(refused) => {
+                self.metrics.config_reload("refused");
+                Err(complain(cause, &refused))
+            }
+        }
     }
 
     fn unfinished(&self, cause: Cause, waited: Duration) -> Applied {

@@ -16,14 +16,13 @@ use crate::language::plan::Calls;
 use crate::language::provider::Catalog;
 use crate::proxy;
 use crate::proxy::provider::http::HttpProvider;
-use crate::source::{self, Diagnostics, Kind, Node, Sources};
+use crate::proxy::settings::Paths;
+use crate::source::{self, Diagnostics, Kind, Node, Severity, Sources};
 
 /// The findings about one file.
 struct Report {
-    text: String,
-    json: Json,
-    errors: usize,
-    warnings: usize,
+    sources: Sources,
+    found: Diagnostics,
     /// What a valid file may cost at most, one line each.
     costs: Vec<String>,
 }
@@ -33,10 +32,10 @@ pub(super) fn check(check: &Check) -> ExitCode {
     let mut all = Vec::new();
     for file in &check.files {
         let report = of_file(file, Origin::system());
-        failed |= report.errors > 0;
+        failed |= report.found.has_errors();
         match check.format {
             Format::Text => say(report.summary(file).trim_end()),
-            Format::Json => all.extend(report.json.as_array().into_iter().flatten().cloned()),
+            Format::Json => all.extend(report.to_json()),
         }
     }
     if check.format == Format::Json {
@@ -46,13 +45,15 @@ pub(super) fn check(check: &Check) -> ExitCode {
 }
 
 impl Report {
-    fn new(sources: &Sources, diagnostics: &Diagnostics) -> Self {
-        Self {
-            text: sources.render(diagnostics),
-            json: sources.to_json(diagnostics),
-            errors: count(diagnostics, source::Severity::Error),
-            warnings: count(diagnostics, source::Severity::Warning),
-            costs: Vec::new(),
+    fn count(&self, severity: Severity) -> usize {
+        self.found.0.iter().filter(|found| found.severity == severity).count()
+    }
+
+    /// One object a diagnostic.
+    fn to_json(&self) -> Vec<Json> {
+        match self.sources.to_json(&self.found) {
+            Json::Array(found) => found,
+            _ => Vec::new(),
         }
     }
 
@@ -63,7 +64,7 @@ impl Report {
             1 => format!("1 {word}"),
             count => format!("{count} {word}s"),
         };
-        let counted = match (self.errors, self.warnings) {
+        let counted = match (self.count(Severity::Error), self.count(Severity::Warning)) {
             (0, 0) => "ok".into(),
             (0, warnings) => format!("ok, {}", plural(warnings, "warning")),
             (errors, 0) => plural(errors, "error"),
@@ -71,7 +72,10 @@ impl Report {
                 format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"))
             }
         };
-        let found = if self.text.is_empty() { String::new() } else { format!("{}\n", self.text) };
+        let mut found = self.sources.render(&self.found);
+        if !found.is_empty() {
+            found.push('\n');
+        }
         let mut summary = format!("{found}{name}: {counted}");
         for cost in &self.costs {
             summary.push_str("\n  ");
@@ -79,10 +83,6 @@ impl Report {
         }
         summary
     }
-}
-
-fn count(diagnostics: &Diagnostics, severity: source::Severity) -> usize {
-    diagnostics.0.iter().filter(|diagnostic| diagnostic.severity == severity).count()
 }
 
 /// The worst-case cost of one request, in words.
@@ -104,7 +104,7 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
         if let Ok(node) = sources.parse(&name, &text, source::Format::of_name(&name))
             && is_definition(&node)
         {
-            return definition(&sources, &node);
+            return definition(sources, &node);
         }
     }
     let refused = match config::load(path, origin) {
@@ -113,13 +113,13 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
                 let costs = built.runtime.most_calls();
                 let costs = costs.map(|(route, calls)| cost(&format!("route {route}"), calls));
                 let costs = costs.collect();
-                return Report { costs, ..Report::new(&built.sources, &built.warnings) };
+                return Report { sources: built.sources, found: built.warnings, costs };
             }
             Err(refused) => refused,
         },
         Err(refused) => app::complete(refused),
     };
-    Report::new(&refused.sources, &refused.diagnostics)
+    Report { sources: refused.sources, found: refused.diagnostics, costs: Vec::new() }
 }
 
 /// A root Flow is known by its `$schema`, or by keys that only a Flow has.
@@ -129,14 +129,12 @@ fn is_definition(node: &Node) -> bool {
     schema.is_some_and(|uri| &**uri == SCHEMA_URI) || flow && node.get("routes").is_none()
 }
 
-fn definition(sources: &Sources, node: &Node) -> Report {
-    match compile(node, &catalog(node), Strictness::Load) {
-        Ok((plan, warnings)) => Report {
-            costs: vec![cost("one execution", plan.most_calls())],
-            ..Report::new(sources, &config::distinct(warnings))
-        },
-        Err(found) => Report::new(sources, &config::distinct(found)),
-    }
+fn definition(sources: Sources, node: &Node) -> Report {
+    let (found, costs) = match compile(node, &catalog(node), Strictness::Load) {
+        Ok((plan, warnings)) => (warnings, vec![cost("one execution", plan.most_calls())]),
+        Err(found) => (found, Vec::new()),
+    };
+    Report { sources, found: config::distinct(found), costs }
 }
 
 /// The providers that a definition may name. Only a configuration knows which upstreams exist, so every
@@ -146,7 +144,9 @@ fn catalog(node: &Node) -> Catalog {
     names.insert(Arc::from(""), 0);
     upstreams(node, &mut names);
     let mut catalog = proxy::catalog(None);
-    if let Err(error) = catalog.add_call(Arc::new(HttpProvider::new(Arc::new(names), Some(0)))) {
+    if let Err(error) =
+        catalog.add_call(Arc::new(HttpProvider::new(Arc::new(names), Some(0), Paths::default())))
+    {
         complain(&format!("the http provider is missing: {error}"));
     }
     catalog
@@ -177,7 +177,8 @@ mod tests {
         let variable = |_: &str| None;
         let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
         let report = of_file(Path::new(name), origin);
-        (report.errors, report.warnings, report.summary(Path::new(name)))
+        let counts = (report.count(Severity::Error), report.count(Severity::Warning));
+        (counts.0, counts.1, report.summary(Path::new(name)))
     }
 
     #[test]
@@ -197,20 +198,14 @@ mod tests {
         let (errors, _, text) = report("c.yaml", "listners: []\n");
         assert_eq!(errors, 3);
         assert!(text.ends_with("c.yaml: 3 errors"), "{text}");
-        let nowhere = config_with("catch: [{ match: { codes: ['*'] }, next: nowhere }]");
-        let (errors, _, text) = report("c.yaml", &nowhere);
-        assert_eq!(errors, 1, "{text}");
-        assert!(text.contains("--> c.yaml:6:"), "{text}");
-    }
-
-    fn config_with(route: &str) -> String {
-        format!(
-            "listeners: [{{ address: 127.0.0.1:0 }}]\n\
-             upstreams: {{ a: {{ endpoints: [http://a] }} }}\n\
+        let nowhere = "listeners: [{ address: 127.0.0.1:0 }]\n\
+             upstreams: { a: { endpoints: [http://a] } }\n\
              routes:\n\
              - name: r\n\
              \x20 upstream: a\n\
-             \x20 {route}\n"
-        )
+             \x20 catch: [{ match: { codes: ['*'] }, next: nowhere }]\n";
+        let (errors, _, text) = report("c.yaml", nowhere);
+        assert_eq!(errors, 1, "{text}");
+        assert!(text.contains("--> c.yaml:6:"), "{text}");
     }
 }

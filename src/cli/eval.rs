@@ -10,7 +10,7 @@ use super::arguments::Eval;
 use super::flow;
 use super::output::{fail, refuse, say};
 use crate::language::clock::Clock;
-use crate::language::expr::{Bindings, CompileError, EvalError, Program, Root, Roots};
+use crate::language::expr::{Bindings, CompileError, Program, Root, Roots};
 use crate::language::value::{Map, Value};
 use crate::source::{Diagnostic, Diagnostics, Node, Sources};
 
@@ -26,14 +26,11 @@ struct EvalBindings {
 }
 
 pub(super) fn eval(eval: &Eval) -> ExitCode {
-    match prepare(&eval.expression, eval.bindings.as_deref()) {
-        Ok((program, given)) => finish(program.evaluate(&given)),
-        Err(message) => refuse(&message),
-    }
-}
-
-fn finish(result: Result<Value, EvalError>) -> ExitCode {
-    match result {
+    let (program, given) = match prepare(&eval.expression, eval.bindings.as_deref()) {
+        Ok(prepared) => prepared,
+        Err(message) => return refuse(&message),
+    };
+    match program.evaluate(&given) {
         Ok(value) => {
             say(&format!("{:#}", value.to_json()));
             ExitCode::SUCCESS
@@ -128,6 +125,7 @@ impl Bindings for EvalBindings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::expr::EvalError;
     use crate::source::Format;
 
     fn value(expression: &str, bindings: &str) -> Result<String, EvalError> {

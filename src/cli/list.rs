@@ -11,6 +11,7 @@ use crate::config;
 use crate::language::conformance::CLAIM;
 use crate::proxy;
 use crate::proxy::provider::http::HttpProvider;
+use crate::proxy::settings::Paths;
 
 pub(super) fn schema() -> ExitCode {
     say(&format!("{:#}", config::schema::schema()));
@@ -35,7 +36,7 @@ pub(super) fn catalog() -> ExitCode {
 /// The documents of all providers that a route may name.
 fn documents() -> Result<Vec<Json>, String> {
     let mut catalog = proxy::catalog(None);
-    let http = HttpProvider::new(Arc::new(HashMap::new()), None);
+    let http = HttpProvider::new(Arc::new(HashMap::new()), None, Paths::default());
     catalog.add_call(Arc::new(http)).map_err(|error| error.to_string())?;
     Ok(catalog.contracts().map(|contract| contract.document.clone()).collect())
 }

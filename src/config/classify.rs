@@ -12,7 +12,6 @@ use crate::source::{Diagnostic, Kind, Node};
 const STATUS: Shape =
     Shape::Either(&[Shape::Count(100, 599), Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"])]);
 
-/// One rule.
 pub(super) const CLASSIFY: Section = Section {
     name: "a `classify` rule",
     doc: "What a response is, where all that the rule asks for holds. The first rule that matches decides.",

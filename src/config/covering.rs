@@ -20,8 +20,7 @@ type ByPath = HashMap<Arc<str>, Vec<usize>>;
 impl CoverIndex {
     /// Adds the route at `position`, which is after all that are there.
     pub(super) fn add(&mut self, route: &RouteMatch, position: usize) {
-        let path = route.path.as_ref().or(route.path_prefix.as_ref());
-        let path: Arc<str> = path.map_or("", |path| bare(path)).into();
+        let path: Arc<str> = path_of(route).into();
         let mut put = |host: Option<Arc<str>>| {
             let paths = self.0.entry(host).or_default();
             paths.entry(Arc::clone(&path)).or_default().push(position);
@@ -36,8 +35,7 @@ impl CoverIndex {
 
     /// The first route that may cover `route` and for which `does` returns true.
     pub(super) fn first(&self, route: &RouteMatch, does: impl Fn(usize) -> bool) -> Option<usize> {
-        let path = route.path.as_ref().or(route.path_prefix.as_ref());
-        let path = path.map_or("", |path| bare(path));
+        let path = path_of(route);
         let mut hosts = vec![None];
         if let Some(host) = route.hosts.first() {
             hosts.push(Some(Arc::clone(host)));
@@ -53,9 +51,10 @@ impl CoverIndex {
     }
 }
 
-/// A path without its trailing slash: `/a` contains what `/a/` contains, and more.
-fn bare(path: &str) -> &str {
-    path.strip_suffix('/').unwrap_or(path)
+/// The route's path without its trailing slash: `/a` contains what `/a/` contains, and more.
+fn path_of(route: &RouteMatch) -> &str {
+    let path = route.path.as_ref().or(route.path_prefix.as_ref());
+    path.map_or("", |path| path.strip_suffix('/').unwrap_or(path))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::read::{Object, Report};
-use super::stacks::Stacks;
+use super::stacks::{Part, Stacks};
 use crate::language::definition::SCHEMA_URI;
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
@@ -20,7 +20,7 @@ const FLOW_KEYS: [&str; 2] = ["parameters", "flows"];
 /// Shared by every route of a configuration.
 pub(super) struct Documents<'a> {
     pub(super) report: &'a Report,
-    pub(super) stacks: &'a Stacks,
+    pub(super) stacks: &'a Stacks<'a>,
     /// The Flow-level middleware around every route, expanded.
     pub(super) middleware: &'a [Node],
 }
@@ -42,7 +42,7 @@ impl Documents<'_> {
         let end = free_name("return", |name| {
             *step_name == *name || own.iter().any(|step| &*step.key == name)
         });
-        self.stacks.expand_call(self.report, &mut call);
+        self.stacks.expand(&mut call, Part::Call);
         let mut step = vec![member(at, "action", text(at, "Call")), member(at, "call", call)];
         step.extend(STEP_KEYS.iter().filter_map(|key| route.member(key).cloned()));
         step.push(member(at, "next", text(at, &end)));
@@ -66,7 +66,7 @@ impl Documents<'_> {
         let steps_at = route.get("steps").map_or(at, |node| node.span);
         flow.push(member(at, "steps", object(steps_at, steps)));
         let mut flow = object(route.node.span, flow);
-        self.stacks.expand_flow(self.report, &mut flow);
+        self.stacks.expand(&mut flow, Part::Flow);
         self.wrap(&mut flow);
         flow
     }
@@ -74,7 +74,7 @@ impl Documents<'_> {
     /// The Flow of the long form, written in the route. It lacks the `$schema` of a root Flow, which is
     /// added here.
     pub(super) fn inline(&self, mut flow: Node) -> Node {
-        self.stacks.expand_flow(self.report, &mut flow);
+        self.stacks.expand(&mut flow, Part::Flow);
         let at = flow.span;
         if let Kind::Object(members) = &mut flow.kind
             && !members.iter().any(|member| &*member.key == "$schema")

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 
-use super::read::{Object, Report, with_section};
+use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
-use crate::proxy::message::target;
-use crate::proxy::settings::RouteMatch;
+use crate::proxy::message::{path, target};
+use crate::proxy::settings::{Paths, RouteMatch};
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// A string, or null for any value.
 pub(super) const VALUE_OR_ANY: Shape = Shape::Either(&[Shape::Text, Shape::Null]);
 
-/// What a route matches.
 pub(super) const MATCH: Section = Section {
     name: "`match`",
     doc: "Which requests a route takes: each key that is there must hold.",
@@ -52,10 +51,11 @@ pub(super) const MATCH: Section = Section {
 };
 
 /// The `match` of a route. Without one, the route matches every request.
-pub(super) fn matching(report: &Report, route: &Object<'_>) -> RouteMatch {
-    with_section(report, route, "match", &MATCH, |object| {
+pub(super) fn matching(report: &Report, route: &Object<'_>, paths: Paths) -> RouteMatch {
+    route.section("match", &MATCH, |object| {
+        let matched = |text: &str| matched_path(text, paths);
         let path =
-            |key| object.get(key).and_then(|node| report.parsed("bad-path", key, node, path));
+            |key| object.get(key).and_then(|node| report.parsed("bad-path", key, node, matched));
         let hosts = object.list("hosts").iter();
         let methods = object.list("methods").iter();
         let query = object.map("query").iter();
@@ -146,17 +146,30 @@ fn implied<N: PartialEq>(
 fn host(text: &str) -> Result<Arc<str>, String> {
     let name = text.strip_prefix("*.").unwrap_or(text);
     let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-    let literal = name.starts_with('[') && name.ends_with(']');
+    let literal = text.starts_with('[') && target::check_authority(text).is_ok();
     if name.is_empty() || !(literal || name.bytes().all(letter)) {
         return Err(format!(
             "`{text}` is not a host; write a name without scheme and port, such as `api.example.com` or `*.example.com`"
         ));
     }
-    Ok(text.to_ascii_lowercase().into())
+    let plain = text.strip_suffix('.').filter(|plain| !plain.ends_with(['.', '*']));
+    Ok(target::canonical_host(plain.unwrap_or(text)).into())
 }
 
-/// A path in normal form, as the router compares it.
-pub(super) fn path(text: &str) -> Result<Arc<str>, String> {
+/// The path's meaning, as the router compares it.
+fn matched_path(text: &str, paths: Paths) -> Result<Arc<str>, String> {
+    if text.contains(';') {
+        return Err(format!(
+            "`{text}` contains `;`, but routes do not match on parameters: leave them out"
+        ));
+    }
+    sent_path(text, paths)?;
+    let meaning = path::meaning(text, paths);
+    meaning.map(Into::into).map_err(|error| format!("`{text}` is the path of no request: {error}"))
+}
+
+/// A path that can be sent.
+pub(super) fn sent_path(text: &str, paths: Paths) -> Result<Arc<str>, String> {
     if !text.starts_with('/') {
         return Err(format!("`{text}` does not start with `/`"));
     }
@@ -168,10 +181,9 @@ pub(super) fn path(text: &str) -> Result<Arc<str>, String> {
             "`{text}` holds what a path on the wire cannot; write it percent-encoded"
         ));
     }
-    match target::check_path(text) {
-        Ok(normal) => Ok(normal.into()),
-        Err(error) => Err(format!("`{text}` is the path of no request: {error}")),
-    }
+    let checked = path::check(text, paths);
+    checked.map_err(|error| format!("`{text}` is the path of no request: {error}"))?;
+    Ok(text.into())
 }
 
 fn method(report: &Report, node: &Node) -> Option<Method> {

@@ -41,7 +41,7 @@ use self::document::Documents;
 use self::read::{Object, Report};
 use self::root::ROOT;
 use self::route::Routes;
-use self::stacks::Stacks;
+use self::stacks::{Part, Stacks};
 use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Settings;
@@ -276,14 +276,17 @@ impl<'a> Load<'a> {
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {
             report.list("middleware", list);
-            stacks.expand_list(report, list);
+            stacks.expand(list, Part::List);
         }
         let text = |path: &Path| self.named_file(path);
         let tls = tls::TlsReader::new(report, &text, (self.origin.now)(), self.origin.roots);
-        let upstreams = upstream::upstreams(report, &root, &tls);
+        let limits = root::limits(&root);
+        let upstreams = upstream::upstreams(report, &root, &tls, limits.heads());
         let names: BTreeSet<Arc<str>> =
             root.map("upstreams").iter().map(|member| Arc::clone(&member.key)).collect();
+        let paths = root::paths(&root);
         let routes = Routes {
+            paths,
             shared: Documents {
                 report,
                 stacks: &stacks,
@@ -299,9 +302,10 @@ impl<'a> Load<'a> {
             observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
+            paths,
             routes: routes.read(&root),
-            limits: root::limits(report, &root),
-            shutdown: root::shutdown(report, &root),
+            limits,
+            shutdown: root::shutdown(&root),
             hash: self.hash(),
         })
     }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::read::{LONGEST, Object, Report, with_section};
+use super::read::{LONGEST, Object, Report};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use crate::proxy::settings::Admin;
 use crate::source::{Diagnostic, Node};
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, Tracing, When};
 
-/// The admin address.
 pub(super) const ADMIN: Section = Section {
     name: "`admin`",
     doc: "The address for operators.",
@@ -33,7 +32,6 @@ pub(super) const ADMIN: Section = Section {
     ],
 };
 
-/// Metrics.
 pub(super) const METRICS: Section = Section {
     name: "`metrics`",
     doc: "How things are counted.",
@@ -45,7 +43,6 @@ pub(super) const METRICS: Section = Section {
     )],
 };
 
-/// The log.
 pub(super) const LOG: Section = Section {
     name: "`log`",
     doc: "What is written of requests. What else is logged, `MWL_LOG` says.",
@@ -56,7 +53,6 @@ pub(super) const LOG: Section = Section {
     )],
 };
 
-/// The access log.
 pub(super) const ACCESS: Section = Section {
     name: "`access`",
     doc: "Which requests the access log has a line for.",
@@ -76,7 +72,6 @@ pub(super) const ACCESS: Section = Section {
     ],
 };
 
-/// Spans.
 pub(super) const TRACING: Section = Section {
     name: "`tracing`",
     doc: "Spans of requests and attempts.",
@@ -98,7 +93,6 @@ pub(super) const TRACING: Section = Section {
     ],
 };
 
-/// A collector.
 pub(super) const OTLP: Section = Section {
     name: "`otlp`",
     doc: "A collector of spans.",
@@ -152,17 +146,15 @@ fn is_token(token: &str) -> bool {
 /// Which records of requests to write, and where.
 pub(super) fn observed(report: &Report, root: &Object<'_>) -> TelemetrySettings {
     TelemetrySettings {
-        access: with_section(report, root, "log", &LOG, |log| match log.get("access") {
-            Some(_) => with_section(report, log, "access", &ACCESS, access),
+        access: root.section("log", &LOG, |log| match log.get("access") {
+            Some(_) => log.section("access", &ACCESS, access),
             None => Access { when: When::None, sample: 0.0 },
         }),
         tracing: root.get("tracing").and_then(|node| {
             let object = Object::open(report, "tracing", node, &TRACING)?;
             tracing(report, &object)
         }),
-        buckets: with_section(report, root, "metrics", &METRICS, |metrics| {
-            buckets(report, metrics)
-        }),
+        buckets: root.section("metrics", &METRICS, |metrics| buckets(report, metrics)),
     }
 }
 

@@ -164,11 +164,6 @@ impl<'a> Object<'a> {
         Some(object)
     }
 
-    /// Stands for an object that is absent: its keys are not checked.
-    pub(super) fn unchecked(report: &'a Report, node: &'a Node, section: &'static Section) -> Self {
-        Self { node, members: node.as_object().unwrap_or_default(), section, report }
-    }
-
     fn check_keys(&self) {
         let known = || self.section.fields.iter().map(|field| field.key);
         for member in self.members {
@@ -226,60 +221,56 @@ impl<'a> Object<'a> {
 
     /// `node` as a boolean. The diagnostic explains YAML 1.1's other words for one.
     pub(super) fn optional_boolean(&self, key: &str, node: &Node) -> Option<bool> {
-        let found = node.as_bool();
-        if found.is_none() {
-            let word = node.as_str().map(|text| text.to_ascii_lowercase());
-            let meant = match word.as_deref() {
-                Some("yes" | "on" | "y") => Some("true"),
-                Some("no" | "off" | "n") => Some("false"),
-                _ => None,
-            };
-            match meant {
-                Some(meant) => {
-                    let message = format!("`{key}` is {}, not a boolean", seen(node));
-                    let diagnostic = Diagnostic::error("wrong-type", node.span, message);
-                    let help = format!("in YAML 1.2 only `true` and `false` are; write `{meant}`");
-                    self.report.add(diagnostic.with_help(help));
-                }
-                None => self.report.wrong_type(key, node, "`true` or `false`"),
-            }
+        if let Some(found) = node.as_bool() {
+            return Some(found);
         }
-        found
+        let word = node.as_str().map(|text| text.to_ascii_lowercase());
+        let meant = match word.as_deref() {
+            Some("yes" | "on" | "y") => "true",
+            Some("no" | "off" | "n") => "false",
+            _ => {
+                self.report.wrong_type(key, node, "`true` or `false`");
+                return None;
+            }
+        };
+        let message = format!("`{key}` is {}, not a boolean", seen(node));
+        let diagnostic = Diagnostic::error("wrong-type", node.span, message);
+        let help = format!("in YAML 1.2 only `true` and `false` are; write `{meant}`");
+        self.report.add(diagnostic.with_help(help));
+        None
     }
 
     /// A duration within `bounds` (inclusive), or the default.
     pub(super) fn duration(&self, key: &'static str, bounds: (&str, &str)) -> Duration {
-        let default = || scalar::duration(self.default(key)).unwrap_or_default();
-        let Some(node) = self.get(key) else {
-            return default();
-        };
-        if node.as_number().is_some() {
-            self.report.wrong_type(
-                key,
-                node,
-                "an ISO 8601 duration with its unit, such as `PT1.5S`",
-            );
-            return default();
-        }
-        let bounded = |text: &str| scalar::within(text, bounds, scalar::duration);
-        let value = self.report.parsed("bad-duration", key, node, bounded);
-        value.unwrap_or_else(default)
+        let wanted = |_: &Node| "an ISO 8601 duration with its unit, such as `PT1.5S`".to_owned();
+        self.with_unit("bad-duration", key, bounds, scalar::duration, wanted)
     }
 
     /// A number of bytes within `bounds` (inclusive), or the default.
     pub(super) fn size(&self, key: &'static str, bounds: (&str, &str)) -> usize {
-        let default = || scalar::size(self.default(key)).unwrap_or_default();
-        let Some(node) = self.get(key) else {
-            return default();
+        let wanted =
+            |node: &Node| format!("a size with its unit, such as `{node}KiB` or `{node}B`");
+        self.with_unit("bad-size", key, bounds, scalar::size, wanted)
+    }
+
+    /// A text that `parse` converts, or the default. `wanted` says what is wanted in place of a bare number.
+    fn with_unit<T: PartialOrd + Default>(
+        &self,
+        code: &'static str,
+        key: &'static str,
+        bounds: (&str, &str),
+        parse: fn(&str) -> Result<T, String>,
+        wanted: impl Fn(&Node) -> String,
+    ) -> T {
+        let read = |node: &Node| {
+            if node.as_number().is_some() {
+                self.report.wrong_type(key, node, &wanted(node));
+                return None;
+            }
+            self.report.parsed(code, key, node, |text| scalar::within(text, bounds, parse))
         };
-        if node.as_number().is_some() {
-            let wanted = format!("a size with its unit, such as `{node}KiB` or `{node}B`");
-            self.report.wrong_type(key, node, &wanted);
-            return default();
-        }
-        let bounded = |text: &str| scalar::within(text, bounds, scalar::size);
-        let value = self.report.parsed("bad-size", key, node, bounded);
-        value.unwrap_or_else(default)
+        let default = || parse(self.default(key)).unwrap_or_default();
+        self.get(key).and_then(read).unwrap_or_else(default)
     }
 
     /// A whole number within the bounds of its row; `None` if it is absent and has no default.
@@ -382,20 +373,20 @@ impl<'a> Object<'a> {
     pub(super) fn map(&self, key: &'static str) -> &'a [Member] {
         self.get(key).map_or(&[], |node| self.report.map(key, node))
     }
-}
 
-/// The section under `key` as `read` converts it; an empty one if it is absent or not an object.
-pub(super) fn with_section<T>(
-    report: &Report,
-    object: &Object<'_>,
-    key: &'static str,
-    section: &'static Section,
-    read: impl FnOnce(&Object<'_>) -> T,
-) -> T {
-    let empty = Node { span: object.node.span, kind: Kind::Object(Arc::default()) };
-    let opened = object.get(key).and_then(|node| Object::open(report, key, node, section));
-    match opened {
-        Some(object) => read(&object),
-        None => read(&Object::unchecked(report, &empty, section)),
+    /// The section under `key` as `read` converts it; an empty one if it is absent or not an object.
+    pub(super) fn section<T>(
+        &self,
+        key: &'static str,
+        section: &'static Section,
+        read: impl FnOnce(&Object<'_>) -> T,
+    ) -> T {
+        let node = self.get(key);
+        if let Some(object) = node.and_then(|node| Object::open(self.report, key, node, section)) {
+            return read(&object);
+        }
+        // The keys of an object that is absent are not checked.
+        let node = Node { span: self.node.span, kind: Kind::Object(Arc::default()) };
+        read(&Object { node: &node, members: &[], section, report: self.report })
     }
 }

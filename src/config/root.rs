@@ -1,16 +1,15 @@
 //! The root of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
 use super::observed::{ADMIN, LOG, METRICS, TRACING};
-use super::read::{LONGEST, Object, Report, with_section};
+use super::read::{LONGEST, Object, Report};
 use super::route::ROUTE;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
-use crate::proxy::settings::{Limits, Listener, Shutdown};
+use crate::proxy::settings::{Limits, Listener, Paths, Shutdown};
 use crate::source::{Diagnostic, Node};
 
-/// The file.
 pub(super) const ROOT: Section = Section {
     name: "the configuration",
     doc: "A configuration of mwl-proxy.",
@@ -41,6 +40,11 @@ pub(super) const ROOT: Section = Section {
             "forwarded",
             Shape::Section(&FORWARDED),
             "How the client's address is found, and which fields tell it to upstreams. Without this section the fields pass unchanged.",
+        ),
+        optional(
+            "paths",
+            Shape::Section(&PATHS),
+            "How routes read paths, and which paths are refused.",
         ),
         or(
             "stacks",
@@ -88,7 +92,6 @@ const LISTENER: Section = Section {
     ],
 };
 
-/// Bounds of `limits`.
 pub(super) const LIMITS: Section = Section {
     name: "`limits`",
     doc: "Bounds on clients and on cleanups.",
@@ -127,10 +130,15 @@ pub(super) const LIMITS: Section = Section {
             "headSize",
             Shape::Size,
             r#""64KiB""#,
-            "How large the head of a request may be, not counting its target.",
+            "How large the head of a request may be, not counting its target; also the head of an upstream's response, and the trailers of both.",
         ),
         or("targetSize", Shape::Size, r#""16KiB""#, "How long the target of a request may be."),
-        or("headers", Shape::Count(1, 1000), "100", "How many fields a head may have."),
+        or(
+            "headers",
+            Shape::Count(1, 1000),
+            "100",
+            "How many fields a head may have, a cookie counted once, and how many trailers: of a request and of an upstream's response.",
+        ),
         or(
             "streams",
             Shape::Count(1, 10_000),
@@ -169,7 +177,31 @@ pub(super) const LIMITS: Section = Section {
     ],
 };
 
-/// How the process stops.
+pub(super) const PATHS: Section = Section {
+    name: "`paths`",
+    doc: "How routes read paths, and which paths are refused. Paths are sent on as they came.",
+    fields: &[
+        or(
+            "mergeSlashes",
+            Shape::Boolean,
+            "false",
+            "Whether repeated slashes count as one, as in NGINX: the route of `/admin` then also takes `//admin`.",
+        ),
+        or(
+            "encodedSlashes",
+            Shape::Word(&["pass", "refuse"]),
+            r#""pass""#,
+            "Whether a path with `%2F`, `%5C` or a backslash passes, or is answered 400: some servers read each of these as a slash.",
+        ),
+        or(
+            "parameters",
+            Shape::Word(&["pass", "refuse"]),
+            r#""pass""#,
+            "Whether a path with `;` passes, or is answered 400. Routes never match on what follows `;` in a segment.",
+        ),
+    ],
+};
+
 pub(super) const SHUTDOWN: Section = Section {
     name: "`shutdown`",
     doc: "How the process stops on SIGTERM.",
@@ -219,8 +251,8 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
 }
 
 /// `limits`, or the defaults.
-pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
-    with_section(report, root, "limits", &LIMITS, |object| Limits {
+pub(super) fn limits(root: &Object<'_>) -> Limits {
+    root.section("limits", &LIMITS, |object| Limits {
         cleanup: object.duration("cleanup", ("PT0.001S", LONGEST)),
         head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
@@ -234,20 +266,27 @@ pub(super) fn limits(report: &Report, root: &Object<'_>) -> Limits {
         requests: object.count("requests").unwrap_or_default(),
         cleanups: object.count("cleanups").unwrap_or_default(),
         buffered_bytes: object.size("bufferedBytes", ("1MiB", "1024GiB")),
-        workers: object.count("workers").unwrap_or_else(processors),
+        workers: object
+            .count("workers")
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+    })
+}
+
+/// `paths`, or the defaults.
+pub(super) fn paths(root: &Object<'_>) -> Paths {
+    root.section("paths", &PATHS, |object| Paths {
+        merge_slashes: object.boolean("mergeSlashes"),
+        refuse_encoded_slashes: object.word("encodedSlashes") == Some("refuse"),
+        refuse_parameters: object.word("parameters") == Some("refuse"),
     })
 }
 
 /// `shutdown`, or the defaults.
-pub(super) fn shutdown(report: &Report, root: &Object<'_>) -> Shutdown {
-    with_section(report, root, "shutdown", &SHUTDOWN, |object| Shutdown {
+pub(super) fn shutdown(root: &Object<'_>) -> Shutdown {
+    root.section("shutdown", &SHUTDOWN, |object| Shutdown {
         delay: object.duration("delay", ("PT0S", LONGEST)),
         grace: object.duration("grace", ("PT0S", LONGEST)),
     })
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Every section below the root, for the schema and for tests.

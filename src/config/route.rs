@@ -8,13 +8,13 @@ use super::classify::{CLASSIFY, classify};
 use super::covering::CoverIndex;
 use super::document::{Documents, upstream_call};
 use super::matching::{MATCH, covers, matching};
-use super::read::{Object, Report, with_section};
+use super::read::{Object, Report};
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::{FIELDS, REWRITE, fields, rewrite};
 use crate::language::expr::Program;
 use crate::language::schema::Schema;
 use crate::language::value::Value;
-use crate::proxy::settings::{Buffer, Route};
+use crate::proxy::settings::{Buffer, Paths, Route};
 use crate::source::{Diagnostic, Kind, Member, Node};
 
 /// The keys of which a route has exactly one.
@@ -24,7 +24,6 @@ const TARGETS: [&str; 3] = ["upstream", "call", "flow"];
 const STEP_ONLY: [&str; 8] =
     ["input", "output", "assign", "middleware", "catch", "steps", "flows", "parameters"];
 
-/// One route.
 pub(super) const ROUTE: Section = Section {
     name: "a route",
     doc: "Which requests, and what is done with them. Exactly one of `upstream`, `call` and `flow` says what.",
@@ -90,7 +89,6 @@ pub(super) const ROUTE: Section = Section {
     ],
 };
 
-/// How much of bodies may be kept.
 pub(super) const BUFFER: Section = Section {
     name: "`buffer`",
     doc: "How much of a body may be kept in memory.",
@@ -109,6 +107,8 @@ pub(super) const BUFFER: Section = Section {
 /// Everything that is needed to read the routes.
 pub(super) struct Routes<'a> {
     pub(super) shared: Documents<'a>,
+    /// How routes read paths.
+    pub(super) paths: Paths,
     /// The names of the upstreams.
     pub(super) upstreams: &'a BTreeSet<Arc<str>>,
     /// Reads the file of a Flow, relative to the configuration's folder, and reports mistakes.
@@ -116,7 +116,6 @@ pub(super) struct Routes<'a> {
 }
 
 impl Routes<'_> {
-    /// All routes, in order.
     pub(super) fn read(&self, root: &Object<'_>) -> Vec<Route> {
         let report = self.shared.report;
         let items = root.nonempty_list("routes", "one");
@@ -133,12 +132,13 @@ impl Routes<'_> {
     fn route(&self, node: &Node) -> Option<Route> {
         let report = self.shared.report;
         let object = Object::open(report, "routes", node, &ROUTE)?;
-        let matches = matching(report, &object);
+        let matches = matching(report, &object, self.paths);
         let classify = classify(report, &object);
-        let (rewrite_prefix, rewrite_host) = rewrite(report, &object, matches.path_prefix.as_ref());
+        let prefix = matches.path_prefix.as_ref();
+        let (rewrite_prefix, rewrite_host) = rewrite(report, &object, prefix, self.paths);
         let request_fields = fields(report, &object, "requestHeaders");
         let response_fields = fields(report, &object, "responseHeaders");
-        let buffer = buffer(report, &object);
+        let buffer = buffer(&object);
         let expose_failures = object.boolean("exposeFailures");
         let with = self.arguments(&object);
         let name = object.get("name").filter(|_| object.text("name").is_some());
@@ -272,8 +272,8 @@ fn route_name(report: &Report, name: &Node) {
     }
 }
 
-fn buffer(report: &Report, route: &Object<'_>) -> Buffer {
-    with_section(report, route, "buffer", &BUFFER, |object| Buffer {
+fn buffer(route: &Object<'_>) -> Buffer {
+    route.section("buffer", &BUFFER, |object| Buffer {
         request: object.size("request", ("0B", "1GiB")),
         response: object.size("response", ("0B", "1GiB")),
         replay: object.size("replay", ("0B", "1GiB")),

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 
-use super::matching::path;
+use super::matching::sent_path;
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::Program;
 use crate::proxy::message::{shape, target};
-use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, PrefixRewrite};
-use crate::source::{Diagnostic, Member, Node};
+use crate::proxy::settings::{Cidr, FieldEdits, Forwarded, Paths, PrefixRewrite};
+use crate::source::{Diagnostic, Member, Node, Span};
 
-/// How the target and the host are changed.
 pub(super) const REWRITE: Section = Section {
     name: "`rewrite`",
     doc: "What is changed of a request before its Flow sees it.",
@@ -26,7 +25,6 @@ pub(super) const REWRITE: Section = Section {
     ],
 };
 
-/// Changes of fields.
 pub(super) const FIELDS: Section = Section {
     name: "header edits",
     doc: "Changes of header fields: removed, then set, then appended.",
@@ -42,7 +40,6 @@ pub(super) const FIELDS: Section = Section {
     ],
 };
 
-/// How the client's address is found.
 pub(super) const FORWARDED: Section = Section {
     name: "`forwarded`",
     doc: "Who the client is, and what upstreams are told of it. Without this section the fields pass as they came, and the client is the other end of its connection.",
@@ -51,7 +48,7 @@ pub(super) const FORWARDED: Section = Section {
             "trusted",
             Shape::List(&Shape::Text),
             "[]",
-            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed.",
+            "Address ranges whose `X-Forwarded-*` and `Forwarded` are trusted and extended. From any other client these fields are removed, with `True-Client-IP`, `CF-Connecting-IP` and others like them.",
         ),
         or(
             "xForwarded",
@@ -60,15 +57,20 @@ pub(super) const FORWARDED: Section = Section {
             "Whether `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are sent.",
         ),
         or("forwarded", Shape::Boolean, "false", "Whether `Forwarded` (RFC 7239) is sent."),
-        or("via", Shape::Boolean, "true", "Whether `Via` (RFC 9110) is sent."),
+        or(
+            "via",
+            Shape::Boolean,
+            "true",
+            "Whether `Via` (RFC 9110) is sent, so that a request that comes back is answered 508.",
+        ),
     ],
 };
 
-/// The route's `rewrite`.
 pub(super) fn rewrite(
     report: &Report,
     route: &Object<'_>,
     matched: Option<&Arc<str>>,
+    paths: Paths,
 ) -> (Option<PrefixRewrite>, Option<HeaderValue>) {
     let node = route.get("rewrite");
     let Some(object) = node.and_then(|node| Object::open(report, "rewrite", node, &REWRITE)) else {
@@ -76,7 +78,7 @@ pub(super) fn rewrite(
     };
     let to = object.member("pathPrefix");
     let prefix = to.and_then(|member| {
-        let to = report.parsed("bad-path", "pathPrefix", &member.value, path)?;
+        let to = report.parsed("bad-path", "pathPrefix", &member.value, |text| sent_path(text, paths))?;
         let Some(from) = matched else {
             let message = "`rewrite.pathPrefix` replaces the prefix that the route matches, and it matches none";
             let diagnostic = Diagnostic::error("missing-key", member.key_span, message);
@@ -95,15 +97,15 @@ fn host(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text).map_err(|_| wrong())
 }
 
-/// `requestHeaders` or `responseHeaders`.
 pub(super) fn fields(report: &Report, route: &Object<'_>, key: &'static str) -> Option<FieldEdits> {
     let object = Object::open(report, key, route.get(key)?, &FIELDS)?;
     let request = key == "requestHeaders";
     let values = |key| -> Vec<(HeaderName, HeaderValue)> {
-        let members = object.map(key).iter();
-        members
-            .filter_map(|member| Some((name_of(report, member, request)?, value(report, member)?)))
-            .collect()
+        let pair = |member: &Member| {
+            let name = name(report, &member.key, member.key_span, request)?;
+            Some((name, value(report, member)?))
+        };
+        object.map(key).iter().filter_map(pair).collect()
     };
     let (set, append) = (values("set"), values("append"));
     let removed = object.list("remove").iter();
@@ -114,16 +116,7 @@ pub(super) fn fields(report: &Report, route: &Object<'_>, key: &'static str) -> 
     Some(FieldEdits { remove: remove.collect(), set, append })
 }
 
-fn name_of(report: &Report, member: &Member, request: bool) -> Option<HeaderName> {
-    name(report, &member.key, member.key_span, request)
-}
-
-fn name(
-    report: &Report,
-    text: &str,
-    span: crate::source::Span,
-    request: bool,
-) -> Option<HeaderName> {
+fn name(report: &Report, text: &str, span: Span, request: bool) -> Option<HeaderName> {
     let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
         report.error("bad-header", span, format!("`{text}` is not the name of a header field"));
         return None;
@@ -148,7 +141,6 @@ fn value(report: &Report, member: &Member) -> Option<HeaderValue> {
     })
 }
 
-/// `forwarded`.
 pub(super) fn forwarded(report: &Report, root: &Object<'_>) -> Option<Forwarded> {
     let object = Object::open(report, "forwarded", root.get("forwarded")?, &FORWARDED)?;
     let range = |node: &Node| report.parsed("bad-range", "trusted", node, Cidr::parse);

@@ -4,7 +4,7 @@
 //! expects a list of middleware entries are searched: an object in somebody's `with` may have a member
 //! `stack` of its own.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,9 +17,13 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 /// The largest number of values in all expanded stacks. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
 
+/// The most stacks of which each names the next.
+const DEEPEST: usize = 100;
+
 /// The named stacks, expanded.
 #[derive(Debug)]
-pub(super) struct Stacks {
+pub(super) struct Stacks<'a> {
+    report: &'a Report,
     lists: BTreeMap<Arc<str>, Vec<Node>>,
     /// What is left of [`ROOM`]; `None` once the error that nothing is left was reported.
     room: Cell<Option<usize>>,
@@ -30,91 +34,113 @@ struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
     room: &'a Cell<Option<usize>>,
+    /// What was expanded already, unless it is part of a circle.
+    done: RefCell<BTreeMap<&'a str, Expanded>>,
+    /// How often an expansion ended because it had come to a circle.
+    circles: Cell<usize>,
+    too_deep: Cell<bool>,
+}
+
+/// The entries of one stack.
+#[derive(Clone, Default)]
+struct Expanded {
+    entries: Vec<Node>,
+    /// The most stacks of which each names the next, beginning with this one.
+    height: usize,
+}
+
+/// What is expanded: a list of entries, a `call` object or a Flow object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    List,
+    Call,
+    Flow,
 }
 
 /// A pass that replaces items.
-struct Expansion<'a, F> {
+struct Expansion<'a> {
     report: &'a Report,
     /// Returns the entries of a stack; reports a wrong name.
-    stack: F,
+    stack: &'a mut dyn FnMut(&str, Span) -> Vec<Node>,
 }
 
-impl Stacks {
+impl<'a> Stacks<'a> {
     /// Expands the stacks themselves. They may name one another, but not in a circle.
-    pub(super) fn read(report: &Report, members: &[Member]) -> Self {
+    pub(super) fn read(report: &'a Report, members: &[Member]) -> Self {
         let room = Cell::new(Some(ROOM));
         let written = Written {
             report,
             members: members.iter().map(|member| (&*member.key, member)).collect(),
             room: &room,
+            done: RefCell::default(),
+            circles: Cell::new(0),
+            too_deep: Cell::new(false),
         };
         let expanded = members.iter().map(|member| {
-            let entries = written.entries_of(member, &mut Vec::new());
-            (Arc::clone(&member.key), entries)
+            let expanded = written.expanded(member, &mut Vec::new());
+            (Arc::clone(&member.key), expanded.entries)
         });
         let lists = expanded.collect();
-        Self { lists, room }
+        Self { report, lists, room }
     }
 
-    /// Replaces the items in a list of entries. Parts that name no stack stay shared with the file's tree.
-    pub(super) fn expand_list(&self, report: &Report, list: &mut Node) {
-        if names_one(list) {
-            self.expansion(report).list(list);
+    /// Replaces the items in `node`. Parts that name no stack stay shared with the file's tree.
+    pub(super) fn expand(&self, node: &mut Node, part: Part) {
+        if !names_one(node) {
+            return;
         }
-    }
-
-    /// Replaces the items in a `call` object.
-    pub(super) fn expand_call(&self, report: &Report, call: &mut Node) {
-        if names_one(call) {
-            self.expansion(report).call(call);
-        }
-    }
-
-    /// Replaces the items in a Flow object.
-    pub(super) fn expand_flow(&self, report: &Report, flow: &mut Node) {
-        if names_one(flow) {
-            self.expansion(report).flow(flow);
-        }
-    }
-
-    fn expansion<'a>(
-        &'a self,
-        report: &'a Report,
-    ) -> Expansion<'a, impl FnMut(&str, Span) -> Vec<Node> + 'a> {
-        let stack = move |name: &str, span| {
+        let mut stack = |name: &str, span| {
             let Some(entries) = self.lists.get(name) else {
                 let known = self.lists.keys().map(AsRef::as_ref);
-                report.unknown_name("unknown-stack", "stack", (name, span), known);
+                self.report.unknown_name("unknown-stack", "stack", (name, span), known);
                 return Vec::new();
             };
-            if takes(report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
+            if takes(self.report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
         };
-        Expansion { report, stack }
+        let mut expansion = Expansion { report: self.report, stack: &mut stack };
+        match part {
+            Part::List => expansion.list(node),
+            Part::Call => expansion.call(node),
+            Part::Flow => expansion.flow(node),
+        }
     }
 }
 
 impl<'a> Written<'a> {
     /// The entries of one stack, with the stacks that it names expanded. `open` lists the stacks that are
     /// being expanded around it.
-    fn entries_of(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Vec<Node> {
+    fn expanded(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Expanded {
+        if let Some(done) = self.done.borrow().get(&*member.key) {
+            return done.clone();
+        }
         let mut list = member.value.clone();
+        let circles = self.circles.get();
+        let mut height = 0;
         open.push(&member.key);
-        let stack = |name: &str, span: Span| self.named(name, span, open);
-        let report = self.report;
-        Expansion { report, stack }.list(&mut list);
+        let mut stack = |name: &str, span| {
+            let inner = self.named(name, span, open);
+            height = height.max(inner.height);
+            inner.entries
+        };
+        Expansion { report: self.report, stack: &mut stack }.list(&mut list);
         open.pop();
-        match list.kind {
+        let entries = match list.kind {
             Kind::Array(entries) => entries.to_vec(),
             _ => Vec::new(),
+        };
+        let expanded = Expanded { entries, height: height + 1 };
+        if self.circles.get() == circles {
+            self.done.borrow_mut().insert(&member.key, expanded.clone());
         }
+        expanded
     }
 
     /// The entries of a stack that another one names.
-    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Vec<Node> {
+    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Expanded {
         let Some(inner) = self.members.get(name) else {
             let known = self.members.keys().copied();
             self.report.unknown_name("unknown-stack", "stack", (name, span), known);
-            return Vec::new();
+            return Expanded::default();
         };
         if let Some(from) = open.iter().position(|outer| *outer == name) {
             // Reported once: for the stack of the circle whose name sorts first.
@@ -125,13 +151,24 @@ impl<'a> Written<'a> {
                 let message = format!("the stack `{name}` holds itself: `{path}`");
                 self.report.error("stack-cycle", span, message);
             }
-            return Vec::new();
+            self.circles.set(self.circles.get() + 1);
+            return Expanded::default();
         }
         if self.room.get().is_none() {
-            return Vec::new();
+            return Expanded::default();
         }
-        let entries = self.entries_of(inner, open);
-        if takes(self.report, self.room, &entries, span) { entries } else { Vec::new() }
+        let deep = open.len() >= DEEPEST;
+        let expanded = if deep { Expanded::default() } else { self.expanded(inner, open) };
+        if deep || expanded.height >= DEEPEST {
+            if !self.too_deep.replace(true) {
+                let message = format!("more than {DEEPEST} stacks name one another in a row");
+                let diagnostic = Diagnostic::error("stacks-too-deep", span, message);
+                self.report.add(diagnostic.with_help("name the entries in fewer steps"));
+            }
+            return Expanded::default();
+        }
+        let room = takes(self.report, self.room, &expanded.entries, span);
+        if room { expanded } else { Expanded::default() }
     }
 }
 
@@ -158,7 +195,7 @@ fn values(node: &Node) -> usize {
     }
 }
 
-impl<F: FnMut(&str, Span) -> Vec<Node>> Expansion<'_, F> {
+impl Expansion<'_> {
     fn list(&mut self, list: &mut Node) {
         let Kind::Array(items) = &mut list.kind else {
             // This mistake concerns the whole value. The language would report it, but it does not know stacks.

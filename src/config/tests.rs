@@ -10,7 +10,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream, Verdict,
+    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream,
+    Verdict,
 };
 use crate::proxy::tls::testing::Authority;
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, When};
@@ -128,6 +129,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         ping_interval: Duration::ZERO,
         retry_after_max: Duration::from_mins(5),
         host: HostPolicy::Preserve,
+        heads: HeadLimits { size: 64 * 1024, fields: 100 },
     };
     assert_eq!(settings.upstreams, [upstream]);
     let route = &settings.routes[0];

@@ -12,7 +12,6 @@ use crate::proxy::settings::Protocol;
 use crate::proxy::tls::{Certificates, ClientTls, FileError, Identity, Key, Roots, ServerTls};
 use crate::source::{Diagnostic, Node, Span};
 
-/// Of a listener.
 pub(super) const LISTENER_TLS: Section = Section {
     name: "`tls` of a listener",
     doc: "Who the proxy is to clients, and which of them it lets in.",
@@ -31,7 +30,6 @@ pub(super) const LISTENER_TLS: Section = Section {
     ],
 };
 
-/// Of an upstream.
 pub(super) const UPSTREAM_TLS: Section = Section {
     name: "`tls` of an upstream",
     doc: "Whom the proxy believes to be the upstream, and who it is itself.",

@@ -4,11 +4,10 @@ use super::read::{LONGEST, Object, Report};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{TlsReader, UPSTREAM_TLS};
-use crate::proxy::settings::{Endpoint, HostPolicy, Protocol, Upstream};
+use crate::proxy::settings::{Endpoint, HeadLimits, HostPolicy, Protocol, Upstream};
 use crate::proxy::tls::EndpointTls;
 use crate::source::{Diagnostic, Member, Node};
 
-/// One upstream.
 pub(super) const UPSTREAM: Section = Section {
     name: "an upstream",
     doc: "A named set of endpoints.",
@@ -87,7 +86,12 @@ pub(super) const UPSTREAM: Section = Section {
 };
 
 /// All upstreams. Their names are the keys of an object, so they are unique.
-pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>) -> Vec<Upstream> {
+pub(super) fn upstreams(
+    report: &Report,
+    root: &Object<'_>,
+    tls: &TlsReader<'_>,
+    heads: HeadLimits,
+) -> Vec<Upstream> {
     let read = |member: &Member| {
         if member.key.trim().is_empty() {
             report.error("bad-name", member.key_span, "an upstream's name is empty");
@@ -114,6 +118,7 @@ pub(super) fn upstreams(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
                 Some("upstream") => HostPolicy::Upstream,
                 _ => HostPolicy::Preserve,
             },
+            heads,
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()

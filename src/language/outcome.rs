@@ -161,6 +161,13 @@ impl Failure {
         }
     }
 
+    /// The same failure, with the Step `place` in its message.
+    #[must_use]
+    pub(crate) fn in_step(mut self, place: &str) -> Self {
+        self.message = self.message.map(|message| format!("{place}: {message}").into());
+        self
+    }
+
     /// The same failure with these `details`.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {

@@ -8,7 +8,9 @@ use ::http::HeaderValue;
 use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::provider::http::HttpProvider;
-use super::settings::{self, ClassifyRule, FieldEdits, Listener, PrefixRewrite, Settings, Verdict};
+use super::settings::{
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
+};
 use super::site::facts::Facts;
 use super::site::route::Router;
 use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping, UpstreamParts};
@@ -46,6 +48,7 @@ impl Runtime {
             observed: _,
             upstreams,
             forwarded,
+            paths,
             routes,
             limits,
             shutdown,
@@ -69,6 +72,7 @@ impl Runtime {
             metrics,
             names: Arc::new(names),
             stage: stage.as_ref(),
+            paths,
             cache: PreparedCache::default(),
         };
         let mut found = Diagnostics::default();
@@ -88,6 +92,7 @@ impl Runtime {
             return Err(found);
         }
         let share = |all: usize| all.div_ceil(limits.workers.max(1)).max(1);
+        let may_return = may_return(&listeners, &upstreams);
         let runtime = Self {
             environment,
             listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
@@ -99,7 +104,9 @@ impl Runtime {
                 None => Parsers::beside(limits.workers),
             },
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
+            via: forwarded.as_ref().map_or(may_return, |forwarded| forwarded.via),
             forwarded,
+            paths,
             limits,
             shutdown,
             router: Router::new(table),
@@ -140,12 +147,19 @@ impl ListenAddress {
     }
 }
 
+/// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
+fn may_return(listeners: &[Listener], upstreams: &[UpstreamParts]) -> bool {
+    let mut endpoints = upstreams.iter().flat_map(|parts| &parts.settings.endpoints);
+    endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
+}
+
 /// Shared by the routes while they are built.
 struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
     stage: Option<&'a Arc<Stage>>,
+    paths: Paths,
     cache: PreparedCache,
 }
 
@@ -168,7 +182,7 @@ impl Builder<'_> {
         } = route;
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider: Arc<dyn CallProvider> =
-            Arc::new(HttpProvider::new(Arc::clone(&self.names), default));
+            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths));
         let mut catalog = self.catalog.clone();
         let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
         let uri = provider.contract().uri.clone();

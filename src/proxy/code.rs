@@ -13,6 +13,8 @@ use crate::language::provider::middleware::{retry, timeout};
 
 /// No route matches the request.
 pub(crate) const NO_ROUTE: &str = "Proxy.NoRoute";
+/// The request has passed this proxy before.
+pub(crate) const LOOP_DETECTED: &str = "Proxy.LoopDetected";
 /// The allowed number of requests is running.
 pub(crate) const OVERLOADED: &str = "Proxy.Overloaded";
 /// The request is malformed, exceeds a limit, or is not supported.
@@ -72,8 +74,9 @@ pub(crate) const OTHER: Meaning = means(StatusCode::INTERNAL_SERVER_ERROR, INTER
 
 /// The table.
 #[rustfmt::skip]
-const TABLE: [Row; 19] = [
+const TABLE: [Row; 20] = [
     (NO_ROUTE, means(StatusCode::NOT_FOUND, "destination_not_found", "no route takes the request")),
+    (LOOP_DETECTED, means(StatusCode::LOOP_DETECTED, "proxy_loop_detected", "an upstream leads back to this proxy (`Via`)")),
     (OVERLOADED, means(StatusCode::SERVICE_UNAVAILABLE, "http_request_denied", "as many requests run as `limits.requests` allows, or bodies take as much memory as `limits.bufferedBytes` does")),
     (BAD_REQUEST, means(StatusCode::BAD_REQUEST, REQUEST_ERROR, "the request is malformed, over a limit (408, 414, 431) or asks for what is not done here (405, 417, 501)")),
     (BAD_RESPONSE, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "the Flow returned a `status` with what is no response; the log says what is wrong with it")),

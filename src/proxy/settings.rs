@@ -28,6 +28,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
+    /// What paths mean, and which are refused.
+    pub paths: Paths,
     /// In order: the first match wins. Names are unique.
     pub routes: Vec<Route>,
     /// Bounds on what clients may do and on cleanups.
@@ -87,6 +89,17 @@ pub struct Upstream {
     pub retry_after_max: Duration,
     /// The `Host` of a request (default: the client's).
     pub host: HostPolicy,
+    /// The limits of a response's head, which are those of a request's.
+    pub heads: HeadLimits,
+}
+
+/// The limits of a head. They apply to the message, and are the same in both protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// The most bytes of all fields together.
+    pub size: usize,
+    /// The most fields.
+    pub fields: usize,
 }
 
 /// Which `Host` an upstream gets by default.
@@ -97,6 +110,17 @@ pub enum HostPolicy {
     Preserve,
     /// The endpoint's.
     Upstream,
+}
+
+/// How routes read paths, and which paths are refused besides those that always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Whether repeated slashes count as one in matching.
+    pub merge_slashes: bool,
+    /// Whether a path with an encoded slash, or with a backslash, is refused.
+    pub refuse_encoded_slashes: bool,
+    /// Whether a path whose segments have parameters (`;…`) is refused.
+    pub refuse_parameters: bool,
 }
 
 /// How the client's address is found, and which fields tell it to upstreams.
@@ -263,11 +287,11 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long an upgraded connection may carry nothing (default PT1H).
     pub tunnel_timeout: Duration,
-    /// How large a request head may be, in bytes, not counting its target (default 64 KiB).
+    /// How large a head may be, in bytes, not counting a request's target (default 64 KiB).
     pub head_size: usize,
     /// How long a request's target may be, in bytes (default 16 KiB).
     pub target_size: usize,
-    /// How many fields a head may have (default 100).
+    /// How many fields a head may have, of a request or an answer (default 100).
     pub headers: usize,
     /// How many requests one HTTP/2 connection may have open at a time (default 100).
     pub streams: usize,
@@ -281,6 +305,13 @@ pub struct Limits {
     pub buffered_bytes: usize,
     /// Worker threads (default: one per core).
     pub workers: usize,
+}
+
+impl Limits {
+    /// The limits of a head, not counting a request's target.
+    pub const fn heads(&self) -> HeadLimits {
+        HeadLimits { size: self.head_size, fields: self.headers }
+    }
 }
 
 /// How the process stops on SIGTERM.

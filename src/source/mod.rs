@@ -59,6 +59,9 @@ struct File {
     format: Option<Format>,
     /// The byte at which each line starts.
     lines: Vec<usize>,
+    /// The number of characters before each place where they were counted, so that a long line is not counted again for
+    /// each message about it.
+    chars: Vec<usize>,
 }
 
 /// How a text is written.

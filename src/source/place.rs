@@ -5,11 +5,28 @@ use std::sync::Arc;
 
 use super::{Diagnostic, File, Format, Sources, Span};
 
+/// How many bytes of a file lie between two places whose characters were counted.
+const STRIDE: usize = 256;
+
 impl File {
     pub(super) fn new(name: &str, text: Arc<str>, format: Option<Format>) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(ends).collect();
-        Self { name: name.into(), text, format, lines }
+        let mut counted = 0;
+        let chars = text.as_bytes().chunks(STRIDE).map(|chunk| {
+            let before = counted;
+            counted += char_starts(chunk);
+            before
+        });
+        let chars = chars.collect();
+        Self { name: name.into(), text, format, lines, chars }
+    }
+
+    /// The number of characters before `byte`, in about the same time wherever that is.
+    fn chars_before(&self, byte: usize) -> usize {
+        let stride = byte / STRIDE;
+        let rest = self.text.as_bytes().get(stride * STRIDE..byte).unwrap_or_default();
+        self.chars.get(stride).copied().unwrap_or_default() + char_starts(rest)
     }
 
     /// The index of the line with `byte`, and the number of characters before it there.
@@ -18,16 +35,19 @@ impl File {
         let byte = self.text.floor_char_boundary(byte);
         let line = self.lines.partition_point(|start| *start <= byte).saturating_sub(1);
         let start = self.lines.get(line).copied().unwrap_or_default();
-        let before = self.text.get(start..byte).unwrap_or_default();
-        (line, before.trim_start_matches('\u{feff}').chars().count())
+        let marks = self.text.get(start..byte).unwrap_or_default();
+        let marks = marks.len() - marks.trim_start_matches('\u{feff}').len();
+        (line, self.chars_before(byte) - self.chars_before(start + marks))
     }
 
-    /// The text of a line, without its line end.
-    pub(super) fn line(&self, line: usize) -> &str {
+    /// The text of a line, without its line end, and the byte at which it starts.
+    pub(super) fn line(&self, line: usize) -> (&str, usize) {
         let start = self.lines.get(line).copied().unwrap_or(self.text.len());
         let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
         let text = self.text.get(start..end).unwrap_or_default();
-        text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}')
+        let marked = text.trim_end_matches(['\n', '\r']);
+        let text = marked.trim_start_matches('\u{feff}');
+        (text, start + marked.len() - text.len())
     }
 
     /// If `span` is the text of a YAML literal block (`|`): its indentation, and the number of blank lines
@@ -89,6 +109,11 @@ impl Sources {
             None => diagnostic.span,
         }
     }
+}
+
+/// The number of characters that begin in these bytes of a text in UTF-8.
+fn char_starts(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// The byte and the length in bytes of the character `offset` of a text that is not a document. The end of

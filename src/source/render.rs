@@ -46,10 +46,11 @@ impl Sources {
             return;
         };
         let (line, column) = file.locate(span.start);
-        let text = file.line(line);
+        let (text, begin) = file.line(line);
+        let byte = usize::try_from(span.start).unwrap_or(usize::MAX).saturating_sub(begin);
         let (end_line, end_column) = file.locate(span.end);
-        let last = if end_line == line { end_column } else { text.chars().count() };
-        let (shown, shift) = window(text, column);
+        let last = if end_line == line { end_column } else { usize::MAX };
+        let (shown, shift) = window(text, byte, column);
         let from = column.saturating_sub(shift);
         let carets = last.saturating_sub(column).min(shown.chars().count().saturating_sub(from));
         let number = (line + 1).to_string();
@@ -112,18 +113,22 @@ impl Sources {
     }
 }
 
-/// The part of a line around `column`, and how many characters were cut before it.
-fn window(line: &str, column: usize) -> (String, usize) {
+/// The part of a line around `byte`, which has `column` characters before it, and how many characters were cut before it.
+fn window(line: &str, byte: usize, column: usize) -> (String, usize) {
     let visible = |c: char| match c {
         '\t' => ' ',
         c if c.is_control() => '\u{fffd}',
         c => c,
     };
-    if line.chars().count() <= SHOWN {
+    if line.chars().nth(SHOWN).is_none() {
         return (line.chars().map(visible).collect(), 0);
     }
-    let skip = column.saturating_sub(SHOWN / 2);
-    (line.chars().skip(skip).take(SHOWN).map(visible).collect(), skip)
+    let before = line.get(..line.floor_char_boundary(byte)).unwrap_or_default();
+    let start = before.char_indices().rev().nth(SHOWN / 2 - 1).map_or(0, |(at, _)| at);
+    // A place in the line's end, which is not shown, has up to two characters more before it.
+    let skip = column.saturating_sub(byte.saturating_sub(line.len())).saturating_sub(SHOWN / 2);
+    let shown = line.get(start..).unwrap_or_default();
+    (shown.chars().take(SHOWN).map(visible).collect(), skip)
 }
 
 /// Text from a document, without anything that would move a terminal's cursor.

@@ -123,18 +123,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::record::Recorder;
-    use crate::telemetry::record::tests::{answer, request};
+    use crate::telemetry::record::tests::{self, answer, request};
     use tokio::time::Instant;
 
     fn execution(id: &str, status: u16, millis: u64) -> Arc<Execution> {
-        let recorder = Recorder::default();
-        if status == 200 {
-            use crate::language::{outcome::Outcome, value::Value};
-            recorder.result(&Outcome::Success(Value::Null));
-        }
-        recorder.answered(answer(status, Instant::now(), millis));
-        Arc::new(recorder.finish(|_| request(id)).unwrap())
+        let answer = answer(status, Instant::now(), millis);
+        Arc::new(tests::execution(request(id), status != 200, answer, 0))
     }
 
     fn ids(executions: &Executions, filter: &Filter) -> Vec<String> {

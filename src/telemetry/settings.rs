@@ -64,12 +64,7 @@ impl When {
 
     /// The word's meaning.
     pub fn of(word: &str) -> Option<Self> {
-        Some(match word {
-            "none" => Self::None,
-            "failures" => Self::Failures,
-            "retried" => Self::Retried,
-            "all" => Self::All,
-            _ => return None,
-        })
+        let all = [Self::None, Self::Failures, Self::Retried, Self::All];
+        Self::WORDS.into_iter().zip(all).find(|(known, _)| *known == word).map(|(_, when)| when)
     }
 }

@@ -193,8 +193,7 @@ fn fraction(hash: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::record::Recorder;
-    use crate::telemetry::record::tests::{answer, attempt, request};
+    use crate::telemetry::record::tests::{self, answer, request};
     use tokio::time::Instant;
 
     fn log(when: When, sample: f64) -> AccessLog {
@@ -205,15 +204,7 @@ mod tests {
     }
 
     fn execution(failed: bool, attempts: u32) -> Execution {
-        let recorder = Recorder::default();
-        let now = Instant::now();
-        (1..=attempts).for_each(|number| recorder.attempt(attempt(number, now, None)));
-        if !failed {
-            use crate::language::{outcome::Outcome, value::Value};
-            recorder.result(&Outcome::Success(Value::Null));
-        }
-        recorder.answered(answer(200, now, 1));
-        recorder.finish(|_| request("r")).unwrap()
+        tests::execution(request("r"), failed, answer(200, Instant::now(), 1), attempts)
     }
 
     #[test]

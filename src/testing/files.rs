@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::read::Reader;
 use super::{Case, MalformedCases};
 
 /// The file that every case has.
@@ -21,9 +22,9 @@ const DEPTH: usize = 16;
 pub fn find(dir: &Path) -> Result<Vec<Case>, MalformedCases> {
     let mut search = Search::default();
     search.visit(dir, DEPTH);
-    let Search { cases, problems } = search;
-    if !problems.is_empty() {
-        return Err(MalformedCases(problems));
+    let Search { cases, reader } = search;
+    if !reader.problems.is_empty() {
+        return Err(MalformedCases(reader.problems));
     }
     if cases.is_empty() {
         let problem = format!(
@@ -38,7 +39,7 @@ pub fn find(dir: &Path) -> Result<Vec<Case>, MalformedCases> {
 #[derive(Default)]
 struct Search {
     cases: Vec<Case>,
-    problems: Vec<String>,
+    reader: Reader,
 }
 
 impl Search {
@@ -46,10 +47,7 @@ impl Search {
         // A case without its `case.json` is a mistake, not a folder of cases.
         let is_case = [CASE, "definition.json"].iter().any(|name| dir.join(name).exists());
         if is_case {
-            match super::read::case(dir) {
-                Ok(case) => self.cases.push(case),
-                Err(MalformedCases(problems)) => self.problems.extend(problems),
-            }
+            self.cases.extend(self.reader.case(dir));
             return;
         }
         match folders(dir) {
@@ -59,10 +57,7 @@ impl Search {
                 }
             }
             Ok(_) => {}
-            Err(error) => {
-                let problem = format!("{} cannot be read: {error}", dir.display());
-                self.problems.push(problem);
-            }
+            Err(error) => self.reader.refuse(dir, &format!("cannot be read: {error}")),
         }
     }
 }

@@ -7,29 +7,18 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::check::{Checker, Meta};
-use super::{Case, Expected, MalformedCases, Scenario, files};
+use super::{Case, Expected, Scenario, files};
 use crate::source::{Format, Node, Sources};
 
-/// Reads the case in `dir`.
-///
-/// # Errors
-/// Everything that is wrong with its files.
-pub(super) fn case(dir: &Path) -> Result<Case, MalformedCases> {
-    let mut reader = Reader::default();
-    let case = reader.case(dir);
-    match case {
-        Some(case) if reader.problems.is_empty() => Ok(case),
-        _ => Err(MalformedCases(reader.problems)),
-    }
-}
-
+/// Reads cases, and collects everything that is wrong with their files.
 #[derive(Default)]
-struct Reader {
-    problems: Vec<String>,
+pub(super) struct Reader {
+    pub(super) problems: Vec<String>,
 }
 
 impl Reader {
-    fn case(&mut self, dir: &Path) -> Option<Case> {
+    /// The case in `dir`, as far as it can be read. It counts only if there are no problems.
+    pub(super) fn case(&mut self, dir: &Path) -> Option<Case> {
         let wanted = "the case's `description`, `profiles`, `marks` and `scenarios`";
         let meta = self.checked(&dir.join("case.json"), wanted, Checker::meta);
         let definition = self.text(&dir.join("definition.json"), "the MWL definition");
@@ -152,7 +141,8 @@ impl Reader {
         refused.ok()
     }
 
-    fn refuse(&mut self, path: &Path, problem: &str) {
+    /// Notes a problem with a file or a directory.
+    pub(super) fn refuse(&mut self, path: &Path, problem: &str) {
         self.problems.push(format!("{} {problem}", path.display()));
     }
 }

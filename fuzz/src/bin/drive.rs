@@ -119,6 +119,16 @@ const WORDS: &[&str] = &[
     "5\r\nhello\r\n",
     "%2e%2e",
     "%69",
+    "..",
+    "%2f",
+    "%5C",
+    "\\",
+    ";",
+    "%252e",
+    "admin",
+    "\n",
+    "\r",
+    "%00",
     "\0",
 ];
 
@@ -142,6 +152,36 @@ const ANSWERS: &[&str] = &[
     "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello",
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
     "HTTP/1.1 429 Slow\r\nRateLimit-Reset: 5\r\nSet-Cookie: a=1\r\nSet-Cookie: b\r\nConnection: x\r\nX: 1\r\nContent-Length: 0\r\n\r\n",
+];
+
+/// Targets, with every way to write a dot segment and a slash.
+const PATHS: &[&str] = &[
+    "/pub/%2e%2E/admin?x=/../",
+    "/x%2f..%5C../admin/%252e%252e/b",
+    "/admin;a=b/..;/i.txt;c",
+    "/;/admin//%61b/",
+    "http://t.test:80/a/./b?c#d",
+    "/%61dmin/\"<>`{}|^[]\\x",
+    "/admin/a%00b%3b%3F",
+    "*",
+];
+
+/// Chunked bodies.
+const CHUNKS: &[&str] = &[
+    "5\r\nhello\r\n0\r\n\r\n",
+    "1;a=b\r\nx\r\n000A \t;c=\"d\"\r\n0123456789\r\n0\r\nX: 1\r\nY:\r\n\r\n",
+    "0x5\r\nhello\r\n0\r\n\r\n",
+    "ffffffffffffffff\r\n",
+    "2\r\n\r\n\r\n0\r\nTransfer-Encoding: chunked\r\n\r\nGET / HTTP/1.1\r\n",
+];
+
+/// Heads of responses, without their ends.
+const HEADS: &[&str] = &[
+    "HTTP/1.1 200 All Good\r\nContent-Length : 0\r\nX \t: y \r\nX: z",
+    "HTTP/1.0 404 \r\nSet-Cookie: a\r\nConnection: x, close\r\nX: 1\r\nContent-Length: 5\r\nContent-Length: 5",
+    "HTTP/1.1 103 Soon\r\nLink: </a>\r\n\r\nHTTP/1.1 599 P\u{159}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b",
+    "HTTP/1.1 600 Odd\r\nEmpty:\r\nContent-Length: 0",
+    "HTTP/1.1 304\r\nContent-Length: 628\r\nETag: \"a\"",
 ];
 
 fn main() -> ExitCode {
@@ -201,6 +241,9 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     match name {
         "definition" => files(&root.join("tests/cases"), "definition.json", &mut found),
         "request_head" => found.extend(REQUESTS.iter().map(|text| text.as_bytes().to_vec())),
+        "request_target" => found.extend(PATHS.iter().map(|text| text.as_bytes().to_vec())),
+        "chunked_body" => found.extend(CHUNKS.iter().map(|text| text.as_bytes().to_vec())),
+        "answer_head" => found.extend(HEADS.iter().map(|text| text.as_bytes().to_vec())),
         "response_head" => found.extend(ANSWERS.iter().map(|text| text.as_bytes().to_vec())),
         "config" => files(&root.join("config"), "", &mut found),
         "expression" => {

@@ -252,9 +252,10 @@ fn result(out: &mut String, result: &Json) {
 }
 
 fn end(out: &mut String, end: &RehearsalEnd, took: IsoDuration) {
-    match end {
+    let after = after(took);
+    let says = match end {
         RehearsalEnd::Answered { status, headers, body, broken } => {
-            write(out, format_args!("The client gets {}{}:", status.as_u16(), after(took)));
+            write(out, format_args!("The client gets {}{after}:", status.as_u16()));
             for (name, value) in headers {
                 let value = String::from_utf8_lossy(value.as_bytes());
                 write(out, format_args!("  {name}: {value}"));
@@ -263,30 +264,22 @@ fn end(out: &mut String, end: &RehearsalEnd, took: IsoDuration) {
                 let body = String::from_utf8_lossy(body);
                 write(out, format_args!("\n  {}", shortened(&body)));
             }
-            if *broken {
-                write(out, format_args!("Then the connection is closed: the body broke off."));
+            if !broken {
+                return;
             }
+            "Then the connection is closed: the body broke off.".to_owned()
         }
-        RehearsalEnd::Dropped => {
-            let after = after(took);
-            write(out, format_args!("The client's connection is closed{after}, unanswered."));
-        }
-        RehearsalEnd::Left => {
-            write(out, format_args!("The client leaves{}, unanswered.", after(took)));
-        }
-        RehearsalEnd::Forever => {
-            write(out, format_args!("The client waits for ever: nothing bounds what hangs."));
-        }
-        RehearsalEnd::Endless => {
-            let after = after(took);
-            write(out, format_args!("It goes on and on: what comes{after} is not shown."));
-        }
+        RehearsalEnd::Dropped => format!("The client's connection is closed{after}, unanswered."),
+        RehearsalEnd::Left => format!("The client leaves{after}, unanswered."),
+        RehearsalEnd::Forever => "The client waits for ever: nothing bounds what hangs.".to_owned(),
+        RehearsalEnd::Endless => format!("It goes on and on: what comes{after} is not shown."),
         RehearsalEnd::Busy => {
             let what = "goes from Step to Step without a call or a wait";
             let end = "and comes to no end: only a Timeout around it would end it, in real time";
-            write(out, format_args!("The Flow {what}{}, {end}.", after(took)));
+            format!("The Flow {what}{after}, {end}.")
         }
-    }
+    };
+    write(out, format_args!("{says}"));
 }
 
 /// The beginning of a long text.

@@ -80,7 +80,7 @@ fn a_rewrite_without_a_prefix_or_to_no_path() {
     "#);
     let keys = "match: { pathPrefix: /a }\nrewrite: { pathPrefix: /a/../b }";
     insta::assert_snapshot!(of_route(keys), @r#"
-    error[bad-path]: `pathPrefix`: `/a/../b` is the path of no request: the path holds a dot segment; send the path that it stands for
+    error[bad-path]: `pathPrefix`: `/a/../b` is the path of no request: the path contains a dot segment; send the path that it stands for
      --> c.yaml:7:26
       |
     7 |   rewrite: { pathPrefix: /a/../b }

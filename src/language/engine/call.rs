@@ -116,7 +116,11 @@ impl<'a> Dispatcher<'a> {
         let target = match &call.target {
             Target::Provider(provider) => {
                 let provider = provider.as_ref();
-                ResolvedTarget::Provider(provider, prepared(provider, &call.with, &view)?)
+                let prepared = prepared(provider, &call.with, &view);
+                ResolvedTarget::Provider(
+                    provider,
+                    prepared.map_err(|failure| failure.in_step(self.place))?,
+                )
             }
             Target::Flow(flow) => ResolvedTarget::Flow(
                 *flow,

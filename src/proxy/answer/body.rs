@@ -19,6 +19,8 @@ use crate::proxy::watch::busy::BusyGuard;
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     kind: AnswerKind,
+    /// The reason phrase, if an upstream sent another than the usual one.
+    reason: Option<Bytes>,
     /// How many bytes were handed over.
     sent: u64,
     flight: Option<Flight>,
@@ -68,7 +70,7 @@ impl AnswerBody {
     }
 
     const fn of(kind: AnswerKind) -> Self {
-        Self { kind, sent: 0, flight: None, busy: None }
+        Self { kind, reason: None, sent: 0, flight: None, busy: None }
     }
 
     /// No body: the upstream's half of a tunnel.
@@ -85,6 +87,17 @@ impl AnswerBody {
             AnswerKind::Tunnel(far) => Some((far, self.flight.take()?)),
             _ => None,
         }
+    }
+
+    /// The same, for an answer with this reason phrase.
+    pub(crate) fn with_reason(mut self, reason: Option<Bytes>) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) fn reason(&self) -> Option<&[u8]> {
+        self.reason.as_deref()
     }
 
     /// Whether the body comes from an upstream.
@@ -131,6 +144,13 @@ impl AnswerBody {
             Poll::Ready(None) | Poll::Pending => {}
         }
         polled
+    }
+
+    /// Ends the body. An end may follow its last byte and should be seen; no data can follow.
+    pub(crate) fn over(mut self, cx: &mut Context<'_>) {
+        if !self.is_end_stream() {
+            let _end = Pin::new(&mut self).poll_frame(cx).is_ready();
+        }
     }
 
     fn finish(&mut self) {

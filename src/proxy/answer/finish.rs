@@ -102,7 +102,7 @@ fn leaves_unread(
     source: &Arc<ReplaySource<ClientBody>>,
     response: &Response<AnswerBody>,
 ) -> bool {
-    let own = !response.body().is_upstream();
+    let own = !response.body().is_upstream() || !source.is_taken();
     if !own {
         return response.status().as_u16() >= 300;
     }

@@ -48,7 +48,7 @@ pub(crate) fn refuse(
     method: &Method,
     grpc: bool,
 ) -> Response<AnswerBody> {
-    let Refusal { reason, detail } = refusal;
+    let Refusal { reason, detail, allow } = refusal;
     let meaning = reason.meaning();
     if grpc {
         return with_word(grpc::trailers_only(meaning.grpc, detail), meaning.word);
@@ -56,6 +56,9 @@ pub(crate) fn refuse(
     let mut body = document(meaning.status, reason.code(), id);
     insert(&mut body, "detail", json!(detail));
     let mut response = problem(&body, meaning);
+    if let Some(allow) = allow.as_deref().and_then(|all| HeaderValue::from_str(all).ok()) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
     if reason.closes() {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);

@@ -21,12 +21,20 @@ use crate::proxy::upstream::connection::Http1Lease;
 /// An upstream's response: the object `{status, headers, body}`. `body` is only present if the route buffers it.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    status: StatusCode,
+    line: StatusLine,
     /// Who made the call. A cleanup's response never goes to the client.
     role: Role,
     /// The value of `body` in expressions.
     body: Option<Value>,
     held: Mutex<ReplyState>,
+}
+
+/// The status line of a response.
+#[derive(Debug)]
+pub(crate) struct StatusLine {
+    pub(crate) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) reason: Option<Bytes>,
 }
 
 /// What is left of the response.
@@ -117,12 +125,12 @@ impl Reply {
     /// A response whose body streams, or was buffered as `body`.
     pub(crate) const fn new(
         role: Role,
-        status: StatusCode,
+        line: StatusLine,
         headers: HeaderMap,
         payload: Payload,
         body: Option<Value>,
     ) -> Self {
-        Self { status, role, body, held: Mutex::new(ReplyState::Whole(headers, payload)) }
+        Self { line, role, body, held: Mutex::new(ReplyState::Whole(headers, payload)) }
     }
 
     /// Takes the response for the client. `None` if it belongs to a cleanup, was consumed, or was taken before.
@@ -140,8 +148,8 @@ impl Reply {
             Payload::Buffered(bytes, trailers) => AnswerBody::trailed(bytes, trailers),
             Payload::Tunnel(far) => AnswerBody::tunnel(far),
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = self.status;
+        let mut response = Response::new(body.with_reason(self.line.reason.clone()));
+        *response.status_mut() = self.line.status;
         *response.headers_mut() = headers;
         Some(response)
     }
@@ -186,7 +194,7 @@ impl Drop for Reply {
 impl Native for Reply {
     fn member(&self, name: &str) -> Option<Value> {
         match name {
-            "status" => Some(Value::from(u32::from(self.status.as_u16()))),
+            "status" => Some(Value::from(u32::from(self.line.status.as_u16()))),
             "headers" => self.headers(&[]).ok(),
             "body" => self.body.clone(),
             _ => None,

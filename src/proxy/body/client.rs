@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::proxy::h1::ClientConnection;
+use crate::proxy::h2::RequestStream;
 
 /// The body of a client's request as it arrives.
 #[derive(Debug)]
@@ -17,13 +17,17 @@ pub(crate) enum ClientBody {
     /// The rest of the body on an HTTP/1.1 connection.
     Http1(ClientConnection),
     /// An HTTP/2 stream.
-    Http2(Incoming),
+    Http2(RequestStream),
 }
 
 impl ClientBody {
     /// Whether the client waits for a 100 before it sends the body. Reading the body sends that 100.
     pub(crate) fn waits(&self) -> bool {
-        matches!(self, Self::Http1(conn) if conn.waits())
+        match self {
+            Self::Empty => false,
+            Self::Http1(conn) => conn.waits(),
+            Self::Http2(stream) => stream.waits(),
+        }
     }
 }
 
@@ -38,7 +42,7 @@ impl Body for ClientBody {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Http1(conn) => conn.poll_body(cx).map_err(Into::into),
-            Self::Http2(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            Self::Http2(stream) => stream.poll_body(cx).map_err(Into::into),
         }
     }
 
@@ -46,15 +50,20 @@ impl Body for ClientBody {
         match self {
             Self::Empty => true,
             Self::Http1(conn) => conn.left() == Some(0),
-            Self::Http2(incoming) => incoming.is_end_stream(),
+            Self::Http2(stream) => stream.is_ended(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Http1(conn) => conn.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Self::Http2(incoming) => incoming.size_hint(),
+            Self::Http1(conn) => size(conn.left()),
+            Self::Http2(stream) => size(stream.left()),
         }
     }
+}
+
+/// The size of a body of which this much is left, if that is known.
+fn size(left: Option<u64>) -> SizeHint {
+    left.map_or_else(SizeHint::default, SizeHint::with_exact)
 }

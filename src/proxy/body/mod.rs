@@ -10,8 +10,10 @@ pub(crate) mod expect_continue;
 pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod stall;
+pub(crate) mod timed_writer;
 pub(crate) mod valued;
 pub(crate) mod whole;
+mod window_stall;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

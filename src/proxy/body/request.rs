@@ -62,6 +62,13 @@ impl UploadProgress {
         }
     }
 
+    /// The same, if part of it was not sent.
+    pub(crate) fn abandon_rest(&self) {
+        if !self.finished() {
+            self.abandon();
+        }
+    }
+
     /// How the client's body broke off, if it did.
     pub(crate) fn broken(&self) -> Option<BodyFailure> {
         match self {

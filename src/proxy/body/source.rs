@@ -200,6 +200,10 @@ where
         self.take_over();
         let mut state = self.lock();
         state.kept = None;
+        if state.broken.is_some() {
+            // Nobody knows where it would end.
+            return false;
+        }
         loop {
             match state.poll_read(&mut cx) {
                 Poll::Ready(Some(Ok(chunk))) if chunk.len() < left => {
@@ -256,6 +260,17 @@ where
     /// How many bytes of it were read.
     pub(crate) fn read(&self) -> u64 {
         self.lock().read
+    }
+
+    /// Whether an attempt has sent it, or begun to.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.lock().turn > 0
+    }
+
+    /// Whether nothing of it was read, so that its client may still wait for a 100.
+    pub(crate) fn is_unread(&self) -> bool {
+        let state = self.lock();
+        state.read == 0 && state.stream.is_some()
     }
 
     /// How the client's body broke off, if it did.

@@ -1,7 +1,6 @@
 //! One client connection: served, watched, and told to stop.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::AbortHandle;
@@ -11,7 +10,7 @@ use super::http2;
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::prefixed::PrefixedIo;
-use crate::proxy::site::{Worker, WorkerState};
+use crate::proxy::site::Worker;
 use crate::proxy::watch::ConnectionState;
 
 /// An error that ended a connection.
@@ -22,13 +21,13 @@ enum ServeError {
     Io(#[from] io::Error),
     /// With HTTP/2.
     #[error(transparent)]
-    Http2(#[from] hyper::Error),
+    Http2(#[from] h2::Error),
 }
 
 /// Serves one connection until either side closes it. `task` is the task that runs this.
 pub(crate) async fn serve(io: Io, client: Peer, worker: Arc<Worker>, task: Option<AbortHandle>) {
     let core = Arc::clone(&worker.core);
-    let (state, registered) = core.connections.register();
+    let (state, registered) = core.connections.register(io.addresses(client.address));
     if let Some(task) = task {
         registered.closed_by(task);
     }
@@ -61,27 +60,4 @@ async fn speak(
     };
     // Boxed, so that HTTP/1.1 connections do not carry its size.
     Ok(Box::pin(http2::serve(io, client, worker, state)).await?)
-}
-
-/// Polls a connection to its end, and calls `goodbye` when the process stops or the watch says so.
-pub(super) async fn drive<C: Future + Unpin>(
-    connection: &mut C,
-    state: &ConnectionState,
-    core: &WorkerState,
-    goodbye: fn(Pin<&mut C>),
-) -> C::Output {
-    let mut told = false;
-    let mut known = false;
-    std::future::poll_fn(|cx| {
-        if !known {
-            state.woken_by(cx.waker());
-            known = true;
-        }
-        if !told && (state.is_draining() || core.draining()) {
-            told = true;
-            goodbye(Pin::new(connection));
-        }
-        Pin::new(&mut *connection).poll(cx)
-    })
-    .await
 }

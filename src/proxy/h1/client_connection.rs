@@ -12,6 +12,8 @@ use crate::proxy::io::Io;
 
 /// How many bytes of interim responses may wait for a client that reads slowly.
 const PENDING: usize = 16 * 1024;
+/// How many bytes are read ahead to notice an end after them.
+const AHEAD: usize = 64 * 1024;
 /// How many bytes of an answered request are discarded so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
 /// Asks a client that waits for it to send the body (RFC 9110 §10.1.1).
@@ -44,8 +46,8 @@ pub(crate) struct ClientIo {
     skipped: bool,
     /// The rest of the request's body.
     upload: Decoder,
-    /// Whether the client waits for a 100 before it sends the body.
-    asks: bool,
+    /// Who waits for more of the body.
+    waits: Waits,
     /// Bytes to write before the answer.
     said: Vec<u8>,
     /// Whether the request has its answer. Anything that belongs before the answer is then too late.
@@ -59,12 +61,20 @@ pub(crate) struct ClientIo {
 pub(crate) enum DropReason {
     /// The client speaks HTTP/1.0, which has none (RFC 9110 §15.2).
     Http10,
-    /// The client speaks HTTP/2, where the library cannot send any.
-    Http2,
     /// The answer has already been given.
     Late,
     /// Too many are waiting for a client that reads slowly.
     Full,
+}
+
+/// Who waits for more of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Nobody,
+    /// The client, for a 100 before it sends the body.
+    Client,
+    /// A reader, which will notice the client's end.
+    Reader,
 }
 
 impl ClientConnection {
@@ -78,7 +88,7 @@ impl ClientConnection {
             turn: 0,
             skipped: false,
             upload: Decoder::NONE,
-            asks: false,
+            waits: Waits::Nobody,
             said: Vec::new(),
             answered: true,
             holder: None,
@@ -127,7 +137,7 @@ impl ClientConnection {
     /// Whether the client waits for a 100 before it sends the body.
     pub(crate) fn waits(&self) -> bool {
         let wire = self.lock();
-        wire.turn == self.turn && wire.asks
+        wire.turn == self.turn && wire.waits == Waits::Client
     }
 
     /// How much of the request's body is left, if that is known.
@@ -188,6 +198,33 @@ impl ClientIo {
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let io = self.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         self.input.poll_read(io, cx, self.upload.left().filter(|left| *left > 0))
+    }
+
+    /// Whether a reader has waited for more of the request's body since the last call.
+    pub(crate) fn take_awaited(&mut self) -> bool {
+        let awaited = self.waits == Waits::Reader;
+        if awaited {
+            self.waits = Waits::Nobody;
+        }
+        awaited
+    }
+
+    /// Reads ahead, up to a limit, although nobody wants the bytes yet. Ready when the client's end follows them. For
+    /// streams that are not sockets: there is no other way to notice their end.
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.pending.len() < AHEAD {
+            let size = ready!(self.poll_read(cx))?;
+            if size == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let more = self.input.take();
+            self.pending = if self.pending.is_empty() {
+                more
+            } else {
+                [&self.pending[..], &more].concat().into()
+            };
+        }
+        Poll::Pending
     }
 
     /// Takes the unparsed bytes: they belong to another protocol.
@@ -257,7 +294,7 @@ impl ClientIo {
     /// Begins a request with a body in this framing. `asks`: its client waits for a 100 before it sends the body.
     pub(crate) fn begin(&mut self, upload: Decoder, asks: bool) {
         self.upload = upload;
-        self.asks = asks;
+        self.waits = if asks { Waits::Client } else { Waits::Nobody };
     }
 
     /// Marks the request as answered.
@@ -274,8 +311,8 @@ impl ClientIo {
 
     /// Sends the 100, once, if the client waits for it and has no final answer yet.
     fn ask(&mut self) {
-        if self.asks {
-            self.asks = false;
+        if self.waits == Waits::Client {
+            self.waits = Waits::Nobody;
             if !self.answered {
                 self.said.extend_from_slice(CONTINUE);
             }
@@ -290,7 +327,9 @@ impl ClientIo {
                 Decoded::End => return Poll::Ready(None),
                 Decoded::More => {}
             }
-            if ready!(self.poll_read(cx))? == 0 {
+            let polled = self.poll_read(cx);
+            self.waits = if polled.is_pending() { Waits::Reader } else { Waits::Nobody };
+            if ready!(polled)? == 0 {
                 return Poll::Ready(Some(Err(Error::Closed)));
             }
             self.pending = self.input.take();
@@ -325,7 +364,6 @@ impl DropReason {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "http10",
-            Self::Http2 => "http2",
             Self::Late => "late",
             Self::Full => "full",
         }

@@ -4,10 +4,10 @@
 //! read from the connection. So a property test can check that the body is the same however the bytes are cut.
 
 use bytes::{Buf, Bytes};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::HeaderMap;
 
 use super::error::Malformed;
-use super::{FIELDS, SIZE};
+use super::fields::{self, FieldRules};
 
 /// How many bytes the chunk extensions of a body may take in total, with the zeros and spaces around chunk
 /// sizes. Nobody here reads them.
@@ -22,11 +22,15 @@ pub(crate) enum Decoder {
     Chunked(Box<Chunks>),
     /// The body goes on until the connection closes.
     UntilClose,
+    /// The body is malformed, so nobody knows where it ends. Nothing after the mistake is ever read.
+    Failed(Malformed),
 }
 
 /// A chunked body.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chunks {
+    /// How the trailers are read.
+    rules: FieldRules,
     at: State,
     /// The chunk's size as far as it was read; then how much of it is left.
     left: u64,
@@ -78,9 +82,10 @@ impl Decoder {
     /// No body, or no more of it.
     pub(crate) const NONE: Self = Self::Length(0);
 
-    /// A body in chunks.
-    pub(crate) fn chunked() -> Self {
-        Self::Chunked(Box::default())
+    /// A chunked body, whose trailers are read by `rules`.
+    pub(crate) fn chunked(rules: FieldRules) -> Self {
+        let at = State::default();
+        Self::Chunked(Box::new(Chunks { rules, at, left: 0, extensions: 0, trailers: Vec::new() }))
     }
 
     /// Whether all of the body was read.
@@ -92,7 +97,7 @@ impl Decoder {
     pub(crate) const fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
-            Self::Chunked(_) | Self::UntilClose => None,
+            Self::Chunked(_) | Self::UntilClose | Self::Failed(_) => None,
         }
     }
 
@@ -103,26 +108,30 @@ impl Decoder {
         }
     }
 
-    /// Takes the next piece from the front of `bytes`. Bytes after the body stay there.
+    /// Takes the next piece from the front of `bytes`. Bytes after the body stay there. A decoder that has
+    /// failed keeps failing.
     pub(crate) fn decode(&mut self, bytes: &mut Bytes) -> Result<Decoded, Malformed> {
         let decoded = match self {
             Self::Length(0) => return Ok(Decoded::End),
             Self::Length(left) => return Ok(take(left, bytes)),
             Self::UntilClose if bytes.is_empty() => return Ok(Decoded::More),
             Self::UntilClose => return Ok(Decoded::Data(std::mem::take(bytes))),
-            Self::Chunked(chunks) => chunks.decode(bytes)?,
+            Self::Failed(malformed) => return Err(*malformed),
+            Self::Chunked(chunks) => chunks.decode(bytes),
         };
-        if matches!(decoded, Decoded::End | Decoded::Trailers(_)) {
-            *self = Self::NONE;
+        match &decoded {
+            Ok(Decoded::End | Decoded::Trailers(_)) => *self = Self::NONE,
+            Ok(Decoded::Data(_) | Decoded::More) => {}
+            Err(malformed) => *self = Self::Failed(*malformed),
         }
-        Ok(decoded)
+        decoded
     }
 
     /// The connection has closed: returns whether that also ends the body.
     pub(crate) fn ended(&mut self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
-            Self::Chunked(_) => false,
+            Self::Chunked(_) | Self::Failed(_) => false,
             Self::UntilClose => {
                 *self = Self::NONE;
                 true
@@ -172,7 +181,7 @@ impl Chunks {
             (State::Size | State::Blank, b' ' | b'\t') => self.idle(State::Blank),
             (State::Size | State::Blank, b';') => Ok(State::Extension),
             (State::Size | State::Blank | State::Extension, b'\r') => Ok(State::SizeLf),
-            (State::Extension, byte) if byte != b'\n' => self.idle(State::Extension),
+            (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => self.idle(State::Extension),
             (State::SizeLf, b'\n') if self.left == 0 => Ok(State::Field),
             (State::SizeLf, b'\n') => Ok(State::Data),
             (State::DataCr, b'\r') => Ok(State::DataLf),
@@ -208,8 +217,8 @@ impl Chunks {
     }
 
     fn trailer(&mut self, byte: u8, next: State) -> Result<State, Malformed> {
-        if self.trailers.len() >= SIZE {
-            return Err(Malformed::TrailersTooLarge);
+        if self.trailers.len() >= self.rules.size {
+            return Err(Malformed::TrailersTooLarge(self.rules.size));
         }
         self.trailers.push(byte);
         Ok(next)
@@ -219,22 +228,8 @@ impl Chunks {
         if self.trailers.is_empty() {
             return Ok(Decoded::End);
         }
-        self.trailers.extend_from_slice(b"\r\n");
-        let mut read = [httparse::EMPTY_HEADER; FIELDS];
-        let parsed = httparse::parse_headers(&self.trailers, &mut read);
-        let Ok(httparse::Status::Complete((_, read))) = parsed else {
-            return Err(Malformed::Trailers);
-        };
-        let mut fields = HeaderMap::with_capacity(read.len());
-        for field in read {
-            let name = HeaderName::from_bytes(field.name.as_bytes());
-            let value = HeaderValue::from_bytes(field.value);
-            let (Ok(name), Ok(value)) = (name, value) else {
-                return Err(Malformed::Trailers);
-            };
-            fields.append(name, value);
-        }
-        Ok(Decoded::Trailers(fields))
+        let section = Bytes::from(std::mem::take(&mut self.trailers));
+        fields::section(&section, self.rules).map(Decoded::Trailers)
     }
 }
 
@@ -284,8 +279,12 @@ mod tests {
         Ok(whole)
     }
 
+    const SIZE: usize = 1024;
+    const FIELDS: usize = 20;
+    const RULES: FieldRules = FieldRules { size: SIZE, fields: FIELDS, space_before_colon: false };
+
     fn chunked(bytes: &[u8]) -> Result<Whole, Malformed> {
-        decode(Decoder::chunked(), bytes, &[], true)
+        decode(Decoder::chunked(RULES), bytes, &[], true)
     }
 
     fn plain(data: &str, left: &str) -> Whole {
@@ -317,6 +316,9 @@ mod tests {
             (b"5\rhello\r\n", Malformed::ChunkHead),
             (b"5 5\r\n", Malformed::ChunkHead),
             (b"5;a\nb\r\n", Malformed::ChunkHead),
+            (b"5;a\0b\r\n", Malformed::ChunkHead),
+            (b"5\0\r\nhello", Malformed::ChunkHead),
+            (b"1_0\r\n", Malformed::ChunkHead),
             (b"10000000000000000\r\n", Malformed::ChunkSize),
             (b"fffffffffffffffff\r\n", Malformed::ChunkSize),
             (b"5\r\nhelloXX", Malformed::ChunkEnd),
@@ -329,9 +331,31 @@ mod tests {
             (b"0\r\nno field\r\n\r\n", Malformed::Trailers),
             (b"0\r\nX : y\r\n\r\n", Malformed::Trailers),
             (b"0\r\nX: y\r\n z\r\n\r\n", Malformed::Trailers),
+            (b"0\r\nX: \0\r\n\r\n", Malformed::Trailers),
+            (b"0\r\n: y\r\n\r\n", Malformed::Trailers),
         ] {
             assert_eq!(chunked(bytes), Err(error), "{}", String::from_utf8_lossy(bytes));
+            // Nobody knows what the bytes after the mistake are.
+            let mut decoder = Decoder::chunked(RULES);
+            let behind = b"0\r\n\r\nGET /b HTTP/1.1\r\n\r\n";
+            let mut bytes = Bytes::from([bytes, behind].concat());
+            let failed = std::iter::repeat_with(|| decoder.decode(&mut bytes).err());
+            assert_eq!(
+                failed.skip_while(Option::is_none).take(9).collect::<Vec<_>>(),
+                [Some(error); 9]
+            );
+            assert!(!decoder.is_done() && !decoder.ended(), "{error}");
         }
+    }
+
+    /// RFC 9112 §5.1.
+    #[test]
+    fn only_responses_may_have_spaces_before_a_colon() {
+        let bytes = b"0\r\nX \t: y \r\n\r\n";
+        let answer = Decoder::chunked(FieldRules { space_before_colon: true, ..RULES });
+        let whole = decode(answer, bytes, &[], true).unwrap();
+        assert_eq!(whole.trailers.unwrap()["x"], "y");
+        assert_eq!(chunked(bytes), Err(Malformed::Trailers));
     }
 
     #[test]
@@ -356,10 +380,10 @@ mod tests {
         let trailed = |size: usize| format!("0\r\nX: {}\r\n\r\n", "t".repeat(size - 5));
         let most = chunked(trailed(SIZE).as_bytes()).unwrap();
         assert_eq!(most.trailers.unwrap()["x"].len(), SIZE - 5);
-        assert_eq!(chunked(trailed(SIZE + 1).as_bytes()), Err(Malformed::TrailersTooLarge));
+        assert_eq!(chunked(trailed(SIZE + 1).as_bytes()), Err(Malformed::TrailersTooLarge(SIZE)));
         let many = |count: usize| format!("0\r\n{}\r\n", "X: y\r\n".repeat(count));
         assert_eq!(chunked(many(FIELDS).as_bytes()).unwrap().trailers.unwrap().len(), FIELDS);
-        assert_eq!(chunked(many(FIELDS + 1).as_bytes()), Err(Malformed::Trailers));
+        assert_eq!(chunked(many(FIELDS + 1).as_bytes()), Err(Malformed::TooManyTrailers(FIELDS)));
     }
 
     #[test]
@@ -383,10 +407,10 @@ mod tests {
             ],
             cuts in prop::collection::vec(any::<usize>(), 0..12),
         ) {
-            let once = decode(Decoder::chunked(), &bytes, &[], true);
-            prop_assert_eq!(&decode(Decoder::chunked(), &bytes, &cuts, true), &once);
+            let once = decode(Decoder::chunked(RULES), &bytes, &[], true);
+            prop_assert_eq!(&decode(Decoder::chunked(RULES), &bytes, &cuts, true), &once);
             let each: Vec<usize> = (0..bytes.len()).collect();
-            prop_assert_eq!(&decode(Decoder::chunked(), &bytes, &each, true), &once);
+            prop_assert_eq!(&decode(Decoder::chunked(RULES), &bytes, &each, true), &once);
         }
     }
 }

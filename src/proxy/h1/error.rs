@@ -28,9 +28,15 @@ pub(crate) enum Malformed {
     /// A status line or a field is malformed (RFC 9112 §4, §5).
     #[error("the head cannot be read: {0}")]
     Head(httparse::Error),
+    /// A line feed without a carriage return (RFC 9112 §2.2).
+    #[error("a line ends in a line feed without a carriage return")]
+    LineFeed,
     /// The head exceeds the limit.
-    #[error("the head is over {} bytes", super::SIZE)]
-    HeadTooLarge,
+    #[error("the head is over {0} bytes (limits.headSize)")]
+    HeadTooLarge(usize),
+    /// The head has more fields than the limit.
+    #[error("the head has more than {0} fields (limits.headers)")]
+    TooManyFields(usize),
     /// A status below 100.
     #[error("the status is below 100")]
     Status,
@@ -49,9 +55,6 @@ pub(crate) enum Malformed {
     /// The method is malformed (RFC 9110 §9.1).
     #[error("the method cannot be read")]
     Method,
-    /// The target is malformed (RFC 9112 §3.2).
-    #[error("the target is no URI, nor a part of one")]
-    Target,
     /// The protocol was switched before the request was sent completely (RFC 9110 §7.8).
     #[error("the protocol changed within the request")]
     Switched,
@@ -71,8 +74,24 @@ pub(crate) enum Malformed {
     #[error("the trailers cannot be read")]
     Trailers,
     /// The trailers exceed the limit of a head.
-    #[error("the trailers are over {} bytes", super::SIZE)]
-    TrailersTooLarge,
+    #[error("the trailers are over {0} bytes (limits.headSize)")]
+    TrailersTooLarge(usize),
+    /// There are more trailers than a head may have fields.
+    #[error("there are more than {0} trailers (limits.headers)")]
+    TooManyTrailers(usize),
+}
+
+impl Malformed {
+    /// Whether the message is well-formed, but exceeds `limits`.
+    pub(crate) const fn is_beyond_limits(self) -> bool {
+        matches!(
+            self,
+            Self::HeadTooLarge(_)
+                | Self::TooManyFields(_)
+                | Self::TrailersTooLarge(_)
+                | Self::TooManyTrailers(_)
+        )
+    }
 }
 
 impl From<io::Error> for Error {

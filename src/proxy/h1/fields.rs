@@ -8,6 +8,18 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use httparse::Header;
 
 use super::error::Malformed;
+use crate::proxy::settings::HeadLimits;
+
+/// How the fields of a message are read, in its head and after its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldRules {
+    /// The largest head, and the largest trailer section, in bytes (`limits.headSize`).
+    pub(crate) size: usize,
+    /// The most fields that each may have (`limits.headers`).
+    pub(crate) fields: usize,
+    /// Whether spaces before a colon are removed. Responses may have them, requests must not (RFC 9112 §5.1).
+    pub(crate) space_before_colon: bool,
+}
 
 /// What the fields say about the connection and the body.
 #[derive(Debug, Default)]
@@ -25,10 +37,22 @@ pub(crate) struct HeadFields {
     pub(crate) te: bool,
 }
 
+impl FieldRules {
+    /// The rules for requests.
+    pub(crate) const fn of_request(limits: HeadLimits) -> Self {
+        Self { size: limits.size, fields: limits.fields, space_before_colon: false }
+    }
+
+    /// The rules for responses.
+    pub(crate) const fn of_response(limits: HeadLimits) -> Self {
+        Self { space_before_colon: true, ..Self::of_request(limits) }
+    }
+}
+
 /// Converts the fields `read`, whose values are slices of `bytes`.
 ///
 /// # Errors
-/// When a field is malformed, or `Content-Length` is not a number.
+/// When a field is malformed, its line ends in a line feed alone, or `Content-Length` is not a number.
 pub(crate) fn read(
     bytes: &Bytes,
     read: &[Header<'_>],
@@ -36,6 +60,7 @@ pub(crate) fn read(
     let mut fields = HeaderMap::with_capacity(read.len());
     let mut said = HeadFields::default();
     for field in read {
+        check_end(bytes, field.value)?;
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let name = name.map_err(|_| Malformed::Head(httparse::Error::HeaderName))?;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
@@ -45,6 +70,56 @@ pub(crate) fn read(
     }
     said.give_one_length(&mut fields);
     Ok((fields, said))
+}
+
+/// Checks that the line whose last visible part is `part`, a slice of `bytes`, ends in CR and LF (RFC 9112 §2.2). The
+/// parser also accepts LF alone.
+fn check_end(bytes: &[u8], part: &[u8]) -> Result<(), Malformed> {
+    let end = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr()).wrapping_add(part.len());
+    let mut after = bytes.get(end..).unwrap_or_default();
+    while let [b' ' | b'\t', rest @ ..] = after {
+        after = rest;
+    }
+    if after.starts_with(b"\r\n") { Ok(()) } else { Err(Malformed::LineFeed) }
+}
+
+/// The fields of a trailer section. Each of its lines ends in CR and LF, and contains neither elsewhere.
+pub(super) fn section(bytes: &Bytes, rules: FieldRules) -> Result<HeaderMap, Malformed> {
+    let mut fields = HeaderMap::new();
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
+    for line in lines {
+        if fields.len() >= rules.fields {
+            return Err(Malformed::TooManyTrailers(rules.fields));
+        }
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (name, value) =
+            colon.and_then(|at| line.split_at_checked(at)).ok_or(Malformed::Trailers)?;
+        let name = if rules.space_before_colon { trim_end(name) } else { name };
+        let name = HeaderName::from_bytes(name);
+        let value = HeaderValue::from_maybe_shared(
+            bytes.slice_ref(trim(value.get(1..).unwrap_or_default())),
+        );
+        match (name, value) {
+            (Ok(name), Ok(value)) => fields.append(name, value),
+            _ => return Err(Malformed::Trailers),
+        };
+    }
+    Ok(fields)
+}
+
+/// Removes the spaces and tabs around `text` (RFC 9110 §5.6.3).
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    trim_end(text)
+}
+
+fn trim_end(mut text: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
 }
 
 impl HeadFields {

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::write_buffer::WriteBuffer;
@@ -21,6 +22,16 @@ pub(crate) enum Framing {
 /// The body does not have the announced length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongLength;
+
+/// Writes the status line of an answer, with this reason phrase or the usual one.
+pub(crate) fn status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<&[u8]>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    let usual = || status.canonical_reason().unwrap_or_default().as_bytes();
+    out.extend_from_slice(reason.unwrap_or_else(usual));
+    out.extend_from_slice(b"\r\n");
+}
 
 /// Writes a field.
 pub(crate) fn field(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
@@ -113,7 +124,7 @@ fn size(out: &mut Vec<u8>, size: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::h1::{Decoded, Decoder};
+    use crate::proxy::h1::{Decoded, Decoder, FieldRules};
     use proptest::prelude::*;
     use std::task::{Context, Waker};
 
@@ -126,10 +137,11 @@ mod tests {
             trailed in any::<bool>(),
         ) {
             let whole = pieces.concat();
+            let rules = FieldRules { size: 100, fields: 1, space_before_colon: false };
             let mut framing =
                 if chunked { Framing::Chunked } else { Framing::Length(whole.len() as u64) };
             let mut decoder =
-                if chunked { Decoder::chunked() } else { Decoder::Length(whole.len() as u64) };
+                if chunked { Decoder::chunked(rules) } else { Decoder::Length(whole.len() as u64) };
             let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "1".parse().unwrap())]);
             let trailers = (trailed && chunked).then_some(trailers);
             let (mut output, mut wire) = (WriteBuffer::default(), Vec::new());

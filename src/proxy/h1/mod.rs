@@ -19,12 +19,7 @@ pub(crate) use self::body_writer::{BodyWriteError, BodyWriter};
 pub(crate) use self::client_connection::{ClientConnection, ClientIo, DropReason};
 pub(crate) use self::decode::{Decoded, Decoder};
 pub(crate) use self::error::{Error, Malformed};
-pub(crate) use self::fields::{HeadFields, number, read};
-pub(crate) use self::framing::{Framing, WrongLength, field, line};
+pub(crate) use self::fields::{FieldRules, HeadFields, number, read};
+pub(crate) use self::framing::{Framing, WrongLength, field, line, status_line};
 pub(crate) use self::read_buffer::ReadBuffer;
 pub(crate) use self::write_buffer::WriteBuffer;
-
-/// The largest head of a response, and the largest trailer section, in bytes.
-pub(crate) const SIZE: usize = 64 * 1024;
-/// The most fields that these may have.
-pub(crate) const FIELDS: usize = 100;

@@ -1,5 +1,9 @@
 //! The byte stream under HTTP.
 
+pub(crate) mod acked;
+pub(crate) mod buffered;
+pub(crate) mod departure;
+pub(crate) mod failed_write;
 pub(crate) mod loopback;
 pub(crate) mod peer;
 pub(crate) mod prefixed;
@@ -8,6 +12,7 @@ pub(crate) mod wrapped;
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,6 +21,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use self::acked::Addresses;
 use crate::proxy::tls::{ClientStream, ServerStream};
 
 /// The stream of one connection. A socket, the common case, is called directly; everything else through a vtable.
@@ -68,16 +74,26 @@ impl Io {
         }
     }
 
+    /// The addresses of its ends, of which `peer` is the other. A pipe has none.
+    pub(crate) fn addresses(&self, peer: SocketAddr) -> Option<Addresses> {
+        Some(Addresses { local: self.any_socket()?.local_addr().ok()?, peer })
+    }
+
+    /// The socket, which may carry TLS.
+    pub(crate) fn any_socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Tls(tls) => Some(tls.get_ref().0),
+            Self::Served(tls) => Some(tls.get_ref().0),
+            Self::Other(_) => None,
+        }
+    }
+
     /// Sets whether closing the connection must be a reset, which nobody can take for the end of a message. Over TLS
     /// a close without `close_notify` is already a break (RFC 8446 §6.1), but some clients do not check that.
     pub(crate) fn breaks_at_end(&self, breaks: bool) {
-        let socket = match self {
-            Self::Tcp(socket) => socket,
-            Self::Tls(tls) => tls.get_ref().0,
-            Self::Served(tls) => tls.get_ref().0,
-            // A pipe has only one kind of end.
-            Self::Other(_) => return,
-        };
+        // A pipe has only one kind of end.
+        let Some(socket) = self.any_socket() else { return };
         if let Err(error) = SockRef::from(socket).set_linger(breaks.then_some(Duration::ZERO)) {
             tracing::debug!(%error, "SO_LINGER could not be set.");
         }

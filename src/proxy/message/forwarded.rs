@@ -8,9 +8,10 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
+use http::Version;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Uri, Version};
 
 use crate::proxy::settings::{Cidr, Forwarded};
 
@@ -18,17 +19,41 @@ static FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Every field that says who the client was, or what it asked for.
-const NAMES: [&str; 8] = [
+/// The name of this process in `Via`. A request may pass several proxies of this kind, so each process has its own name.
+static PSEUDONYM: LazyLock<String> =
+    LazyLock::new(|| format!("mwl-proxy-{:08x}", rand::random::<u32>()));
+
+/// Every field that says who the client was or what it asked for. So does each field that begins with [`PREFIX`].
+const NAMES: [&str; 27] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-server",
+    "forwarded-for",
+    "front-end-https",
+    "proxy-client-ip",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-proto",
+    "x-original-uri",
+    "x-original-url",
+    "x-originating-ip",
     "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-rewrite-url",
 ];
+const PREFIX: &str = "x-forwarded";
 
 /// A request as it arrived on its connection.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +64,26 @@ pub(crate) struct Hop<'a> {
     pub(crate) scheme: &'static str,
     /// The authority that was asked for, or empty.
     pub(crate) host: &'a str,
-    pub(crate) version: Version,
+}
+
+/// Adds this process to `Via` (RFC 9110 §7.6.3). Returns false if it is there already: the request runs in a loop.
+pub(crate) fn add_via(fields: &mut HeaderMap, version: Version) -> bool {
+    let receiver = |element: &[u8]| -> bool {
+        let mut words =
+            element.split(|byte| matches!(byte, b' ' | b'\t')).filter(|w| !w.is_empty());
+        words.nth(1).is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM.as_bytes()))
+    };
+    let mut all = fields.get_all(header::VIA).iter().map(HeaderValue::as_bytes);
+    if all.any(|value| value.split(|byte| *byte == b',').any(receiver)) {
+        return false;
+    }
+    let version = match version {
+        Version::HTTP_2 => "2",
+        Version::HTTP_11 => "1.1",
+        _ => "1.0",
+    };
+    append(fields, &header::VIA, &format!("{version} {}", *PSEUDONYM));
+    true
 }
 
 impl Forwarded {
@@ -54,14 +98,6 @@ impl Forwarded {
         if self.forwarded {
             let element = element(hop);
             append(fields, &header::FORWARDED, &element);
-        }
-        if self.via {
-            let version = match hop.version {
-                Version::HTTP_2 => "2",
-                Version::HTTP_11 => "1.1",
-                _ => "1.0",
-            };
-            append(fields, &header::VIA, &format!("{version} mwl-proxy"));
         }
         client
     }
@@ -150,7 +186,7 @@ fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Removes what cannot be trusted: all of [`NAMES`] if the peer is not trusted, and their aliases in any case.
+/// Removes what cannot be trusted: all of these fields if the peer is not trusted, and their aliases in any case.
 fn drop_unbelieved(fields: &mut HeaderMap, trusted: bool) {
     let unbelieved = |name: &&HeaderName| match is_one_of_ours(name.as_str()) {
         Some(alias) => alias || !trusted,
@@ -162,14 +198,18 @@ fn drop_unbelieved(fields: &mut HeaderMap, trusted: bool) {
     }
 }
 
-/// Whether a name is one of [`NAMES`]; `Some(true)` if it is only an alias, with `_` or `.` in place of a hyphen.
+/// Whether a name is one of [`NAMES`] or begins with [`PREFIX`]; `Some(true)` if it is only an alias, with `_` or `.` in
+/// place of a hyphen.
 fn is_one_of_ours(name: &str) -> Option<bool> {
-    if !name.starts_with(['f', 'x']) {
+    if !name.starts_with(['c', 'f', 'p', 't', 'w', 'x']) {
         return None;
     }
-    let hyphen = |byte: u8| if matches!(byte, b'_' | b'.') { b'-' } else { byte };
-    let same = |ours: &&&str| ours.bytes().eq(name.bytes().map(hyphen));
-    NAMES.iter().find(same).map(|ours| *ours != name)
+    let plain = |byte: u8| if matches!(byte, b'_' | b'.') { b'-' } else { byte };
+    let prefixed =
+        name.len() >= PREFIX.len() && PREFIX.bytes().eq(name.bytes().take(PREFIX.len()).map(plain));
+    let same = |ours: &&str| ours.len() == name.len() && ours.bytes().eq(name.bytes().map(plain));
+    let is_alias = name.bytes().any(|byte| plain(byte) != byte);
+    (prefixed || NAMES.iter().any(same)).then_some(is_alias)
 }
 
 fn x_forwarded(fields: &mut HeaderMap, hop: Hop<'_>) {
@@ -216,12 +256,6 @@ fn append(fields: &mut HeaderMap, name: &HeaderName, element: &str) {
     if let Ok(value) = HeaderValue::from_bytes(&all) {
         fields.insert(name, value);
     }
-}
-
-/// The authority that a request asks for, before any rewriting.
-pub(crate) fn asked<'a>(uri: &'a Uri, fields: &'a HeaderMap) -> &'a str {
-    let field = || fields.get(header::HOST).and_then(|host| host.to_str().ok());
-    uri.authority().map(http::uri::Authority::as_str).or_else(field).unwrap_or_default()
 }
 
 impl Cidr {
@@ -275,133 +309,4 @@ impl Cidr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(trusted: &[&str]) -> Forwarded {
-        let trusted = trusted.iter().map(|text| Cidr::parse(text).unwrap()).collect();
-        Forwarded { trusted, x_forwarded: true, forwarded: true, via: true }
-    }
-
-    /// The client, and the fields, after `fields` arrived from `peer`.
-    fn after(
-        trusted: &[&str],
-        peer: &str,
-        fields: &[(&'static str, &'static str)],
-    ) -> (String, Vec<String>) {
-        let mut map = HeaderMap::new();
-        for (name, value) in fields {
-            map.append(*name, HeaderValue::from_static(value));
-        }
-        let hop = Hop {
-            peer: peer.parse().unwrap(),
-            scheme: "http",
-            host: "shop.test:81",
-            version: Version::HTTP_11,
-        };
-        let client = settings(trusted).apply(&mut map, hop);
-        let mut shown: Vec<_> = map
-            .iter()
-            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
-            .collect();
-        shown.sort_unstable();
-        (client.to_string(), shown)
-    }
-
-    #[test]
-    fn what_an_unknown_client_says_is_taken_off() {
-        let (client, fields) = after(
-            &["10.0.0.0/8"],
-            "192.0.2.9",
-            &[
-                ("x-forwarded-for", "6.6.6.6"),
-                ("x-forwarded-proto", "https"),
-                ("x-real-ip", "6.6.6.6"),
-                ("forwarded", "for=6.6.6.6"),
-                ("x_forwarded_for", "6.6.6.6"),
-                ("x.forwarded.host", "evil.test"),
-                ("x-forwarded", "kept"),
-                ("via", "1.1 other"),
-            ],
-        );
-        assert_eq!(client, "192.0.2.9");
-        assert_eq!(
-            fields,
-            [
-                "forwarded: for=192.0.2.9;host=\"shop.test:81\";proto=http",
-                "via: 1.1 other, 1.1 mwl-proxy",
-                "x-forwarded-for: 192.0.2.9",
-                "x-forwarded-host: shop.test:81",
-                "x-forwarded-proto: http",
-                "x-forwarded: kept",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_a_trusted_proxy_says_is_kept_and_added_to() {
-        let (client, fields) = after(
-            &["10.0.0.0/8", "fd00::/8"],
-            "::ffff:10.0.0.1",
-            &[
-                ("x-forwarded-for", "6.6.6.6, 192.0.2.9"),
-                ("x-forwarded-for", "fd00::1"),
-                ("x-forwarded-proto", "https"),
-                ("x-forwarded-host", "front.test"),
-                ("x_forwarded_for", "6.6.6.6"),
-                ("forwarded", "for=_hidden"),
-            ],
-        );
-        assert_eq!(client, "192.0.2.9", "behind it anybody may have written");
-        assert_eq!(
-            fields,
-            [
-                "forwarded: for=_hidden, for=10.0.0.1;host=\"shop.test:81\";proto=http",
-                "via: 1.1 mwl-proxy",
-                "x-forwarded-for: 6.6.6.6, 192.0.2.9, fd00::1, 10.0.0.1",
-                "x-forwarded-host: front.test",
-                "x-forwarded-proto: https",
-            ]
-        );
-    }
-
-    #[test]
-    fn the_client_is_the_nearest_that_nobody_vouches_for() {
-        let client =
-            |fields: &[(&'static str, &'static str)]| after(&["10.0.0.0/8"], "10.0.0.1", fields).0;
-        assert_eq!(client(&[]), "10.0.0.1");
-        assert_eq!(client(&[("x-forwarded-for", "10.0.0.3, 10.0.0.2")]), "10.0.0.3");
-        assert_eq!(client(&[("x-forwarded-for", "1.1.1.1:80, 10.0.0.2")]), "1.1.1.1");
-        assert_eq!(client(&[("x-forwarded-for", "1.1.1.1, rubbish, 10.0.0.2")]), "10.0.0.2");
-        assert_eq!(client(&[("forwarded", "for=\"[2001:db8::1]:9\";proto=https")]), "2001:db8::1");
-        assert_eq!(client(&[("forwarded", "for=1.1.1.1, For=10.0.0.2")]), "1.1.1.1");
-        assert_eq!(client(&[("forwarded", "proto=https")]), "10.0.0.1");
-        let hidden = "for=1.1.1.1;host=\"x,for=9.9.9.9;a\\\",for=8.8.8.8\"";
-        assert_eq!(client(&[("forwarded", hidden)]), "1.1.1.1");
-        let both = [("x-forwarded-for", "1.1.1.1"), ("forwarded", "for=2.2.2.2")];
-        assert_eq!(client(&both), "1.1.1.1");
-    }
-
-    #[test]
-    fn an_ipv6_client_is_quoted() {
-        let (client, fields) = after(&[], "2001:db8::1", &[]);
-        assert_eq!(client, "2001:db8::1");
-        assert_eq!(fields[0], "forwarded: for=\"[2001:db8::1]\";host=\"shop.test:81\";proto=http");
-    }
-
-    #[test]
-    fn a_range_is_an_address_and_a_length() {
-        let contains = |range: &str, address: &str| {
-            Cidr::parse(range).unwrap().contains(address.parse().unwrap())
-        };
-        assert!(contains("0.0.0.0/0", "255.1.1.1") && !contains("0.0.0.0/0", "::1"));
-        assert!(contains("10.1.2.128/25", "10.1.2.129") && !contains("10.1.2.128/25", "10.1.2.1"));
-        assert!(contains("::/0", "fd00::1") && contains("fd00::/8", "fdff::1"));
-        assert!(contains("127.0.0.1", "::ffff:127.0.0.1") && !contains("127.0.0.1", "127.0.0.2"));
-        for bad in ["", "10.0.0.0/33", "::/129", "a/8", "10.0.0.0/", "10.0.0.0/+8", "10/8"] {
-            assert!(Cidr::parse(bad).is_err(), "{bad}");
-        }
-        let beyond = "`10.0.0.1/8` has bits beyond its length; write `10.0.0.0/8`";
-        assert_eq!(Cidr::parse("10.0.0.1/8"), Err(beyond.to_owned()));
-    }
-}
+mod tests;

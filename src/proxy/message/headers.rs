@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use super::id;
 use crate::language::value::{Map, Missing, Value};
 
 /// Fields about one connection (RFC 9110 §7.6.1), whether `Connection` names them or not.
@@ -65,6 +66,35 @@ pub(crate) fn is_length_sound(headers: &HeaderMap) -> bool {
             && value.to_str().is_ok_and(|n| n.parse::<u64>().is_ok())
     };
     lengths.next().is_none_or(is_number) && lengths.next().is_none()
+}
+
+/// Fields of which a request may have only one. Servers read the first of two, or the last; so two of these could name
+/// two users or two meanings. `Host` and `Content-Length` are checked where they are used. Other fields of this kind,
+/// such as `User-Agent`, decide nothing here and pass unchanged.
+static SINGLE: [HeaderName; 7] = [
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+    header::CONTENT_TYPE,
+    header::CONTENT_RANGE,
+    header::MAX_FORWARDS,
+    header::ORIGIN,
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// Checks a request with repeated fields: none of them may be of [`SINGLE`] (RFC 9110 §5.3). Several request ids are
+/// removed, so that the request gets a new one.
+///
+/// # Errors
+/// The name of a field that must not be repeated.
+pub(crate) fn check_single(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let several = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
+    if let Some(name) = SINGLE.iter().find(|name| several(name)) {
+        return Err(name.as_str());
+    }
+    if several(&id::REQUEST_ID) {
+        headers.remove(&id::REQUEST_ID);
+    }
+    Ok(())
 }
 
 /// Whether `TE` says that the sender accepts trailers.

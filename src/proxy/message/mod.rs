@@ -4,6 +4,7 @@ pub(crate) mod forwarded;
 pub(crate) mod headers;
 pub(crate) mod id;
 pub(crate) mod media;
+pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod refusal;
 pub(crate) mod shape;

@@ -107,16 +107,21 @@ pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
 }
 
 fn encode(text: &str, out: &mut String) {
-    const HEX: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
-    let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+            escape(byte, out);
         }
     }
+}
+
+/// Writes the escape of a byte (RFC 3986 §2.1).
+pub(crate) fn escape(byte: u8, out: &mut String) {
+    const HEX: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+    let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');
+    out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use http::StatusCode;
 
-use super::target::TargetError;
+use super::target::{self, TargetError};
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::h1::Malformed;
 
@@ -16,6 +16,8 @@ pub(crate) struct Refusal {
     pub(crate) reason: Reason,
     /// The problem document's `detail`: what was found and what is expected.
     pub(crate) detail: String,
+    /// The methods that are allowed, if the method is the reason (RFC 9110 §15.5.6).
+    pub(crate) allow: Option<String>,
 }
 
 /// The kinds of refusals.
@@ -41,6 +43,8 @@ pub(crate) enum Reason {
     Expectation,
     /// The request may not be forwarded any further (RFC 9110 §7.6.2).
     MaxForwards,
+    /// The request has passed this proxy before (RFC 9110 §7.6.3).
+    Loop,
     /// No route matches.
     NoRoute,
     /// The number of requests that `limits.requests` allows are running.
@@ -53,11 +57,15 @@ pub(crate) enum Reason {
     BodyBroken,
     /// The route reads the body, and it stalled for `limits.bodyTimeout`.
     BodyTimeout,
+    /// A frame is none of HTTP/2, or comes where it must not.
+    MalformedFrame,
+    /// Frames without end that bring nothing, or streams that are opened only to be reset.
+    Flood,
 }
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::MalformedHead,
         Self::HeadTooLarge,
         Self::HeadTimeout,
@@ -68,12 +76,15 @@ impl Reason {
         Self::TransferCoding,
         Self::Expectation,
         Self::MaxForwards,
+        Self::Loop,
         Self::NoRoute,
         Self::Overloaded,
         Self::BufferedBytes,
         Self::BodyTooLarge,
         Self::BodyBroken,
         Self::BodyTimeout,
+        Self::MalformedFrame,
+        Self::Flood,
     ];
 
     /// The label, and the answer's status.
@@ -89,12 +100,15 @@ impl Reason {
             Self::TransferCoding => ("transferCoding", StatusCode::NOT_IMPLEMENTED),
             Self::Expectation => ("expectation", StatusCode::EXPECTATION_FAILED),
             Self::MaxForwards => ("maxForwards", StatusCode::METHOD_NOT_ALLOWED),
+            Self::Loop => ("loop", StatusCode::LOOP_DETECTED),
             Self::NoRoute => ("noRoute", StatusCode::NOT_FOUND),
             Self::Overloaded => ("overloaded", StatusCode::SERVICE_UNAVAILABLE),
             Self::BufferedBytes => ("bufferedBytes", StatusCode::SERVICE_UNAVAILABLE),
             Self::BodyTooLarge => ("bodyTooLarge", StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyBroken => ("bodyBroken", StatusCode::BAD_REQUEST),
             Self::BodyTimeout => ("bodyTimeout", StatusCode::REQUEST_TIMEOUT),
+            Self::MalformedFrame => ("malformedFrame", StatusCode::BAD_REQUEST),
+            Self::Flood => ("flood", StatusCode::BAD_REQUEST),
         }
     }
 
@@ -106,6 +120,7 @@ impl Reason {
     /// The problem document's `code`. Never one that a Flow's failure has, but where a route reads bodies.
     pub(crate) const fn code(self) -> &'static str {
         match self {
+            Self::Loop => code::LOOP_DETECTED,
             Self::NoRoute => code::NO_ROUTE,
             Self::Overloaded | Self::BufferedBytes => code::OVERLOADED,
             Self::BodyTooLarge => code::BODY_TOO_LARGE,
@@ -127,13 +142,13 @@ impl Reason {
 
     /// Whether the connection closes, because the framing cannot be trusted.
     pub(crate) const fn closes(self) -> bool {
-        !matches!(self, Self::NoRoute | Self::Overloaded)
+        !matches!(self, Self::Loop | Self::NoRoute | Self::Overloaded)
     }
 }
 
 impl Refusal {
     fn new(reason: Reason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into() }
+        Self { reason, detail: detail.into(), allow: None }
     }
 
     /// No route matches the request.
@@ -141,9 +156,10 @@ impl Refusal {
         Self::new(Reason::NoRoute, "no route takes this request")
     }
 
-    /// `CONNECT`, which a reverse proxy does not support.
-    pub(crate) fn connect() -> Self {
-        Self::new(Reason::Connect, "this is a reverse proxy: it opens no tunnels")
+    /// `CONNECT`, which a reverse proxy does not support. Its routes allow the methods `allow`.
+    pub(crate) fn connect(allow: String) -> Self {
+        let detail = "this is a reverse proxy: it opens no tunnels";
+        Self { allow: Some(allow), ..Self::new(Reason::Connect, detail) }
     }
 
     /// The target is longer than `limit` bytes (RFC 9110 §15.5.15).
@@ -159,10 +175,23 @@ impl Refusal {
         Self::new(Reason::TransferCoding, detail)
     }
 
-    /// `Max-Forwards: 0` on a TRACE or OPTIONS: this is the last hop, and it has nothing to report.
-    pub(crate) fn max_forwards() -> Self {
+    /// `Max-Forwards: 0` on a TRACE or OPTIONS: this is the last hop, and it can only report the allowed methods.
+    pub(crate) fn max_forwards(allow: String) -> Self {
         let detail = "Max-Forwards is 0, and the proxy itself answers neither TRACE nor OPTIONS";
-        Self::new(Reason::MaxForwards, detail)
+        Self { allow: Some(allow), ..Self::new(Reason::MaxForwards, detail) }
+    }
+
+    /// The request has passed this proxy before, so it would never end.
+    pub(crate) fn loop_detected() -> Self {
+        let detail =
+            "the request came through this proxy before (Via): an upstream leads back to it";
+        Self::new(Reason::Loop, detail)
+    }
+
+    /// A field is repeated that must not be.
+    pub(crate) fn repeated(name: &'static str) -> Self {
+        let detail = format!("the request has more than one `{name}` field, and may have one");
+        Self::new(Reason::MalformedHead, detail)
     }
 
     /// An unsupported expectation (RFC 9110 §10.1.1).
@@ -181,7 +210,13 @@ impl Refusal {
 
     /// More than `limit` header fields (RFC 6585 §5).
     pub(crate) fn too_many_fields(limit: usize) -> Self {
-        let detail = format!("the request has more than {limit} header fields");
+        let detail = format!("the request has more than {limit} header fields (limits.headers)");
+        Self::new(Reason::HeadTooLarge, detail)
+    }
+
+    /// Fields over `limit` bytes (RFC 6585 §5).
+    pub(crate) fn fields_too_large(limit: usize) -> Self {
+        let detail = format!("the request's fields are over {limit} bytes (limits.headSize)");
         Self::new(Reason::HeadTooLarge, detail)
     }
 
@@ -241,7 +276,12 @@ impl From<TargetError> for Refusal {
             TargetError::DotSegment
             | TargetError::Nul
             | TargetError::Form
-            | TargetError::Scheme => Reason::BadTarget,
+            | TargetError::Scheme
+            | TargetError::Character
+            | TargetError::Fragment
+            | TargetError::EncodedSlash
+            | TargetError::Parameters => Reason::BadTarget,
+            TargetError::TooLong => return Self::target_too_long(target::LONGEST),
             TargetError::NoHost
             | TargetError::TwoHosts
             | TargetError::BadHost

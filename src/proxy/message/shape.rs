@@ -5,11 +5,11 @@
 //! A request is changed once, not once per attempt, and the Flow reads what will be sent: `frame.input.path`
 //! and `.headers` show the new values. `match` has used the old ones.
 
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, header};
 
-use super::target;
-use crate::proxy::settings::{FieldEdits, PrefixRewrite};
+use super::path;
+use super::target::{Target, TargetError};
+use crate::proxy::settings::{FieldEdits, Paths, PrefixRewrite};
 
 /// Removes, sets and appends, in this order.
 pub(crate) fn edit(fields: &mut HeaderMap, edits: &FieldEdits) {
@@ -24,28 +24,37 @@ pub(crate) fn edit(fields: &mut HeaderMap, edits: &FieldEdits) {
     }
 }
 
-/// `uri`, in origin form, with the matched prefix replaced. Everything after the prefix is kept byte for byte,
-/// including the query. `None` if there is nothing to replace: `*` has no prefix.
-pub(crate) fn rewrite(uri: &Uri, rewrite: &PrefixRewrite) -> Option<Uri> {
-    let path = uri.path();
+/// `target` with the matched prefix replaced. Everything after the prefix is kept byte for byte, including the query.
+/// `None` if there is nothing to replace: `*` has no prefix.
+///
+/// # Errors
+/// When the result is longer than a target may be.
+pub(crate) fn rewrite(
+    target: &Target,
+    rewrite: &PrefixRewrite,
+    paths: Paths,
+) -> Option<Result<Target, TargetError>> {
     // A slash at the end of the prefix belongs to what follows.
     let matched = rewrite.from.strip_suffix('/').unwrap_or(&rewrite.from);
-    let rest = target::strip_prefix(path, matched)?;
-    if !rest.is_empty() && !rest.starts_with('/') {
+    let rest = path::strip_prefix(target.path(), matched, paths)?;
+    // The parameters of the prefix's last segment, and the segments after it.
+    let (parameters, beneath) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len()))?;
+    if !(parameters.is_empty() || parameters.starts_with(';')) {
         return None;
     }
-    let to = if rest.is_empty() {
-        rewrite.to.as_ref()
-    } else {
-        rewrite.to.strip_suffix('/').unwrap_or(&rewrite.to)
+    let to = rewrite.to.as_ref();
+    let mut rewritten = match to.strip_suffix('/') {
+        _ if beneath.is_empty() => format!("{to}{parameters}"),
+        // No segment is left that could have the parameters.
+        Some("") => beneath.to_owned(),
+        Some(to) => format!("{to}{parameters}{beneath}"),
+        None => format!("{to}{parameters}{beneath}"),
     };
-    let mut target = format!("{to}{rest}");
-    if let Some(query) = uri.query() {
-        target.push('?');
-        target.push_str(query);
+    if let Some(query) = target.query() {
+        rewritten.push('?');
+        rewritten.push_str(query);
     }
-    // Both halves are valid, so only the length of the whole can be refused.
-    PathAndQuery::try_from(target).ok().map(Uri::from)
+    Some(Target::of_text(rewritten))
 }
 
 /// Why configuration may not set, append or remove `name`, if so. `request`: in a request, otherwise in an answer.
@@ -71,7 +80,8 @@ mod tests {
 
     fn rewritten(from: &str, to: &str, target: &str) -> Option<String> {
         let rule = PrefixRewrite { from: from.into(), to: to.into() };
-        Some(rewrite(&target.parse().unwrap(), &rule)?.to_string())
+        let target = Target::of_text(target.to_owned()).unwrap();
+        Some(rewrite(&target, &rule, Paths::default())?.unwrap().as_str().to_owned())
     }
 
     #[test]
@@ -90,6 +100,12 @@ mod tests {
             ("/", "/v2", "/", "/v2/"),
             ("/api", "/v2", "/api//x", "/v2//x"),
             ("/api", "/v2", "/api?", "/v2?"),
+            ("/api", "/v2", "/api;v=1/x;y?<z>", "/v2;v=1/x;y?<z>"),
+            ("/api", "/v2/", "/api;v=1/x", "/v2;v=1/x"),
+            ("/api", "/v2/", "/api;v=1", "/v2/;v=1"),
+            ("/api", "/", "/api;v=1/x", "/x"),
+            ("/api", "/", "/api;v=1", "/;v=1"),
+            ("/api", "/v2", "/;/api/x", "/v2/x"),
         ] {
             let shown = rewritten(from, to, target);
             assert_eq!(shown.as_deref(), Some(wanted), "{from} {to} {target}");

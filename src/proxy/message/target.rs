@@ -1,22 +1,53 @@
-//! Checks the request target and the authority before anything is matched on them.
+//! The request target and the authority, checked before anything is matched on them.
 //!
-//! The bytes are sent upstream as they came, but routes match on their meaning: a letter is a letter, escaped
-//! or not (RFC 3986 §6.2.2), so the route for `/admin` also gets `/%61dmin`. A path that an upstream might read
-//! as another path is refused: one with a dot segment, plain or percent-encoded (`/pub/%2e%2e/admin`), and one
-//! with `%00`. All other escapes pass unchanged, including `%2f`, and so do double slashes, because refusing
-//! them breaks real applications.
+//! A target is graphic ASCII without a fragment, whoever wrote it. Such a target is sent on as it came, byte for byte:
+//! some services rely on characters that are not allowed in a URI (`"`, `<`, `>`, a backtick).
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-use http::uri::Scheme;
-use http::{HeaderMap, Method, Uri, Version, header};
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Method, Version, header};
 
-/// Why a target or an authority is refused. Always answered with 400.
+/// The longest target that the HTTP library can represent, in bytes.
+pub(crate) const LONGEST: usize = u16::MAX as usize - 1;
+
+/// The path and the query of a request, or `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One that the HTTP library supports. Nearly all are.
+    Usual(PathAndQuery),
+    /// One with characters that are not allowed in a URI.
+    Raw {
+        text: Arc<str>,
+        /// The length of the path.
+        path: usize,
+    },
+}
+
+/// What precedes the path of a target in absolute form; in HTTP/2, `:scheme` and `:authority`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Absolute {
+    pub(crate) scheme: Option<Scheme>,
+    pub(crate) authority: Option<Authority>,
+}
+
+/// A valid authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestAuthority<'a> {
+    /// As it was sent.
+    pub(crate) text: &'a str,
+    /// The host without its port, and without a dot at its end: `a.test.` is `a.test` (RFC 3986 §3.2.2).
+    pub(crate) host: &'a str,
+}
+
+/// Why a target or an authority is refused. Always answered 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TargetError {
     /// `.` or `..` as a segment.
-    #[error("the path holds a dot segment; send the path that it stands for")]
+    #[error("the path contains a dot segment; send the path that it stands for")]
     DotSegment,
     /// Neither a path, nor a whole URI, nor `*` (RFC 9112 §3.2).
     #[error("the target is neither a path nor a whole http URI")]
@@ -25,8 +56,27 @@ pub(crate) enum TargetError {
     #[error("the target's scheme is neither http nor https")]
     Scheme,
     /// An encoded NUL.
-    #[error("the path holds %00, which no path needs")]
+    #[error("the path contains %00, which no path needs")]
     Nul,
+    /// A control character, a space, or a byte beyond ASCII (RFC 9112 §3.2).
+    #[error(
+        "the target contains a control character, a space or a byte beyond ASCII; percent-encode it"
+    )]
+    Character,
+    /// A fragment, which is only for the client itself (RFC 9110 §4.2.5).
+    #[error("the target contains `#`; do not send a fragment, and percent-encode any other `#`")]
+    Fragment,
+    /// Longer than [`LONGEST`].
+    #[error("the target is over {LONGEST} bytes")]
+    TooLong,
+    /// `paths.encodedSlashes: refuse`.
+    #[error(
+        "the path contains an encoded slash or a backslash, which are refused here (paths.encodedSlashes)"
+    )]
+    EncodedSlash,
+    /// `paths.parameters: refuse`.
+    #[error("the path contains `;`, which is refused here (paths.parameters)")]
+    Parameters,
     /// No `Host` (RFC 9112 §3.2).
     #[error("the request has no Host field")]
     NoHost,
@@ -44,286 +94,225 @@ pub(crate) enum TargetError {
     UserInfo,
 }
 
-/// Checks the form of the target: a path, or `*` for OPTIONS, possibly in absolute form.
-pub(crate) fn check_form(uri: &Uri, method: &Method) -> Result<(), TargetError> {
-    if let Some(scheme) = uri.scheme()
+impl Target {
+    /// Parses the target of a request line (RFC 9112 §3.2). The authority form, which CONNECT uses, has no path.
+    pub(crate) fn read(bytes: &Bytes) -> Result<(Absolute, Self), TargetError> {
+        if bytes.starts_with(b"/") || **bytes == *b"*" {
+            return Ok((Absolute::default(), Self::of_bytes(bytes)?));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| TargetError::Character)?;
+        check_characters(text)?;
+        let Some((scheme, rest)) = text.split_once("://") else {
+            let authority = Some(text.parse().map_err(|_| TargetError::Form)?);
+            return Ok((Absolute { scheme: None, authority }, Self::from(None)));
+        };
+        let scheme = Some(match scheme {
+            scheme if scheme.eq_ignore_ascii_case("http") => Scheme::HTTP,
+            scheme if scheme.eq_ignore_ascii_case("https") => Scheme::HTTPS,
+            _ => return Err(TargetError::Scheme),
+        });
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let authority = Some(authority.parse().map_err(|_| TargetError::BadHost)?);
+        let target = match path {
+            path if path.starts_with('/') => Self::of_text(path.to_owned())?,
+            query => Self::of_text(format!("/{query}"))?,
+        };
+        Ok((Absolute { scheme, authority }, target))
+    }
+
+    fn of_bytes(bytes: &Bytes) -> Result<Self, TargetError> {
+        let size = bytes.len();
+        if !bytes.is_ascii() {
+            return Err(TargetError::Character);
+        }
+        match PathAndQuery::from_maybe_shared(bytes.clone()) {
+            // The library removes a fragment.
+            Ok(usual) if usual.as_str().len() == size => Ok(Self::Usual(usual)),
+            Ok(_) => Err(TargetError::Fragment),
+            Err(_) => Self::raw(std::str::from_utf8(bytes).unwrap_or_default()),
+        }
+    }
+
+    /// A path, and a query if there is one.
+    pub(crate) fn of_text(text: String) -> Result<Self, TargetError> {
+        Self::of_bytes(&text.into())
+    }
+
+    fn raw(text: &str) -> Result<Self, TargetError> {
+        check_characters(text)?;
+        if text.len() > LONGEST {
+            return Err(TargetError::TooLong);
+        }
+        let path = text.find('?').unwrap_or(text.len());
+        Ok(Self::Raw { text: text.into(), path })
+    }
+
+    /// The whole target.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Usual(usual) => usual.as_str(),
+            Self::Raw { text, .. } => text,
+        }
+    }
+
+    /// The path.
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Usual(usual) => usual.path(),
+            Self::Raw { text, path } => text.get(..*path).unwrap_or_default(),
+        }
+    }
+
+    /// The query, without the question mark.
+    pub(crate) fn query(&self) -> Option<&str> {
+        match self {
+            Self::Usual(usual) => usual.query(),
+            Self::Raw { text, path } => text.get(*path..)?.strip_prefix('?'),
+        }
+    }
+
+    /// The target as the HTTP library represents it, if it can.
+    pub(crate) const fn usual(&self) -> Option<&PathAndQuery> {
+        match self {
+            Self::Usual(usual) => Some(usual),
+            Self::Raw { .. } => None,
+        }
+    }
+}
+
+/// A target that the HTTP library has read: that of an HTTP/2 request.
+impl From<Option<PathAndQuery>> for Target {
+    fn from(read: Option<PathAndQuery>) -> Self {
+        read.map_or_else(|| Self::Raw { text: "".into(), path: 0 }, Self::Usual)
+    }
+}
+
+/// Checks that a target, or a part of one, contains only characters that are allowed.
+pub(crate) fn check_characters(text: &str) -> Result<(), TargetError> {
+    if text.contains('#') {
+        return Err(TargetError::Fragment);
+    }
+    let graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if graphic { Ok(()) } else { Err(TargetError::Character) }
+}
+
+/// Checks the form of the target: a path, or `*` with OPTIONS; both also in a whole URI.
+pub(crate) fn check_form(
+    absolute: &Absolute,
+    target: &Target,
+    method: &Method,
+) -> Result<(), TargetError> {
+    if let Some(scheme) = &absolute.scheme
         && *scheme != Scheme::HTTP
         && *scheme != Scheme::HTTPS
     {
         return Err(TargetError::Scheme);
     }
-    let path = uri.path();
+    let path = target.path();
     if path.starts_with('/') || path == "*" && *method == Method::OPTIONS {
         return Ok(());
     }
     Err(TargetError::Form)
 }
 
-/// Checks the path, and returns it in normal form, on which routes match.
-pub(crate) fn check_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
-    if !path.bytes().any(|byte| byte == b'.' || byte == b'%') {
-        return Ok(Cow::Borrowed(path));
-    }
-    if path.contains("%00") {
-        return Err(TargetError::Nul);
-    }
-    // A parameter (`..;x`) does not make a segment safe: some servers drop it before they resolve dots.
-    let stem = |segment: &str| is_dots(segment.split(';').next().unwrap_or_default());
-    if path.split('/').any(stem) {
-        return Err(TargetError::DotSegment);
-    }
-    Ok(normal(path))
-}
-
-/// The path in normal form (RFC 3986 §6.2.2): escapes of unreserved characters are decoded, and all other
-/// escapes are in upper case.
-pub(crate) fn normal(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return Cow::Borrowed(path);
-    }
-    let mut normal = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((unit, after)) = unit(rest) {
-        match unit {
-            Unit::Char(plain) => normal.push(plain),
-            Unit::Escape(escape) => normal.push_str(&escape.to_ascii_uppercase()),
-        }
-        rest = after;
-    }
-    Cow::Owned(normal)
-}
-
-/// The part of `path` after `prefix`, byte for byte. `prefix` must be in normal form, `path` need not be.
-/// `None` if the path does not begin with the prefix.
-pub(crate) fn strip_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
-    let (mut path, mut prefix) = (path, prefix);
-    while !prefix.is_empty() {
-        let (unit, after) = unit(path)?;
-        prefix = match unit {
-            Unit::Char(plain) => prefix.strip_prefix(plain)?,
-            Unit::Escape(escape) => prefix.strip_prefix(escape.to_ascii_uppercase().as_str())?,
-        };
-        path = after;
-    }
-    Some(path)
-}
-
-/// The smallest meaningful piece of a path.
-enum Unit<'a> {
-    /// A character, or an escaped unreserved one, decoded.
-    Char(char),
-    /// Any other escape.
-    Escape(&'a str),
-}
-
-/// The first unit of a path, and the rest.
-fn unit(path: &str) -> Option<(Unit<'_>, &str)> {
-    let first = path.chars().next()?;
-    let escape = path.split_at_checked(3).filter(|_| first == '%');
-    let code = escape.and_then(|(escape, _)| {
-        let digits = escape.get(1..)?;
-        let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        u8::from_str_radix(digits, 16).ok().filter(|_| hex)
-    });
-    if let (Some((escape, after)), Some(code)) = (escape, code) {
-        let unreserved = code.is_ascii_alphanumeric() || b"-._~".contains(&code);
-        let unit = if unreserved { Unit::Char(char::from(code)) } else { Unit::Escape(escape) };
-        return Some((unit, after));
-    }
-    let (_, after) = path.split_at_checked(first.len_utf8())?;
-    // A percent sign that begins no escape stands for itself, like `%25`.
-    let unit = if first == '%' { Unit::Escape("%25") } else { Unit::Char(first) };
-    Some((unit, after))
-}
-
-fn is_dots(segment: &str) -> bool {
-    let mut rest = segment;
-    let mut dots = 0;
-    while !rest.is_empty() {
-        let escaped = || rest.strip_prefix("%2e").or_else(|| rest.strip_prefix("%2E"));
-        let Some(next) = rest.strip_prefix('.').or_else(escaped) else {
-            return false;
-        };
-        rest = next;
-        dots += 1;
-    }
-    dots == 1 || dots == 2
-}
-
-/// The authority of the request: from a target in absolute form, otherwise from `Host` (RFC 9112 §3.2.2: with
-/// an absolute target, a proxy ignores the received Host). Empty for an HTTP/1.0 request without either.
+/// The authority that the request is for: the target's if it is in absolute form, otherwise the `Host` field's
+/// (RFC 9112 §3.2.2: with the absolute form, a proxy ignores Host). Empty for an HTTP/1.0 request without one.
 pub(crate) fn authority<'a>(
-    uri: &'a Uri,
+    absolute: &'a Absolute,
     version: Version,
     headers: &'a HeaderMap,
-) -> Result<&'a str, TargetError> {
+) -> Result<RequestAuthority<'a>, TargetError> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
         return Err(TargetError::TwoHosts);
     }
-    if let Some(authority) = uri.authority() {
+    if let Some(authority) = &absolute.authority {
         if authority.as_str().contains('@') {
             return Err(TargetError::UserInfo);
         }
-        check_authority(authority.as_str())?;
         if version == Version::HTTP_2
             && host.is_some_and(|host| !same(host.as_bytes(), authority.as_str()))
         {
             return Err(TargetError::TwoAuthorities);
         }
-        return Ok(authority.as_str());
+        return check_authority(authority.as_str());
     }
     let Some(host) = host else {
         let excused = version < Version::HTTP_11;
-        return if excused { Ok("") } else { Err(TargetError::NoHost) };
+        return if excused {
+            Ok(RequestAuthority { text: "", host: "" })
+        } else {
+            Err(TargetError::NoHost)
+        };
     };
-    let host = host.to_str().map_err(|_| TargetError::BadHost)?;
-    check_authority(host)?;
-    Ok(host)
+    check_authority(host.to_str().map_err(|_| TargetError::BadHost)?)
 }
 
 fn same(host: &[u8], authority: &str) -> bool {
     host.eq_ignore_ascii_case(authority.as_bytes())
 }
 
-/// Checks that an authority is `host` or `host:port`.
-pub(crate) fn check_authority(authority: &str) -> Result<(), TargetError> {
+/// Checks that an authority is `host` or `host:port`. An escape is refused: servers that decode it and servers that do
+/// not would serve different hosts.
+pub(crate) fn check_authority(authority: &str) -> Result<RequestAuthority<'_>, TargetError> {
     let (host, port) = split(authority).ok_or(TargetError::BadHost)?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(&byte);
+    let name = host.strip_suffix('.').unwrap_or(host);
     let good_host = match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok()),
-        None => !host.is_empty() && host.bytes().all(plain),
+        None => !name.is_empty() && !name.ends_with('.') && name.bytes().all(plain),
     };
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     let good_port = port.is_empty() || (digits && port.parse::<u16>().is_ok());
-    if good_host && good_port { Ok(()) } else { Err(TargetError::BadHost) }
+    if good_host && good_port {
+        Ok(RequestAuthority { text: authority, host: name })
+    } else {
+        Err(TargetError::BadHost)
+    }
 }
 
-/// The host, with its brackets, and the port, which may be empty.
+impl RequestAuthority<'_> {
+    /// Whether the host ends in a dot.
+    pub(crate) fn has_dot(&self) -> bool {
+        self.text.strip_prefix(self.host).is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// The authority, without a dot at the end of the host.
+    pub(crate) fn plain(&self) -> Cow<'_, str> {
+        match self.text.strip_prefix(self.host).and_then(|rest| rest.strip_prefix('.')) {
+            Some(port) => Cow::Owned(format!("{}{port}", self.host)),
+            None => Cow::Borrowed(self.text),
+        }
+    }
+}
+
+/// The form in which equal hosts are equal: in lower case, and an IPv6 address in its shortest form.
+pub(crate) fn canonical_host(host: &str) -> Cow<'_, str> {
+    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Some(address) = inner.and_then(|inner| inner.parse::<Ipv6Addr>().ok()) {
+        Cow::Owned(format!("[{address}]"))
+    } else if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    }
+}
+
+/// The host, with its brackets, and the port, which is empty if there is none.
 fn split(authority: &str) -> Option<(&str, &str)> {
     if authority.starts_with('[') {
         let (host, rest) = authority.split_at_checked(authority.find(']')? + 1)?;
         let port = if rest.is_empty() { "" } else { rest.strip_prefix(':')? };
         return Some((host, port));
     }
-    // Authorities are short. A search made for long texts would cost more to set up.
+    // Authorities are short, so a search function for long texts would cost more than this.
     match authority.bytes().position(|byte| byte == b':') {
         Some(colon) => Some((authority.get(..colon)?, authority.get(colon + 1..)?)),
         None => Some((authority, "")),
     }
 }
 
-/// The host of an authority, without its port.
-pub(crate) fn host(authority: &str) -> &str {
-    split(authority).map_or(authority, |(host, _)| host)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use http::HeaderValue;
-    use proptest::prelude::*;
-
-    #[test]
-    fn dot_segments_are_refused_however_they_are_written() {
-        for path in [
-            "/pub/../admin",
-            "/pub/%2e%2e/admin",
-            "/pub/.%2E/admin",
-            "/./a",
-            "/a/..",
-            "/a/%2e",
-            "/a/..;x=1/b",
-        ] {
-            assert_eq!(check_path(path), Err(TargetError::DotSegment), "{path}");
-        }
-    }
-
-    #[test]
-    fn other_escapes_and_dots_pass() {
-        for path in
-            ["/a.b/c..d/...", "/%2F/%5C/%3B/%25/%3F/%23", "//evil.test/x", "/.well-known/x", "*"]
-        {
-            assert_eq!(check_path(path).as_deref(), Ok(path), "{path}");
-        }
-        assert_eq!(check_path("/a%00b"), Err(TargetError::Nul));
-    }
-
-    #[test]
-    fn an_escaped_letter_is_the_letter() {
-        for (path, wanted) in [
-            ("/ap%69/a%2fb", "/api/a%2Fb"),
-            ("/%7Eme/%41-%5f", "/~me/A-_"),
-            ("/%c3%a9", "/%C3%A9"),
-            ("/100%/%4/%zz/%+1/%4%31", "/100%25/%254/%25zz/%25+1/%2541"),
-            ("/%2541", "/%2541"),
-        ] {
-            assert_eq!(normal(path), wanted, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_prefix_is_taken_off_and_the_rest_keeps_its_bytes() {
-        assert_eq!(strip_prefix("/ap%69/a%2Fb", "/api"), Some("/a%2Fb"));
-        assert_eq!(strip_prefix("/%c3%a9/%61", "/%C3%A9"), Some("/%61"));
-        assert_eq!(strip_prefix("/api", "/api"), Some(""));
-        assert_eq!(strip_prefix("/ap", "/api"), None);
-        assert_eq!(strip_prefix("/ap%2f", "/ap/"), None);
-    }
-
-    #[test]
-    fn a_target_has_one_of_three_forms() {
-        let form = |target: &str, method| check_form(&target.parse().unwrap(), &method);
-        assert_eq!(form("/a", Method::GET), Ok(()));
-        assert_eq!(form("http://a.test", Method::GET), Ok(()));
-        assert_eq!(form("https://a.test/x", Method::GET), Ok(()));
-        assert_eq!(form("*", Method::OPTIONS), Ok(()));
-        assert_eq!(form("*", Method::GET), Err(TargetError::Form));
-        assert_eq!(form("a.test:80", Method::GET), Err(TargetError::Form));
-        assert_eq!(form("ftp://a.test/x", Method::GET), Err(TargetError::Scheme));
-    }
-
-    proptest! {
-        /// Normal form is stable, and a path begins with every prefix of its normal form that cuts no escape.
-        #[test]
-        fn normal_form_is_final(path in "/([a-z%./0-9A-F]|%[0-9a-f]{2}){0,12}") {
-            let once = normal(&path).into_owned();
-            prop_assert_eq!(&normal(&once), &once);
-            prop_assert_eq!(strip_prefix(&path, &once), Some(""));
-        }
-    }
-
-    fn of(target: &str, hosts: &[&'static str]) -> Result<String, TargetError> {
-        let mut headers = HeaderMap::new();
-        for host in hosts {
-            headers.append(header::HOST, HeaderValue::from_static(host));
-        }
-        let uri = target.parse().unwrap();
-        authority(&uri, Version::HTTP_11, &headers).map(ToOwned::to_owned)
-    }
-
-    #[test]
-    fn one_well_formed_host_is_wanted() {
-        assert_eq!(of("/", &["a.test:80"]).unwrap(), "a.test:80");
-        assert_eq!(of("/", &["[::1]:80"]).unwrap(), "[::1]:80");
-        assert_eq!(of("/", &[]), Err(TargetError::NoHost));
-        assert_eq!(of("/", &["a", "b"]), Err(TargetError::TwoHosts));
-        for bad in ["a.test, b.test", "a@b", "[::1", "a.test:99999", "a/b", "", "a:b", "[::1]x"] {
-            assert_eq!(of("/", &[bad]), Err(TargetError::BadHost), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn the_absolute_form_overrules_the_host_field() {
-        assert_eq!(of("http://a.test/x", &["b.test"]).unwrap(), "a.test");
-        assert_eq!(of("http://u:p@a.test/x", &["a.test"]), Err(TargetError::UserInfo));
-    }
-
-    #[test]
-    fn a_host_has_no_port() {
-        assert_eq!(host("a.test:80"), "a.test");
-        assert_eq!(host("[::1]:80"), "[::1]");
-        assert_eq!(host("a.test"), "a.test");
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ use crate::proxy::client::connection;
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::message::id::Ids;
-use crate::proxy::request::head::matched;
+use crate::proxy::request::head::{ReceivedHead, matched};
 use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::stage::Stage;
@@ -98,7 +98,7 @@ pub(crate) fn rehearse(
         let core = WorkerState::with(Clock::starting_at(BEGINS), Ids::seeded(seed));
         let worker = Arc::new(Worker::new(Arc::new(core), Arc::clone(runtime)));
         let (parts, request) = request(asked);
-        let routes = routes(runtime, &parts);
+        let routes = routes(runtime, &parts.into());
         stage.begin();
         let end = ask(&worker, stage, request, asked.patience).await;
         let took = IsoDuration(stage.elapsed());
@@ -208,8 +208,8 @@ fn request(asked: &ClientRequest) -> (request::Parts, Request<Full<Bytes>>) {
 }
 
 /// Why each route before the matching one does not match. Empty if the request is refused before routing.
-fn routes(runtime: &Runtime, parts: &request::Parts) -> Vec<(Arc<str>, Option<String>)> {
-    let misses = matched(runtime, parts, |target| runtime.router.misses(target));
+fn routes(runtime: &Runtime, head: &ReceivedHead) -> Vec<(Arc<str>, Option<String>)> {
+    let misses = matched(runtime, head, |target, _| runtime.router.misses(target));
     let names = runtime.routes.iter().map(|route| Arc::clone(&route.name));
     names.zip(misses.unwrap_or_default()).collect()
 }

@@ -9,12 +9,12 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 use http_body::Body as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::head::{self, AcceptedHead, HopOptions};
+use super::head::{self, AcceptedHead, HopOptions, ReceivedHead};
 use super::interim::InterimTarget;
 use super::trace::TracePlace;
 use super::upload::Upload;
@@ -24,6 +24,7 @@ use crate::proxy::body::source::{BodyFailure, ReplaySource};
 use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::telemetry::record::Recorder;
@@ -36,10 +37,9 @@ pub(crate) struct Exchange {
     /// `execution.id`.
     pub(crate) id: HeaderValue,
     pub(crate) method: Method,
-    /// Origin form, or `*`.
-    pub(crate) uri: Uri,
+    pub(crate) target: Target,
     /// The target as the client wrote it, if the route rewrites it.
-    written: Option<Box<Uri>>,
+    written: Option<Box<Target>>,
     /// The fields to send on.
     pub(crate) headers: HeaderMap,
     pub(crate) upload: Upload,
@@ -86,14 +86,14 @@ pub(crate) struct PendingBody {
 }
 
 impl Exchange {
-    /// Checks `request` and finds its route. A refused request keeps its body.
+    /// Checks a request and finds its route. A refused request keeps its body.
     pub(crate) fn begin(
         site: Arc<WorkerConfig>,
-        request: Request<ClientBody>,
+        mut parts: ReceivedHead,
+        body: ClientBody,
         peer: Peer,
         interim: InterimTarget,
     ) -> Result<Admission, Box<(Refusal, ClientBody)>> {
-        let (mut parts, body) = request.into_parts();
         let grpc = head::is_grpc(parts.version, &parts.headers);
         let begun = Instant::now();
         let accepted = match head::accept(&site, &mut parts, peer, begun) {
@@ -121,7 +121,7 @@ impl Exchange {
             route,
             id,
             method: parts.method,
-            uri: parts.uri,
+            target: parts.target,
             written,
             headers: parts.headers,
             upload,
@@ -159,8 +159,8 @@ impl Exchange {
         parts: http::request::Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
-        let request = Request::from_parts(parts, ClientBody::Empty);
-        match Self::begin(site, request, peer, InterimTarget::Nowhere(DropReason::Late)) {
+        let (head, body) = (ReceivedHead::from(parts), ClientBody::Empty);
+        match Self::begin(site, head, body, peer, InterimTarget::Nowhere(DropReason::Late)) {
             Ok(Admission::Whole(exchange)) => Ok(exchange),
             Ok(Admission::Unread(unread)) => Ok(Arc::new(unread.exchange)),
             Err(refused) => Err(refused.0),
@@ -174,7 +174,7 @@ impl Exchange {
 
     /// The path as the client wrote it.
     pub(crate) fn path(&self) -> &str {
-        self.written.as_deref().unwrap_or(&self.uri).path()
+        self.written.as_deref().unwrap_or(&self.target).path()
     }
 
     /// `execution.id`.
@@ -274,8 +274,8 @@ impl Native for Exchange {
                 let host = host.and_then(|host| host.to_str().ok());
                 Some(Value::from(host.unwrap_or_default()))
             }
-            "path" => Some(Value::from(self.uri.path())),
-            "query" => Some(query::to_value(self.uri.query().unwrap_or_default())),
+            "path" => Some(Value::from(self.target.path())),
+            "query" => Some(query::to_value(self.target.query().unwrap_or_default())),
             "headers" => Some(headers::to_value(&self.headers)),
             "body" => match &self.upload {
                 Upload::Buffered { value, .. } => value.clone(),
@@ -289,7 +289,7 @@ impl Native for Exchange {
         match member {
             "headers" => headers::at(&self.headers, rest).map_err(Missing::below),
             "query" => {
-                query::at(self.uri.query().unwrap_or_default(), rest).map_err(Missing::below)
+                query::at(self.target.query().unwrap_or_default(), rest).map_err(Missing::below)
             }
             _ => Missing::follow(self.member(member), rest),
         }

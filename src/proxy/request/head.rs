@@ -8,20 +8,45 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::Entry;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Uri, Version, header, request};
+use http::{HeaderMap, HeaderValue, Method, Version, header, request};
 use tokio::time::Instant;
 
 use super::trace;
 use crate::proxy::grpc;
+use crate::proxy::h2::OverLimit;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::forwarded::{self, Hop};
 use crate::proxy::message::refusal::Refusal;
-use crate::proxy::message::{headers, id, shape, target, trailers, upgrade};
+use crate::proxy::message::target::{Absolute, RequestAuthority, TargetError};
+use crate::proxy::message::{headers, id, path, shape, target, trailers, upgrade};
 use crate::proxy::settings::Forwarded;
 use crate::proxy::site::route::Target;
 use crate::proxy::site::runtime::{Runtime, Shaping};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
+
+/// The head of a request as it was received, in any version.
+#[derive(Debug)]
+pub(crate) struct ReceivedHead {
+    pub(crate) method: Method,
+    pub(crate) absolute: Absolute,
+    pub(crate) target: target::Target,
+    pub(crate) version: Version,
+    pub(crate) headers: HeaderMap,
+}
+
+/// A head that the HTTP library has read.
+impl From<request::Parts> for ReceivedHead {
+    fn from(parts: request::Parts) -> Self {
+        let uri = parts.uri.into_parts();
+        Self {
+            method: parts.method,
+            absolute: Absolute { scheme: uri.scheme, authority: uri.authority },
+            target: uri.path_and_query.into(),
+            version: parts.version,
+            headers: parts.headers,
+        }
+    }
+}
 
 /// Everything known about a request whose head was accepted, except its parts, which are in the form to send on.
 #[derive(Debug)]
@@ -33,7 +58,7 @@ pub(crate) struct AcceptedHead {
     /// `execution.id`.
     pub(crate) id: HeaderValue,
     /// The target as the client wrote it, if the route rewrites it.
-    pub(crate) written: Option<Box<Uri>>,
+    pub(crate) written: Option<Box<target::Target>>,
     /// Its place in a trace, if requests are traced.
     pub(crate) trace: Option<Box<trace::TracePlace>>,
 }
@@ -53,16 +78,24 @@ pub(crate) struct HopOptions {
 /// sending on.
 pub(crate) fn accept(
     site: &WorkerConfig,
-    parts: &mut request::Parts,
+    parts: &mut ReceivedHead,
     peer: Peer,
     begun: Instant,
 ) -> Result<AcceptedHead, Refusal> {
     if parts.version == Version::HTTP_2 {
         as_any_version(site, parts)?;
     }
-    let route = route(site, parts)?;
-    if parts.method == Method::OPTIONS || parts.method == Method::TRACE {
-        one_hop_further(&mut parts.headers)?;
+    let (route, host) = route(site, parts)?;
+    if let Some(host) = host {
+        parts.headers.insert(header::HOST, host);
+    }
+    if (parts.method == Method::OPTIONS || parts.method == Method::TRACE)
+        && !one_hop_further(&mut parts.headers)
+    {
+        return Err(Refusal::max_forwards(allowed(&site.runtime, parts)));
+    }
+    if parts.headers.len() != parts.headers.keys_len() {
+        headers::check_single(&mut parts.headers).map_err(Refusal::repeated)?;
     }
     let asked = if headers::concerns_this_hop(&parts.headers) {
         this_hop(parts)?
@@ -73,16 +106,13 @@ pub(crate) fn accept(
         Some(forwarded) => forward(forwarded, parts, peer),
         None => peer.address.ip(),
     };
-    if let Some(authority) = parts.uri.authority() {
-        let host = HeaderValue::from_str(authority.as_str());
-        let host = host.map_err(|_| Refusal::from(target::TargetError::BadHost))?;
-        parts.headers.insert(header::HOST, host);
-        parts.uri = origin_form(&parts.uri);
+    if site.runtime.via && !forwarded::add_via(&mut parts.headers, parts.version) {
+        return Err(Refusal::loop_detected());
     }
     let mut written = None;
     if let Some(shaping) = &route.shaping {
-        written = shaping.prefix.is_some().then(|| Box::new(parts.uri.clone()));
-        shape(shaping, parts);
+        written = shaping.prefix.is_some().then(|| Box::new(parts.target.clone()));
+        shape(site, shaping, parts)?;
     }
     let id = request_id(site, begun, &mut parts.headers);
     let trace = trace::trace(site, parts);
@@ -90,18 +120,19 @@ pub(crate) fn accept(
 }
 
 /// Updates the fields that say who the client is, and returns its address.
-fn forward(forwarded: &Forwarded, parts: &mut request::Parts, peer: Peer) -> IpAddr {
-    let host = forwarded::asked(&parts.uri, &parts.headers).to_owned();
-    let (scheme, version) = (peer.scheme(), parts.version);
-    let hop = Hop { peer: peer.address.ip(), scheme, host: &host, version };
+fn forward(forwarded: &Forwarded, parts: &mut ReceivedHead, peer: Peer) -> IpAddr {
+    let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or_default().to_owned();
+    let hop = Hop { peer: peer.address.ip(), scheme: peer.scheme(), host: &host };
     forwarded.apply(&mut parts.headers, hop)
 }
 
 /// Makes the route's changes.
-fn shape(shaping: &Shaping, parts: &mut request::Parts) {
-    if let Some(uri) = shaping.prefix.as_ref().and_then(|prefix| shape::rewrite(&parts.uri, prefix))
+fn shape(site: &WorkerConfig, shaping: &Shaping, parts: &mut ReceivedHead) -> Result<(), Refusal> {
+    if let Some(prefix) = &shaping.prefix
+        && let Some(rewritten) = shape::rewrite(&parts.target, prefix, site.runtime.paths)
     {
-        parts.uri = uri;
+        parts.target = rewritten?;
     }
     if let Some(host) = &shaping.host {
         parts.headers.insert(header::HOST, host.clone());
@@ -109,14 +140,16 @@ fn shape(shaping: &Shaping, parts: &mut request::Parts) {
     if let Some(edits) = &shaping.request {
         shape::edit(&mut parts.headers, edits);
     }
+    Ok(())
 }
 
 /// Checks the fields about this hop, and removes them: the message gets a new framing.
-fn this_hop(parts: &mut request::Parts) -> Result<HopOptions, Refusal> {
-    // An HTTP/1.0 client cannot mean it (RFC 9110 §10.1.1), and HTTP/2 clients get no 100 from here.
-    let may_wait = parts.version == Version::HTTP_11;
+fn this_hop(parts: &mut ReceivedHead) -> Result<HopOptions, Refusal> {
+    // An older client cannot mean it (RFC 9110 §10.1.1). HTTP/2 has no upgrade (RFC 9113 §8.6).
+    let may_wait = parts.version >= Version::HTTP_11;
+    let may_upgrade = parts.version == Version::HTTP_11;
     let asked = HopOptions {
-        upgrade: may_wait.then(|| upgrade::offered(&parts.headers)).flatten(),
+        upgrade: may_upgrade.then(|| upgrade::offered(&parts.headers)).flatten(),
         trailers: headers::takes_trailers(&parts.headers),
         body_unasked: expectation(&parts.headers)? && may_wait,
     };
@@ -146,66 +179,80 @@ pub(crate) fn is_grpc(version: Version, headers: &HeaderMap) -> bool {
 }
 
 /// Converts an HTTP/2 request's fields to the form of any version, and checks what the HTTP/1.1 parser checks itself.
-fn as_any_version(site: &WorkerConfig, parts: &mut request::Parts) -> Result<(), Refusal> {
-    let limit = site.runtime.limits.headers;
-    if parts.headers.len() > limit {
-        return Err(Refusal::too_many_fields(limit));
-    }
-    if !headers::is_length_sound(&parts.headers) {
-        return Err(Refusal::bad_length());
+fn as_any_version(site: &WorkerConfig, parts: &mut ReceivedHead) -> Result<(), Refusal> {
+    if !parts.target.as_str().is_ascii() {
+        return Err(TargetError::Character.into());
     }
     headers::join_crumbs(&mut parts.headers);
-    Ok(())
+    let limits = &site.runtime.limits;
+    limits.heads().check(&parts.headers, 0).map_err(|beyond| match beyond {
+        OverLimit::Fields(limit) => Refusal::too_many_fields(limit),
+        OverLimit::Size(limit) => Refusal::fields_too_large(limit),
+    })?;
+    if headers::is_length_sound(&parts.headers) { Ok(()) } else { Err(Refusal::bad_length()) }
 }
 
-/// The first route that matches the request.
-fn route(site: &WorkerConfig, parts: &request::Parts) -> Result<Arc<WorkerRoute>, Refusal> {
-    let found = matched(&site.runtime, parts, |target| site.runtime.router.find(target))?;
+/// The first route that matches the request, and the `Host` that replaces its own, if they differ.
+fn route(
+    site: &WorkerConfig,
+    parts: &ReceivedHead,
+) -> Result<(Arc<WorkerRoute>, Option<HeaderValue>), Refusal> {
+    let find = |target: Target<'_>, asked: RequestAuthority<'_>| {
+        let other = parts.absolute.authority.is_some() || asked.has_dot();
+        (site.runtime.router.find(target), other.then(|| HeaderValue::from_str(&asked.plain())))
+    };
+    let (found, host) = matched(&site.runtime, parts, find)?;
+    let host = host.transpose().map_err(|_| Refusal::from(TargetError::BadHost))?;
     let route = found.and_then(|position| site.routes.get(position));
-    route.cloned().ok_or_else(Refusal::no_route)
+    Ok((route.cloned().ok_or_else(Refusal::no_route)?, host))
 }
 
 /// Calls `find` with the parts of the request that routes match on, if the request is valid so far.
 pub(crate) fn matched<T>(
     runtime: &Runtime,
-    parts: &request::Parts,
-    find: impl FnOnce(Target<'_>) -> T,
+    parts: &ReceivedHead,
+    find: impl FnOnce(Target<'_>, RequestAuthority<'_>) -> T,
 ) -> Result<T, Refusal> {
     if parts.method == Method::CONNECT {
-        return Err(Refusal::connect());
+        return Err(Refusal::connect(runtime.router.allowed(None)));
     }
-    target::check_form(&parts.uri, &parts.method)?;
+    target::check_form(&parts.absolute, &parts.target, &parts.method)?;
     let limit = runtime.limits.target_size;
-    if parts.uri.path_and_query().is_some_and(|target| target.as_str().len() > limit) {
+    if parts.target.as_str().len() > limit {
         return Err(Refusal::target_too_long(limit));
     }
-    let authority = target::authority(&parts.uri, parts.version, &parts.headers)?;
-    let path = target::check_path(parts.uri.path())?;
-    Ok(find(Target {
-        host: target::host(authority),
+    let asked = target::authority(&parts.absolute, parts.version, &parts.headers)?;
+    let path = path::meaning(parts.target.path(), runtime.paths)?;
+    let target = Target {
+        host: asked.host,
         path: &path,
-        query: parts.uri.query().unwrap_or_default(),
+        query: parts.target.query().unwrap_or_default(),
         method: &parts.method,
         headers: &parts.headers,
-    }))
+    };
+    Ok(find(target, asked))
+}
+
+/// The methods of the routes that match the request apart from its method.
+fn allowed(runtime: &Runtime, parts: &ReceivedHead) -> String {
+    let allowed =
+        |target: Target<'_>, _: RequestAuthority<'_>| runtime.router.allowed(Some(target));
+    matched(runtime, parts, allowed).unwrap_or_default()
 }
 
 /// Decrements `Max-Forwards`, which only counts for TRACE and OPTIONS (RFC 9110 §7.6.2). A value that is not a
-/// number passes unchanged.
-fn one_hop_further(fields: &mut HeaderMap) -> Result<(), Refusal> {
+/// number passes unchanged. Returns false if this is the last hop.
+fn one_hop_further(fields: &mut HeaderMap) -> bool {
     let asked = fields.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok());
     let digits = asked.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let Some(hops) = digits.and_then(|text| text.parse::<u64>().ok()) else {
-        return Ok(());
+        return true;
     };
-    let left = hops.checked_sub(1).ok_or_else(Refusal::max_forwards)?;
+    let Some(left) = hops.checked_sub(1) else {
+        return false;
+    };
     fields.insert(header::MAX_FORWARDS, HeaderValue::from(left));
-    Ok(())
-}
-
-fn origin_form(uri: &Uri) -> Uri {
-    let root = || PathAndQuery::from_static("/");
-    Uri::from(uri.path_and_query().cloned().unwrap_or_else(root))
+    true
 }
 
 /// The id in the request, or a new one that is added to it.

@@ -5,13 +5,13 @@
 //! the Flow itself makes, such as an audit, do not. A 100 for a request whose client waits for one passes as a
 //! permission; see [`hold`](crate::proxy::body::expect_continue).
 //!
-//! They pass to HTTP/1.1 clients. HTTP/1.0 clients must not be sent any, and the HTTP/2 library can neither
-//! send nor receive them.
+//! They pass to HTTP/1.1 and HTTP/2 clients. HTTP/1.0 clients must not be sent any.
 
 use http::StatusCode;
 use http::header::{self, HeaderMap};
 
-use crate::proxy::h1::{ClientConnection, DropReason};
+use crate::proxy::h1::{self, ClientConnection, DropReason};
+use crate::proxy::h2::RequestStream;
 use crate::proxy::message::headers;
 use crate::proxy::site::WorkerRoute;
 
@@ -20,15 +20,26 @@ use crate::proxy::site::WorkerRoute;
 pub(crate) enum InterimTarget {
     /// To the client on this connection.
     Client(ClientConnection),
+    /// To the client on this stream.
+    Stream(RequestStream),
     /// They are dropped, for this reason.
     Nowhere(DropReason),
 }
 
 impl InterimTarget {
     /// Passes on an interim response to a request of `route`.
-    pub(crate) fn pass(&self, route: &WorkerRoute, status: StatusCode, fields: &HeaderMap) {
+    pub(crate) fn pass(
+        &self,
+        route: &WorkerRoute,
+        status: StatusCode,
+        reason: Option<&[u8]>,
+        fields: &HeaderMap,
+    ) {
         let passed = match self {
-            Self::Client(conn) => conn.say_before(&head(route, status, fields)),
+            Self::Client(conn) => {
+                conn.say_before(&written(status, reason, &to_pass(route, fields)))
+            }
+            Self::Stream(stream) => stream.say_before(status, to_pass(route, fields)),
             Self::Nowhere(why) => Err(*why),
         };
         if let Err(why) = passed {
@@ -39,8 +50,8 @@ impl InterimTarget {
     }
 }
 
-/// The bytes of an interim response, without the fields about its hop and those that the route removes from answers.
-fn head(route: &WorkerRoute, status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
+/// The fields of an interim response, without those about its hop and those that the route removes from answers.
+fn to_pass(route: &WorkerRoute, fields: &HeaderMap) -> HeaderMap {
     let mut fields = fields.clone();
     headers::strip_hop_by_hop(&mut fields);
     // An interim response has no body and no trailers (RFC 9110 §8.6, §15.2).
@@ -52,17 +63,15 @@ fn head(route: &WorkerRoute, status: StatusCode, fields: &HeaderMap) -> Vec<u8> 
             fields.remove(name);
         }
     }
-    written(status, &fields)
+    fields
 }
 
-fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
+/// The same as bytes of HTTP/1.1.
+fn written(status: StatusCode, reason: Option<&[u8]>, fields: &HeaderMap) -> Vec<u8> {
+    let mut head = Vec::with_capacity(128);
+    h1::status_line(&mut head, status, reason);
     for (name, value) in fields {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
+        h1::field(&mut head, name, value);
     }
     head.extend_from_slice(b"\r\n");
     head
@@ -79,8 +88,8 @@ mod tests {
         fields.append(header::LINK, HeaderValue::from_static("</a>"));
         fields.append(header::LINK, HeaderValue::from_bytes(b"</\xff>").unwrap());
         let wanted = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nlink: </\xff>\r\n\r\n";
-        assert_eq!(written(StatusCode::EARLY_HINTS, &fields), wanted);
+        assert_eq!(written(StatusCode::EARLY_HINTS, None, &fields), wanted);
         let unknown = StatusCode::from_u16(150).unwrap();
-        assert_eq!(written(unknown, &HeaderMap::new()), b"HTTP/1.1 150 \r\n\r\n");
+        assert_eq!(written(unknown, None, &HeaderMap::new()), b"HTTP/1.1 150 \r\n\r\n");
     }
 }

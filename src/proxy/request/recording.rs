@@ -13,9 +13,11 @@ use http::header::{self, HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::exchange::Exchange;
+use super::head::ReceivedHead;
 use super::trace::TracePlace;
 use super::upload::Upload;
 use crate::language::outcome::Outcome;
+use crate::proxy::message::target::Target;
 use crate::proxy::site::WorkerConfig;
 use crate::telemetry::record::{AnswerSummary, Execution, Recorder, Request, Traced};
 use crate::telemetry::trace::{SpanId, TRACEPARENT};
@@ -128,23 +130,23 @@ impl Exchange {
 pub(crate) struct RefusedRequest {
     site: std::sync::Arc<WorkerConfig>,
     method: http::Method,
-    uri: http::Uri,
+    target: Target,
     client: std::net::IpAddr,
     begun: Instant,
 }
 
 impl RefusedRequest {
     /// `None` if nobody wants it.
-    pub(crate) fn of<B>(
+    pub(crate) fn of(
         site: &std::sync::Arc<WorkerConfig>,
-        request: &http::Request<B>,
+        head: &ReceivedHead,
         client: std::net::SocketAddr,
     ) -> Option<Box<Self>> {
         site.runtime.sinks().logs().then(|| {
             Box::new(Self {
                 site: site.clone(),
-                method: request.method().clone(),
-                uri: request.uri().clone(),
+                method: head.method.clone(),
+                target: head.target.clone(),
                 client: client.ip(),
                 begun: Instant::now(),
             })
@@ -158,7 +160,7 @@ impl RefusedRequest {
             route: None,
             client: self.client.to_string().into(),
             method: self.method.as_str().into(),
-            path: self.uri.path().into(),
+            path: self.target.path().into(),
             received: 0,
             at: self.site.core.clock.at(self.begun),
             trace: None,

@@ -1,8 +1,8 @@
 //! A request's place in a trace.
 
 use http::Version;
-use http::request::Parts;
 
+use super::head::ReceivedHead;
 use crate::proxy::site::WorkerConfig;
 use crate::telemetry::trace::{Context, Parent, TRACEPARENT, TRACESTATE};
 
@@ -16,7 +16,7 @@ pub(crate) struct TracePlace {
 
 /// The place in a trace of a request with this head. `None` if nothing is traced; the caller's fields then stay
 /// unchanged. A `tracestate` without a valid `traceparent` is removed (W3C Trace Context §3.3).
-pub(super) fn trace(site: &WorkerConfig, head: &mut Parts) -> Option<Box<TracePlace>> {
+pub(super) fn trace(site: &WorkerConfig, head: &mut ReceivedHead) -> Option<Box<TracePlace>> {
     let tracer = site.runtime.sinks().tracer()?;
     let headers = &mut head.headers;
     let mut given = headers.get_all(TRACEPARENT).iter();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response, Version};
+use http::{Response, Version};
 use http_body::Body as _;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ use crate::proxy::message::id;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::request::exchange::{Admission, Exchange, Platform};
 use crate::proxy::request::flight::Flight;
-use crate::proxy::request::head;
+use crate::proxy::request::head::{self, ReceivedHead};
 use crate::proxy::request::interim::InterimTarget;
 use crate::proxy::request::recording::RefusedRequest;
 use crate::proxy::site::WorkerConfig;
@@ -42,21 +42,22 @@ use crate::telemetry::events::Events;
 /// The future that makes an answer.
 pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>;
 
-/// Answers `request`. Interim responses of upstreams go to `interim`.
+/// Answers a request. Interim responses of upstreams go to `interim`.
 ///
 /// Everything that needs no waiting is done here, so that the future, which gets moved, does not carry the request.
 pub(crate) fn serve(
     site: Arc<WorkerConfig>,
-    request: Request<ClientBody>,
+    head: ReceivedHead,
+    body: ClientBody,
     client: Peer,
     busy: BusyGuard,
     interim: InterimTarget,
 ) -> AnswerFuture {
-    let method = request.method().clone();
-    let version = request.version();
-    let bodyless = request.body().is_end_stream();
-    let grpc = head::is_grpc(request.version(), request.headers());
-    let refused = RefusedRequest::of(&site, &request, client.address);
+    let method = head.method.clone();
+    let version = head.version;
+    let bodyless = body.is_end_stream();
+    let grpc = head::is_grpc(version, &head.headers);
+    let refused = RefusedRequest::of(&site, &head, client.address);
     let asked = Arc::clone(&site);
     let refuse = move |refusal: Refusal, busy: BusyGuard, read: bool| {
         asked.runtime.refused(refusal.reason, client.address, &refusal.detail);
@@ -73,7 +74,7 @@ pub(crate) fn serve(
         response.body_mut().frees(busy);
         response
     };
-    match Exchange::begin(site, request, client, interim) {
+    match Exchange::begin(site, head, body, client, interim) {
         Ok(Admission::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
         Ok(Admission::Unread(unread)) => Box::pin(async move {
             match unread.read().await {

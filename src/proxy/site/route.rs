@@ -4,13 +4,13 @@
 //! and path allow, in order, and ten thousand routes cost as much as ten. The path is compared byte by byte as
 //! it was sent.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
 
+use crate::proxy::message::target::canonical_host;
 use crate::proxy::message::{headers, query};
 use crate::proxy::settings::RouteMatch;
 
@@ -31,7 +31,7 @@ pub struct Router {
 pub struct Target<'a> {
     /// Without a port, in any case.
     pub host: &'a str,
-    /// As sent.
+    /// What it means.
     pub path: &'a str,
     /// As sent, without the question mark.
     pub query: &'a str,
@@ -63,6 +63,9 @@ struct PathIndex {
     /// By prefix, up to and including its trailing slash.
     folder: HashMap<Box<str>, Vec<usize>>,
 }
+
+/// The methods of a route that names none.
+const ANY: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
 type Lists<'a> = SmallVec<[&'a [usize]; 8]>;
 
@@ -110,6 +113,22 @@ impl Router {
         }
     }
 
+    /// The value of `Allow`: the methods of the routes that match `target` apart from its method, or of all routes.
+    pub(crate) fn allowed(&self, target: Option<Target<'_>>) -> String {
+        let takes = |route: &&RouteMatch| {
+            target.is_none_or(|target| miss_beside_method(route, target).is_none())
+        };
+        let mut allowed: Vec<&str> = Vec::new();
+        for route in self.routes.iter().filter(takes) {
+            let named: Vec<&str> = route.methods.iter().map(Method::as_str).collect();
+            let all = if named.is_empty() { &ANY[..] } else { &named };
+            allowed.extend(
+                all.iter().filter(|method| !allowed.contains(method)).copied().collect::<Vec<_>>(),
+            );
+        }
+        allowed.join(", ")
+    }
+
     /// Why each route does not match `target`, in order, up to the one that does, which has `None`.
     pub(crate) fn misses(&self, target: Target<'_>) -> Vec<Option<String>> {
         let found = self.find(target);
@@ -122,7 +141,7 @@ impl Router {
         if self.hosts.is_empty() && self.suffixes.is_empty() {
             return;
         }
-        let host = lower(target.host);
+        let host = canonical_host(target.host);
         if let Some(index) = self.hosts.get(host.as_ref()) {
             index.look_up(target.path, lists);
         }
@@ -185,10 +204,16 @@ fn matches(route: &RouteMatch, target: Target<'_>) -> bool {
 /// The first condition that `target` does not meet. The index only narrows the search, so the conditions that
 /// it covers are checked again.
 fn miss<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
-    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = route;
+    let methods = &route.methods;
     if !methods.is_empty() && !methods.contains(target.method) {
         return Some(Miss::Method);
     }
+    miss_beside_method(route, target)
+}
+
+/// The same, whatever the method is.
+fn miss_beside_method<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
+    let RouteMatch { hosts, path, path_prefix, methods: _, headers, query } = route;
     if path.as_ref().is_some_and(|path| path.as_ref() != target.path) {
         return Some(Miss::Path);
     }
@@ -240,154 +265,12 @@ fn in_prefix(prefix: &str, path: &str) -> bool {
 }
 
 fn is_host(pattern: &str, host: &str) -> bool {
-    let host = lower(host);
+    let host = canonical_host(host);
     match pattern.strip_prefix('*') {
         Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
         None => host == pattern,
     }
 }
 
-fn lower(host: &str) -> Cow<'_, str> {
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(host.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(host)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn route(host: &str, path: &str, prefix: &str) -> RouteMatch {
-        let some = |text: &str| (!text.is_empty()).then(|| text.into());
-        RouteMatch {
-            hosts: some(host).into_iter().collect(),
-            path: some(path),
-            path_prefix: some(prefix),
-            ..RouteMatch::default()
-        }
-    }
-
-    fn find(routes: &[RouteMatch], host: &str, path: &str) -> Option<usize> {
-        let target = Target {
-            host,
-            path,
-            query: "b=1&b=2",
-            method: &Method::GET,
-            headers: &HeaderMap::new(),
-        };
-        Router::new(routes.to_vec()).find(target)
-    }
-
-    #[test]
-    fn a_prefix_ends_at_a_segment() {
-        let table = [route("", "", "/a"), route("", "", "/b/")];
-        for path in ["/a", "/a/", "/a/b"] {
-            assert_eq!(find(&table, "t", path), Some(0), "{path}");
-        }
-        for path in ["/b/", "/b/c"] {
-            assert_eq!(find(&table, "t", path), Some(1), "{path}");
-        }
-        for path in ["/ab", "/b", "/", "/A"] {
-            assert_eq!(find(&table, "t", path), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn the_first_in_the_file_wins_whatever_index_it_is_in() {
-        let table = [
-            route("b.test", "", "/"),
-            route("", "", "/a"),
-            route("", "/a/x", ""),
-            route("*.test", "", ""),
-            route("", "", "/"),
-        ];
-        assert_eq!(find(&table, "B.test", "/a/x"), Some(0));
-        assert_eq!(find(&table, "other", "/a/x"), Some(1));
-        assert_eq!(find(&table, "x.y.test", "/q"), Some(3));
-        assert_eq!(find(&table, "test", "/q"), Some(4));
-        assert_eq!(find(&table, "test", "*"), Some(4));
-    }
-
-    #[test]
-    fn methods_headers_and_query_narrow() {
-        let mut post = route("", "", "/");
-        post.methods = vec![Method::POST];
-        let mut header = route("", "", "/");
-        header.headers = vec![(http::header::ACCEPT, None)];
-        let mut other = route("", "", "/");
-        other.query = vec![("b".into(), Some("3".into()))];
-        let mut query = route("", "", "/");
-        query.query = vec![("b".into(), Some("2".into()))];
-        assert_eq!(find(&[post, header, other, query], "t", "/"), Some(3));
-    }
-
-    #[test]
-    fn a_route_that_is_passed_over_says_why() {
-        let post = RouteMatch { methods: vec![Method::POST, Method::PUT], ..RouteMatch::default() };
-        let header = RouteMatch {
-            headers: vec![(http::header::ACCEPT, Some("a/b".into()))],
-            ..RouteMatch::default()
-        };
-        let query = RouteMatch { query: vec![("c".into(), None)], ..RouteMatch::default() };
-        let table = vec![
-            post,
-            route("", "/a", ""),
-            route("", "", "/a"),
-            route("a.test", "", ""),
-            header,
-            query,
-            route("", "", "/"),
-            route("", "", "/"),
-        ];
-        let target = Target {
-            host: "b.test",
-            path: "/b",
-            query: "d=1",
-            method: &Method::GET,
-            headers: &HeaderMap::new(),
-        };
-        let why: Vec<_> = Router::new(table).misses(target);
-        let why: Vec<_> = why.iter().map(Option::as_deref).collect();
-        assert_eq!(
-            why,
-            [
-                Some("the method is GET, not POST or PUT"),
-                Some("the path is /b, not /a"),
-                Some("the path /b is not beneath /a"),
-                Some("the host is b.test, not a.test"),
-                Some("there is no header accept=a/b"),
-                Some("there is no query c"),
-                None,
-            ]
-        );
-    }
-
-    proptest! {
-        /// The index finds the same route as a search through all routes.
-        #[test]
-        fn the_index_agrees_with_a_walk(
-            routes in prop::collection::vec((0_usize..4, 0_usize..6, 0_usize..6), 0..12),
-            host in 0_usize..4,
-            path in 0_usize..6,
-        ) {
-            let hosts = ["", "a.test", "*.test", "*.a.test"];
-            let paths = ["", "/", "/a", "/a/", "/a/b", "/ab"];
-            let table: Vec<_> = routes.iter()
-                .map(|(host, path, prefix)| {
-                    let exact = if *prefix == 0 { paths[*path] } else { "" };
-                    route(hosts[*host], exact, paths[*prefix])
-                })
-                .collect();
-            let host = ["t", "a.test", "b.a.test", "A.TEST"][host];
-            let target = Target {
-                host, path: paths[path], query: "", method: &Method::GET,
-                headers: &HeaderMap::new(),
-            };
-            let walked = table.iter().position(|route| matches(route, target));
-            prop_assert_eq!(Router::new(table).find(target), walked);
-        }
-    }
-}
+mod tests;

@@ -16,7 +16,7 @@ use crate::language::value::Value;
 use crate::proxy::memory::Parsers;
 use crate::proxy::message::refusal::Reason;
 use crate::proxy::settings::{
-    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, PrefixRewrite, Shutdown,
+    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
@@ -45,6 +45,9 @@ pub struct Runtime {
     /// How many executions a worker may let go on without their clients: its share of `limits.cleanups`.
     pub(crate) cleanups: usize,
     pub(crate) forwarded: Option<Forwarded>,
+    pub(crate) paths: Paths,
+    /// Whether this proxy adds itself to `Via`.
+    pub(crate) via: bool,
     pub(crate) refusals: RefusalMetrics,
     pub(crate) buffers: BufferMetrics,
     pub(crate) parsers: Parsers,

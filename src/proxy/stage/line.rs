@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::io::{DuplexStream, duplex};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -78,18 +81,16 @@ pub(super) fn open(stage: &Arc<Stage>, upstream: &Upstream, endpoint: &Endpoint)
 
 /// Serves the upstream's end. Without `Date`, because that would be the system's time.
 async fn serve(far: DuplexStream, line: Arc<ScriptedConnection>, protocol: Protocol) {
+    if protocol == Protocol::Http2 {
+        if let Err(error) = serve_http2(far, line).await {
+            tracing::debug!(%error, "A rehearsed connection ended early.");
+        }
+        return;
+    }
     let service = service_fn(move |request| answer(Arc::clone(&line), request));
-    let io = TokioIo::new(far);
-    let served = match protocol {
-        Protocol::Http1 => {
-            http1::Builder::new().auto_date_header(false).serve_connection(io, service).await
-        }
-        Protocol::Http2 => {
-            let mut protocol = http2::Builder::new(TokioExecutor::new());
-            protocol.auto_date_header(false).serve_connection(io, service).await
-        }
-    };
-    if let Err(error) = served {
+    let mut protocol = http1::Builder::new();
+    let served = protocol.auto_date_header(false).serve_connection(TokioIo::new(far), service);
+    if let Err(error) = served.await {
         tracing::debug!(%error, "A rehearsed connection ended early.");
     }
 }
@@ -99,20 +100,52 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, RequestCut> {
     let turn = line.arrived(&request);
-    let turn = turn.unwrap_or_default();
     // Read the whole request first: whatever happens next, it was sent.
     let sent = request.into_body().collect().await;
     drop(sent.map_err(|_broken| RequestCut)?);
+    Ok(play(&line, turn.unwrap_or_default()).await.map(Full::new))
+}
+
+/// The same with HTTP/2.
+async fn serve_http2(far: DuplexStream, line: Arc<ScriptedConnection>) -> Result<(), h2::Error> {
+    let mut connection = h2::server::handshake(far).await?;
+    while let Some(asked) = connection.accept().await {
+        let (request, respond) = asked?;
+        tokio::spawn(answer_http2(Arc::clone(&line), request, respond));
+    }
+    Ok(())
+}
+
+async fn answer_http2(
+    line: Arc<ScriptedConnection>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) -> Result<(), h2::Error> {
+    let turn = line.arrived(&request);
+    let mut body = request.into_body();
+    while let Some(piece) = body.data().await {
+        body.flow_control().release_capacity(piece?.len())?;
+    }
+    let (mut head, body) = play(&line, turn.unwrap_or_default()).await.into_parts();
+    if !body.is_empty() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| body.len().into());
+    }
+    let mut stream = respond.send_response(Response::from_parts(head, ()), body.is_empty())?;
+    if body.is_empty() { Ok(()) } else { stream.send_data(body, true) }
+}
+
+/// What a request gets that has come.
+async fn play(line: &ScriptedConnection, turn: ScriptUse) -> Response<Bytes> {
     let planned = &turn.planned;
     if !planned.after.is_zero() {
         sleep(planned.after).await;
     }
     match &planned.act {
         ScriptedAction::Answer { status, headers, body } => {
-            let mut response = Response::new(Full::new(body.clone()));
+            let mut response = Response::new(body.clone());
             *response.status_mut() = *status;
             response.headers_mut().clone_from(headers);
-            Ok(response)
+            response
         }
         ScriptedAction::Hang => std::future::pending().await,
         // A refusal already happened when the connection was opened.
@@ -132,7 +165,7 @@ impl ScriptedConnection {
     }
 
     /// Records a request, and returns its response.
-    fn arrived(&self, request: &Request<Incoming>) -> Option<ScriptUse> {
+    fn arrived<B>(&self, request: &Request<B>) -> Option<ScriptUse> {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let (cue, turn) = due?;
         let target = request.uri().path_and_query();

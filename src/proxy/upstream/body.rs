@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Http1Lease, Http2Stream, ResponseSource};
@@ -15,6 +14,7 @@ use super::early_response::EarlyResponse;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::request::UploadProgress;
 use crate::proxy::body::stall::StallTimer;
+use crate::proxy::h2::Incoming;
 use crate::proxy::io::splice::{Pipe, PipePool};
 use crate::proxy::message::trailers::permitted;
 
@@ -63,6 +63,10 @@ impl ResponseBody {
                 BodySource::EarlyResponse(EarlyResponse::new(lease))
             }
             ResponseSource::Http1(lease) => BodySource::Http1(lease),
+            ResponseSource::Empty { .. } => {
+                request.abandon_rest();
+                BodySource::Ended
+            }
         };
         let stall = StallTimer::new(idle);
         let mut body = Self { from, peeked: None, request, stall, given: true };
@@ -218,21 +222,18 @@ impl ResponseBody {
 
     /// Everything was read. The rest of the request is not sent.
     fn end(&mut self) {
-        let (lease, sent) = match std::mem::replace(&mut self.from, BodySource::Ended) {
-            BodySource::Http1(lease) => (Some(lease), false),
-            BodySource::EarlyResponse(meanwhile) => (meanwhile.take(), false),
-            BodySource::Http2(_, place) => {
-                drop(place);
-                (None, self.request.finished())
+        let lease = match std::mem::replace(&mut self.from, BodySource::Ended) {
+            BodySource::Http1(lease) => Some(lease),
+            BodySource::EarlyResponse(meanwhile) => meanwhile.take(),
+            BodySource::Http2(incoming, stream) => {
+                drop((incoming, stream));
+                return self.request.abandon_rest();
             }
             BodySource::Ended | BodySource::Broken => return,
         };
-        let sent = lease.as_ref().map_or(sent, |lease| lease.conn.is_sent());
-        if !sent {
-            self.request.abandon();
-        }
-        if let Some(lease) = lease {
-            lease.release();
+        match lease {
+            Some(lease) if lease.conn.is_sent() => lease.release(),
+            _ => self.request.abandon(),
         }
     }
 

@@ -121,7 +121,7 @@ impl ConnectError {
         Self { cause, message: format!("has {all} addresses and no connection: {told}{more}") }
     }
 
-    pub(super) fn handshake(error: &hyper::Error) -> Self {
+    pub(super) fn handshake(error: &::h2::Error) -> Self {
         Self { cause: Cause::Other, message: format!("gave no connection: {error}") }
     }
 

@@ -4,21 +4,18 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http2::SendRequest;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
 
-use super::Upstream;
 use super::capacity::Place;
-use super::counted::{ByteCounts, CountsSnapshot};
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
 use super::request_head::RequestHead;
+use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Error;
+use crate::proxy::h2::{CountsSnapshot, Incoming};
 use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
@@ -66,24 +63,25 @@ struct Lease {
 /// A stream on an HTTP/2 connection. Dropping it frees the stream for another request.
 #[derive(Debug)]
 pub(crate) struct Http2Stream {
+    /// The rest of the request, once the response has begun. Dropped before `place`, which then is free.
+    upload: Option<http2::UploadRest>,
     place: StreamSlot,
-    counts: Arc<ByteCounts>,
     /// The byte counts when the request was handed over.
     mark: CountsSnapshot,
-    sent: PendingResponse,
+    /// The exchange, once a request was handed over.
+    sent: Option<Result<http2::Exchange, http2::NotSent>>,
+    /// Whether the request is a HEAD. Its response has no body, whatever its head says.
+    head: bool,
     reused: bool,
 }
-
-/// The future response head, once a request was handed over.
-struct PendingResponse(Option<BoxFuture<'static, Result<Response<Incoming>, Http2SendError>>>);
-
-type Http2SendError = TrySendError<Request<RequestBody>>;
 
 /// A response whose head has arrived.
 #[derive(Debug)]
 pub(crate) struct UpstreamResponse {
     /// The status.
     pub(crate) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) reason: Option<Bytes>,
     /// The fields.
     pub(crate) fields: HeaderMap,
     /// The source of its body.
@@ -97,6 +95,8 @@ pub(crate) enum ResponseSource {
     Http1(Http1Lease),
     /// One stream of a shared connection.
     Http2(Incoming, Box<Http2Stream>),
+    /// The response has no body.
+    Empty { reused: bool },
 }
 
 /// Why a request got no response.
@@ -116,6 +116,10 @@ pub(crate) struct SendError {
     pub(crate) reused: bool,
 }
 
+/// The HTTP/2 library does not support the target of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoSuchTarget;
+
 /// A request of which nothing was sent.
 #[derive(Debug)]
 pub(crate) enum UnsentRequest {
@@ -127,24 +131,32 @@ pub(crate) enum UnsentRequest {
 
 impl Connection {
     /// Hands a request over.
-    pub(crate) fn send(&mut self, outgoing: RequestHead<'_>, body: RequestBody) {
+    ///
+    /// # Errors
+    /// When the HTTP/2 library does not support the target.
+    pub(crate) fn send(
+        &mut self,
+        outgoing: RequestHead<'_>,
+        body: RequestBody,
+    ) -> Result<(), NoSuchTarget> {
         match self {
             Self::Http1(lease) => lease.send(&outgoing, body),
             Self::Http2(shared) => {
                 let request = outgoing.into_request(body, shared.place.origin());
-                shared.send(request);
+                shared.send(request.ok_or(NoSuchTarget)?);
             }
         }
+        Ok(())
     }
 
-    /// Waits for the response to the request that was handed over. Heads of interim responses go to `interim`.
+    /// Waits for the response to the request that was handed over. Interim responses go to `interim`.
     pub(crate) async fn response(
         self,
         interim: InterimSink<'_>,
     ) -> Result<UpstreamResponse, Box<SendError>> {
         match self {
             Self::Http1(lease) => lease.response(interim).await,
-            Self::Http2(shared) => shared.response().await,
+            Self::Http2(shared) => shared.response(interim).await,
         }
     }
 }
@@ -185,8 +197,8 @@ impl Http1Lease {
         interim: InterimSink<'_>,
     ) -> Result<UpstreamResponse, Box<SendError>> {
         match poll_fn(|cx| self.conn.poll_answer(cx, interim)).await {
-            Ok(h1::ResponseHead { status, fields }) => {
-                Ok(UpstreamResponse { status, fields, body: ResponseSource::Http1(self) })
+            Ok(h1::ResponseHead { status, reason, fields }) => {
+                Ok(UpstreamResponse { status, reason, fields, body: ResponseSource::Http1(self) })
             }
             Err(error) => Err(Box::new(self.failed(error))),
         }
@@ -227,51 +239,82 @@ impl Drop for Lease {
 impl Http2Stream {
     /// A stream for one request.
     pub(super) fn new(place: StreamSlot, reused: bool) -> Self {
-        let counts = Arc::clone(&place.shared().counts);
-        let mark = counts.mark();
-        Self { place, counts, mark, sent: PendingResponse(None), reused }
+        let mark = place.shared().traffic.mark();
+        Self { upload: None, place, mark, sent: None, head: false, reused }
     }
 
     /// Hands `request` over.
     pub(super) fn send(&mut self, request: Request<RequestBody>) {
-        if let Some(line) = &self.place.shared().line {
+        let shared = self.place.shared();
+        if let Some(line) = &shared.line {
             line.announce();
         }
-        self.mark = self.counts.mark();
+        self.head = *request.method() == Method::HEAD;
+        self.mark = shared.traffic.mark();
+        self.sent = Some(shared.send(request));
         self.place.ask(self.mark);
-        let mut sender: SendRequest<RequestBody> = self.place.shared().sender.clone();
-        self.sent = PendingResponse(Some(Box::pin(sender.try_send_request(request))));
     }
 
-    async fn response(mut self: Box<Self>) -> Result<UpstreamResponse, Box<SendError>> {
-        let Some(sent) = self.sent.0.take() else {
+    async fn response(
+        mut self: Box<Self>,
+        interim: InterimSink<'_>,
+    ) -> Result<UpstreamResponse, Box<SendError>> {
+        let answer = match self.sent.take() {
+            Some(Ok(exchange)) => self.answer(exchange, interim).await,
+            Some(Err(not_sent)) => Err(not_sent),
             // Nothing was handed over, so nothing will arrive.
-            return std::future::pending().await;
+            None => std::future::pending().await,
         };
-        let response = sent.await;
         self.place.answered();
-        match response {
-            Ok(response) => {
-                let (parts, incoming) = response.into_parts();
-                let body = ResponseSource::Http2(incoming, self);
-                Ok(UpstreamResponse { status: parts.status, fields: parts.headers, body })
+        match answer {
+            Ok((h1::ResponseHead { status, reason, fields }, incoming)) => {
+                let body = self.body(incoming, status);
+                Ok(UpstreamResponse { status, reason, fields, body })
             }
-            Err(failed) => Err(Box::new(self.failed(failed))),
+            Err(not_sent) => Err(Box::new(self.failed(not_sent))),
         }
     }
 
-    fn failed(&self, mut failed: Http2SendError) -> SendError {
-        let unsent = failed.take_message();
-        let error = failed.into_error();
-        let ending = FailureKind::of(&error);
+    async fn answer(
+        &mut self,
+        mut exchange: http2::Exchange,
+        interim: InterimSink<'_>,
+    ) -> Result<(h1::ResponseHead, Incoming), http2::NotSent> {
+        let answer = poll_fn(|cx| exchange.poll_answer(cx, interim)).await;
+        let answer = answer.map_err(|error| http2::NotSent { error, unsent: None })?;
+        self.upload = exchange.rest();
+        Ok(answer)
+    }
+
+    /// The source of the body of a response with this `status`. If there is no body, `END_STREAM` may come later
+    /// than the head (RFC 9113 §8.1.1), and nobody needs to wait for it.
+    fn body(mut self: Box<Self>, incoming: Incoming, status: StatusCode) -> ResponseSource {
+        let empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if !empty && !self.head {
+            return ResponseSource::Http2(incoming, self);
+        }
+        let reused = self.reused;
+        if !incoming.is_ended() {
+            if incoming.left().is_some_and(|left| left > 0) && !self.head {
+                self.place.count_reset();
+            }
+            self.upload = None;
+            tokio::spawn(http2::read_to_end(incoming, self));
+        }
+        ResponseSource::Empty { reused }
+    }
+
+    fn failed(&self, http2::NotSent { error, unsent }: http2::NotSent) -> SendError {
+        let ending = FailureKind::of_stream(&error);
         if !ending.spares_connection() {
             self.place.retire();
         }
+        let traffic = &self.place.shared().traffic;
         SendError {
             error: TransportError::Http2(error),
-            unsent: unsent.map(|request| UnsentRequest::Http2(Box::new(request))),
-            wrote: self.counts.wrote_since(self.mark),
-            read: self.counts.read_since(self.mark),
+            unsent: unsent.map(UnsentRequest::Http2),
+            wrote: traffic.wrote_since(self.mark),
+            read: traffic.read_since(self.mark),
             ending,
             reused: self.reused,
         }
@@ -284,12 +327,7 @@ impl ResponseSource {
         match self {
             Self::Http1(lease) => lease.reused,
             Self::Http2(_, shared) => shared.reused,
+            Self::Empty { reused } => *reused,
         }
-    }
-}
-
-impl std::fmt::Debug for PendingResponse {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Sent").field(&self.0.is_some()).finish()
     }
 }

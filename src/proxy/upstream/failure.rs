@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 
 use h2::Reason;
 
+use super::http2 as stream;
 use crate::proxy::h1::Error;
 use crate::proxy::tls;
 
@@ -13,7 +14,7 @@ pub(crate) enum TransportError {
     /// HTTP/1.1.
     Http1(Error),
     /// HTTP/2.
-    Http2(hyper::Error),
+    Http2(stream::Error),
 }
 
 impl TransportError {
@@ -39,18 +40,23 @@ pub(crate) enum FailureKind {
     Unwelcome,
     /// The other side reset the stream.
     Reset(Reason),
+    /// The other side took no more of the request.
+    Stalled,
     /// The bytes that arrived are not valid HTTP.
     Invalid,
+    /// It answered with a head beyond the limits, and would again.
+    TooLarge,
 }
 
 impl FailureKind {
     /// Interprets `error`.
-    pub(super) fn of(error: &hyper::Error) -> Self {
-        match h2_error(error) {
-            Some(error) => Self::of_h2(error),
-            None if tls::is_late_refusal(error) => Self::Unwelcome,
-            None if error.is_parse() => Self::Invalid,
-            None => Self::Lost,
+    pub(super) fn of_stream(error: &stream::Error) -> Self {
+        match error {
+            stream::Error::Io(_) => Self::Lost,
+            stream::Error::Stream(error) => Self::of_h2(error),
+            stream::Error::Request(_) => Self::Reset(Reason::CANCEL),
+            stream::Error::Stalled(_) => Self::Stalled,
+            stream::Error::Head(_) | stream::Error::Switched => Self::Invalid,
         }
     }
 
@@ -58,6 +64,7 @@ impl FailureKind {
     pub(super) fn of_link(error: &Error) -> Self {
         match error {
             Error::Io(error) if tls::is_late_refusal(error) => Self::Unwelcome,
+            Error::Malformed(malformed) if malformed.is_beyond_limits() => Self::TooLarge,
             Error::Malformed(_) => Self::Invalid,
             Error::Io(_) | Error::Closed | Error::Request(_) | Error::Length => Self::Lost,
         }
@@ -70,7 +77,7 @@ impl FailureKind {
 
     /// Whether the connection can still carry other requests.
     pub(crate) const fn spares_connection(self) -> bool {
-        matches!(self, Self::Refused | Self::Reset(_))
+        matches!(self, Self::Refused | Self::Reset(_) | Self::Stalled)
     }
 
     fn of_h2(error: &h2::Error) -> Self {
@@ -85,18 +92,6 @@ impl FailureKind {
             _ => Self::Lost,
         }
     }
-}
-
-/// The HTTP/2 error within `error`.
-fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
-    let mut at = error.source();
-    while let Some(error) = at {
-        if let Some(found) = error.downcast_ref::<h2::Error>() {
-            return Some(found);
-        }
-        at = error.source();
-    }
-    None
 }
 
 #[cfg(test)]

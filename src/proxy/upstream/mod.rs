@@ -8,9 +8,7 @@ pub(crate) mod capacity;
 mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod connection;
-pub(crate) mod counted;
 mod early_response;
-mod failed_write;
 pub(crate) mod failure;
 pub(crate) mod h1;
 mod http2;
@@ -32,7 +30,7 @@ use self::connect::NewHttp1;
 use self::connect_error::ConnectError;
 use self::connection::{Connection, Http1Lease, IdleConnection, UnsentRequest};
 use self::h1::Http1Connection;
-use self::http2::{Dialed, Http2Connection, Http2Connections};
+use self::http2::{Dialed, ExchangeLimits, Http2Connection, Http2Connections};
 use self::pool::{Idle, Pool};
 use self::resolve::{NameCache, Resolve};
 use crate::proxy::io::Io;
@@ -209,7 +207,7 @@ impl Upstream {
         T: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
     {
         self.metrics.opened();
-        let conn = Http1Connection::new(Io::Other(Box::new(io)));
+        let conn = Http1Connection::new(Io::Other(Box::new(io)), self.settings.heads);
         self.park(IdleConnection { conn, endpoint: 0, peer: None, line: None });
     }
 
@@ -252,8 +250,10 @@ impl Upstream {
     async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
         let opened = connect::open_shared(&self, endpoint).await?;
         let origin = (self.scheme(endpoint), Arc::clone(self.authority(endpoint)));
+        let settings::Upstream { heads, idle_timeout: idle, .. } = *self.settings;
+        let limits = ExchangeLimits { heads, idle };
         let metrics = Arc::clone(&self.metrics);
-        let shared = Arc::new(Http2Connection::new(opened, endpoint, origin, metrics));
+        let shared = Arc::new(Http2Connection::new(opened, endpoint, origin, limits, metrics));
         self.shared().add(Arc::clone(&shared));
         self.keep_swept();
         Ok(shared)

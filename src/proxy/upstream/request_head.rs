@@ -3,19 +3,21 @@
 use std::borrow::Cow;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Uri};
+use http::uri::{Authority, Scheme};
+use http::{Method, Request, Uri, uri};
 
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::message::headers;
+use crate::proxy::message::target::Target;
 
 /// Everything that is sent before a request's body. What the client's own request contains is borrowed from there.
 #[derive(Debug)]
 pub(crate) struct RequestHead<'a> {
     /// The method.
     pub(crate) method: Method,
-    /// The target, of which the path and the query are sent.
-    pub(crate) uri: Cow<'a, Uri>,
-    /// The fields, without those about one connection. Without a `Host`, the endpoint's name is sent.
+    /// The target.
+    pub(crate) target: Cow<'a, Target>,
+    /// The fields, without those of one connection. Without a `Host`, the endpoint's name is sent.
     pub(crate) fields: Cow<'a, HeaderMap>,
     /// Whether the endpoint's name replaces the fields' own `Host`.
     pub(crate) names_endpoint: bool,
@@ -28,45 +30,39 @@ pub(crate) struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// The target in HTTP/1.1's form (RFC 9112 §3.2.1): an addition before it, and the rest.
-    pub(super) fn target(&self) -> (&'static str, &str) {
-        let target = self.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        (if target.starts_with(['/', '*']) { "" } else { "/" }, target)
-    }
-
-    /// The same as an HTTP/2 request to an endpoint. The library does not report interim responses, so a body
-    /// is sent at once. HTTP/2 cannot switch to another protocol, so none is offered (RFC 9113 §8.6).
+    /// The same as an HTTP/2 request to an endpoint. `None` if the library does not support the target. HTTP/2 cannot
+    /// switch to another protocol, so none is offered (RFC 9113 §8.6).
     pub(super) fn into_request(
         self,
         body: RequestBody,
         endpoint: (Scheme, &str),
-    ) -> Request<RequestBody> {
+    ) -> Option<Request<RequestBody>> {
         let mut fields = self.fields.into_owned();
         let mut request = Request::new(body);
         *request.method_mut() = self.method;
         let host = fields.remove(header::HOST).filter(|_| !self.names_endpoint);
-        *request.uri_mut() = absolute(self.uri.into_owned(), host.as_ref(), endpoint);
-        if self.expects {
-            fields.remove(header::EXPECT);
-        }
+        *request.uri_mut() = absolute(&self.target, host.as_ref(), endpoint)?;
+        headers::strip_hop_by_hop(&mut fields);
         if self.trailers {
             fields.insert(header::TE, HeaderValue::from_static("trailers"));
         }
         *request.headers_mut() = fields;
-        request
+        Some(request)
     }
 }
 
 /// The target in HTTP/2's form for an endpoint. The value of `Host` becomes the authority (RFC 9113 §8.3.1).
-fn absolute(uri: Uri, host: Option<&HeaderValue>, (scheme, endpoint): (Scheme, &str)) -> Uri {
+fn absolute(
+    target: &Target,
+    host: Option<&HeaderValue>,
+    (scheme, endpoint): (Scheme, &str),
+) -> Option<Uri> {
     let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let authority = host.or_else(|| endpoint.parse().ok());
-    let mut parts = uri.into_parts();
+    let mut parts = uri::Parts::default();
     parts.scheme = Some(scheme);
-    parts.authority = authority;
-    parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    // All three parts are present, so this cannot fail.
-    Uri::from_parts(parts).unwrap_or_default()
+    parts.authority = host.or_else(|| endpoint.parse().ok());
+    parts.path_and_query = Some(target.usual()?.clone());
+    Uri::from_parts(parts).ok()
 }
 
 #[cfg(test)]
@@ -78,21 +74,24 @@ mod tests {
         let told = |target: &'static str, host: Option<&'static str>| {
             let host = host.map(HeaderValue::from_static);
             let to = (Scheme::HTTP, "10.0.0.1:80");
-            absolute(Uri::from_static(target), host.as_ref(), to).to_string()
+            let target = Target::of_text(target.to_owned()).unwrap();
+            absolute(&target, host.as_ref(), to).map(|uri| uri.to_string())
         };
-        assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), "http://T.test:81/a%2Fb?q=%20");
-        assert_eq!(told("/", None), "http://10.0.0.1:80/");
-        assert_eq!(told("/", Some("")), "http://10.0.0.1:80/");
+        let is = |uri: &str| Some(uri.to_owned());
+        assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), is("http://T.test:81/a%2Fb?q=%20"));
+        assert_eq!(told("/", None), is("http://10.0.0.1:80/"));
+        assert_eq!(told("/", Some("")), is("http://10.0.0.1:80/"));
+        assert_eq!(told("/?q=<a>", None), None, "the library does not support it");
     }
 
     #[test]
     fn what_one_connection_of_http_1_means_is_not_said_to_http_2() {
-        let told = [("host", "t"), ("expect", "100-continue"), ("x", "y")];
+        let told = [("host", "t"), ("connection", "x-a"), ("x-a", "z"), ("x", "y")];
         let told = told.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let fields = HeaderMap::from_iter(told);
         let outgoing = |names_endpoint| RequestHead {
             method: Method::POST,
-            uri: Cow::Owned(Uri::from_static("/a")),
+            target: Cow::Owned(Target::of_text("/a".to_owned()).unwrap()),
             fields: Cow::Borrowed(&fields),
             names_endpoint,
             upgrade: Some(HeaderValue::from_static("x/1")),
@@ -100,12 +99,12 @@ mod tests {
             trailers: true,
         };
         let to = || (Scheme::HTTPS, "e:1");
-        let request = outgoing(false).into_request(RequestBody::EMPTY, to());
+        let request = outgoing(false).into_request(RequestBody::EMPTY, to()).unwrap();
         assert_eq!(request.uri(), "https://t/a");
         let mut sent: Vec<_> = request.headers().keys().map(http::HeaderName::as_str).collect();
         sent.sort_unstable();
         assert_eq!(sent, ["te", "x"]);
-        let request = outgoing(true).into_request(RequestBody::EMPTY, to());
+        let request = outgoing(true).into_request(RequestBody::EMPTY, to()).unwrap();
         assert_eq!(request.uri(), "https://e:1/a");
     }
 }

@@ -348,6 +348,7 @@ mod tests {
             ping_interval: Duration::ZERO,
             retry_after_max: FRESH,
             host: settings::HostPolicy::Preserve,
+            heads: settings::HeadLimits { size: 8192, fields: 9 },
         };
         let metrics = Metrics::new().upstream("u");
         let said = Arc::clone(&resolver);
@@ -359,7 +360,7 @@ mod tests {
         for peer in ["127.0.0.2", "127.0.0.3"] {
             let (near, other) = tokio::io::duplex(64);
             far.push(other);
-            let conn = Http1Connection::new(Io::Other(Box::new(near)));
+            let conn = Http1Connection::new(Io::Other(Box::new(near)), upstream.settings.heads);
             let peer = Some(peer.parse().unwrap());
             upstream.metrics.opened();
             upstream.park(IdleConnection { conn, endpoint: 0, peer, line: None });

@@ -7,6 +7,7 @@
 //! read its answer cannot be told anything and is cut off.
 
 pub(crate) mod busy;
+mod taken;
 pub(crate) mod write_watch;
 
 use std::collections::HashMap;
@@ -19,7 +20,9 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use self::taken::TakenBytes;
 use crate::language::engine::Alarm;
+use crate::proxy::io::acked::Addresses;
 use crate::proxy::settings::Limits;
 
 /// The state of a connection.
@@ -86,6 +89,7 @@ pub(crate) struct Connections {
 struct OpenConnection {
     state: Arc<ConnectionState>,
     task: Option<AbortHandle>,
+    taken: TakenBytes,
 }
 
 /// One entry of [`Connections`], removed when dropped.
@@ -210,8 +214,9 @@ impl ConnectionState {
     /// Sets whether the client accepts no bytes at present. Its idle time begins when it accepts the last of
     /// its answer.
     pub(crate) fn set_blocked(&self, blocked: bool) {
-        if !blocked && self.idles() {
-            self.set(IDLE);
+        let doing = self.doing.load(Ordering::Relaxed);
+        if !blocked && matches!(doing, IDLE | QUIET) {
+            self.set(doing);
         }
         let since = self.tick.load(Ordering::Relaxed).wrapping_add(1).max(1);
         self.blocked.store(if blocked { since } else { 0 }, Ordering::Relaxed);
@@ -283,9 +288,8 @@ impl Connections {
     }
 
     fn sweep(&self, patience: Timeouts, length: Duration) {
-        let [head, idle, body] =
-            [patience.head, patience.idle, patience.body].map(|bound| ticks(bound, length));
-        for open in lock(&self.open).values() {
+        let [head, idle] = [patience.head, patience.idle].map(|bound| ticks(bound, length));
+        for open in lock(&self.open).values_mut() {
             let state = &open.state;
             if state.doing.load(Ordering::Relaxed) == TUNNEL {
                 // It has a timeout of its own.
@@ -301,15 +305,16 @@ impl Connections {
                 state.wake();
                 continue;
             }
-            if over(QUIET, idle) {
+            let takes = state.blocked_ticks().is_none();
+            if over(QUIET, idle) && takes {
                 // HTTP/2 has a goodbye. A client that does not react to it is gone.
                 state.drain();
             }
             if (over(NEW, head)
                 || over(HEAD, head.saturating_mul(2))
-                || (over(IDLE, idle) && state.blocked_ticks().is_none())
-                || over(QUIET, idle.saturating_add(head))
-                || state.blocked_ticks().is_some_and(|ticks| ticks > body))
+                || (over(IDLE, idle) && takes)
+                || (over(QUIET, idle.saturating_add(head)) && takes)
+                || open.taken.is_silent(state, patience.body, length))
                 && let Some(task) = &open.task
             {
                 task.abort();
@@ -317,10 +322,15 @@ impl Connections {
         }
     }
 
-    pub(super) fn register(&self) -> (Arc<ConnectionState>, Registration<'_>) {
+    /// Adds a connection. If its `addresses` are known, the system is asked how much of an answer the client takes.
+    pub(super) fn register(
+        &self,
+        addresses: Option<Addresses>,
+    ) -> (Arc<ConnectionState>, Registration<'_>) {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         let state = Arc::new(ConnectionState::new(Arc::clone(&self.tick)));
-        let open = OpenConnection { state: Arc::clone(&state), task: None };
+        let taken = TakenBytes::of(addresses);
+        let open = OpenConnection { state: Arc::clone(&state), task: None, taken };
         lock(&self.open).insert(key, open);
         let registered = Registration { connections: self, key };
         (state, registered)

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_client_that_makes_no_room_takes_nothing_though_writes_succeed() {
         let connections = Connections::default();
-        let (state, _registered) = connections.register();
+        let (state, _registered) = connections.register(None);
         let mut watched = WriteWatch::new(Holds { lets_go: false }, Arc::clone(&state));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let polled = Pin::new(&mut watched).poll_write(&mut cx, b"answer");

@@ -16,6 +16,28 @@ pub(in crate::telemetry) fn request(id: &str) -> Request {
     }
 }
 
+/// The same, traced.
+pub(in crate::telemetry) fn traced(context: Context) -> Request {
+    let (host, scheme, version) = ("shop.example:8443".into(), "http", "1.1");
+    Request { trace: Some(Box::new(Traced { context, host, scheme, version })), ..request("r-1") }
+}
+
+/// The record of a request that had its Result, a success unless it `failed`, and these attempts.
+pub(in crate::telemetry) fn execution(
+    request: Request,
+    failed: bool,
+    answer: AnswerSummary,
+    attempts: u32,
+) -> Execution {
+    let recorder = Recorder::default();
+    (1..=attempts).for_each(|number| recorder.attempt(attempt(number, answer.began, None)));
+    if !failed {
+        recorder.result(&Outcome::Success(crate::language::value::Value::Null));
+    }
+    recorder.answered(answer);
+    recorder.finish(|_| request).unwrap()
+}
+
 pub(in crate::telemetry) fn answer(status: u16, began: Instant, millis: u64) -> AnswerSummary {
     AnswerSummary { status, began, took: Duration::from_millis(millis), sent: 12 }
 }

@@ -281,22 +281,11 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_or_no_collector_is_counted() {
-        use crate::telemetry::record::tests::{answer, request};
+        use crate::telemetry::record::tests::{answer, execution, traced};
         let counters = counters();
         let tracer = tracer(1.0, 1, &counters);
-        let recorder = crate::telemetry::record::Recorder::default();
-        recorder.answered(answer(200, Instant::now(), 1));
-        let context = tracer.context(None, [7; 24]);
-        let execution = recorder.finish(|_| {
-            let trace = crate::telemetry::record::Traced {
-                context,
-                host: "a".into(),
-                scheme: "http",
-                version: "1.1",
-            };
-            crate::telemetry::record::Request { trace: Some(Box::new(trace)), ..request("r") }
-        });
-        let execution = Arc::new(execution.unwrap());
+        let request = traced(tracer.context(None, [7; 24]));
+        let execution = Arc::new(execution(request, true, answer(200, Instant::now(), 1), 0));
         for _ in 0..1000 {
             tracer.deliver(&execution);
         }

@@ -233,23 +233,14 @@ mod tests {
     use crate::language::outcome::{Failure, Outcome};
     use crate::language::provider::{DelaySource, Wait};
     use crate::telemetry::record::Recorder;
-    use crate::telemetry::record::tests::{answer, attempt, request};
+    use crate::telemetry::record::tests::{self, answer, attempt};
     use crate::telemetry::trace::{Context, Parent};
 
     fn traced(method: &str) -> crate::telemetry::record::Request {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let parent = Parent::parse(parent.as_bytes()).unwrap();
-        let context = Context::beneath(parent, SpanId([1; 8]));
-        crate::telemetry::record::Request {
-            method: method.into(),
-            trace: Some(Box::new(Traced {
-                context,
-                host: "shop.example:8443".into(),
-                scheme: "http",
-                version: "1.1",
-            })),
-            ..request("r-1")
-        }
+        let traced = tests::traced(Context::beneath(parent, SpanId([1; 8])));
+        crate::telemetry::record::Request { method: method.into(), ..traced }
     }
 
     fn sent(id: u8) -> Arc<SentSpan> {

@@ -34,16 +34,16 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("grpc", &[]),
     ("code", &["grpc"]),
     ("middleware", &["code"]),
-    ("h2", &[]),
-    ("h1", &["io"]),
+    ("h1", &["io", "settings"]),
+    ("h2", &["h1", "io", "settings"]),
     ("watch", &["io", "settings"]),
     ("memory", &[]),
     ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
-    ("body", &["h1", "memory", "message"]),
+    ("body", &["h1", "h2", "io", "memory", "message"]),
     ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
     ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
-    ("request", &["body", "grpc", "h1", "io", "memory", "message", "settings", "site"]),
+    ("request", &["body", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site"]),
     (
         "answer",
         &[
@@ -74,7 +74,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("build", &["memory", "message", "provider", "settings", "site", "stage", "tls", "upstream"]),
     ("server", &["client", "settings", "site", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage"]),
-    ("testing", &["answer", "client", "io", "request", "site", "watch"]),
+    ("testing", &["answer", "client", "io", "message", "request", "settings", "site", "watch"]),
 ];
 
 /// Crates that only these rooms may name.
@@ -85,7 +85,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
     ("rustls_native_certs", &["src/proxy/tls/"]),
-    ("rustix", &["src/proxy/io/splice.rs"]),
+    ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs"]),
     ("prometheus", &["src/telemetry/"]),
     ("opentelemetry", &["src/telemetry/trace/"]),
     ("opentelemetry_otlp", &["src/telemetry/trace/"]),

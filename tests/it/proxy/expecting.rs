@@ -160,43 +160,66 @@ async fn nobody_is_asked_for_a_body_that_is_not_there_or_that_the_route_has_read
     assert!(upstream.requests().iter().all(|seen| seen.field("expect").is_empty()));
 }
 
-/// The library reports no 100 in HTTP/2, so the body is sent right after the head.
 #[tokio::test]
-async fn a_client_is_asked_at_once_where_the_upstream_speaks_http_2() {
-    let upstream = h2::Upstream::play([h2::Act::Answer(h2::reply(200, "got it"))]).await;
+async fn a_client_is_asked_when_an_upstream_of_http_2_asks() {
+    let upstream = h2::Upstream::play([h2::Act::Ask(h2::reply(200, "got it"))]).await;
     let proxy = Proxy::start(&h2_route(upstream.address, "", ""));
     let mut client = proxy.connect().await;
     let begun = Instant::now();
     client.send(head(5)).await;
     asked_for(&mut client).await;
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert!(begun.elapsed() < Duration::from_secs(1), "nothing was waited for but the 100");
     let seen = upstream.until(|seen| !seen.is_empty()).await;
-    assert!(seen[0].field("expect").is_empty() && seen[0].body.is_empty() && !seen[0].whole);
+    assert_eq!(seen[0].field("expect"), ["100-Continue"]);
+    assert!(seen[0].body.is_empty() && !seen[0].whole);
     client.send("hello").await;
     assert_eq!(client.response(false).await.body, "got it");
     let seen = upstream.requests();
     assert_eq!((seen[0].body.as_slice(), seen[0].whole), (&b"hello"[..], true));
 }
 
-/// The library sends no 100 in HTTP/2: the expectation ends here, and nothing waits for it.
 #[tokio::test]
-async fn a_client_of_http_2_that_waits_to_be_asked_is_not_and_may_send_all_the_same() {
+async fn an_upstream_of_http_2_that_refuses_by_the_head_is_sent_no_body() {
+    let upstream = h2::Upstream::play([h2::Act::Early(h2::reply(413, "too much"))]).await;
+    let proxy = Proxy::start(&h2_route(upstream.address, "", ""));
+    let mut client = proxy.connect().await;
+    client.send(head(1_000_000)).await;
+    let all = String::from_utf8(client.rest().await).unwrap();
+    assert!(all.starts_with("HTTP/1.1 413 ") && all.contains("too much"), "{all}");
+    let seen = upstream.requests();
+    assert!(seen[0].body.is_empty() && !seen[0].whole);
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_that_waits_to_be_asked_is_when_the_upstream_asks() {
     let upstream = Upstream::play([Act::Ask(answer(200, "", "got it"))]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let mut client = h2::Client::connect(proxy.address).await;
+    let begun = Instant::now();
     let waits = h2::request("PUT", "/a", &[("expect", "100-continue"), ("content-length", "5")]);
     let (mut response, mut stream) = client.begin(waits, false).await;
-    let seen = upstream.until(|seen| !seen.is_empty()).await;
-    assert!(seen[0].field("expect").is_empty());
-    tokio::select! {
-        biased;
-        early = &mut response => panic!("{early:?}"),
-        () = tokio::task::yield_now() => {}
-    }
+    assert_eq!(h2::interim(&mut response).await.unwrap().status(), 100);
+    assert!(begun.elapsed() < Duration::from_secs(1), "nothing was waited for but the 100");
+    assert_eq!(upstream.requests()[0].field("expect"), ["100-continue"]);
     stream.send_data(bytes::Bytes::from_static(b"hello"), true).unwrap();
+    assert!(h2::interim(&mut response).await.is_none(), "it is asked once");
     let answer = within(h2::whole(response)).await.unwrap();
     assert_eq!((answer.status, answer.text()), (200, "got it"));
     assert_eq!(upstream.requests()[0].body, b"hello");
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_is_not_asked_for_what_is_refused_by_the_head() {
+    let upstream = Upstream::play([Act::Early(answer(413, "", "too much"))]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = h2::Client::connect(proxy.address).await;
+    let waits = h2::request("PUT", "/a", &[("expect", "100-continue"), ("content-length", "5")]);
+    let (mut response, _stream) = client.begin(waits, false).await;
+    assert!(h2::interim(&mut response).await.is_none());
+    let answer = within(h2::whole(response)).await.unwrap();
+    assert_eq!((answer.status, answer.text()), (413, "too much"));
+    upstream.ended(1).await;
+    assert!(upstream.requests()[0].body.is_empty());
 }
 
 #[tokio::test]
@@ -209,4 +232,30 @@ async fn a_refusal_asks_for_no_body_and_says_that_the_connection_closes() {
         assert_eq!((response.status, response.field("connection")), (status, vec!["close"]));
         assert!(client.rest().await.is_empty());
     }
+}
+
+/// What is here need not be asked for, nor waited with.
+#[tokio::test]
+async fn only_the_attempt_that_reads_a_body_first_waits_to_be_asked_for_it() {
+    let upstream = Upstream::play([
+        always(503, "", ""),
+        always(503, "", ""),
+        always(503, "", ""),
+        always(200, "", "got it"),
+    ])
+    .await;
+    let route = "    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: { codes: [Provider.Call.Http.Unavailable] }, attempts: 9 }] } }\n";
+    let proxy = Proxy::start(&one_route(&upstream, route));
+    let mut client = proxy.connect().await;
+    let begun = Instant::now();
+    client.send(head(5)).await;
+    asked_for(&mut client).await;
+    client.send("hello").await;
+    assert_eq!(client.response(false).await.body, "got it");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}: one wait of a second");
+    let seen = upstream.requests();
+    let expecting: Vec<_> = seen.iter().map(|seen| seen.field("expect").len()).collect();
+    assert_eq!(expecting, [1, 0, 0, 0]);
+    assert!(seen.iter().all(|seen| seen.whole && seen.body == b"hello"));
 }

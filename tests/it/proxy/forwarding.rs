@@ -152,3 +152,34 @@ async fn an_http_1_0_answer_ends_with_its_connection() {
     assert_eq!(client.ask(GET).await.body, "x");
     assert_eq!(upstream.accepted(), 2);
 }
+
+/// Some services put information for people there.
+#[tokio::test]
+async fn a_reason_phrase_passes_as_it_came() {
+    let plain = "";
+    let reads = "    output: '{{ step.result.value.body == \"x\" ? null : step.result.value }}'\n";
+    for route in [plain, reads] {
+        for (line, wanted) in [
+            (&b"200 All Good"[..], &b"200 All Good"[..]),
+            (b"200 OK", b"200 OK"),
+            (b"200 ", b"200 "),
+            (b"200", b"200 "),
+            (b"200 P\xc5\x99\xc3\xadli\xc5\xa1 \t\xff", b"200 P\xc5\x99\xc3\xadli\xc5\xa1 \t\xff"),
+            (b"299 Odd", b"299 Odd"),
+            (b"404 Gone Fishing", b"404 Gone Fishing"),
+            (b"503 Out to lunch", b"503 Out to lunch"),
+        ] {
+            let hint = b"HTTP/1.1 103 Soon\r\nLink: </a>\r\n\r\n";
+            let rest = b"\r\nContent-Length: 2\r\n\r\nhi";
+            let answer = [hint, b"HTTP/1.1 ".as_slice(), line, rest].concat();
+            let upstream = Upstream::play([Act::Answer(answer)]).await;
+            let proxy = Proxy::start(&one_route(&upstream, route));
+            let mut client = proxy.connect().await;
+            client.send("GET /a HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").await;
+            let all = client.rest().await;
+            let wanted =
+                [b"HTTP/1.1 103 Soon\r\nlink: </a>\r\n\r\nHTTP/1.1 ", wanted, b"\r\n"].concat();
+            assert!(all.starts_with(&wanted), "{} {}", line.escape_ascii(), all.escape_ascii());
+        }
+    }
+}

@@ -234,3 +234,165 @@ async fn a_preface_behind_a_request_changes_no_protocol() {
     }
     assert_eq!(upstream.requests().len(), 2);
 }
+
+/// Bodies with one wrong byte in the framing.
+const BROKEN: [&str; 14] = [
+    "0x5\r\nhello\r\n",
+    "-5\r\nhello\r\n",
+    "+5\r\nhello\r\n",
+    "1_0\r\nhello\r\n",
+    "5\0\r\nhello\r\n",
+    "5\nhello\r\n",
+    "5\rhello\r\n",
+    "5;\0\r\nhello\r\n",
+    "5\r\nhelloX\r\n",
+    "5\r\nhello\n",
+    "fffffffffffffffff\r\nhello\r\n",
+    "5\r\nhello\r\n0\r\nX : y\r\n\r\n",
+    "5\r\nhello\r\n0\r\n\n",
+    "5\r\nhello\r\n0\r\nX: y\n\r\n",
+];
+
+/// RFC 9112 §7.1: nobody knows where a malformed body ends. So nothing after it is a request, whether the body is sent
+/// on, read, or not wanted.
+#[tokio::test]
+async fn nothing_after_a_malformed_body_is_read() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let flow = |value: &str| {
+        format!(
+            "routes:\n  - name: r\n    match: {{ pathPrefix: / }}\n    flow: {{ entrypoint: a, steps: {{ a: {{ action: Return, value: {value} }} }} }}\n"
+        )
+    };
+    for (config, status) in [
+        (one_route(&upstream, ""), 400),
+        (one_route(&upstream, "    input: null\n"), 200),
+        (one_route(&upstream, "").replace("pathPrefix: /", "path: /b"), 404),
+        (flow("'{{ frame.input.body }}'"), 400),
+        (flow("1"), 200),
+    ] {
+        let proxy = Proxy::start(&config);
+        for broken in BROKEN {
+            let bytes = format!(
+                "POST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{broken}0\r\n\r\nGET /b HTTP/1.1\r\nHost: t\r\n\r\n"
+            );
+            let said = say(&proxy, bytes.as_bytes()).await;
+            let head = said.split("\r\n\r\n").next().unwrap().to_ascii_lowercase();
+            assert!(head.starts_with(&format!("http/1.1 {status} ")), "{broken:?}: {said}");
+            assert!(head.contains("\r\nconnection: close"), "{broken:?}: {said}");
+            assert_eq!(said.matches("HTTP/1.1").count(), 1, "{broken:?}: {said}");
+        }
+    }
+    assert!(upstream.requests().iter().all(|request| !request.line().contains("/b")));
+}
+
+/// The same for a response: its connection is not used again.
+#[tokio::test]
+async fn nothing_after_a_malformed_response_is_read() {
+    for broken in BROKEN.iter().filter(|broken| !broken.contains(" : ")) {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{broken}0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nanother"
+        );
+        let upstream =
+            Upstream::play([Act::Answer(answer.into_bytes()), always(200, "", "its own")]).await;
+        let proxy = Proxy::start(&one_route(&upstream, ""));
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert!(!response.whole, "{broken:?}: {response:?}");
+        upstream.ended(1).await;
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!((response.body.as_str(), upstream.accepted()), ("its own", 2), "{broken:?}");
+    }
+}
+
+/// RFC 9112 §2.2 allows to accept it, but other servers do not.
+#[tokio::test]
+async fn a_line_feed_alone_ends_no_line_of_a_head() {
+    let good = "GET /a HTTP/1.1\r\nHost: t\r\nX: y \r\nEmpty:\r\nBlank: \t\r\n\r\n";
+    let lines = good.matches("\r\n").count();
+    let requests: Vec<Vec<u8>> = (0..lines)
+        .map(|wrong| {
+            let mut parts = good.split("\r\n").enumerate().peekable();
+            let mut bytes = Vec::new();
+            while let Some((at, part)) = parts.next() {
+                bytes.extend_from_slice(part.as_bytes());
+                if parts.peek().is_some() {
+                    bytes.extend_from_slice(if at == wrong { b"\n" } else { b"\r\n" });
+                }
+            }
+            bytes
+        })
+        .collect();
+    let requests: Vec<&[u8]> = requests.iter().map(Vec::as_slice).collect();
+    refused(&requests).await;
+    let answers = [
+        "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX:\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\n",
+        "\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    ];
+    for answer in answers {
+        let upstream = Upstream::play([Act::Answer(answer.as_bytes().to_vec())]).await;
+        let proxy = Proxy::start(&one_route(&upstream, ""));
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!(response.status, 502, "{answer:?}");
+        assert_eq!(response.json()["code"], "Provider.Call.Http.ProtocolError", "{answer:?}");
+    }
+}
+
+/// RFC 9112 §5.1: in a response they are removed, and the field counts for the framing.
+#[tokio::test]
+async fn spaces_before_a_colon_of_a_response_are_removed() {
+    let sized = "HTTP/1.1 200 OK\r\nContent-Length : 2\r\nX-A \t: y\r\n\r\nhi";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\nX-A: y\r\nTrailer: X-B\r\n\r\n2\r\nhi\r\n0\r\nX-B : z\r\n\r\n";
+    let twice = "HTTP/1.1 200 OK\r\nContent-Length : 2\r\nTransfer-Encoding : chunked\r\n\r\n";
+    let acts = [sized, chunked, twice].map(|answer| Act::Answer(answer.as_bytes().to_vec()));
+    let upstream = Upstream::play(acts).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    for _ in 0..2 {
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!((response.status, response.body.as_str()), (200, "hi"));
+        assert_eq!(response.field("x-a"), ["y"]);
+    }
+    assert_eq!(upstream.accepted(), 1, "each ended where it says");
+    assert_eq!(proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 502);
+}
+
+/// The same limits apply to both sides, and a message names the limit.
+#[tokio::test]
+async fn limits_of_a_head_hold_for_answers_too() {
+    let answer = |fields: usize, size: usize| {
+        let many = "Set-Cookie: a=b\r\n".repeat(fields - 2);
+        let large = "x".repeat(size);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{many}X: {large}\r\n\r\nhi");
+        Act::Answer(head.into_bytes())
+    };
+    for (limits, fields, size, wanted) in [
+        ("", 100, 1, Ok(())),
+        ("", 101, 1, Err("the head has more than 100 fields (limits.headers)")),
+        ("", 2, 66_000, Err("the head is over 65536 bytes (limits.headSize)")),
+        ("headers: 300, ", 300, 1, Ok(())),
+        ("headers: 300, ", 301, 1, Err("the head has more than 300 fields (limits.headers)")),
+        ("headers: 10, ", 11, 1, Err("the head has more than 10 fields (limits.headers)")),
+        ("headSize: 1MiB, ", 2, 900_000, Ok(())),
+        ("headSize: 8KiB, ", 2, 9_000, Err("the head is over 8192 bytes (limits.headSize)")),
+    ] {
+        let upstream = Upstream::play([answer(fields, size)]).await;
+        let route = "    exposeFailures: true\n    middleware:\n      - provider: mwl:provider.middleware/mwl/retry/v1\n        onEntry: { with: { policies: [{ match: { codes: ['*'], retryable: true }, attempts: 2 }] } }\n";
+        let proxy = Proxy::limited(limits, &one_route(&upstream, route));
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        match wanted {
+            Ok(()) => {
+                assert_eq!((response.status, response.body.as_str()), (200, "hi"), "{limits}");
+                assert_eq!(response.field("set-cookie").len(), fields - 2);
+            }
+            Err(message) => {
+                assert_eq!(response.status, 502, "{limits} {fields} {size}");
+                assert!(response.body.contains(message), "{}", response.body);
+            }
+        }
+        assert_eq!(upstream.requests().len(), 1, "the next response would be the same");
+    }
+}

@@ -226,6 +226,9 @@ async fn what_http_2_forbids_is_refused() {
     let twice = request("POST", "/a", &[("content-length", "5"), ("content-length", "5")]);
     let answer = client.ask(twice, b"hello").await;
     assert_eq!(answer.json()["detail"], "the Content-Length field is not one number");
+    // Crumbs of a cookie are one field, however many came.
+    let crumbs: Vec<_> = (0..99).map(|_| ("cookie", "a=b")).chain([("x", "y"); 98]).collect();
+    assert_eq!(client.ask(request("GET", "/%00", &crumbs), b"").await.status, 400, "not 431");
     let mut connect = request("CONNECT", "", &[]);
     *connect.uri_mut() = "t:80".parse().unwrap();
     assert_eq!(client.ask(connect, b"").await.status, 405);

@@ -59,7 +59,7 @@ async fn all_interim_answers_come_in_their_order_and_the_answer_behind_them() {
     let upstream = Upstream::play([Act::Answer(all)]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let wanted = format!(
-        "{HINTED}HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b>\r\nlink: </c>\r\n\r\nHTTP/1.1 150 \r\nx-b: 1\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"
+        "{HINTED}HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 X\r\nlink: </b>\r\nlink: </c>\r\n\r\nHTTP/1.1 150 Y\r\nx-b: 1\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"
     );
     let mut client = proxy.connect().await;
     for _ in 0..2 {
@@ -123,16 +123,47 @@ async fn a_head_is_hinted_at_too_and_its_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn older_clients_and_those_of_http_2_hear_none_and_that_is_counted() {
+async fn older_clients_hear_none_and_that_is_counted() {
     let upstream = Upstream::play([hinted(200, "good")]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
     let old = heard(&proxy, "GET /a HTTP/1.0\r\nHost: t\r\n\r\n").await;
     assert!(old.starts_with("HTTP/1.1 200 OK\r\n") && old.ends_with("good"), "{old}");
-    assert_eq!((dropped(&proxy, "http10"), dropped(&proxy, "http2")), (1, 0));
+    assert_eq!(dropped(&proxy, "http10"), 1);
+}
+
+/// What a client of HTTP/2 hears of `proxy`: the hints' links, and the answer.
+async fn heard_in_http_2(proxy: &Proxy) -> (Vec<String>, h2::Answer) {
     let mut client = h2::Client::connect(proxy.address).await;
-    let answer = client.ask(h2::request("GET", "/a", &[]), b"").await;
+    let (mut response, _stream) = client.begin(h2::request("GET", "/a", &[]), true).await;
+    let mut hints = Vec::new();
+    while let Some(hint) = h2::interim(&mut response).await {
+        assert_eq!(hint.status(), 103);
+        assert!(!hint.headers().contains_key("x-a"), "{hint:?}");
+        assert!(!hint.headers().contains_key("content-length"), "{hint:?}");
+        hints.push(hint.headers()["link"].to_str().unwrap().to_owned());
+    }
+    (hints, within(h2::whole(response)).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_hears_the_hints_of_every_attempt() {
+    let upstream =
+        Upstream::play([hinted(503, "busy"), hinted(503, "busy"), hinted(200, "good")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, RETRY));
+    let (hints, answer) = heard_in_http_2(&proxy).await;
+    assert_eq!(hints, ["</a>", "</a>", "</a>"]);
     assert_eq!((answer.status, answer.text()), (200, "good"));
-    assert_eq!((dropped(&proxy, "http10"), dropped(&proxy, "http2")), (1, 1));
+    assert_eq!(proxy.metrics.render().matches("mwl_interim_responses_dropped_total{").count(), 0);
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_hears_a_hint_before_there_is_an_answer() {
+    let upstream = Upstream::play([Act::AnswerAndHang(HINT.to_vec())]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = h2::Client::connect(proxy.address).await;
+    let (mut response, _stream) = client.begin(h2::request("GET", "/a", &[]), true).await;
+    assert_eq!(h2::interim(&mut response).await.unwrap().headers()["link"], "</a>");
+    assert_eq!(proxy.server.in_flight(), 1);
 }
 
 #[tokio::test]
@@ -215,7 +246,7 @@ async fn pipelined_requests_get_each_its_own_in_order() {
 async fn a_hint_waits_for_the_rest_of_the_answer_before_it() {
     let size = 16 << 20;
     let large = answer(200, "", &"l".repeat(size));
-    let not_modified = b"HTTP/1.1 304 X\r\nContent-Length: 7\r\n\r\n";
+    let not_modified = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n";
     let upstream =
         Upstream::play([Act::Answer(large), Act::Answer([HINT, not_modified].concat())]).await;
     let proxy = Proxy::start(&one_route(&upstream, ""));

@@ -206,6 +206,13 @@ async fn every_refusal_is_counted_by_its_reason() {
         ),
         ("OPTIONS /a HTTP/1.1\r\nHost: t\r\nMax-Forwards: 0\r\n\r\n", 405, "maxForwards"),
         ("GET /a HTTP/1.1\r\nHost : t\r\n\r\n", 400, "malformedHead"),
+        ("GET /a HTTP/1.1\nHost: t\r\n\r\n", 400, "malformedHead"),
+        ("GET /a#b HTTP/1.1\r\nHost: t\r\n\r\n", 400, "badTarget"),
+        (
+            "GET /a HTTP/1.1\r\nHost: t\r\nAuthorization: a\r\nAuthorization: a\r\n\r\n",
+            400,
+            "malformedHead",
+        ),
     ] {
         let before = refused(&proxy, reason);
         assert_eq!(proxy.ask(request).await.status, status, "{request:?}");

@@ -22,12 +22,20 @@ mod framing;
 mod gathering;
 /// gRPC calls.
 mod grpc;
+/// Bounds on single streams of HTTP/2, in virtual time.
+mod h2_bounds;
 /// Clients that speak HTTP/2.
 mod h2_clients;
+/// Peers that speak HTTP/2 as nobody should.
+mod h2_floods;
+/// What ends a message of HTTP/2, and what does not.
+mod h2_messages;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
+/// Clients that leave, and clients that are still sending when they get their answer.
+mod leaving;
 /// Clients that leave, cleanups, reload and drain.
 mod lifecycle;
 /// Limits for clients, each with its status and its metric.
@@ -44,6 +52,9 @@ mod rounds;
 mod semantics;
 /// What routes change in messages.
 mod shaping;
+mod slow_clients;
+/// Targets: paths, queries, hosts.
+mod targets;
 /// TLS from clients.
 mod tls_clients;
 /// TLS to upstreams.

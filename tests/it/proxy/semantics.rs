@@ -52,7 +52,9 @@ async fn a_304_keeps_its_fields_its_length_included_and_has_no_body() {
             return always(200, "", "next");
         }
         let length = if request.line().contains("/none") { "" } else { "Content-Length: 100\r\n" };
-        Act::Answer(format!("HTTP/1.1 304 X\r\n{length}ETag: \"x\"\r\n\r\n").into_bytes())
+        Act::Answer(
+            format!("HTTP/1.1 304 Not Modified\r\n{length}ETag: \"x\"\r\n\r\n").into_bytes(),
+        )
     })
     .await;
     let proxy = Proxy::start(&one_route(&upstream, ""));
@@ -222,7 +224,84 @@ async fn a_hop_is_counted_where_hops_are_counted() {
     }
     let last = proxy.ask("TRACE / HTTP/1.1\r\nHost: t\r\nMax-Forwards: 0\r\n\r\n").await;
     assert_eq!(last.status, 405);
+    let all = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE";
+    assert_eq!(last.field("allow"), [all]);
     assert_eq!(upstream.requests().len(), 5);
+    let config = one_route(&upstream, "").replace("pathPrefix: /", "methods: [GET, PUT], path: /a");
+    let proxy = Proxy::start(&config);
+    for (request, allow) in [
+        ("OPTIONS /a HTTP/1.1\r\nHost: t\r\nMax-Forwards: 0\r\n\r\n", "GET, PUT"),
+        ("CONNECT t:1 HTTP/1.1\r\nHost: t:1\r\n\r\n", "GET, PUT"),
+    ] {
+        let response = proxy.ask(request).await;
+        // No route takes OPTIONS there.
+        let status = if request.starts_with("OPTIONS") { 404 } else { 405 };
+        assert_eq!(response.status, status);
+        if status == 405 {
+            assert_eq!(response.field("allow"), [allow]);
+        }
+    }
+}
+
+/// RFC 9110 §5.3: one server reads the first of two fields, another one the last.
+#[tokio::test]
+async fn a_field_that_must_be_there_once_is_not_repeated() {
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut http2 = h2::Client::connect(proxy.address).await;
+    for name in [
+        "authorization",
+        "proxy-authorization",
+        "content-type",
+        "content-range",
+        "origin",
+        "idempotency-key",
+        "max-forwards",
+    ] {
+        let request = format!("GET /a HTTP/1.1\r\nHost: t\r\n{name}: 1\r\n{name}: 1\r\n\r\n");
+        let response = proxy.ask(&request).await;
+        let detail = format!("the request has more than one `{name}` field, and may have one");
+        assert_eq!((response.status, &response.json()["detail"]), (400, &detail.as_str().into()));
+        let request = h2::request("GET", "/a", &[(name, "1"), (name, "2")]);
+        assert_eq!(http2.ask(request, b"").await.status, 400, "{name}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+    let lists = "Accept: a\r\nAccept: b\r\nCookie: a\r\nCookie: b\r\nX-A: 1\r\nX-A: 2\r\nX-Request-ID: one\r\nX-Request-ID: two\r\n";
+    let request = format!("GET /a HTTP/1.1\r\nHost: t\r\n{lists}\r\n");
+    assert_eq!(proxy.ask(&request).await.status, 200);
+    let seen = &upstream.requests()[0];
+    assert_eq!((seen.field("accept"), seen.field("x-a")), (vec!["a", "b"], vec!["1", "2"]));
+    // Two ids are removed, and the request gets a new one.
+    assert_eq!(seen.field("x-request-id").len(), 1);
+    assert_eq!(seen.field("x-request-id")[0].len(), 36);
+}
+
+/// RFC 9110 §15.
+#[tokio::test]
+async fn a_status_beyond_599_is_not_valid() {
+    for status in [600, 799, 999] {
+        let answer = format!("HTTP/1.1 {status} Odd\r\nContent-Length: 2\r\n\r\nhi");
+        let upstream = Upstream::play([Act::Answer(answer.into_bytes())]).await;
+        let proxy = Proxy::start(&one_route(&upstream, "    exposeFailures: true\n"));
+        let response = proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!(
+            (response.status, &response.json()["code"]),
+            (502, &"Provider.Call.Http.ProtocolError".into())
+        );
+        let wanted = format!("r: attempt 1: upstream u answered {status}, which is no status");
+        assert_eq!(response.json()["failures"][0]["message"], wanted);
+        let http2 = h2::Upstream::play([h2::Act::Answer(h2::reply(status, ""))]).await;
+        let proxy = Proxy::start(&super::h2_upstreams::one_route(http2.address, "", ""));
+        assert_eq!(proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 502, "{status}");
+        let flow = format!(
+            "routes: [ {{ name: r, match: {{ pathPrefix: / }}, flow: {{ entrypoint: a, steps: {{ a: {{ action: Return, value: {{ status: {status} }} }} }} }} }} ]\n"
+        );
+        let response = Proxy::start(&flow).ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await;
+        assert_eq!((response.status, &response.json()["code"]), (500, &"Proxy.BadResponse".into()));
+    }
+    let upstream = Upstream::play([always(599, "", "last")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    assert_eq!(proxy.ask("GET /a HTTP/1.1\r\nHost: t\r\n\r\n").await.status, 599);
 }
 
 const OLD: &str = "GET /a HTTP/1.0\r\nHost: t\r\n\r\n";

@@ -112,10 +112,14 @@ async fn told(forwarded: &str, fields: &str) -> (Vec<String>, String) {
     let seen = &upstream.requests()[0];
     let about = |line: &&str| {
         let name = line.split(':').next().unwrap().to_ascii_lowercase();
-        name.contains("forward") || name == "via" || name == "x-real-ip"
+        name.contains("forward") || name.ends_with("-ip") || name == "via" || name.contains("envoy")
     };
-    let mut lines: Vec<String> =
-        seen.head.lines().skip(1).filter(about).map(str::to_owned).collect();
+    // Each process has another name.
+    let plain = |line: &str| match line.rsplit_once("mwl-proxy-") {
+        Some((before, name)) if name.len() == 8 => format!("{before}mwl-proxy"),
+        _ => line.to_owned(),
+    };
+    let mut lines: Vec<String> = seen.head.lines().skip(1).filter(about).map(plain).collect();
     lines.sort_unstable();
     (lines, response.body)
 }
@@ -141,7 +145,9 @@ async fn without_the_section_the_fields_pass_and_nobody_reads_them() {
 
 #[tokio::test]
 async fn an_untrusted_client_s_claims_are_dropped() {
-    let (lines, client) = told("forwarded: { forwarded: true }\n", CLAIMS).await;
+    let more = "True-Client-IP: 6.6.6.6\r\nCF-Connecting-IP: 6.6.6.6\r\nX-Client-IP: 6.6.6.6\r\nX-Cluster-Client-IP: 6.6.6.6\r\nX-Original-Forwarded-For: 6.6.6.6\r\nX-Envoy-External-Address: 6.6.6.6\r\nX-Forwarded-Client-Cert: x\r\n";
+    let claims = format!("{CLAIMS}{more}");
+    let (lines, client) = told("forwarded: { forwarded: true }\n", &claims).await;
     assert_eq!(
         lines,
         [
@@ -193,4 +199,30 @@ async fn a_client_cannot_have_the_proxy_s_own_fields_taken_off() {
     let proxy = Proxy::start(&one_route(&upstream, route));
     proxy.ask(&get("/", "Connection: x-tenant\r\n")).await;
     assert_eq!(upstream.requests()[0].field("x-tenant"), ["main"]);
+}
+
+/// RFC 9110 §7.6.3: nothing else would end it.
+#[tokio::test]
+async fn a_request_that_comes_back_is_refused() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = |forwarded: &str| {
+        format!(
+            "listeners: [{{ address: '{free}' }}]\nlimits: {{ workers: 1 }}\n{forwarded}upstreams: {{ u: {{ endpoints: ['http://{free}'] }} }}\nroutes: [ {{ name: r, match: {{ pathPrefix: / }}, upstream: u }} ]\n"
+        )
+    };
+    for forwarded in ["", "forwarded: { trusted: [] }\n"] {
+        let proxy = Proxy::whole(&config(forwarded), &crate::support::proxy::Files::new());
+        let mut http2 = crate::support::h2::Client::connect(proxy.address).await;
+        let answer = http2.ask(crate::support::h2::request("GET", "/a", &[]), b"").await;
+        assert_eq!((answer.status, &answer.json()["code"]), (508, &"Proxy.LoopDetected".into()));
+        let response = proxy.ask(GET).await;
+        assert_eq!(response.status, 508);
+        assert_eq!(response.field("proxy-status"), ["mwl-proxy; error=proxy_loop_detected"]);
+        let passed = proxy.metric("mwl_attempts_total{code=\"Provider.Call.Http.NonSuccessStatus\",route=\"r\",upstream=\"u\"}");
+        assert_eq!((passed, proxy.metric("mwl_requests_refused_total{reason=\"loop\"}")), (2, 2));
+    }
+    // Another proxy of this kind on the way is not a loop.
+    let upstream = Upstream::play([always(200, "", "")]).await;
+    let proxy = Proxy::start(&format!("forwarded: {{}}\n{}", one_route(&upstream, "")));
+    assert_eq!(proxy.ask(&get("/", "Via: 1.1 mwl-proxy-01234567\r\n")).await.status, 200);
 }

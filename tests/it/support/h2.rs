@@ -120,6 +120,12 @@ impl Client {
     }
 }
 
+/// The next interim answer; `None` where the answer itself is there.
+pub(crate) async fn interim(response: &mut client::ResponseFuture) -> Option<Response<()>> {
+    let heard = std::future::poll_fn(|cx| response.poll_informational(cx));
+    within(heard).await.map(|heard| heard.unwrap())
+}
+
 /// Reads a whole answer.
 pub(crate) async fn whole(
     response: impl Future<Output = Result<Response<RecvStream>, h2::Error>>,
@@ -145,6 +151,10 @@ async fn drain(mut body: RecvStream) -> Result<(Vec<u8>, Option<HeaderMap>), h2:
 pub(crate) enum Act {
     /// Read the request, then answer.
     Answer(Reply),
+    /// The same, and ask for the request's body before.
+    Ask(Reply),
+    /// The same, and say this before it: hints of these fields.
+    Hint(Vec<HeaderMap>, Reply),
     /// Answer without reading the body.
     Early(Reply),
     /// Reset the stream at once, unread.
@@ -325,6 +335,22 @@ async fn serve(stream: TcpStream, connection: usize, streams: u32, log: Arc<Log>
     }
 }
 
+/// Says what comes before the answer.
+fn say_before(act: &Act, respond: &mut server::SendResponse<Bytes>) {
+    let all = match act {
+        Act::Ask(_) => vec![(StatusCode::CONTINUE, HeaderMap::new())],
+        Act::Hint(hints, _) => {
+            hints.iter().map(|hint| (StatusCode::EARLY_HINTS, hint.clone())).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (status, fields) in all {
+        let mut interim = Response::new(());
+        (*interim.status_mut(), *interim.headers_mut()) = (status, fields);
+        respond.send_informational(interim).unwrap();
+    }
+}
+
 async fn answer(
     act: Act,
     body: RecvStream,
@@ -332,10 +358,11 @@ async fn answer(
     number: usize,
     log: Arc<Log>,
 ) {
+    say_before(&act, &mut respond);
     let reply = match act {
         Act::Reset(reason) => return respond.send_reset(reason),
         Act::Early(reply) => reply,
-        Act::Answer(reply) => {
+        Act::Answer(reply) | Act::Ask(reply) | Act::Hint(_, reply) => {
             if !read(body, number, &log).await {
                 return;
             }

@@ -2,6 +2,8 @@
 
 /// A client on a raw socket.
 pub(crate) mod client;
+/// HTTP/2 frame by frame.
+pub(crate) mod frames;
 /// A gRPC service of tonic's.
 pub(crate) mod grpc;
 /// HTTP/2 on both ends.

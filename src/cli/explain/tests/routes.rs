@@ -53,9 +53,9 @@ fn a_request_that_is_none_is_refused_before_the_routes() {
     The client gets 400:
       content-type: application/problem+json
       proxy-status: mwl-proxy; error=http_request_error
-      content-length: 189
+      content-length: 192
       connection: close
 
-      {"code":"Proxy.BadRequest","detail":"the path holds a dot segment; send the path that it stands for","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":400,"title":"Bad Request"}
+      {"code":"Proxy.BadRequest","detail":"the path contains a dot segment; send the path that it stands for","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":400,"title":"Bad Request"}
     "##);
 }

@@ -18,10 +18,11 @@ use super::values;
 mod collections;
 mod inserted;
 mod mwl;
+mod pattern;
 mod text;
 
 pub(super) use self::inserted::take_captured;
-pub(super) use self::text::{Pattern, pattern};
+pub(super) use self::pattern::Pattern;
 
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
 type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;

@@ -6,13 +6,10 @@ use std::any::Any;
 use cel::ExecutionError;
 use cel::common::types::{CelInt, CelString, INT_TYPE, STRING_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
-use regex::{Regex, RegexBuilder};
 
 use super::super::work;
+use super::pattern::Pattern;
 use super::{Args, CelResult, Overload, owned_bool, take, text, unexpected};
-
-/// The memory that a compiled pattern may take. This also bounds the time to compile one at run time.
-const PATTERN_SIZE: usize = 1 << 20;
 
 pub(super) const OVERLOADS: &[Overload] = &[
     ("@matches", "text", &[STRING_TYPE, STRING_TYPE], matches_text),
@@ -25,18 +22,8 @@ pub(super) const OVERLOADS: &[Overload] = &[
     ("@replace", "some", &[STRING_TYPE, STRING_TYPE, STRING_TYPE, INT_TYPE], replace),
 ];
 
-/// A compiled pattern, as a value that `@matches` takes.
-#[derive(Clone, Debug)]
-pub(in super::super) struct Pattern(Regex);
-
 const PATTERN: Type = Type::new_unspecified_type("@pattern");
 static PATTERN_TYPE: Type = PATTERN;
-
-impl Pattern {
-    pub(in super::super) const fn new(regex: Regex) -> Self {
-        Self(regex)
-    }
-}
 
 impl StaticVal for Pattern {}
 
@@ -58,25 +45,13 @@ impl Val for Pattern {
     }
 }
 
-/// `pattern` as a regular expression in RE2's syntax, or why it is not one.
-pub(in super::super) fn pattern(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => "the pattern is too large".to_owned(),
-        error => {
-            let cause = error.to_string();
-            let cause = cause.lines().last().unwrap_or_default();
-            format!("the pattern is no regular expression: {}", cause.trim_start_matches("error: "))
-        }
-    })
-}
-
 fn matches_compiled<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, pattern] = take(args)?;
     let pattern =
         pattern.downcast_ref::<Pattern>().ok_or_else(|| unexpected(pattern.as_ref(), "pattern"))?;
     let subject = text(&subject)?;
     work::spend_bytes(subject.len())?;
-    Ok(owned_bool(pattern.0.is_match(subject)))
+    is_match(pattern, subject)
 }
 
 /// A pattern that is not known before the evaluation: it is compiled at each call, and paid for.
@@ -84,11 +59,19 @@ fn matches_text<'b, 'v>(args: Args<'b, 'v>) -> CelResult<'b, 'v> {
     let [subject, written] = take(args)?;
     let written = text(&written)?;
     work::spend(500 + 20 * u64::try_from(written.len()).unwrap_or(u64::MAX / 20))?;
-    let regex =
-        pattern(written).map_err(|problem| ExecutionError::function_error("matches", problem))?;
+    let pattern = Pattern::new(written)
+        .map_err(|problem| ExecutionError::function_error("matches", problem))?;
+    work::spend(pattern.weight() / 4)?;
     let subject = text(&subject)?;
     work::spend_bytes(subject.len())?;
-    Ok(owned_bool(regex.is_match(subject)))
+    is_match(&pattern, subject)
+}
+
+fn is_match<'b, 'v>(pattern: &Pattern, subject: &str) -> CelResult<'b, 'v> {
+    let found = pattern.is_match(subject);
+    let found =
+        found.ok_or_else(|| ExecutionError::function_error("matches", "the pattern is too large"));
+    Ok(owned_bool(found?))
 }
 
 fn offset(

@@ -196,7 +196,7 @@ impl Rewriter<'_> {
         expr
     }
 
-    /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is compiled here.
+    /// `text.matches(pattern)` or `matches(text, pattern)`: a literal pattern is checked here.
     fn matches(&mut self, id: u64, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
         let mut operands: Vec<IdedExpr> =
             target.map(|target| *target).into_iter().chain(args).collect();
@@ -216,9 +216,9 @@ impl Rewriter<'_> {
     }
 
     fn pattern(&mut self, id: u64, pattern: &str) -> Option<IdedExpr> {
-        match functions::pattern(pattern) {
-            Ok(regex) => {
-                self.uses.patterns.push(functions::Pattern::new(regex));
+        match functions::Pattern::new(pattern) {
+            Ok(pattern) => {
+                self.uses.patterns.push(pattern);
                 Some(ident(id, format!("@re{}", self.uses.patterns.len() - 1)))
             }
             // For the CEL suite, a wrong pattern that is never reached is not an error.

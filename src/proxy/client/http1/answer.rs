@@ -3,7 +3,7 @@
 use http::header::{self, HeaderValue};
 use http::{StatusCode, Version, response};
 
-use crate::proxy::h1::{Framing, field, line};
+use crate::proxy::h1::{Framing, field, line, status_line};
 
 /// The parts of a request on which its answer's head depends.
 #[derive(Debug)]
@@ -32,12 +32,13 @@ struct AnswerFields<'a> {
 pub(super) fn head(
     out: &mut Vec<u8>,
     parts: &response::Parts,
+    reason: Option<&[u8]>,
     length: Option<u64>,
     asking: &AnswerContext,
     date: impl FnOnce() -> HeaderValue,
 ) -> (Framing, bool) {
     out.reserve(128 + 48 * parts.headers.len());
-    status_line(out, parts.status);
+    status_line(out, parts.status, reason);
     let mut said = AnswerFields::default();
     for (name, value) in &parts.headers {
         match *name {
@@ -65,14 +66,6 @@ pub(super) fn head(
     }
     out.extend_from_slice(b"\r\n");
     (framing, keeps)
-}
-
-fn status_line(out: &mut Vec<u8>, status: StatusCode) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes how the body is framed (RFC 9112 §6.3, RFC 9110 §8.6).

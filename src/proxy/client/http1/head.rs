@@ -3,24 +3,24 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{Method, Request, Uri, Version, request};
+use http::{Method, Version};
 use httparse::{Error, Header, ParserConfig, Status};
 
-use crate::proxy::h1::{ClientIo, Decoder, HeadFields, Malformed, read};
+use crate::proxy::h1::{ClientIo, Decoder, FieldRules, HeadFields, Malformed, read};
 use crate::proxy::message::headers;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::target::{Target, TargetError};
+use crate::proxy::request::head::ReceivedHead;
 use crate::proxy::settings::Limits;
 
 /// This many fields are parsed on the stack.
 const USUAL_FIELDS: usize = 100;
-/// The longest target that the HTTP library can represent, in bytes.
-const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
 /// The head of a request.
 #[derive(Debug)]
 pub(super) struct Head {
     /// The request line and the fields.
-    pub(super) parts: request::Parts,
+    pub(super) request: ReceivedHead,
     /// The decoder of the body after it.
     pub(super) body: Decoder,
     /// Whether the connection stays open afterwards (RFC 9112 §9.3).
@@ -90,38 +90,49 @@ fn parse_in<'a>(
         target: request.path.unwrap_or_default(),
         version: if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
     };
-    Ok(Some((head(bytes, &line, request.headers)?, size)))
+    check_lines(bytes.get(..size).unwrap_or_default(), &line)?;
+    Ok(Some((head(bytes, &line, request.headers, limits)?, size)))
 }
 
-fn head(bytes: &Bytes, line: &Line<'_>, fields: &[Header<'_>]) -> Result<Head, Refusal> {
+/// Checks the ends of the first line and of the last. `read` checks those of the fields.
+fn check_lines(head: &[u8], line: &Line<'_>) -> Result<(), Malformed> {
+    // The parser has read the version: it comes after one space, and its length is fixed.
+    let version = line.target.len() + " HTTP/1.1".len();
+    let end = line.target.as_ptr().addr().wrapping_sub(head.as_ptr().addr()).wrapping_add(version);
+    let ends = head.get(end..).is_some_and(|rest| rest.starts_with(b"\r\n"));
+    if ends && head.ends_with(b"\r\n") { Ok(()) } else { Err(Malformed::LineFeed) }
+}
+
+fn head(
+    bytes: &Bytes,
+    line: &Line<'_>,
+    fields: &[Header<'_>],
+    limits: &Limits,
+) -> Result<Head, Refusal> {
     let method = Method::from_bytes(line.method.as_bytes()).map_err(|_| Malformed::Method)?;
-    let uri = Uri::from_maybe_shared(bytes.slice_ref(line.target.as_bytes()));
-    let uri = uri.map_err(|_| match line.target.len() {
-        0..=LONGEST_TARGET => Malformed::Target.into(),
-        _ => Refusal::target_too_long(LONGEST_TARGET),
+    let target = Target::read(&bytes.slice_ref(line.target.as_bytes()));
+    let (absolute, target) = target.map_err(|error| match error {
+        TargetError::TooLong => Refusal::target_too_long(limits.target_size),
+        error => error.into(),
     })?;
-    let (fields, said) = read(bytes, fields)?;
+    let (headers, said) = read(bytes, fields)?;
     let old = line.version == Version::HTTP_10;
-    let body = framing(&said, old)?;
+    let body = framing(&said, old, FieldRules::of_request(limits.heads()))?;
     let asks = !old && said.expects;
-    let trailers = said.te && headers::takes_trailers(&fields);
-    let (mut parts, ()) = Request::new(()).into_parts();
-    parts.method = method;
-    parts.uri = uri;
-    parts.version = line.version;
-    parts.headers = fields;
-    Ok(Head { parts, body, keeps: said.keeps(old), asks, trailers })
+    let trailers = said.te && headers::takes_trailers(&headers);
+    let request = ReceivedHead { method, absolute, target, version: line.version, headers };
+    Ok(Head { request, body, keeps: said.keeps(old), asks, trailers })
 }
 
 /// The framing of the body (RFC 9112 §6.3). A request with two framings is refused, because that is how request
 /// smuggling works (§11.2).
-fn framing(said: &HeadFields, old: bool) -> Result<Decoder, Malformed> {
+fn framing(said: &HeadFields, old: bool, rules: FieldRules) -> Result<Decoder, Malformed> {
     match (said.chunked, said.length) {
         (None, None) => Ok(Decoder::NONE),
         (None, Some(length)) => Ok(Decoder::Length(length)),
         (Some(_), _) if old => Err(Malformed::OldCoding),
         (Some(_), Some(_)) => Err(Malformed::TwoFramings),
-        (Some(true), None) => Ok(Decoder::chunked()),
+        (Some(true), None) => Ok(Decoder::chunked(rules)),
         (Some(false), None) => Err(Malformed::Coding),
     }
 }

@@ -11,25 +11,33 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::Http1Session;
 use crate::proxy::io::Io;
 
-/// How long, and how many bytes, a client may still send after its last answer.
-const LINGER_TIME: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 64 * 1024;
+/// How many bytes a client may still send after its last answer, if that came before the end of an upload.
+const LINGER_BYTES: usize = 64 * 1024 * 1024;
+/// How many of them are read at a time.
+const LINGER_ROOM: usize = 64 * 1024;
+/// How long it may stall while the proxy drains.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is left of these limits.
+/// What is left of the limits for a client that still sends. It may stall as long as in any body
+/// (`limits.bodyTimeout`). The connection carries no request any more, so `limits.idleTimeout` applies too.
 struct Linger {
+    patience: Duration,
     until: Pin<Box<Sleep>>,
     bytes: usize,
+    sink: Box<[MaybeUninit<u8>]>,
 }
 
 impl Http1Session {
     /// Closes the connection, and lingers if more data may arrive.
     pub(super) async fn close(&mut self) -> io::Result<()> {
         self.break_at_end(false);
+        self.departure = None;
+        let patience = self.worker.site().runtime.limits.body_timeout;
         let mut linger = None;
         std::future::poll_fn(|cx| {
             if linger.is_none() {
@@ -38,7 +46,10 @@ impl Http1Session {
                     return Poll::Ready(Ok(()));
                 }
             }
-            let linger = linger.get_or_insert_with(Linger::new);
+            let linger = linger.get_or_insert_with(|| Linger::new(patience));
+            if self.ends() {
+                linger.shorten(DRAIN_PATIENCE);
+            }
             linger.poll(self.conn.lock().io()?, cx).map(Ok)
         })
         .await
@@ -55,25 +66,44 @@ impl Http1Session {
 }
 
 impl Linger {
-    fn new() -> Self {
-        Self { until: Box::pin(sleep(LINGER_TIME)), bytes: LINGER_BYTES }
+    fn new(patience: Duration) -> Self {
+        let until = Box::pin(sleep(patience));
+        Self { patience, until, bytes: LINGER_BYTES, sink: Box::new_uninit_slice(LINGER_ROOM) }
+    }
+
+    /// Allows no longer stalls than `patience`.
+    fn shorten(&mut self, patience: Duration) {
+        if patience < self.patience {
+            self.patience = patience;
+            self.restart();
+        }
+    }
+
+    fn restart(&mut self) {
+        let now = Instant::now();
+        self.until.as_mut().reset(now.checked_add(self.patience).unwrap_or(now));
     }
 
     /// Ready when the client has closed, or a limit is reached.
     fn poll(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<()> {
-        let mut sink = [MaybeUninit::uninit(); 4096];
+        let mut progress = false;
         loop {
-            let mut buf = ReadBuf::uninit(&mut sink);
+            let mut buf = ReadBuf::uninit(&mut self.sink);
             match Pin::new(&mut *io).poll_read(cx, &mut buf) {
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    progress = true;
                     self.bytes = self.bytes.saturating_sub(buf.filled().len());
                     if self.bytes == 0 {
                         return Poll::Ready(());
                     }
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return self.until.as_mut().poll(cx),
+                Poll::Pending => break,
             }
         }
+        if progress {
+            self.restart();
+        }
+        self.until.as_mut().poll(cx)
     }
 }

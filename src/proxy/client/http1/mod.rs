@@ -10,8 +10,9 @@
 //! writes: first interim responses, then the answer's head ([`answer`]), then its body, piece by piece as the
 //! client accepts it ([`send`]).
 //!
-//! A client that closes while its request is answered has left: nobody waits for the answer any more. Once the
-//! whole request was read, this is checked whenever the task runs.
+//! A client that closes while its request is answered has left: nobody waits for the answer any more. Whoever reads from
+//! the client notices that. If nobody reads (the Flow does not want the body, or the next request is waiting), the
+//! connection is watched for its end ([`departure`](crate::proxy::io::departure)).
 
 mod answer;
 mod head;
@@ -24,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Method, Request, Response, Version};
+use http::{Method, Response, Version};
 use http_body::Body as _;
 
 use self::answer::AnswerContext;
@@ -35,6 +36,7 @@ use crate::proxy::answer::render;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::h1::{BodyWriter, ClientConnection, ClientIo, DropReason, Framing, WriteBuffer};
 use crate::proxy::io::Io;
+use crate::proxy::io::departure::Departure;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::io::splice::Pipe;
@@ -89,6 +91,8 @@ pub(super) struct Http1Session {
     output: WriteBuffer,
     /// A piece of a spliced body, to be written after `output`.
     pipe: Option<Pipe>,
+    /// Watches for the client's end, if something of the client is unread.
+    departure: Option<Departure>,
     /// Whether the client accepts no bytes at present.
     blocked: bool,
     /// Whether closing now would be a reset.
@@ -110,6 +114,7 @@ impl Http1Session {
             state: Arc::clone(state),
             output: WriteBuffer::default(),
             pipe: None,
+            departure: None,
             blocked: false,
             breaks: false,
         }
@@ -180,7 +185,10 @@ impl Http1Session {
                 Poll::Pending if self.ends() && self.state.idles() => {
                     return Poll::Ready(Ok(NextRequest::Nothing));
                 }
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.departure = None;
+                    return Poll::Pending;
+                }
             }
         }
     }
@@ -214,10 +222,10 @@ impl Http1Session {
 
     /// Has a request answered and sends the answer.
     async fn serve(&mut self, head: Box<Head>, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
-        let Head { parts, body, keeps, asks, trailers } = *head;
+        let Head { request, body, keeps, asks, trailers } = *head;
         let mut asking = AnswerContext {
-            version: parts.version,
-            head: parts.method == Method::HEAD,
+            version: request.version,
+            head: request.method == Method::HEAD,
             keeps,
             dates: site.runtime.stage.is_none(),
         };
@@ -233,9 +241,8 @@ impl Http1Session {
         } else {
             InterimTarget::Client(conn)
         };
-        let request = Request::from_parts(parts, body);
         let busy = BusyGuard::new(&self.state);
-        let mut answering = execute::serve(site, request, self.client, busy, interim);
+        let mut answering = execute::serve(site, request, body, self.client, busy, interim);
         let response = std::future::poll_fn(|cx| self.poll_answer(&mut answering, cx)).await?;
         drop(answering);
         asking.keeps &= !self.ends();
@@ -259,22 +266,44 @@ impl Http1Session {
     }
 
     /// Ready when the client has left.
-    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut conn = self.conn.lock();
-        if !conn.is_read() {
-            return Poll::Pending;
-        }
-        loop {
+        while conn.is_read() {
             conn.skip_empty_lines();
             if !conn.is_between() {
                 // The next request is waiting in the socket.
-                return Poll::Pending;
+                break;
             }
             match ready!(conn.poll_read(cx)) {
-                Ok(0) => return Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
+                Ok(0) => return Poll::Ready(gone()),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(error),
             }
+        }
+        drop(conn);
+        self.poll_departure(cx)
+    }
+
+    /// The same while something of the client is unread.
+    fn poll_departure(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut conn = self.conn.lock();
+        if conn.take_awaited() {
+            // The reader will notice it.
+            return Poll::Pending;
+        }
+        let Some(socket) = conn.io().ok().and_then(|io| io.any_socket()) else {
+            return conn.poll_ahead(cx).map(|end| end.err().unwrap_or_else(gone));
+        };
+        if self.departure.is_none() {
+            self.departure = Departure::of(socket)
+                .inspect_err(
+                    |error| tracing::debug!(%error, "A client cannot be watched for its end."),
+                )
+                .ok();
+        }
+        match &self.departure {
+            Some(departure) => departure.poll(cx).map(|()| gone()),
+            None => Poll::Pending,
         }
     }
 
@@ -295,7 +324,8 @@ impl Http1Session {
         let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
         let length = body.size_hint().exact().filter(|_| !trailed);
         let clock = || self.worker.core.date();
-        let (framing, keeps) = answer::head(self.output.text(), &parts, length, asking, clock);
+        let (out, reason) = (self.output.text(), body.reason());
+        let (framing, keeps) = answer::head(out, &parts, reason, length, asking, clock);
         drop(parts);
         if framing == Framing::UntilClose {
             self.break_at_end(true);
@@ -338,6 +368,8 @@ impl Http1Session {
 
     /// Gives the connection up, for another protocol.
     fn give_up(&mut self) -> io::Result<PrefixedIo<Io>> {
+        // A second descriptor would keep the connection open.
+        self.departure = None;
         let mut conn = self.conn.lock();
         let first = conn.take_rest();
         Ok(PrefixedIo::new(conn.close().ok_or(io::ErrorKind::NotConnected)?, first))
@@ -349,4 +381,9 @@ impl Drop for Http1Session {
     fn drop(&mut self) {
         drop(self.conn.lock().close());
     }
+}
+
+/// The error of a client that has left.
+fn gone() -> io::Error {
+    io::ErrorKind::ConnectionAborted.into()
 }

@@ -4,7 +4,6 @@
 //! piece pile up, and if a body breaks off, everything before that is still sent.
 
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http_body::Body;
@@ -36,7 +35,7 @@ impl Http1Session {
                 None => Poll::Ready(Ok(())),
             };
             if let Some(BodyWriter { body, .. }) = sending.take_if(|it| it.framing.is_done()) {
-                over(body, cx);
+                body.over(cx);
             }
             let flushed = self.poll_flush(cx)?;
             match polled {
@@ -135,11 +134,4 @@ fn poll_out(
     ready!(drained)?;
     *pipe = None;
     Poll::Ready(Ok(()))
-}
-
-/// Ends `body`. An end may follow its last byte and should be seen; no data can follow.
-fn over(mut body: AnswerBody, cx: &mut Context<'_>) {
-    if !body.is_end_stream() {
-        let _end = Pin::new(&mut body).poll_frame(cx).is_ready();
-    }
 }

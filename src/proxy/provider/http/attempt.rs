@@ -67,20 +67,26 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     }
     let endpoint = upstream.pick(exchange.avoided(params.upstream));
     let span = recording::span(exchange);
-    let (outgoing, body) = compose(params, &dispatch, exchange, span);
+    let composed = compose(params, &dispatch, exchange, span);
     dispatch.destination.fill(Destination {
         upstream: &upstream.settings.name,
         endpoint: upstream.authority(endpoint),
-        more: exchange.traced().and(span).map(|id| {
+        more: composed.as_ref().ok().zip(exchange.traced().and(span)).map(|((outgoing, _), id)| {
             let secure = upstream.scheme(endpoint) == Scheme::HTTPS;
             Arc::new(SentSpan {
                 id,
                 method: outgoing.method.as_str().into(),
                 scheme: if secure { "https" } else { "http" },
-                path: outgoing.uri.path().into(),
+                path: outgoing.target.path().into(),
             }) as _
         }),
     });
+    let (outgoing, body) = match composed {
+        Ok(composed) => composed,
+        Err(failure) => {
+            return at_once(Answer { outcome: (*failure).into(), metadata: Value::Null });
+        }
+    };
     let attempt = Attempt {
         offers: outgoing.upgrade.is_some(),
         passes: own && is_own(&dispatch, exchange),

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Method;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::uri::PathAndQuery;
-use http::{Method, Uri};
 
 use super::params::Params;
+use crate::language::outcome::Failure;
 use crate::language::provider::Dispatch;
 use crate::language::value::Value;
 use crate::proxy::answer::classify::IDEMPOTENCY_KEY;
@@ -16,6 +16,7 @@ use crate::proxy::body;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::request::UploadProgress;
 use crate::proxy::body::whole::Whole;
+use crate::proxy::message::target::{Target, TargetError};
 use crate::proxy::message::{id, media, query};
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
@@ -47,12 +48,15 @@ impl BodySource {
 
 /// The request for `dispatch`, and the source of its body. The upstream sees `span` as its caller. If the
 /// client's own request is not changed, its fields and target are borrowed.
+///
+/// # Errors
+/// When the parameters make an invalid target.
 pub(super) fn compose<'a>(
     params: &Params,
     dispatch: &Dispatch<'_>,
     exchange: &'a Exchange,
     span: Option<SpanId>,
-) -> (RequestHead<'a>, BodySource) {
+) -> Result<(RequestHead<'a>, BodySource), Box<Failure>> {
     let own = is_own(dispatch, exchange);
     let mut fields = if own {
         Cow::Borrowed(&exchange.headers)
@@ -80,16 +84,17 @@ pub(super) fn compose<'a>(
         None if matches!(body, BodySource::Empty) => Method::GET,
         None => Method::POST,
     };
+    let expects = exchange.asked.body_unasked && waits(&body, &mut fields);
     let outgoing = RequestHead {
         method,
-        uri: target(params, own.then_some(&exchange.uri)),
+        target: target(params, dispatch, own.then_some(&exchange.target))?,
         fields,
         names_endpoint: own && names_endpoint(params, exchange),
         upgrade: if own { exchange.asked.upgrade.clone() } else { None },
-        expects: exchange.asked.body_unasked && matches!(body, BodySource::Client(_)),
+        expects,
         trailers: own && exchange.asked.trailers,
     };
-    (outgoing, body)
+    Ok((outgoing, body))
 }
 
 /// Whether the client's own request is sent on.
@@ -126,25 +131,33 @@ fn lay_over(fields: &mut Cow<'_, HeaderMap>, params: &Params) -> bool {
 }
 
 /// The target: the request's own bytes, unless a parameter changes them.
-fn target<'a>(params: &Params, own: Option<&'a Uri>) -> Cow<'a, Uri> {
+fn target<'a>(
+    params: &Params,
+    dispatch: &Dispatch<'_>,
+    own: Option<&'a Target>,
+) -> Result<Cow<'a, Target>, Box<Failure>> {
     let same = params.path.is_none() && params.query.is_empty();
     if let (true, Some(own)) = (same, own) {
-        return Cow::Borrowed(own);
+        return Ok(Cow::Borrowed(own));
     }
-    let asked = own.and_then(Uri::query).unwrap_or_default();
+    let asked = own.and_then(Target::query).unwrap_or_default();
     if let Some(path) = &params.path
         && params.query.is_empty()
         && asked.is_empty()
     {
-        return Cow::Owned(Uri::from(path.clone()));
+        return Ok(Cow::Owned(path.clone()));
     }
-    let root = PathAndQuery::from_static("/");
-    let path = params.path.as_ref().map(PathAndQuery::path);
-    let path = path.or_else(|| own.map(Uri::path)).unwrap_or("/");
+    let path = params.path.as_ref().or(own).map_or("/", Target::path);
     let query = query::overlay(asked, &params.query);
     let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    // Both halves are valid and the query is encoded, so only the length can be refused.
-    Cow::Owned(Uri::from(PathAndQuery::try_from(text).unwrap_or(root)))
+    Target::of_text(text).map(Cow::Owned).map_err(|error| Box::new(no_target(dispatch, error)))
+}
+
+/// The parameters make an invalid target. The path was checked before and the query is encoded, so only the length of
+/// the whole can be wrong.
+fn no_target(dispatch: &Dispatch<'_>, error: TargetError) -> Failure {
+    let message = format!("{}: `query`: {error}", dispatch.attempt.step);
+    Failure::validation(message, "/properties/query", Value::Null)
 }
 
 fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> BodySource {
@@ -160,6 +173,19 @@ fn own_body(exchange: &Exchange, fields: &mut Cow<'_, HeaderMap>) -> BodySource 
             BodySource::Whole(Whole::new(bytes.clone(), None))
         }
     }
+}
+
+/// Whether `body`, whose client waits for a 100, is sent only after the upstream's 100. A body of which an attempt
+/// has read is sent at once: its client was asked for it, and what has arrived is in memory.
+fn waits(body: &BodySource, fields: &mut Cow<'_, HeaderMap>) -> bool {
+    let BodySource::Client(source) = body else {
+        return false;
+    };
+    let waits = source.is_unread();
+    if !waits {
+        fields.to_mut().remove(header::EXPECT);
+    }
+    waits
 }
 
 /// The `body` parameter, which replaces the request's body.

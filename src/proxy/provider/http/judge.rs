@@ -12,7 +12,7 @@ use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Answer, Role};
 use crate::language::value::Value;
 use crate::proxy::answer::classify::{Class, ResponseView, classify, system_time};
-use crate::proxy::answer::reply::{Details, Payload, Reply};
+use crate::proxy::answer::reply::{Details, Payload, Reply, StatusLine};
 use crate::proxy::answer::retry_after::{RetryAfter, retry_after};
 use crate::proxy::body::BodyError;
 use crate::proxy::body::collect::{CollectError, collect};
@@ -28,7 +28,7 @@ use crate::telemetry::metrics::BodyUse;
 
 /// A response, as far as it was read.
 struct ReadResponse {
-    status: StatusCode,
+    line: StatusLine,
     fields: HeaderMap,
     payload: Payload,
     /// The body as expressions read it, if the route reads it.
@@ -52,10 +52,15 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 impl Attempt<'_> {
     /// Handles a response.
     pub(super) async fn got(&self, answered: UpstreamResponse) -> Answer {
-        let UpstreamResponse { status, mut fields, body } = answered;
+        let UpstreamResponse { status, reason, mut fields, body } = answered;
         let at = Destination { reused: body.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(at, fields, body);
+            return self.switched(at, StatusLine { status, reason }, fields, body);
+        }
+        if status.as_u16() > 599 {
+            // Nobody knows what it means, or whether a body follows (RFC 9110 §15).
+            let what = format_args!("answered {}, which is no status", status.as_u16());
+            return self.invalid(at, "http_protocol_error", what);
         }
         if !headers::strip_hop_by_hop(&mut fields) {
             // It cannot be sent on (RFC 9112 §6.1).
@@ -72,19 +77,19 @@ impl Attempt<'_> {
         }
         let idle = self.upstream.settings.idle_timeout;
         let body = ResponseBody::new(body, self.progress.clone(), idle);
-        let grpc = self.is_grpc(status, &fields);
+        let (grpc, line) = (self.is_grpc(status, &fields), StatusLine { status, reason });
         if grpc || self.exchange.route.facts.reads_response {
-            return Box::pin(self.got_to_read(at, status, fields, body, grpc)).await;
+            return Box::pin(self.got_to_read(at, line, fields, body, grpc)).await;
         }
         let payload = Payload::Stream(Box::new(body));
-        self.judge(at, ReadResponse { status, fields, payload, value: None, ended: None })
+        self.judge(at, ReadResponse { line, fields, payload, value: None, ended: None })
     }
 
     /// Handles a response of which more than the head is needed.
     async fn got_to_read(
         &self,
         at: Destination,
-        status: StatusCode,
+        line: StatusLine,
         fields: HeaderMap,
         mut body: ResponseBody,
         grpc: bool,
@@ -92,20 +97,21 @@ impl Attempt<'_> {
         let ended = if grpc { peek(&mut body, &fields).await } else { None };
         if !self.exchange.route.facts.reads_response {
             let payload = Payload::Stream(Box::new(body));
-            return self.judge(at, ReadResponse { status, fields, payload, value: None, ended });
+            return self.judge(at, ReadResponse { line, fields, payload, value: None, ended });
         }
         match self.read(body, &fields).await {
             Ok((payload, value)) => {
                 let value = Some(value);
-                self.judge(at, ReadResponse { status, fields, payload, value, ended })
+                self.judge(at, ReadResponse { line, fields, payload, value, ended })
             }
-            Err(error) => self.unread(at, status, &error),
+            Err(error) => self.unread(at, line.status, &error),
         }
     }
 
     /// The Result of a response.
     fn judge(&self, at: Destination, received: ReadResponse) -> Answer {
-        let ReadResponse { status, fields, payload, value, ended } = received;
+        let ReadResponse { line, fields, payload, value, ended } = received;
+        let status = line.status;
         let rules = &self.exchange.route.classify;
         // If nothing can read the time, the clock is not read.
         let timed = !rules.is_empty() || ended.is_some() || status.as_u16() >= 400;
@@ -123,7 +129,7 @@ impl Attempt<'_> {
         };
         let (code, retryable, waits) = match class {
             Class::Success => {
-                let reply = self.reply(status, fields, payload, value);
+                let reply = self.reply(line, fields, payload, value);
                 return self.answer(at, Outcome::Success(Value::Native(reply)));
             }
             Class::Failure { code, retryable, waits } => (code, retryable, waits),
@@ -138,7 +144,7 @@ impl Attempt<'_> {
         let details = Details {
             retry_after: asked.map(|asked| RetryAfter { asked, max }),
             sent: self.sent(true),
-            reply: Some(self.reply(status, fields, payload, value)),
+            reply: Some(self.reply(line, fields, payload, value)),
             grpc_status: ended.map(|ended| ended.status),
             refusal: self.refusal().or_else(|| never.then_some(grpc::REFUSED_BY_SERVER)),
             ..self.details(at, "http_request_error")
@@ -175,12 +181,12 @@ impl Attempt<'_> {
 
     fn reply(
         &self,
-        status: StatusCode,
+        line: StatusLine,
         fields: HeaderMap,
         payload: Payload,
         value: Option<Value>,
     ) -> Arc<Reply> {
-        let reply = Reply::new(self.dispatch.attempt.role, status, fields, payload, value);
+        let reply = Reply::new(self.dispatch.attempt.role, line, fields, payload, value);
         if self.dispatch.attempt.role == Role::Cleanup {
             reply.discard();
         }
@@ -221,12 +227,17 @@ impl Attempt<'_> {
     }
 
     /// 101: the protocol is switched, if that was offered.
-    fn switched(&self, at: Destination, mut fields: HeaderMap, body: ResponseSource) -> Answer {
-        let status = StatusCode::SWITCHING_PROTOCOLS;
+    fn switched(
+        &self,
+        at: Destination,
+        line: StatusLine,
+        mut fields: HeaderMap,
+        body: ResponseSource,
+    ) -> Answer {
         let offered = self.exchange.asked.upgrade.as_ref().filter(|_| self.offers);
         let agreed = offered.is_some_and(|offered| upgrade::is_offered(offered, &fields));
         let (true, ResponseSource::Http1(connection)) = (agreed, body) else {
-            let what = format_args!("answered {}, which nobody asked for", status.as_u16());
+            let what = format_args!("answered {}, which nobody asked for", line.status.as_u16());
             return self.invalid(at, "http_upgrade_failed", what);
         };
         let protocols: Vec<_> = fields.get_all(header::UPGRADE).iter().cloned().collect();
@@ -237,7 +248,7 @@ impl Attempt<'_> {
             fields.append(header::UPGRADE, protocol);
         }
         let tunnel = Payload::Tunnel(Box::new(connection));
-        let reply = self.reply(status, fields, tunnel, None);
+        let reply = self.reply(line, fields, tunnel, None);
         self.answer(at, Outcome::Success(Value::Native(reply)))
     }
 

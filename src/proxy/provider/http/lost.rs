@@ -7,7 +7,9 @@ use tokio::time::sleep;
 use super::answer::Destination;
 use super::attempt::Attempt;
 use super::send::NoResponse;
+use crate::language::outcome::Failure;
 use crate::language::provider::Answer;
+use crate::language::value::Value;
 use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code;
@@ -35,6 +37,8 @@ impl Attempt<'_> {
                 let what = format_args!("was not asked: the request's body was read already");
                 self.failed(at, code::BODY_NOT_REPLAYABLE, false, what, details)
             }
+            NoResponse::Target => self.no_such_target(at),
+            NoResponse::Compose(failure) => self.answer(at, (*failure).into()),
             NoResponse::Send(error) => {
                 if self.progress.broken() == Some(BodyFailure::Gone) && self.exchange.cancel() {
                     // The Result will be the cancellation's, which drops this call. The sleep ends if the call
@@ -44,6 +48,19 @@ impl Attempt<'_> {
                 self.broken(Destination { reused: error.reused, ..at }, &error)
             }
         }
+    }
+
+    /// The upstream speaks HTTP/2, and the library does not support the target: the client's, or one made here.
+    fn no_such_target(&self, at: Destination) -> Answer {
+        let what = "was not asked: it speaks HTTP/2, in which `\"`, `<`, `>` and a backtick of a target must be percent-encoded";
+        if self.params.path.is_some() {
+            let (step, upstream) = (self.dispatch.attempt.step, &self.upstream.settings.name);
+            let message = format!("{step}: upstream {upstream} {what}");
+            let failure = Failure::validation(message, "/properties/path", Value::Null);
+            return self.answer(at, failure.into());
+        }
+        let details = self.details(at, "http_request_error");
+        self.failed(at, code::REQUEST_ABORTED, false, format_args!("{what}"), details)
     }
 
     /// The connection failed during the request.
@@ -67,9 +84,17 @@ impl Attempt<'_> {
             FailureKind::Invalid => {
                 (code::PROTOCOL_ERROR, "http_protocol_error", "sent no valid response")
             }
+            FailureKind::TooLarge => {
+                let what = "answered with more than the limits allow";
+                (code::PROTOCOL_ERROR, "http_response_header_section_size", what)
+            }
             FailureKind::Reset(_) => {
                 let what = "reset the stream before it answered";
                 (code::CONNECTION_CLOSED, "connection_terminated", what)
+            }
+            FailureKind::Stalled => {
+                let what = "took no more of the request";
+                (code::CONNECTION_CLOSED, "connection_write_timeout", what)
             }
             FailureKind::Lost => {
                 let what = "closed the connection before it answered";
@@ -77,7 +102,9 @@ impl Attempt<'_> {
             }
         };
         let details = Details { sent, ..self.details(at, proxy_status) };
-        let retryable = sent == RequestSent::None || self.repeatable.any();
+        // The next response would be as large.
+        let retryable = (sent == RequestSent::None || self.repeatable.any())
+            && error.ending != FailureKind::TooLarge;
         let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, code, retryable, what, details)
     }

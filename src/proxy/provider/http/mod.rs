@@ -21,6 +21,7 @@ use std::sync::{Arc, LazyLock};
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
 use crate::language::value::Value;
+use crate::proxy::settings::Paths;
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("http.v1.json")));
@@ -32,6 +33,7 @@ pub(crate) struct HttpProvider {
     upstreams: Arc<HashMap<Arc<str>, usize>>,
     /// The index of the route's own upstream.
     default: Option<usize>,
+    paths: Paths,
 }
 
 impl HttpProvider {
@@ -39,8 +41,9 @@ impl HttpProvider {
     pub(crate) const fn new(
         upstreams: Arc<HashMap<Arc<str>, usize>>,
         default: Option<usize>,
+        paths: Paths,
     ) -> Self {
-        Self { upstreams, default }
+        Self { upstreams, default, paths }
     }
 }
 
@@ -50,7 +53,7 @@ impl CallProvider for HttpProvider {
     }
 
     fn prepare(&self, with: &Value) -> Result<Prepared, Failure> {
-        Ok(Arc::new(params::read(with, &self.upstreams, self.default)?))
+        Ok(Arc::new(params::read(with, &self.upstreams, self.default, self.paths)?))
     }
 
     fn call<'a>(

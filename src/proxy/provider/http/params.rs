@@ -4,11 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{Method, uri::PathAndQuery};
 
 use crate::language::outcome::Failure;
 use crate::language::value::Value;
+use crate::proxy::message::path;
+use crate::proxy::message::target::{self, Target, TargetError};
+use crate::proxy::settings::Paths;
 
 /// A prepared `with`.
 #[derive(Debug)]
@@ -16,8 +19,8 @@ pub(super) struct Params {
     /// The index of the upstream.
     pub(super) upstream: usize,
     pub(super) method: Option<Method>,
-    pub(super) path: Option<PathAndQuery>,
-    /// Each name with its values; no values means that it is removed.
+    pub(super) path: Option<Target>,
+    /// Each with its values; none removes.
     pub(super) query: Vec<(Box<str>, Vec<String>)>,
     /// Each name with its values; no values means that it is removed.
     pub(super) headers: Vec<(HeaderName, Vec<HeaderValue>)>,
@@ -42,6 +45,7 @@ pub(super) fn read(
     with: &Value,
     upstreams: &HashMap<Arc<str>, usize>,
     default: Option<usize>,
+    paths: Paths,
 ) -> Result<Params, Failure> {
     let named = with.get("upstream");
     let upstream = match named.as_ref().and_then(Value::as_str) {
@@ -55,14 +59,10 @@ pub(super) fn read(
         let method = Method::from_bytes(text.as_bytes()).ok();
         method.filter(|method| *method != Method::CONNECT)
     })?;
-    let path = text(with, "path", |text| {
-        let path: PathAndQuery = text.parse().ok()?;
-        path.query().is_none().then_some(path)
-    })?;
     Ok(Params {
         upstream,
         method,
-        path,
+        path: read_path(with, paths)?,
         query: query(with),
         headers: headers(with)?,
         body: with.get("body"),
@@ -81,6 +81,27 @@ fn text<T>(
     let read = value.as_str().and_then(read);
     let refused = || refuse(format!("{value} is no {name} of HTTP"), name, value.clone());
     read.map(Some).ok_or_else(refused)
+}
+
+/// A path passes the same checks as a client's, whatever made it: a value in it that was a client's must not lead to
+/// another resource.
+fn read_path(with: &Value, paths: Paths) -> Result<Option<Target>, Failure> {
+    let Some(value) = with.get("path") else {
+        return Ok(None);
+    };
+    let checked = |text: &str| {
+        if !text.starts_with('/') || text.contains('?') {
+            return Err(TargetError::Form);
+        }
+        let target = Target::of_text(text.to_owned())?;
+        path::check(text, paths).map(|()| target)
+    };
+    let error = match value.as_str().map(checked) {
+        Some(Ok(path)) => return Ok(Some(path)),
+        Some(Err(TargetError::Form)) | None => format!("{value} is no path of HTTP"),
+        Some(Err(error)) => format!("{value} is no path of HTTP: {error}"),
+    };
+    Err(refuse(error, "path", value))
 }
 
 fn query(with: &Value) -> Vec<(Box<str>, Vec<String>)> {
@@ -111,7 +132,15 @@ fn field(text: &str, value: &Value) -> Result<(HeaderName, Vec<HeaderValue>), Fa
         .map(HeaderValue::try_from)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| refuse(format!("the value of `{name}` holds characters that no field may")))?;
+    if name == header::HOST && (values.len() > 1 || !values.iter().all(is_host)) {
+        let wrong = values.first().map_or("", |host| host.to_str().unwrap_or_default());
+        return Err(refuse(format!("`host` is `{wrong}`; it must be one `host` or `host:port`")));
+    }
     Ok((name, values))
+}
+
+fn is_host(value: &HeaderValue) -> bool {
+    value.to_str().is_ok_and(|host| target::check_authority(host).is_ok())
 }
 
 /// The texts of a value or of each item of an array; none for `null`.
@@ -143,7 +172,7 @@ mod tests {
     fn of(json: &str) -> Result<Params, String> {
         let with: serde_json::Value = serde_json::from_str(json).unwrap();
         let upstreams = HashMap::from([("billing".into(), 3), ("audit".into(), 4)]);
-        read(&Value::from(with), &upstreams, Some(3))
+        read(&Value::from(with), &upstreams, Some(3), Paths::default())
             .map_err(|failure| failure.message.unwrap().to_string())
     }
 
@@ -156,7 +185,7 @@ mod tests {
         .unwrap();
         assert_eq!(params.upstream, 4);
         assert_eq!(params.method, Some(Method::PUT));
-        assert_eq!(params.path.unwrap(), "/a%2Fb");
+        assert_eq!(params.path.unwrap().as_str(), "/a%2Fb");
         let n = ("n".into(), vec!["1".to_owned(), "true".to_owned()]);
         assert_eq!(params.query, [n, ("x".into(), Vec::new())]);
         assert_eq!(params.headers[0].1, ["1"]);
@@ -167,13 +196,35 @@ mod tests {
 
     #[test]
     fn refusals_say_what_is_wanted() {
-        let refused = |json| of(json).unwrap_err();
+        let refused = |json: &str| of(json).unwrap_err();
         assert_eq!(
             refused(r#"{"upstream":"biling"}"#),
             "there is no upstream `biling`; the configuration has audit, billing"
         );
         assert_eq!(refused(r#"{"method":"A B"}"#), r#""A B" is no method of HTTP"#);
         assert_eq!(refused(r#"{"path":"/a?b"}"#), r#""/a?b" is no path of HTTP"#);
+        for (path, why) in [
+            ("/users/../admin", TargetError::DotSegment),
+            ("/users/..%2Fadmin", TargetError::DotSegment),
+            ("/users/alice#x", TargetError::Fragment),
+            ("/users/a b", TargetError::Character),
+            ("/users/a\r\nHost: b", TargetError::Character),
+            ("/users/é", TargetError::Character),
+            ("/users/%00", TargetError::Nul),
+        ] {
+            let with = serde_json::json!({ "path": path });
+            let wanted = format!("{} is no path of HTTP: {why}", with["path"]);
+            assert_eq!(refused(&with.to_string()), wanted);
+        }
+        let odd = of(r#"{"path":"/a\"<b>`"}"#).unwrap().path.unwrap();
+        assert_eq!(odd.as_str(), "/a\"<b>`");
+        for host in ["", "a b", "a/b", "a, b", "a@b", "a:b"] {
+            let with = serde_json::json!({ "headers": { "Host": host } }).to_string();
+            let wanted = format!("`host` is `{host}`; it must be one `host` or `host:port`");
+            assert_eq!(refused(&with), wanted);
+        }
+        assert!(of(r#"{"headers":{"host":["a","b"]}}"#).is_err());
+        assert!(of(r#"{"headers":{"host":null}}"#).is_ok());
         assert_eq!(
             refused(r#"{"headers":{"Content-Length":"5"}}"#),
             "`content-length` is the proxy's to write; leave it out"

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::compose::{BodySource, compose};
+use crate::language::outcome::Failure;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
-use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::connect_error::{Cause, ConnectError};
-use crate::proxy::upstream::connection::{Connection, SendError, UpstreamResponse};
+use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::events;
@@ -30,6 +30,10 @@ pub(super) enum NoResponse {
     Send(Box<SendError>),
     /// An earlier attempt read the request's body and did not keep it.
     BodyGone,
+    /// The HTTP/2 library does not support the request's target.
+    Target,
+    /// The parameters make an invalid request.
+    Compose(Box<Failure>),
 }
 
 impl Attempt<'_> {
@@ -46,15 +50,13 @@ impl Attempt<'_> {
         outgoing: RequestHead<'_>,
         body: BodySource,
     ) -> Result<(), NoResponse> {
-        // The HTTP/2 library does not report interim responses, so there the body is sent at once.
-        let waits = outgoing.expects && self.upstream.settings.protocol == Protocol::Http1;
-        let permission = waits.then(Arc::<ContinueSignal>::default);
+        let permission = outgoing.expects.then(Arc::<ContinueSignal>::default);
         let timeout = self.exchange.site.runtime.limits.body_timeout;
         let body = request_body(body, permission.as_ref(), timeout);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
-        connection.send(outgoing, body);
-        Ok(())
+        let sent = connection.send(outgoing, body);
+        sent.map_err(|NoSuchTarget| NoResponse::Target)
     }
 
     /// Waits for the response to the request that was handed over.
@@ -69,7 +71,7 @@ impl Attempt<'_> {
     fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
-            interim.pass(route, answer.status, &answer.fields);
+            interim.pass(route, answer.status, answer.reason.as_deref(), &answer.fields);
         }
     }
 
@@ -94,7 +96,8 @@ impl Attempt<'_> {
         };
         let mut connection = connection.map_err(|error| self.unreached(error))?;
         if !resent {
-            let (outgoing, body) = compose(self.params, &self.dispatch, self.exchange, self.span);
+            let composed = compose(self.params, &self.dispatch, self.exchange, self.span);
+            let (outgoing, body) = composed.map_err(NoResponse::Compose)?;
             self.hand_over(&mut connection, outgoing, body)?;
         }
         self.response(connection).await.map_err(NoResponse::Send)

@@ -17,9 +17,7 @@ pub(super) fn head(
     out.reserve(64 + 48 * outgoing.fields.len());
     out.extend_from_slice(outgoing.method.as_str().as_bytes());
     out.push(b' ');
-    let (root, target) = outgoing.target();
-    out.extend_from_slice(root.as_bytes());
-    out.extend_from_slice(target.as_bytes());
+    out.extend_from_slice(outgoing.target.as_str().as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let (mut hosted, mut length) = (false, None);
     let known = body.size_hint().exact();

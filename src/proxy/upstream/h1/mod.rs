@@ -33,22 +33,25 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 
 use self::head::Head;
-use super::failed_write::FailedWrite;
 use super::request_head::RequestHead;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
-    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer, SIZE,
+    BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer,
     WriteBuffer,
 };
 use crate::proxy::io::Io;
+use crate::proxy::io::failed_write::FailedWrite;
 use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::io::splice::{Pipe, PipePool};
+use crate::proxy::settings::HeadLimits;
 
 /// A connection to an upstream, with the exchange on it.
 #[derive(Debug)]
 pub(crate) struct Http1Connection {
     io: Io,
+    /// The limits of a response's head.
+    heads: HeadLimits,
     output: WriteBuffer,
     /// Bytes that were read and not parsed yet.
     pending: Bytes,
@@ -106,6 +109,8 @@ pub(crate) struct UnsentHttp1 {
 pub(crate) struct ResponseHead {
     /// The status.
     pub(crate) status: StatusCode,
+    /// The reason phrase, if it is not the usual one.
+    pub(crate) reason: Option<Bytes>,
     /// The fields.
     pub(crate) fields: HeaderMap,
 }
@@ -114,10 +119,11 @@ pub(crate) struct ResponseHead {
 pub(crate) type InterimSink<'a> = &'a mut (dyn FnMut(ResponseHead) + Send);
 
 impl Http1Connection {
-    /// A connection over `io` that was not used yet.
-    pub(crate) fn new(io: Io) -> Box<Self> {
+    /// A connection over `io` that was not used yet. `heads` limits its responses' heads.
+    pub(crate) fn new(io: Io, heads: HeadLimits) -> Box<Self> {
         Box::new(Self {
             io,
+            heads,
             output: WriteBuffer::default(),
             pending: Bytes::new(),
             input: ReadBuffer::new(),
@@ -286,7 +292,7 @@ impl Http1Connection {
             // A head ends with a line, and every mistake in it, except its size, is in a complete line.
             let read = self.input.bytes();
             let more = read.get(before..).unwrap_or_default();
-            if !more.contains(&b'\n') && read.len() <= SIZE {
+            if !more.contains(&b'\n') && read.len() <= self.heads.size {
                 continue;
             }
             if let Some(answer) = self.take_head(interim)? {
@@ -299,13 +305,13 @@ impl Http1Connection {
     fn take_head(&mut self, interim: InterimSink<'_>) -> Result<Option<ResponseHead>, Error> {
         let mut bytes = self.input.take();
         while !bytes.is_empty() {
-            let Some((head, size)) = head::parse(&bytes, self.bodiless)? else {
+            let Some((head, size)) = head::parse(&bytes, self.bodiless, self.heads)? else {
                 self.input.put_back(bytes);
                 return Ok(None);
             };
             bytes.advance(size);
-            let Head { status, fields, body, keep } = head;
-            let answer = ResponseHead { status, fields };
+            let Head { status, reason, fields, body, keep } = head;
+            let answer = ResponseHead { status, reason, fields };
             if status == StatusCode::SWITCHING_PROTOCOLS {
                 return self.switched(answer, bytes).map(Some);
             }

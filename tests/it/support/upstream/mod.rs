@@ -332,7 +332,10 @@ async fn hang(mut stream: impl Connection) -> std::io::Result<()> {
 /// A response with a length.
 pub(crate) fn answer(status: u16, fields: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 {status} X\r\n{fields}content-length: {length}\r\n\r\n{body}").into_bytes()
+    let known = http::StatusCode::from_u16(status).ok();
+    let reason = known.and_then(|status| status.canonical_reason()).unwrap_or_default();
+    format!("HTTP/1.1 {status} {reason}\r\n{fields}content-length: {length}\r\n\r\n{body}")
+        .into_bytes()
 }
 
 /// Answers every request with this.

@@ -172,14 +172,14 @@ async fn answer(near: DuplexStream, exchanges: &[Exchange]) -> usize {
         conn.lock().answered();
         conn.lock().say_into(&mut output);
         let asking = AnswerContext {
-            version: head.parts.version,
-            head: head.parts.method == Method::HEAD,
+            version: head.request.version,
+            head: head.request.method == Method::HEAD,
             keeps: head.keeps,
             dates: true,
         };
         let (parts, body) = (parts(exchange.status, &exchange.fields), Pieces::new(exchange));
         let length = body.size_hint().exact();
-        let (framing, keeps) = answer::head(output.text(), &parts, length, &asking, || NOW);
+        let (framing, keeps) = answer::head(output.text(), &parts, None, length, &asking, || NOW);
         assert_eq!(keeps, exchange.keeps());
         let mut sending = BodyWriter { body, framing, trailers: head.trailers };
         poll_fn(|cx| {

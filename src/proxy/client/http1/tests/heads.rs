@@ -18,7 +18,7 @@ fn said(
 ) -> (String, Framing, bool) {
     let mut out = Vec::new();
     let (framing, keeps) =
-        answer::head(&mut out, &parts(status, fields), length, asking, || unreachable!());
+        answer::head(&mut out, &parts(status, fields), None, length, asking, || unreachable!());
     (out.escape_ascii().to_string().replace("\\r\\n", "\n"), framing, keeps)
 }
 
@@ -155,7 +155,7 @@ fn a_date_is_added_once_and_only_where_there_is_none() {
         (&GET, &[], ""),
     ] {
         let mut out = Vec::new();
-        answer::head(&mut out, &parts(204, fields), Some(0), asking, || NOW);
+        answer::head(&mut out, &parts(204, fields), None, Some(0), asking, || NOW);
         let head = String::from_utf8(out).unwrap().replace('\r', "");
         assert_eq!(head, format!("HTTP/1.1 204 No Content\n{wanted}\n"));
     }

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use http::Uri;
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
 };
@@ -15,12 +14,22 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::proxy::body::whole::Whole;
-use crate::proxy::upstream::failed_write::WRITE_FAILURE_GRACE;
+use crate::proxy::io::failed_write::WRITE_FAILURE_GRACE;
+use crate::proxy::message::target::Target;
+
+/// The limits of a response's head.
+const HEADS: HeadLimits = HeadLimits { size: SIZE, fields: 100 };
+
+const SIZE: usize = 64 * 1024;
+
+fn target(text: &str) -> Target {
+    Target::of_text(text.to_owned()).unwrap()
+}
 
 fn outgoing(method: Method) -> RequestHead<'static> {
     RequestHead {
         method,
-        uri: Cow::Owned(Uri::from_static("/a?b=c")),
+        target: Cow::Owned(target("/a?b=c")),
         fields: Cow::Owned(HeaderMap::new()),
         names_endpoint: false,
         upgrade: None,
@@ -31,7 +40,7 @@ fn outgoing(method: Method) -> RequestHead<'static> {
 
 fn conn() -> (Box<Http1Connection>, DuplexStream) {
     let (near, far) = duplex(1 << 20);
-    (Http1Connection::new(Io::Other(Box::new(near))), far)
+    (Http1Connection::new(Io::Other(Box::new(near)), HEADS), far)
 }
 
 fn asked(method: Method) -> (Box<Http1Connection>, DuplexStream) {
@@ -126,7 +135,7 @@ async fn a_failed_write_does_not_wait_for_ever() {
         }
     }
     let (near, _far) = duplex(64);
-    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))));
+    let mut conn = Http1Connection::new(Io::Other(Box::new(Deaf(near))), HEADS);
     let begun = Instant::now();
     conn.send(&outgoing(Method::GET), "e:1", RequestBody::EMPTY);
     let error = poll_fn(|cx| conn.poll_answer(cx, &mut |_| {})).await.unwrap_err();
@@ -201,7 +210,7 @@ fn a_head_is_written_as_it_stands() {
     );
     let bare = |outgoing: &mut RequestHead<'_>| {
         outgoing.fields = Cow::Owned(HeaderMap::new());
-        outgoing.uri = Cow::Owned(Uri::from_static("*"));
+        outgoing.target = Cow::Owned(target("*"));
         outgoing.upgrade = Some(http::HeaderValue::from_static("x/1"));
     };
     assert_eq!(
@@ -209,9 +218,10 @@ fn a_head_is_written_as_it_stands() {
         "PUT * HTTP/1.1\r\nhost: e:1\r\ncontent-length: 5\r\nconnection: upgrade\r\nupgrade: x/1\r\n\r\n"
     );
     let query = |outgoing: &mut RequestHead<'_>| {
-        outgoing.uri = Cow::Owned(Uri::from_static("http://t?q"));
+        outgoing.target = Cow::Owned(target("/`?q=\"<a>\""));
     };
-    assert!(written(&query, RequestBody::EMPTY).0.starts_with("PUT /?q HTTP/1.1\r\n"));
+    let odd = written(&query, RequestBody::EMPTY).0;
+    assert!(odd.starts_with("PUT /`?q=\"<a>\" HTTP/1.1\r\n"), "{odd}");
 }
 
 /// A body in memory is sent together with the head.

@@ -94,7 +94,8 @@ async fn by_link(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
 async fn by_library(method: Method, pieces: Vec<Vec<u8>>, closes: bool) -> Heard {
     let (near, far) = duplex(1 << 20);
     let mut client = http1::Builder::new();
-    let made = client.max_header_size(SIZE).handshake(TokioIo::new(near)).await;
+    client.max_header_size(SIZE).allow_spaces_after_header_name_in_responses(true);
+    let made = client.handshake(TokioIo::new(near)).await;
     let (mut sender, connection) = made.unwrap();
     let driver = tokio::spawn(connection.with_upgrades());
     let request = Request::builder().method(method).uri("/a?b=c").header("host", "e:1");
@@ -134,12 +135,10 @@ fn paused() -> tokio::runtime::Runtime {
 }
 
 /// Responses that both read alike, and whether the upstream closes after each.
-const SAME: [(&str, bool); 43] = [
+const SAME: [(&str, bool); 41] = [
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false),
     ("HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello", false),
     ("HTTP/1.1 299 \r\nContent-Length: 0\r\n\r\n", false),
-    ("\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
-    ("HTTP/1.1 200 OK\nContent-Length: 2\n\nhi", false),
     ("HTTP/1.1 200 OK\r\ncontent-length:5\r\nX:  a b \t\r\nX: c\r\n\r\nhello", false),
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more", false),
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", true),
@@ -263,6 +262,23 @@ fn a_head_has_a_bound_however_it_comes() {
         let cut = paused().block_on(by_link(Method::GET, pieces, false));
         assert_eq!((whole.status, cut.status), (Some(heard), Some(heard)));
     }
+}
+
+#[test]
+fn the_limits_of_a_head_are_those_that_are_set() {
+    let answer = |fields: usize| {
+        let fields = "Set-Cookie: a=b\r\n".repeat(fields);
+        Bytes::from(format!("HTTP/1.1 204 No\r\n{fields}\r\n"))
+    };
+    let parse = |fields: usize, heads: HeadLimits| head::parse(&answer(fields), false, heads);
+    for fields in [50, 100, 400] {
+        let heads = HeadLimits { size: 1 << 20, fields };
+        let (head, _) = parse(fields, heads).unwrap().unwrap();
+        assert_eq!(head.fields.len(), fields);
+        assert_eq!(parse(fields + 1, heads).err(), Some(Malformed::TooManyFields(fields)));
+    }
+    let heads = HeadLimits { size: 40, fields: 100 };
+    assert_eq!(parse(2, heads).err(), Some(Malformed::HeadTooLarge(40)));
 }
 
 proptest! {

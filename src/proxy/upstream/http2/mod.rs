@@ -3,23 +3,38 @@
 //! There is one connection per endpoint until it carries as many requests as it may; then there is a second.
 //! Requests that find none wait for the same connect, and all get its error: a hundred requests to an endpoint
 //! that does not answer wait for one `connectTimeout`, not for a hundred.
+//!
+//! A task reads and writes each connection ([`driver`]), because requests of different clients share it. Everything
+//! else is polled by whoever waits for it, as in HTTP/1.1: the attempt sends its request and waits for the head
+//! ([`exchange`]), and the reader of the response polls its body. Only the rest of a request whose response came
+//! early is sent by a task of its own, because nobody else would poll it.
+
+mod driver;
+mod exchange;
+mod open;
+#[cfg(test)]
+mod tests;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakShared};
+use h2::client::SendRequest;
+use http::Request;
 use http::uri::Scheme;
-use hyper::client::conn::http2::SendRequest;
 use tokio::time::Instant;
 
+pub(super) use self::exchange::{Error, Exchange, ExchangeLimits, NotSent, UploadRest};
+pub(super) use self::open::{NewConnection, open, read_to_end};
 use super::capacity::Place;
 use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
-use super::counted::{ByteCounts, CountsSnapshot};
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::h2::STREAMS;
+use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
 use crate::proxy::stage::ScriptedConnection;
 use crate::telemetry::metrics::UpstreamMetrics;
 
@@ -29,8 +44,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Http2Connection {
-    pub(super) sender: SendRequest<RequestBody>,
-    pub(super) counts: Arc<ByteCounts>,
+    sender: SendRequest<Bytes>,
+    pub(super) traffic: Arc<Traffic>,
     /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<ScriptedConnection>>,
     pub(super) endpoint: usize,
@@ -38,11 +53,12 @@ pub(super) struct Http2Connection {
     origin: (Scheme, Arc<str>),
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
-    /// The most concurrent requests that the other side accepts.
-    pub(super) limit: Arc<AtomicU32>,
+    limits: ExchangeLimits,
     metrics: Arc<UpstreamMetrics>,
     /// How many requests it carries. It counts as active while there are any.
-    open: AtomicU32,
+    carried: Arc<AtomicU32>,
+    /// How many streams had to be reset although their responses are complete.
+    resets: AtomicU32,
     /// Whether it takes no new requests.
     retired: AtomicBool,
     /// Since when it carries none.
@@ -78,41 +94,53 @@ impl Http2Connection {
         opened: NewHttp2,
         endpoint: usize,
         origin: (Scheme, Arc<str>),
+        limits: ExchangeLimits,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
-        let NewHttp2 { sender, counts, limit, peer, line } = opened;
+        let NewHttp2 { opened: NewConnection { sender, traffic, carried }, peer, line } = opened;
         metrics.opened();
         metrics.to_idle();
         Self {
             sender,
-            counts,
+            traffic,
             line,
             endpoint,
             origin,
             peer,
-            limit,
+            limits,
             metrics,
-            open: AtomicU32::new(0),
+            carried,
+            resets: AtomicU32::new(0),
             retired: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
         }
     }
 
     fn is_usable(&self) -> bool {
-        !self.retired.load(Ordering::Relaxed) && !self.sender.is_closed()
+        let closed = || {
+            let mut noop = Context::from_waker(Waker::noop());
+            matches!(self.sender.clone().poll_ready(&mut noop), Poll::Ready(Err(_)))
+        };
+        !self.retired.load(Ordering::Relaxed) && !closed()
+    }
+
+    /// Puts `request` on a stream.
+    pub(super) fn send(&self, request: Request<RequestBody>) -> Result<Exchange, NotSent> {
+        Exchange::send(&self.sender, request, self.limits, Arc::clone(&self.traffic))
     }
 
     /// A stream for one more request. The connection and everything that uses it are on one thread.
     pub(super) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
-        let open = self.open.load(Ordering::Relaxed);
-        let limit = self.limit.load(Ordering::Relaxed).min(STREAMS);
+        let carried = self.carried.load(Ordering::Relaxed);
+        // Read each time, because the other side may change it.
+        let limit = self.sender.current_max_send_streams().min(STREAMS as usize);
         // The first request always goes on it, and waits there while the other side accepts none: another
         // connection would not help.
-        if !self.is_usable() || (open > 0 && open >= limit) {
+        if !self.is_usable() || (carried > 0 && carried as usize >= limit) {
             return None;
         }
-        self.open.store(open + 1, Ordering::Relaxed);
-        if open == 0 {
+        self.carried.store(carried + 1, Ordering::Relaxed);
+        if carried == 0 {
             self.metrics.to_active();
         }
         Some(StreamSlot { shared: Arc::clone(self), asked: None, place: None })
@@ -120,7 +148,7 @@ impl Http2Connection {
 
     /// Since when it carries no request; `None` if it carries some.
     fn idle_since(&self) -> Option<Instant> {
-        let idle = self.open.load(Ordering::Relaxed) == 0;
+        let idle = self.carried.load(Ordering::Relaxed) == 0;
         idle.then(|| *lock(&self.idle_since))
     }
 }
@@ -155,6 +183,18 @@ impl StreamSlot {
         self.shared.retired.store(true, Ordering::Relaxed);
     }
 
+    /// The library must reset a stream although its response is complete. It counts such resets as if the other
+    /// side had provoked them, and closes the connection after too many. The connection is replaced before that.
+    pub(super) fn count_reset(&self) {
+        const MOST: u32 = 500;
+        let resets = &self.shared.resets;
+        let before = resets.load(Ordering::Relaxed);
+        resets.store(before + 1, Ordering::Relaxed);
+        if before >= MOST {
+            self.retire();
+        }
+    }
+
     /// A request is handed over. `mark` holds the connection's byte counts.
     pub(super) const fn ask(&mut self, mark: CountsSnapshot) {
         self.asked = Some(mark);
@@ -171,12 +211,12 @@ impl Drop for StreamSlot {
         let shared = &self.shared;
         // A request was given up, and no byte has arrived since it was handed over. The other side may be gone
         // without a sign, and the next request must not find that out by waiting.
-        if self.asked.is_some_and(|mark| !shared.counts.read_since(mark)) {
+        if self.asked.is_some_and(|mark| !shared.traffic.read_since(mark)) {
             self.retire();
         }
-        let open = shared.open.load(Ordering::Relaxed).saturating_sub(1);
-        shared.open.store(open, Ordering::Relaxed);
-        if open == 0 {
+        let carried = shared.carried.load(Ordering::Relaxed).saturating_sub(1);
+        shared.carried.store(carried, Ordering::Relaxed);
+        if carried == 0 {
             *lock(&shared.idle_since) = Instant::now();
             shared.metrics.to_idle();
         }

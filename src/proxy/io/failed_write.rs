@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
 /// How long a failed write is held back at most.
-pub(super) const WRITE_FAILURE_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const WRITE_FAILURE_GRACE: Duration = Duration::from_secs(1);
 
 /// A write that failed.
 #[derive(Debug)]
-pub(super) struct FailedWrite {
+pub(crate) struct FailedWrite {
     error: io::Error,
     /// When it is reported at the latest.
     until: Pin<Box<Sleep>>,
@@ -24,17 +24,17 @@ pub(super) struct FailedWrite {
 
 impl FailedWrite {
     /// A write that failed now.
-    pub(super) fn new(error: io::Error) -> Self {
+    pub(crate) fn new(error: io::Error) -> Self {
         Self { error, until: Box::pin(sleep(WRITE_FAILURE_GRACE)) }
     }
 
     /// The error.
-    pub(super) fn error(&self) -> io::Error {
+    pub(crate) fn error(&self) -> io::Error {
         io::Error::new(self.error.kind(), self.error.to_string())
     }
 
     /// Ready with the error when it has been held back long enough.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         ready!(self.until.as_mut().poll(cx));
         Poll::Ready(self.error())
     }

@@ -1,0 +1,87 @@
+//! Sends a body over HTTP/2, within a timeout for the other side's window.
+//!
+//! A client may open no window for its answer, and an upstream none for a request. Each stream holds a place and a
+//! connection on the other side of the proxy, so each has a timeout of its own.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+use http_body::Body;
+
+use super::window_stall::WindowStall;
+use crate::proxy::h2::{BodyWriteError, BodyWriter, Traffic};
+
+/// A body that is being sent on a stream.
+#[derive(Debug)]
+pub(crate) struct TimedWriter<B> {
+    writer: BodyWriter<B>,
+    stall: WindowStall,
+    traffic: Arc<Traffic>,
+}
+
+/// Why a body cannot be sent completely.
+#[derive(Debug)]
+pub(crate) enum TimedWriteError<E> {
+    /// It broke off.
+    Broken(E),
+    /// The stream was reset, or its connection ended.
+    Stream,
+    /// The other side opened no window for this long.
+    Stalled(Duration),
+}
+
+impl<B: Body<Data = Bytes> + Unpin> TimedWriter<B> {
+    /// Sends `body` on `stream`, after its head. The other side may keep its window closed for at most `limit`.
+    pub(crate) fn new(
+        stream: SendStream<Bytes>,
+        body: B,
+        limit: Duration,
+        traffic: &Arc<Traffic>,
+    ) -> Self {
+        Self {
+            writer: BodyWriter::new(stream, body),
+            stall: WindowStall::new(limit, traffic),
+            traffic: Arc::clone(traffic),
+        }
+    }
+
+    /// The same without the timeout.
+    pub(crate) fn untimed(self) -> BodyWriter<B> {
+        self.writer
+    }
+
+    /// Resets the stream instead of sending the rest.
+    pub(crate) fn reset(&mut self, reason: Reason) {
+        self.writer.reset(reason);
+    }
+
+    /// Continues. Ready when everything was handed to the library, including the end.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TimedWriteError<B::Error>>> {
+        let Self { writer, stall, traffic } = self;
+        let polled = writer.poll(cx);
+        stall.progress(writer.taken(), traffic);
+        match polled {
+            Poll::Ready(sent) => Poll::Ready(sent.map_err(TimedWriteError::from)),
+            Poll::Pending if writer.is_blocked() => {
+                ready!(stall.poll(traffic, cx));
+                Poll::Ready(Err(TimedWriteError::Stalled(stall.limit())))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<E> From<BodyWriteError<E>> for TimedWriteError<E> {
+    fn from(error: BodyWriteError<E>) -> Self {
+        match error {
+            BodyWriteError::Broken(error) => Self::Broken(error),
+            BodyWriteError::Stream => Self::Stream,
+        }
+    }
+}

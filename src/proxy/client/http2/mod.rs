@@ -1,0 +1,179 @@
+//! HTTP/2 with a client.
+//!
+//! One task serves a connection, as in HTTP/1.1 ([`http1`](super::http1)). It polls the library, which reads and writes
+//! frames, and those streams that were woken. So a stream needs no task and no channel, everything that the streams send in
+//! one turn leaves in one flush, and if the connection is lost, everything that answers on it is dropped. The turns are
+//! fair: a stream sends at most 64 KiB before the others, and at most 64 KiB are read before they are worked on.
+//!
+//! What the library refuses itself (a malformed head or frame, a stream over the limit) never becomes a stream here. It
+//! is noticed by the frames that the library writes, and then counted and logged like any refusal.
+
+mod stream;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use h2::Reason as H2Reason;
+use h2::server::{Builder, Connection};
+
+use self::stream::{SessionContext, Stream};
+use crate::proxy::h2::{GuardedIo, WINDOW, connection_window};
+use crate::proxy::io::Io;
+use crate::proxy::io::peer::Peer;
+use crate::proxy::io::prefixed::PrefixedIo;
+use crate::proxy::message::refusal::Reason;
+use crate::proxy::settings::{HeadLimits, Limits};
+use crate::proxy::site::Worker;
+use crate::proxy::watch::ConnectionState;
+use crate::proxy::watch::write_watch::WriteWatch;
+
+type Transport = GuardedIo<WriteWatch<PrefixedIo<Io>>>;
+
+/// A connection and its open streams.
+struct Http2Session {
+    connection: Connection<Transport, Bytes>,
+    streams: FuturesUnordered<Stream>,
+    context: Arc<SessionContext>,
+    /// Whether the client was sent a GOAWAY because the connection shall close.
+    leaving: bool,
+    /// Whether it was sent one because of a flood.
+    flooded: bool,
+    /// Whether the streams were polled because running requests are cut off.
+    cut: bool,
+}
+
+/// The library's settings. Its defaults already protect against clients that open streams only to reset them, or to
+/// have them reset.
+fn protocol(limits: &Limits, wire_limits: HeadLimits) -> Builder {
+    let streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
+    let mut protocol = Builder::new();
+    protocol
+        .max_concurrent_streams(streams)
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(connection_window(streams))
+        .max_send_buffer_size(WINDOW as usize)
+        .max_header_list_size(wire_limits.list_size());
+    protocol
+}
+
+/// The limits of a request's head on the wire, where its target is a field.
+fn with_target(limits: &Limits) -> HeadLimits {
+    let size = limits.head_size.saturating_add(limits.target_size);
+    HeadLimits { size, fields: limits.headers }
+}
+
+/// Serves one connection until either side closes it. `io` still has the preface to read.
+pub(super) async fn serve(
+    io: PrefixedIo<Io>,
+    client: Peer,
+    worker: &Arc<Worker>,
+    state: &Arc<ConnectionState>,
+) -> Result<(), h2::Error> {
+    state.multiplexed();
+    let site = worker.site();
+    let limits = &site.runtime.limits;
+    let wire_limits = with_target(limits);
+    let io = GuardedIo::of_client(WriteWatch::new(io, Arc::clone(state)), wire_limits.size);
+    let context = SessionContext {
+        client,
+        worker: Arc::clone(worker),
+        state: Arc::clone(state),
+        traffic: io.traffic(),
+        trailers: limits.heads(),
+    };
+    let handshake = protocol(limits, wire_limits).handshake(io);
+    drop(site);
+    let mut session = Http2Session {
+        connection: handshake.await?,
+        streams: FuturesUnordered::new(),
+        context: Arc::new(context),
+        leaving: false,
+        flooded: false,
+        cut: false,
+    };
+    std::future::poll_fn(|cx| {
+        state.woken_by(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    std::future::poll_fn(|cx| session.poll(cx)).await
+}
+
+impl Http2Session {
+    /// One turn. Ready when the connection has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        self.check_state();
+        loop {
+            while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(cx) {}
+            let before = self.streams.len();
+            let ended = self.poll_accept(cx);
+            self.report_refused();
+            if let Poll::Ready(ended) = ended {
+                return Poll::Ready(ended.inspect_err(|error| self.report_broken(error)));
+            }
+            if self.streams.len() == before {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reacts to a flood, to the process stopping, and to the watch over all connections.
+    fn check_state(&mut self) {
+        let SessionContext { worker, state, traffic, .. } = self.context.as_ref();
+        let core = &worker.core;
+        if !self.flooded && traffic.is_flooded() {
+            self.flooded = true;
+            self.refused(Reason::Flood, &"too many frames that belong to no message");
+            self.connection.abrupt_shutdown(H2Reason::ENHANCE_YOUR_CALM);
+        }
+        if !self.leaving && (state.is_draining() || core.draining()) {
+            self.leaving = true;
+            self.connection.graceful_shutdown();
+        }
+        if !self.cut && core.is_cut() {
+            self.cut = true;
+            // Collecting them anew has all of them polled.
+            self.streams = std::mem::take(&mut self.streams).into_iter().collect();
+        }
+    }
+
+    /// Reads and writes frames, and accepts new streams. Ready when the connection has ended.
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        while let Some(accepted) = ready!(self.connection.poll_accept(cx)) {
+            let (request, respond) = accepted?;
+            let stream = Stream::new(&self.context, request, respond);
+            self.context.traffic.accepted(stream.id());
+            self.streams.push(stream);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Counts and logs the streams that the library has refused.
+    fn report_refused(&self) {
+        for refused in self.context.traffic.take_refused() {
+            let (reason, detail) = match refused {
+                Some(H2Reason::REFUSED_STREAM) => {
+                    (Reason::Overloaded, "more streams are open than limits.streams allows")
+                }
+                Some(_) => (Reason::MalformedHead, "the request is malformed"),
+                None => (Reason::HeadTooLarge, "the request's fields far exceed their limit"),
+            };
+            self.refused(reason, &detail);
+        }
+    }
+
+    /// Counts and logs the end of a connection, if the client has caused it.
+    fn report_broken(&self, error: &h2::Error) {
+        if error.is_library() {
+            let calm = error.reason() == Some(H2Reason::ENHANCE_YOUR_CALM);
+            self.refused(if calm { Reason::Flood } else { Reason::MalformedFrame }, error);
+        }
+    }
+
+    fn refused(&self, reason: Reason, detail: &dyn std::fmt::Display) {
+        let SessionContext { client, worker, .. } = self.context.as_ref();
+        worker.site().runtime.refused(reason, client.address, detail);
+    }
+}

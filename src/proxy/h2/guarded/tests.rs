@@ -1,0 +1,156 @@
+//! What is counted, what is told, and what is too much.
+
+use h2::Reason;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::proxy::h2::frames::tests::frame;
+use crate::proxy::h2::guard::FLOOD_INTERVAL;
+use crate::proxy::io::failed_write::WRITE_FAILURE_GRACE;
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_waits_until_all_is_read() {
+    let (near, mut far) = duplex(64);
+    far.write_all(b"answer").await.unwrap();
+    drop(far);
+    let mut wire = GuardedIo::of_server(near, 0);
+    let mut polled = poll_once(&mut wire);
+    assert!(polled.is_pending());
+    let mut read = [0; 6];
+    wire.read_exact(&mut read).await.unwrap();
+    assert_eq!(&read, b"answer");
+    polled = poll_once(&mut wire);
+    assert!(polled.is_pending());
+    assert_eq!(wire.read(&mut read).await.unwrap(), 0);
+    polled = poll_once(&mut wire);
+    assert!(matches!(polled, Poll::Ready(Err(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_does_not_wait_for_ever() {
+    let (near, mut far) = duplex(64);
+    far.write_all(b"unread").await.unwrap();
+    drop(far);
+    let mut wire = GuardedIo::of_server(near, 0);
+    let begun = Instant::now();
+    wire.write_all(b"x").await.unwrap_err();
+    assert_eq!(begun.elapsed(), WRITE_FAILURE_GRACE);
+}
+
+fn poll_once(wire: &mut GuardedIo<DuplexStream>) -> Poll<io::Result<usize>> {
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    Pin::new(wire).poll_write(&mut cx, b"x")
+}
+
+#[tokio::test]
+async fn bytes_are_counted_both_ways() {
+    let (near, mut far) = duplex(64);
+    let mut wire = GuardedIo::of_server(near, 0);
+    let traffic = wire.traffic();
+    let mark = traffic.mark();
+    assert!(!traffic.wrote_since(mark) && !traffic.read_since(mark));
+    wire.write_all(b"abc").await.unwrap();
+    assert!(traffic.wrote_since(mark) && !traffic.read_since(mark));
+    far.write_all(b"de").await.unwrap();
+    wire.read_exact(&mut [0; 2]).await.unwrap();
+    assert!(traffic.wrote_since(mark) && traffic.read_since(mark));
+}
+
+#[test]
+fn what_is_read_is_looked_at_in_slices() {
+    let (near, mut far) = duplex(1 << 20);
+    let mut wire = GuardedIo::of_server(near, 0);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let much = frame(0, 0, 1, &vec![0; 199_991]);
+    assert!(Pin::new(&mut far).poll_write(&mut cx, &much).is_ready());
+    let mut room = vec![0; 16 * 1024];
+    let mut slices = vec![0];
+    // Each but the last ends with a wish to be asked again.
+    for _ in 0..20 {
+        let mut buf = ReadBuf::new(&mut room);
+        match Pin::new(&mut wire).poll_read(&mut cx, &mut buf) {
+            Poll::Ready(read) => {
+                read.unwrap();
+                *slices.last_mut().unwrap() += buf.filled().len();
+            }
+            Poll::Pending => slices.push(0),
+        }
+    }
+    slices.retain(|slice| *slice > 0);
+    assert_eq!(slices, [SLICE, SLICE, SLICE, 200_000 - 3 * SLICE]);
+}
+
+/// A server's end that has read `bytes` behind the preface.
+fn heard(wire: &mut GuardedIo<DuplexStream>, bytes: &[u8]) -> bool {
+    wire.received(bytes);
+    wire.traffic().is_flooded()
+}
+
+fn server(bound: usize) -> GuardedIo<DuplexStream> {
+    let mut wire = GuardedIo::of_client(duplex(1).0, bound);
+    wire.received(&[0; 24]);
+    wire
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_that_bring_nothing_are_a_flood_where_they_come_too_fast() {
+    let ping = frame(6, 0, 0, &[0; 8]);
+    let mut wire = server(0);
+    assert!(!heard(&mut wire, &ping.repeat(1000)));
+    assert!(heard(&mut wire, &ping), "one more than that within a second");
+    let mut wire = server(0);
+    for _ in 0..100 {
+        assert!(!heard(&mut wire, &ping.repeat(1000)), "a thousand a second");
+        sleep(FLOOD_INTERVAL).await;
+    }
+    let mut wire = server(0);
+    let head = frame(1, 5, 1, b"");
+    for _ in 0..100 {
+        assert!(!heard(&mut wire, &[ping.repeat(4), head.clone()].concat().repeat(100)));
+    }
+    let mut wire = server(0);
+    let data = frame(0, 0, 1, b"x");
+    for _ in 0..1000 {
+        assert!(
+            !heard(&mut wire, &ping.repeat(4)),
+            "for what is sent a client has something to say"
+        );
+        wire.sent(&data);
+    }
+}
+
+#[tokio::test]
+async fn blocks_that_are_too_large_are_remembered_and_few_of_them() {
+    let mut wire = server(1000);
+    let large = |stream: u32| {
+        let pieces = [frame(1, 0, stream, &[0; 900]), frame(9, 4, stream, &[0; 900])];
+        pieces.concat()
+    };
+    heard(&mut wire, &large(1));
+    heard(&mut wire, &frame(1, 4, 3, &[0; 1000]));
+    let traffic = wire.traffic();
+    assert!(traffic.is_large(1) && !traffic.is_large(3));
+    for stream in 1..16 {
+        assert!(!heard(&mut wire, &large(2 * stream + 3)));
+    }
+    assert!(heard(&mut wire, &large(99)));
+}
+
+#[tokio::test]
+async fn streams_that_are_ended_before_anybody_has_them_were_refused() {
+    let mut wire = server(1000);
+    let heads = [1, 3, 5, 7, 9].map(|stream| frame(1, 5, stream, b""));
+    heard(&mut wire, &heads.concat());
+    // Trailers open nothing.
+    heard(&mut wire, &frame(1, 5, 7, b""));
+    let reset = |stream, reason| frame(3, 0, stream, &[0, 0, 0, reason]);
+    wire.sent(&[reset(1, 1), frame(1, 5, 5, b""), reset(5, 1), reset(9, 7)].concat());
+    let traffic = wire.traffic();
+    let wanted = [Some(Reason::PROTOCOL_ERROR), None, Some(Reason::REFUSED_STREAM)];
+    assert_eq!(traffic.take_refused(), wanted);
+    traffic.accepted(7);
+    // What is said on those that somebody has is theirs.
+    wire.sent(&[frame(1, 4, 3, b""), reset(3, 8), frame(1, 5, 7, b"")].concat());
+    assert_eq!(traffic.take_refused(), []);
+}
