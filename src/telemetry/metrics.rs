@@ -3,9 +3,11 @@
 //!
 //! Every label value is a name from the configuration or one of a closed list, so a client cannot create
 //! series. Any other code counts as `other`. The families live as long as the process and are looked up by name
-//! after a reload. So counters never decrease, and those of a removed route stay readable.
+//! after a reload, so counters never decrease. The series of a name that a reload removed end with its last request
+//! ([`live`]).
 
 mod buffers;
+mod live;
 mod route;
 mod summary;
 
@@ -21,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
+use self::live::{Label, LiveNames, NameGuard};
 use super::families::{Families, counter, fixed, gauge};
 use super::log;
 use super::process;
@@ -39,6 +42,7 @@ pub struct Metrics {
     shown: Mutex<Option<Arc<str>>>,
     /// Each distinct set of codes once, by its hash: in a long table most routes share one set.
     codes: Mutex<HashMap<u64, Codes>>,
+    live: Arc<LiveNames>,
 }
 
 /// Codes, sorted.
@@ -49,6 +53,8 @@ type Codes = Arc<[Arc<str>]>;
 pub struct RefusalMetrics {
     /// In the order in which the reasons were given.
     counters: Box<[IntCounter]>,
+    /// The listener that they are counted for, if it is one.
+    _name: Option<NameGuard>,
 }
 
 /// The handles of one upstream.
@@ -58,6 +64,7 @@ pub struct UpstreamMetrics {
     idle: IntGauge,
     waiting: IntGauge,
     resends: IntCounter,
+    _name: NameGuard,
 }
 
 impl Metrics {
@@ -70,7 +77,13 @@ impl Metrics {
     pub fn with_buckets(buckets: &[f64]) -> Arc<Self> {
         let registry = Registry::new();
         let families = Families::register(&registry, buckets);
-        Arc::new(Self { registry, families, shown: Mutex::default(), codes: Mutex::default() })
+        Arc::new(Self {
+            registry,
+            families,
+            shown: Mutex::default(),
+            codes: Mutex::default(),
+            live: Arc::default(),
+        })
     }
 
     /// `mwl_log_records_dropped_total{log}`.
@@ -98,6 +111,7 @@ impl Metrics {
         let refused = &self.families.refused;
         RefusalMetrics {
             counters: reasons.iter().map(|reason| counter(refused, &[reason])).collect(),
+            _name: None,
         }
     }
 
@@ -106,7 +120,8 @@ impl Metrics {
     pub fn handshakes(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
         let failures = &self.families.handshake_failures;
         let of = |reason: &&str| counter(failures, &[listener, reason]);
-        RefusalMetrics { counters: reasons.iter().map(of).collect() }
+        let name = self.live.hold(Label::Listener, listener);
+        RefusalMetrics { counters: reasons.iter().map(of).collect(), _name: Some(name) }
     }
 
     /// Sets `mwl_tls_certificate_expiry_timestamp_seconds{listener}` for these listeners and removes all others.
@@ -144,6 +159,7 @@ impl Metrics {
             idle: gauge(&families.connections, &[name, "idle"]),
             waiting: gauge(&families.waiting, &[name]),
             resends: counter(&families.resends, &[name]),
+            _name: self.live.hold(Label::Upstream, name),
         })
     }
 
@@ -159,6 +175,10 @@ impl Metrics {
             families.config_info.remove_label_values(&[&old]).ok();
         }
         fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
+        drop(shown);
+        if self.live.take_unread() {
+            self.end_series();
+        }
     }
 
     /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged`, `refused` or `unfinished`. The last does
@@ -186,7 +206,21 @@ impl Metrics {
             tracing::error!(%error, "metrics could not be written out");
         }
         process::render(&mut text);
+        if self.live.take_shown() {
+            self.end_series();
+        }
         text
+    }
+
+    /// Removes the series of names, and the sets of codes, that nobody uses any more.
+    fn end_series(&self) {
+        let held = self.live.held();
+        self.families
+            .retain(|labels| held.keep(labels.iter().map(|label| (label.name(), label.value()))));
+        drop(held);
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|_, codes| Arc::strong_count(codes) > 1);
+        codes.shrink_to_fit();
     }
 }
 

@@ -1,7 +1,6 @@
 //! A request's body: sent on as it arrives, or read before the Flow begins.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -14,6 +13,7 @@ use crate::proxy::body::source::{BodyFailure, NotReplayable, ReplaySource};
 use crate::proxy::body::valued::valued;
 use crate::proxy::memory::{Budget, Full, Reservation};
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::settings::BodyPatience;
 use crate::proxy::site::WorkerConfig;
 use crate::proxy::site::runtime::Route;
 use crate::telemetry::metrics::BodyUse;
@@ -44,10 +44,10 @@ impl Upload {
         route: &Route,
         content_type: Option<&HeaderValue>,
     ) -> Result<Self, Refusal> {
-        let timeout = site.runtime.limits.body_timeout;
+        let patience = site.runtime.limits.body_patience();
         if route.facts.reads_request {
             let (bytes, trailers, part) =
-                read(body, &site.memory, route.buffer.request, timeout).await?;
+                read(body, &site.memory, route.buffer.request, patience).await?;
             let valued = valued(bytes, content_type, part).await;
             let (bytes, value) = valued.map_err(|Full| no_room(&site.memory))?;
             let trailers = trailers.map(Box::new);
@@ -55,7 +55,7 @@ impl Upload {
         }
         let keep = route.facts.resends.then_some(route.buffer.replay);
         let source = Arc::new(ReplaySource::new(body, keep).within(&site.memory));
-        Ok(match source.read_ahead(timeout).await.map_err(unread)? {
+        Ok(match source.read_ahead(patience).await.map_err(unread)? {
             Some((bytes, trailers)) => {
                 Self::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
             }
@@ -72,14 +72,14 @@ impl Upload {
     }
 }
 
-/// Reads a body of at most `limit` bytes, with pauses of at most `timeout`, and those of its trailers that may pass.
+/// Reads a body of at most `limit` bytes, waiting for it as long as `patience` says, and those of its trailers that may pass.
 async fn read(
     body: ClientBody,
     memory: &Arc<Budget>,
     limit: usize,
-    timeout: Duration,
+    patience: BodyPatience,
 ) -> Result<(Bytes, Option<HeaderMap>, Reservation), Refusal> {
-    let attempt = Arc::new(ReplaySource::new(body, None)).attempt(timeout);
+    let attempt = Arc::new(ReplaySource::new(body, None)).attempt(patience);
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     let mut reservation = memory.reservation();
     let read = collect(&mut attempt, limit, &mut reservation).await;
@@ -101,6 +101,7 @@ fn no_room(memory: &Budget) -> Refusal {
 fn unread(error: BodyError) -> Refusal {
     match error {
         BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Slow(rate) => Refusal::slow_body(rate),
         BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
         error => Refusal::broken_body(&error),
     }
