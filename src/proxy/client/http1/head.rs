@@ -71,6 +71,10 @@ fn parse_in<'a>(
     limits: &Limits,
     room: &mut [MaybeUninit<Header<'a>>],
 ) -> Result<Option<(Head, usize)>, Refusal> {
+    if bytes.first() == Some(&b'\n') {
+        // The parser would skip it.
+        return Err(Malformed::LineFeed.into());
+    }
     let mut request = httparse::Request::new(&mut []);
     let config = ParserConfig::default();
     let parsed = config.parse_request_with_uninit_headers(&mut request, bytes, room);
