@@ -242,6 +242,7 @@ fn in_turn(found: &[SocketAddr]) -> Addresses {
 mod tests {
     use super::*;
     use crate::proxy::io::Io;
+    use crate::proxy::upstream::capacity::Places;
     use crate::proxy::upstream::h1::Http1Connection;
     use crate::proxy::upstream::{IdleConnection, settings};
     use crate::telemetry::metrics::Metrics;
@@ -342,6 +343,8 @@ mod tests {
             idle_timeout: FRESH,
             keep_alive: FRESH * 10,
             max_idle: 9,
+            max_requests: 9,
+            max_wait: FRESH,
             ping_interval: Duration::ZERO,
             retry_after_max: FRESH,
             host: settings::HostPolicy::Preserve,
@@ -349,7 +352,9 @@ mod tests {
         };
         let metrics = Metrics::new().upstream("u");
         let said = Arc::clone(&resolver);
-        let upstream = Arc::new(Upstream::new(Arc::new(settings), metrics, said, None));
+        let places = Places::new(settings.max_requests, settings.max_wait);
+        let upstream = Upstream::new(Arc::new(settings), metrics, places, said, None);
+        let upstream = Arc::new(upstream);
         upstream.addresses(0, &upstream.settings.endpoints[0]).await.unwrap();
         let mut far = Vec::new();
         for peer in ["127.0.0.2", "127.0.0.3"] {
