@@ -230,10 +230,10 @@ impl Refusal {
         Self::new(Reason::HeadTooLarge, detail)
     }
 
-    /// A head over `limit` bytes, its target included (RFC 6585 §5).
+    /// A head over `limit` bytes, not counting its target (RFC 6585 §5).
     pub(crate) fn head_too_large(limit: usize) -> Self {
         let detail = format!(
-            "the request's head is over {limit} bytes (limits.headSize and limits.targetSize together)"
+            "the request's head is over {limit} bytes, not counting its target (limits.headSize)"
         );
         Self::new(Reason::HeadTooLarge, detail)
     }

@@ -70,7 +70,7 @@ async fn parsed_values_count_by_what_they_take() {
         )
     };
     // Each element has three bytes in the text and sixteen in memory.
-    assert_eq!(proxy.ask(&json(20_000)).await.status, 200);
+    assert_eq!(proxy.ask(&json(10_000)).await.status, 200);
     assert_eq!(proxy.ask(&json(60_000)).await.status, 503);
     assert_eq!((proxy.metric(FULL), proxy.metric(HELD)), (1, 0));
     assert_eq!(upstream.requests().len(), 1);

@@ -44,16 +44,22 @@ fn reserve<T>(items: &mut Vec<T>, more: usize, others: usize, account: &mut dyn 
 
 /// How many nodes and how many bytes of strings a text has at most. A valid one has hardly fewer.
 fn measure(json: &[u8]) -> (usize, usize) {
-    let (mut nodes, mut text) = (1, 0);
+    let (mut nodes, mut text) = (1_usize, 0);
     let (mut quoted, mut escaped) = (false, false);
+    let mut before = b' ';
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
             b',' | b':' | b'[' | b'{' if !quoted => nodes += 1,
+            // There was nothing between the two.
+            b']' | b'}' if !quoted && matches!(before, b'[' | b'{') => {
+                nodes = nodes.saturating_sub(1);
+            }
             _ => {}
         }
+        before = *byte;
         text += usize::from(quoted);
     }
     (nodes, text)
