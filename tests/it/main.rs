@@ -34,6 +34,8 @@ mod laws_each;
 mod laws_flows;
 /// Dependencies point inward.
 mod layering;
+/// The table of limits.
+mod limits;
 /// The proxy over real sockets.
 mod proxy;
 /// The table of the specification's requirements.

@@ -14,28 +14,33 @@ const INDEX: usize = 93;
 /// The number of rules of "Observable behavior".
 const OBSERVABLE: usize = 6;
 /// How the last cell of a row without a test begins.
-const UNTESTED: &str = "No test: ";
+pub(crate) const UNTESTED: &str = "No test: ";
 
 /// A row of a table, with the heading above it.
-struct Row {
-    heading: String,
-    cells: Vec<String>,
+pub(crate) struct Row {
+    pub(crate) heading: String,
+    pub(crate) cells: Vec<String>,
 }
 
 fn rows() -> Vec<Row> {
-    let text = fs::read_to_string(Path::new(ROOT).join("docs/requirements.md")).unwrap();
+    rows_of("docs/requirements.md", "Level")
+}
+
+/// The rows of all tables of `page`, whose first column has this `title`.
+pub(crate) fn rows_of(page: &str, title: &str) -> Vec<Row> {
+    let text = fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
     let mut heading = String::new();
     let mut rows = Vec::new();
     for line in text.lines() {
-        if let Some(title) = line.strip_prefix("## ") {
-            title.clone_into(&mut heading);
+        if let Some(above) = line.strip_prefix("## ") {
+            above.clone_into(&mut heading);
         }
         let Some(row) = line.strip_prefix('|') else {
             continue;
         };
         let row = row.strip_suffix('|').unwrap_or(row);
         let cells: Vec<String> = row.split('|').map(|cell| cell.trim().to_owned()).collect();
-        if !matches!(cells[0].as_str(), "Level" | "---") {
+        if cells[0] != title && cells[0] != "---" {
             let heading = heading.clone();
             rows.push(Row { heading, cells });
         }
@@ -70,24 +75,22 @@ fn every_row_is_whole_and_differs_from_the_others() {
 
 #[test]
 fn what_the_table_names_exists() {
-    let mut missing = Vec::new();
-    for Row { cells, .. } in rows() {
-        let held = &cells[4];
-        if let Some(reason) = held.strip_prefix(UNTESTED) {
-            assert!(!reason.is_empty(), "no reason: {cells:?}");
-            let spans = reason.split('`').skip(1).step_by(2);
-            let cases = spans.filter(|span| span.starts_with("tests/"));
-            missing.extend(cases.filter(|case| !exists(case)).map(str::to_owned));
-            continue;
-        }
-        for name in held.split(", ") {
-            let test = name.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
-            if !test.is_some_and(exists) {
-                missing.push(name.to_owned());
-            }
-        }
-    }
+    let rows = rows();
+    let missing: Vec<String> = rows.iter().flat_map(|row| missing(&row.cells[4])).collect();
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
+}
+
+/// The tests that the last cell of a row names and that do not exist.
+pub(crate) fn missing(held: &str) -> Vec<String> {
+    if let Some(reason) = held.strip_prefix(UNTESTED) {
+        assert!(!reason.is_empty(), "no reason: {held}");
+        let spans = reason.split('`').skip(1).step_by(2);
+        let tests = spans.filter(|span| span.starts_with("tests/") || span.contains("::"));
+        return tests.filter(|test| !exists(test)).map(str::to_owned).collect();
+    }
+    let bare = |name: &str| name.strip_prefix('`')?.strip_suffix('`').map(str::to_owned);
+    let wrong = |name: &&str| !bare(name).is_some_and(|test| exists(&test));
+    held.split(", ").filter(wrong).map(str::to_owned).collect()
 }
 
 /// Whether `test` is a case's directory or the path of a test function.
@@ -104,7 +107,7 @@ fn exists(test: &str) -> bool {
 }
 
 /// The file of a module: that of the longest part of its path that has one. The rest is inline.
-fn file_of(module: &str) -> Option<PathBuf> {
+pub(crate) fn file_of(module: &str) -> Option<PathBuf> {
     let root = if module.starts_with("it::") { "tests" } else { "src" };
     let segments: Vec<&str> = module.split("::").collect();
     (1..=segments.len()).rev().find_map(|length| {

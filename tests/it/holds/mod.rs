@@ -16,6 +16,8 @@ mod idle;
 mod idle_race;
 /// Random bodies, failures and retries.
 mod interleavings;
+/// Peers that try to exceed a limit.
+mod limits;
 /// Every combination of protocol, body, outcome and method.
 mod matrix;
 /// The memory that bodies cost.
