@@ -1,17 +1,18 @@
 //! Builds what a configuration describes and connects it to the server, the metrics, the admin address,
 //! the signals and the files. Only this module knows all of them.
 
+mod backend;
 mod build;
+mod descriptors;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
@@ -23,8 +24,7 @@ use crate::language::provider::Catalog;
 use crate::proxy::{self, Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::Diagnostics;
-use crate::telemetry::executions::{Executions, Filter};
+use crate::source::{Diagnostics, Severity};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
 use crate::telemetry::trace;
@@ -48,9 +48,21 @@ pub struct App {
     admin: Option<SocketAddr>,
     workers: usize,
     handle: ReloadHandle<Applied>,
-    /// Whether the configuration that was loaded last is the one being served.
-    current: AtomicBool,
+    /// Why the configuration that was loaded last is not served. `None` if it is.
+    refusal: std::sync::Mutex<Option<Refusal>>,
 }
+
+/// Why a configuration was refused.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    /// The rendered diagnostics.
+    text: String,
+    /// Whether the reason may pass although nothing changes.
+    may_pass: bool,
+}
+
+/// The codes of refusals that the system causes: it may accept the same configuration a moment later.
+const MAY_PASS: [&str; 3] = ["address", "no-roots", "unreadable"];
 
 /// The outcome of a reload: the hash of what is served now, or the diagnostics as JSON.
 type Applied = Result<Arc<str>, Json>;
@@ -94,7 +106,9 @@ impl App {
     /// When the configuration is not valid or an address is not available.
     fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
         let catalog = proxy::catalog(None);
-        let loaded = input.load()?;
+        let mut loaded = input.load()?;
+        descriptors::raise();
+        descriptors::fit(&mut loaded.settings.limits);
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let telemetry = Telemetry::new(Arc::clone(&metrics));
         let built = build(loaded, &catalog, &metrics)?;
@@ -128,7 +142,7 @@ impl App {
             admin: address,
             workers: built.workers,
             handle,
-            current: AtomicBool::new(true),
+            refusal: std::sync::Mutex::default(),
         });
         if let Some(listener) = admin {
             let backend: Arc<dyn admin::Backend> = Arc::clone(&app) as _;
@@ -179,9 +193,11 @@ impl App {
         &self,
         loaded: Result<Loaded, Box<ConfigError>>,
     ) -> Result<Arc<str>, Box<ConfigError>> {
-        let built = build(loaded?, &self.catalog, &self.metrics)?;
+        let mut loaded = loaded?;
+        descriptors::fit(&mut loaded.settings.limits);
+        let built = build(loaded, &self.catalog, &self.metrics)?;
         warn(&built);
-        let Built { runtime, workers, shown, observed, .. } = built;
+        let Built { runtime, workers, shown, observed, sources, .. } = built;
         let sinks = self.telemetry.sinks(&observed, shown.executions());
         runtime.tell(sinks.unwrap_or_else(|error| {
             tracing::error!(%error, "Nobody is told of requests.");
@@ -190,7 +206,7 @@ impl App {
         let before = self.server.local_addrs();
         if let Err(error) = self.server.replace(Arc::clone(&runtime)).await {
             let message = format!("{error}; what ran before goes on");
-            return Err(Box::new(refused("address", &message)));
+            return Err(Box::new(refused("address", &sources.without_values(&message))));
         }
         certificates(&self.metrics, &runtime);
         announce(&self.server.local_addrs(), &before);
@@ -206,6 +222,37 @@ impl App {
         let hash = Arc::clone(&shown.hash);
         self.shown.store(Arc::new(shown));
         Ok(hash)
+    }
+
+    /// Counts and logs the outcome of a reload.
+    fn report_outcome(&self, cause: Cause, applied: Result<Arc<str>, Box<ConfigError>>) -> Applied {
+        let refusal = applied.as_ref().err().map(|refused| Refusal::of(refused));
+        let mut last = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = cause == Cause::Again && refusal == *last;
+        *last = refusal;
+        drop(last);
+        match applied {
+            Ok(hash) => {
+                self.metrics.config_reload("applied");
+                self.metrics.config_loaded(&hash, now());
+                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
+                Ok(hash)
+            }
+            // Nothing new: it was counted and logged when it was refused first.
+            Err(refused) if known => Err(refused.sources.to_json(&refused.diagnostics)),
+            Err(refused) => {
+                self.metrics.config_reload("refused");
+                Err(complain(cause, &refused))
+            }
+        }
+    }
+}
+
+impl Refusal {
+    fn of(refused: &ConfigError) -> Self {
+        let mut errors = refused.diagnostics.0.iter().filter(|d| d.severity == Severity::Error);
+        let may_pass = errors.any(|error| MAY_PASS.contains(&error.code));
+        Self { text: refused.to_string(), may_pass }
     }
 }
 
@@ -223,7 +270,7 @@ impl reload::Reload for App {
     }
 
     fn unchanged(&self, cause: Cause) -> Option<Applied> {
-        if !self.current.load(Ordering::Relaxed) {
+        if self.refusal.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return None;
         }
         let hash = Arc::clone(&self.shown.load().hash);
@@ -234,19 +281,12 @@ impl reload::Reload for App {
 
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
         let applied = self.serve(loaded).await;
-        self.current.store(applied.is_ok(), Ordering::Relaxed);
-        match applied {
-            Ok(hash) => {
-                self.metrics.config_reload("applied");
-                self.metrics.config_loaded(&hash, now());
-                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
-                Ok(hash)
-            }
-            Err(refused) => {
-                self.metrics.config_reload("refused");
-                Err(complain(cause, &refused))
-            }
-        }
+        self.report_outcome(cause, applied)
+    }
+
+    fn may_pass(&self) -> bool {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.as_ref().is_some_and(|refusal| refusal.may_pass)
     }
 
     fn unfinished(&self, cause: Cause, waited: Duration) -> Applied {
@@ -256,54 +296,6 @@ impl reload::Reload for App {
         // Nobody knows yet whether the file is valid, so the outcome of the last load stands.
         self.metrics.config_reload("unfinished");
         Err(complain(cause, &refused("unfinished", &message)))
-    }
-}
-
-impl admin::Backend for App {
-    fn metrics(&self) -> String {
-        self.metrics.tasks(self.server.tasks());
-        self.metrics.render()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.readiness.is_ready()
-    }
-
-    fn token(&self) -> Option<Arc<str>> {
-        self.shown.load().admin.as_ref()?.token.clone()
-    }
-
-    fn routes(&self) -> Json {
-        admin::routes::counted(&self.shown.load().routes, &self.metrics.routes())
-    }
-
-    fn executions(&self, filter: &Filter) -> Json {
-        let executions: &Executions = self.telemetry.executions();
-        let shown = executions.read(filter);
-        let shown: Vec<Json> = shown.iter().map(|execution| execution.to_json()).collect();
-        json!({ "kept": executions.keep(), "executions": shown })
-    }
-
-    fn config(&self) -> Json {
-        let shown = self.shown.load();
-        let file = self.input.file().map(|path| path.display().to_string());
-        let version = env!("CARGO_PKG_VERSION");
-        json!({ "version": version, "hash": *shown.hash, "file": file, "config": admin::redacted(shown.config.to_json()) })
-    }
-
-    fn missed(&self, events: u64) {
-        self.metrics.events_missed(events);
-    }
-
-    fn reload(&self) -> admin::Reloading<'_> {
-        Box::pin(async {
-            let applied = self.handle.ask(Cause::Admin).await;
-            applied.unwrap_or_else(|| {
-                let refused =
-                    refused("stopping", "the process is stopping: nothing is loaded any more");
-                Err(refused.sources.to_json(&refused.diagnostics))
-            })
-        })
     }
 }
 
@@ -359,7 +351,7 @@ fn now() -> f64 {
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).map_err(|error| StartError::Address {
+    admin::listen(address).map_err(|error| StartError::Address {
         taken: error.kind() == io::ErrorKind::AddrInUse,
         message: format!("cannot listen on {address} for `admin`: {error}"),
     })

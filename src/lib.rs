@@ -9,5 +9,6 @@ pub mod quickstart;
 pub mod reload;
 pub mod shutdown;
 pub mod source;
+pub mod system;
 pub mod telemetry;
 pub mod testing;

@@ -15,7 +15,7 @@ import urllib.request
 from check import HERE, Failed, documents, tool
 from image import free_port
 
-TOKEN = "live-token"
+TOKEN = "live-token-of-these-checks"
 # How long the proxy is under load before the queries run. The queries' windows cover this time.
 BUSY = 40
 

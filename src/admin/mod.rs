@@ -2,18 +2,19 @@
 //!
 //! It has its own thread and runtime, so that it answers while the workers are busy and never slows a
 //! request down. It knows the process only through [`Backend`]. When the configuration sets a token,
-//! only the probes and the dashboard's page are served without it; that page holds no data itself.
+//! only the probes and the dashboard's page are served without it; that page holds no data itself. The probes and the
+//! metrics are answered whatever else fills the address ([`places`]).
 
-mod auth;
+mod access;
+mod places;
 pub mod routes;
-mod secrets;
 mod tap;
 mod write_timeout;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener as StdListener;
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,21 +31,21 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value as Json, json};
-use tokio::net::TcpListener;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use self::places::{PlaceState, Places, Reserve};
 use self::write_timeout::WriteTimeout;
 use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
 
-pub use self::secrets::redacted;
-
-/// How many connections are served at once.
-const MAX_CONNECTIONS: usize = 64;
-
-/// How many of them may listen to `/tap`, so that probes and scrapes always find room.
+/// How many connections may listen to `/tap`, so that probes and scrapes always find room.
 const MAX_LISTENERS: usize = 16;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
 
 /// How long a request's head may take to arrive, on a kept connection too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -95,6 +96,8 @@ struct Page {
     method: Method,
     /// Whether it is served without the token.
     open: bool,
+    /// Whether it is served under any `Host`: an orchestrator asks by whatever name it knows.
+    probe: bool,
     summary: &'static str,
 }
 
@@ -102,8 +105,8 @@ struct Page {
 static PAGES: [Page; 9] = [
     Page::open("/", "The dashboard."),
     Page::read("/metrics", "Prometheus metrics."),
-    Page::open("/livez", "200 as long as the process runs."),
-    Page::open("/readyz", "200 while requests are wanted, 503 once it is stopping."),
+    Page::probe("/livez", "200 as long as the process runs."),
+    Page::probe("/readyz", "200 while requests are wanted, 503 once it is stopping."),
     Page::read("/routes", "The routes in order, what their stacks do, and what they counted."),
     Page::read("/executions", "The last executions. ?route=NAME, ?outcome=success or failure."),
     Page::read("/tap", "Execution events as they happen, as server-sent events. The same filters."),
@@ -112,17 +115,22 @@ static PAGES: [Page; 9] = [
         path: "/reload",
         method: Method::POST,
         open: false,
+        probe: false,
         summary: "Loads the configuration anew. 200 with its hash, or 422 with what is wrong with it.",
     },
 ];
 
 impl Page {
     const fn read(path: &'static str, summary: &'static str) -> Self {
-        Self { path, method: Method::GET, open: false, summary }
+        Self { path, method: Method::GET, open: false, probe: false, summary }
     }
 
     const fn open(path: &'static str, summary: &'static str) -> Self {
-        Self { path, method: Method::GET, open: true, summary }
+        Self { path, method: Method::GET, open: true, probe: false, summary }
+    }
+
+    const fn probe(path: &'static str, summary: &'static str) -> Self {
+        Self { path, method: Method::GET, open: true, probe: true, summary }
     }
 
     fn allow(&self) -> &'static str {
@@ -134,6 +142,22 @@ impl Page {
 struct AdminServer {
     backend: Arc<dyn Backend>,
     taps: Arc<Semaphore>,
+    places: Places,
+    /// The address that is listened on.
+    own: IpAddr,
+}
+
+/// Listens on `address`. Many may wait to be accepted: whoever connects when the queue is full tries again only a second
+/// later, and a probe does not wait that long.
+///
+/// # Errors
+/// When the address is not available.
+pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Serves `backend` on `listener`. The thread lives as long as the process.
@@ -142,51 +166,60 @@ struct AdminServer {
 /// When the system provides no thread or no runtime.
 pub fn start(listener: StdListener, backend: Arc<dyn Backend>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
+    let reserve = Reserve::of(&listener)?;
+    let own = listener.local_addr()?.ip();
     let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = driver.enter();
         TcpListener::from_std(listener)?
     };
-    let server = Arc::new(AdminServer { backend, taps: Arc::new(Semaphore::new(MAX_LISTENERS)) });
+    let server = Arc::new(AdminServer::new(backend, own));
     std::thread::Builder::new()
         .name("admin".into())
-        .spawn(move || driver.block_on(accept(listener, server)))?;
+        .spawn(move || driver.block_on(accept(listener, reserve, server)))?;
     Ok(())
 }
 
-async fn accept(listener: TcpListener, server: Arc<AdminServer>) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+async fn accept(listener: TcpListener, mut reserve: Reserve, server: Arc<AdminServer>) {
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Most likely the file descriptors have run out: give the process time to close some.
-                tracing::warn!(%error, "The admin address cannot accept.");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let server = Arc::clone(&server);
-        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let server = Arc::clone(&server);
-            async move { Ok::<_, Infallible>(server.answer(&request).await) }
-        });
-        tokio::spawn(async move {
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-            let io = TokioIo::new(WriteTimeout::new(stream));
-            if let Err(error) = http.serve_connection(io, service).await {
-                tracing::debug!(%error, "An admin connection ended early.");
-            }
-            drop(permit);
+        let stream = reserve.accept(&listener, &server.places).await;
+        let (state, serving) = (PlaceState::new(), Arc::clone(&server));
+        server.places.take(Arc::clone(&state), |key| {
+            let task = tokio::spawn(async move {
+                serve(stream, &serving, &state).await;
+                serving.places.leave(key);
+            });
+            task.abort_handle()
         });
     }
 }
 
+/// Serves one connection.
+async fn serve(stream: TcpStream, server: &Arc<AdminServer>, state: &Arc<PlaceState>) {
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let (server, state) = (Arc::clone(server), Arc::clone(state));
+        async move {
+            state.set_busy(true);
+            let response = server.answer(&request).await;
+            // A tap is answered as long as it is open.
+            state.set_busy(tap::is_open(&response));
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let io = TokioIo::new(WriteTimeout::new(stream));
+    if let Err(error) = http.serve_connection(io, service).await {
+        tracing::debug!(%error, "An admin connection ended early.");
+    }
+}
+
 impl AdminServer {
+    fn new(backend: Arc<dyn Backend>, own: IpAddr) -> Self {
+        let taps = Arc::new(Semaphore::new(MAX_LISTENERS));
+        Self { backend, taps, places: Places::default(), own }
+    }
+
     /// The response to one request, whose body is not read.
     async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         let (method, path) = (request.method(), request.uri().path());
@@ -201,13 +234,20 @@ impl AdminServer {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
             return response;
         }
-        if !page.open
-            && let Some(token) = self.backend.token()
-            && let Err(refusal) = auth::check(&token, request.headers())
-        {
+        if let Err(refusal) = self.admit(page, request) {
             return *refusal;
         }
         self.page(path, head, request.uri().query().unwrap_or_default()).await
+    }
+
+    /// Checks whether a request may have `page`.
+    fn admit<B>(&self, page: &Page, request: &Request<B>) -> Result<(), Box<Response<Body>>> {
+        match self.backend.token() {
+            Some(token) if !page.open => access::token(&token, request.headers())?,
+            None if !page.probe => access::host(self.own, request)?,
+            _ => {}
+        }
+        access::origin(request)
     }
 
     async fn page(&self, path: &str, head: bool, query: &str) -> Response<Body> {

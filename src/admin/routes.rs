@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use crate::language::plan::{Action, FlowId, Plan};
+use crate::config::without_literals;
+use crate::language::plan::{Action, EntryPlan, FlowId, Plan};
 use crate::proxy::settings::{Route, RouteMatch, Settings};
 use crate::telemetry::metrics::RouteSummary;
 
@@ -67,16 +68,21 @@ fn route(mut head: Map<String, Json>, plan: &Plan) -> Json {
     let root = plan.flow(FlowId::ROOT);
     let stacks = root.steps.iter().filter_map(|step| match &step.action {
         Action::Call(call) if !call.stack.is_empty() => {
-            Some((step.name.as_ref().to_owned(), plan.described(&call.stack).into()))
+            Some((step.name.as_ref().to_owned(), described(plan, &call.stack)))
         }
         _ => None,
     });
     head.insert("steps".to_owned(), Json::Object(stacks.collect()));
-    head.insert("flow".to_owned(), plan.described(&root.stack).into());
+    head.insert("flow".to_owned(), described(plan, &root.stack));
     Json::Object(head)
 }
 
-/// One sentence: `POST /billing/charge*, header x-a`.
+/// What a stack does, without the literals of its expressions: they may be secrets.
+fn described(plan: &Plan, stack: &[EntryPlan]) -> Json {
+    plan.described(stack).iter().map(|entry| without_literals(entry)).collect()
+}
+
+/// One sentence: `POST, path /billing and beneath, header x-a`.
 fn matching(matches: &RouteMatch) -> String {
     let RouteMatch { hosts, path, path_prefix, methods, headers, query } = matches;
     let mut parts = Vec::new();
@@ -93,14 +99,14 @@ fn matching(matches: &RouteMatch) -> String {
     if let Some(prefix) = path_prefix {
         parts.push(format!("path {prefix} and beneath"));
     }
-    let named = |kind, name: &str, value: Option<&str>| match value {
-        Some(value) => format!("{kind} {name}={value}"),
-        None => format!("{kind} {name}"),
+    // A value may be a secret.
+    let named = |kind, name: &str, has_value| {
+        if has_value { format!("{kind} {name}=(hidden)") } else { format!("{kind} {name}") }
     };
     parts.extend(
-        headers.iter().map(|(name, value)| named("header", name.as_str(), value.as_deref())),
+        headers.iter().map(|(name, value)| named("header", name.as_str(), value.is_some())),
     );
-    parts.extend(query.iter().map(|(name, value)| named("query", name, value.as_deref())));
+    parts.extend(query.iter().map(|(name, value)| named("query", name, value.is_some())));
     if parts.is_empty() { "every request".into() } else { parts.join(", ") }
 }
 

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{Stream, unfold};
+use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, StreamBody};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +23,9 @@ use super::{Backend, Body, of_kind, text, unknown};
 use crate::proxy::message::query;
 use crate::telemetry::events::TapMessage;
 use crate::telemetry::tap::{Filter, OutcomeFilter, Tap};
+
+/// The media type of server-sent events.
+const EVENTS: &str = "text/event-stream";
 
 /// How often something is written to a connection that has no events.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -46,7 +50,7 @@ pub(super) fn open(
     room: &Arc<Semaphore>,
     head: bool,
 ) -> Response<Body> {
-    let kind = "text/event-stream";
+    let kind = EVENTS;
     if head {
         return of_kind(StatusCode::OK, kind, Empty::new().boxed_unsync());
     }
@@ -61,6 +65,12 @@ pub(super) fn open(
         _permit: permit,
     };
     of_kind(StatusCode::OK, kind, StreamBody::new(events(listener)).boxed_unsync())
+}
+
+/// Whether `response` is one that goes on: events as they happen.
+pub(super) fn is_open(response: &Response<Body>) -> bool {
+    !response.body().is_end_stream()
+        && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENTS)
 }
 
 /// One listener.

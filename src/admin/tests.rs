@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
 
 use super::*;
 
@@ -52,11 +52,11 @@ impl Backend for FixedBackend {
 }
 
 fn server(fixed: FixedBackend) -> AdminServer {
-    AdminServer { backend: Arc::new(fixed), taps: Arc::new(Semaphore::new(1)) }
+    AdminServer::new(Arc::new(fixed), IpAddr::from([127, 0, 0, 1]))
 }
 
 async fn answer(server: &AdminServer, method: Method, path: &str, auth: &str) -> Response<Body> {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost:9900");
     if !auth.is_empty() {
         request = request.header(AUTHORIZATION, auth);
     }
@@ -145,6 +145,31 @@ async fn a_token_opens_all_but_the_probes_and_the_empty_page() {
     }
     let refused = answer(&server, Method::GET, "/config", "").await;
     assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"mwl-proxy\"");
+}
+
+/// What a stranger's page can send from an operator's browser: a name of its own, or its origin.
+#[tokio::test]
+async fn pages_of_strangers_get_the_probes_alone() {
+    let strange = async |token: Option<&str>, page: &Page, (name, value)| {
+        let fixed =
+            FixedBackend { ready: true, token: token.map(Into::into), ..FixedBackend::default() };
+        let request = Request::builder().method(page.method.clone()).uri(page.path);
+        let mut request = request.header(HOST, "localhost").body(()).unwrap();
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+        let auth = token.map(|token| format!("Bearer {token}").parse().unwrap());
+        request.headers_mut().extend(auth.map(|auth| (AUTHORIZATION, auth)));
+        server(fixed).answer(&request).await.status().as_u16()
+    };
+    for page in &PAGES {
+        let rebound = || (HOST, "rebound.test");
+        assert_eq!(strange(None, page, rebound()).await, if page.probe { 200 } else { 421 });
+        assert_eq!(strange(Some("known"), page, rebound()).await, 200, "{}", page.path);
+        for token in [None, Some("known")] {
+            let wanted = if page.method == Method::POST { 403 } else { 200 };
+            let elsewhere = (ORIGIN, "http://elsewhere.test");
+            assert_eq!(strange(token, page, elsewhere).await, wanted, "{}", page.path);
+        }
+    }
 }
 
 /// The page loads everything from its own address.

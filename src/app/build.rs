@@ -183,7 +183,10 @@ pub fn check(loaded: Loaded) -> Result<Built, Box<ConfigError>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value as Json, json};
+
     use super::*;
+    use crate::source::Format;
 
     #[test]
     fn mistakes_of_the_file_and_of_its_definitions_are_told_together() {
@@ -200,5 +203,56 @@ routes:
         let refused = input.load().unwrap_err();
         let codes: Vec<_> = refused.diagnostics.0.iter().map(|found| found.code).collect();
         assert_eq!(codes, ["unknown-key", "unknown-upstream", "unknown-step"]);
+    }
+
+    /// The places of all texts in `value`.
+    fn texts(value: &Json, at: String, found: &mut Vec<String>) {
+        match value {
+            Json::String(_) => found.push(at),
+            Json::Array(items) => {
+                let items = items.iter().enumerate();
+                items.for_each(|(place, item)| texts(item, format!("{at}/{place}"), found));
+            }
+            Json::Object(members) => members.iter().for_each(|(key, member)| {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                texts(member, format!("{at}/{key}"), found);
+            }),
+            _ => {}
+        }
+    }
+
+    /// Each text of the reference becomes a variable, in turn. Whatever is wrong with its value, nobody is told it.
+    #[test]
+    fn nothing_that_is_told_shows_the_value_of_a_variable() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/reference.yaml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let read = Sources::default().parse("r.yaml", &text, Format::Yaml).unwrap().to_json();
+        let mut places = Vec::new();
+        texts(&read, String::new(), &mut places);
+        assert!(places.len() > 50, "{}", places.len());
+        let mut told = 0;
+        for value in ["s3cr3t-v4lue", "Very 5ecret/\u{e9}?", "9988776655"] {
+            for place in &places {
+                let mut config = read.clone();
+                *config.pointer_mut(place).unwrap() = json!("${SECRET}");
+                let input = Input::Text {
+                    name: path.with_extension("json"),
+                    text: config.to_string(),
+                    variables: vec![("SECRET", value.to_owned())],
+                };
+                let said = match input.load().and_then(check) {
+                    Ok(built) => built.sources.render(&built.warnings),
+                    Err(refused) => {
+                        told += 1;
+                        let json = refused.sources.to_json(&refused.diagnostics);
+                        // The file is one long line: what is told of a place is what matters.
+                        format!("{refused}{json}")
+                    }
+                };
+                let part = value.get(..6).unwrap();
+                assert!(!said.contains(part), "{place}: {said}");
+            }
+        }
+        assert!(told > 50, "{told}");
     }
 }

@@ -13,7 +13,8 @@ use crate::language::outcome::Outcome;
 use crate::language::provider::Catalog;
 use crate::language::value::Value;
 use crate::reload::{Signal, Signals};
-use crate::source::{Format, Node, Sources};
+use crate::source::{Format, MAX_BYTES, Node, Sources};
+use crate::system::file;
 
 pub(super) fn run(run: &FlowRun) -> ExitCode {
     match outcome(run) {
@@ -64,8 +65,8 @@ fn optional(sources: &mut Sources, path: Option<&PathBuf>) -> Result<Option<Valu
 /// When the file cannot be read or is not a document, with the places of the mistakes.
 pub(super) fn read(sources: &mut Sources, path: &Path) -> Result<Node, String> {
     let name = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+    let text = file::read_given_text(path, MAX_BYTES)
+        .map_err(|error| format!("{name} cannot be read: {error}"))?;
     let parsed = sources.parse(&name, &text, Format::of_name(&name));
     parsed.map_err(|diagnostics| sources.render(&diagnostics))
 }

@@ -4,11 +4,12 @@
 //! environment. Nor can a variable's value become an expression; one that would is refused. `$${` stands
 //! for `${`.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::read::Report;
 use crate::language::expr::Program;
-use crate::source::{Diagnostic, Kind, Member, Node};
+use crate::source::{Diagnostic, Kind, Member, Node, ReplacedString};
 
 /// Returns the value of a variable; `None` if it is not set.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -62,7 +63,19 @@ fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> 
     if Program::body(text).is_some() {
         return Arc::clone(text);
     }
-    match substitute(text, lookup) {
+    let used = RefCell::new(Vec::new());
+    let noting = |name: &str| {
+        let value = lookup(name);
+        used.borrow_mut().extend(value.clone().map(|value| (name.to_owned(), value)));
+        value
+    };
+    let substituted = substitute(text, &noting);
+    report.replaced(ReplacedString {
+        span: node.span,
+        written: Arc::clone(text),
+        values: used.into_inner(),
+    });
+    match substituted {
         Ok(resolved) if Program::body(&resolved).is_some() => {
             let message = format!("the variables in `{text}` make an expression of it");
             let help = "write the expression itself; a variable gives text";

@@ -12,6 +12,7 @@ mod classify;
 mod covering;
 mod document;
 mod env;
+mod literals;
 mod matching;
 mod observed;
 mod read;
@@ -21,6 +22,7 @@ mod scalar;
 pub mod schema;
 mod shape;
 mod shaping;
+mod shown;
 mod stacks;
 mod tls;
 mod upstream;
@@ -37,6 +39,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::literals::without_literals;
+
 use self::document::Documents;
 use self::read::{Object, Report};
 use self::root::ROOT;
@@ -46,7 +50,8 @@ use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Settings;
 use crate::proxy::tls::{Roots, system_roots};
-use crate::source::{Diagnostic, Diagnostics, Format, Kind, Node, Sources, Span};
+use crate::source::{Diagnostic, Diagnostics, Format, Kind, MAX_BYTES, Node, Sources, Span};
+use crate::system::file;
 
 /// Everything outside of the program that a load reads.
 #[derive(Clone, Copy)]
@@ -108,12 +113,22 @@ pub struct FileContents {
 }
 
 impl WrittenConfig {
-    /// Its content.
-    pub fn to_json(&self) -> serde_json::Value {
+    /// All of it.
+    #[cfg(test)]
+    fn to_json(&self) -> serde_json::Value {
+        self.read(Node::to_json)
+    }
+
+    /// What of it operators may see.
+    pub fn shown(&self) -> serde_json::Value {
+        self.read(shown::shown)
+    }
+
+    fn read(&self, show: impl FnOnce(&Node) -> serde_json::Value) -> serde_json::Value {
         let format = Format::of_name(&self.name);
         let parsed = Sources::default().parse_shared(&self.name, &self.text, format);
         // It was parsed before, so it parses again.
-        parsed.map(|node| node.to_json()).unwrap_or_default()
+        parsed.map(|node| show(&node)).unwrap_or_default()
     }
 }
 
@@ -158,7 +173,7 @@ impl Origin<'static> {
     /// not Unicode counts as not set.
     pub const fn system() -> Self {
         Self {
-            read: &|path| std::fs::read_to_string(path),
+            read: &|path| file::read_text(path, MAX_BYTES),
             variable: &|name| std::env::var(name).ok(),
             now: &|| Clock::system().now(),
             roots: &system_roots,
@@ -377,7 +392,8 @@ impl<'a> Load<'a> {
         written: WrittenConfig,
     ) -> Result<Loaded, Box<ConfigError>> {
         let Self { origin: _, report, sources, files, flows: _, texts: _, folder: _ } = self;
-        let (sources, files) = (sources.into_inner(), files.into_inner());
+        let (mut sources, files) = (sources.into_inner(), files.into_inner());
+        sources.conceal(report.take_replaced());
         let diagnostics = distinct(report.finish());
         match settings {
             Some(settings) if !diagnostics.has_errors() => {

@@ -9,6 +9,9 @@ use crate::proxy::settings::Admin;
 use crate::source::{Diagnostic, Node};
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, Tracing, When};
 
+/// How many characters a token has at least.
+const SHORTEST_TOKEN: usize = 16;
+
 pub(super) const ADMIN: Section = Section {
     name: "`admin`",
     doc: "The address for operators.",
@@ -21,7 +24,7 @@ pub(super) const ADMIN: Section = Section {
         optional(
             "token",
             Shape::Text,
-            "The token that a request must carry as `Authorization: Bearer …`, except to `/livez` and `/readyz`. Required if the address is not a loopback one. A reload can change it.",
+            "The token that a request must carry as `Authorization: Bearer …`, except to `/livez` and `/readyz`: at least 16 characters. Required if the address is not a loopback one. A reload can change it.",
         ),
         or(
             "executions",
@@ -124,6 +127,14 @@ pub(super) fn admin(report: &Report, root: &Object<'_>) -> Option<Admin> {
         (Some(token), Some(written)) if !is_token(token) => {
             let message = "`token` is empty or holds what `Authorization` cannot carry; wanted: letters, digits and `-._~+/=`";
             report.error("bad-token", written.span, message);
+        }
+        (Some(token), Some(written)) if token.len() < SHORTEST_TOKEN => {
+            let message = format!(
+                "`token` has {} characters; wanted: at least {SHORTEST_TOKEN}, because a short one can be guessed",
+                token.len()
+            );
+            let diagnostic = Diagnostic::error("bad-token", written.span, message);
+            report.add(diagnostic.with_help("`openssl rand -hex 32` makes one"));
         }
         (None, None) if !address.ip().is_loopback() => {
             let message = format!("`admin` would answer anybody who reaches {address}");

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use super::scalar;
 use super::shape::{Absent, Section, Shape};
-use crate::source::{Diagnostic, Diagnostics, Kind, Member, Node, Span, did_you_mean};
+use crate::source::{
+    Diagnostic, Diagnostics, Kind, Member, Node, ReplacedString, Span, did_you_mean,
+};
 
 /// The longest duration that a configuration may contain.
 pub(super) const LONGEST: &str = "P365D";
@@ -20,6 +22,8 @@ pub(super) struct Report {
     found: RefCell<Diagnostics>,
     /// Strings whose variables could not be replaced: further mistakes in them are not reported.
     unresolved: RefCell<Vec<Span>>,
+    /// Strings in which variables were replaced.
+    replaced: RefCell<Vec<ReplacedString>>,
     /// Which keys of which sections were read. A test checks that every known key is.
     #[cfg(test)]
     pub(super) asked: RefCell<std::collections::BTreeSet<(&'static str, &'static str)>>,
@@ -57,6 +61,16 @@ impl Report {
     pub(super) fn unresolved(&self, diagnostic: Diagnostic) {
         self.unresolved.borrow_mut().push(diagnostic.span);
         self.found.borrow_mut().push(diagnostic);
+    }
+
+    /// Notes that variables were replaced in a string.
+    pub(super) fn replaced(&self, string: ReplacedString) {
+        self.replaced.borrow_mut().push(string);
+    }
+
+    /// The strings in which variables were replaced.
+    pub(super) fn take_replaced(&self) -> Vec<ReplacedString> {
+        self.replaced.take()
     }
 
     /// All diagnostics, in order of place.

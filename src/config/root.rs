@@ -7,7 +7,7 @@ use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
-use crate::proxy::settings::{Limits, Listener, Paths, Shutdown};
+use crate::proxy::settings::{Limits, Listener, MinimumRate, Paths, Shutdown};
 use crate::source::{Diagnostic, Node};
 
 pub(super) const ROOT: Section = Section {
@@ -119,6 +119,11 @@ pub(super) const LIMITS: Section = Section {
             Shape::Duration,
             r#""PT60S""#,
             "How long a client may neither send nor take a byte of a body before the connection is closed.",
+        ),
+        optional(
+            "minimumRate",
+            Shape::Size,
+            "How many bytes a second a client must at least send of a head or a body, or take of an answer, on average. The first five seconds of waiting for it are free. Without it there is no minimum.",
         ),
         or(
             "tunnelTimeout",
@@ -245,6 +250,7 @@ pub(super) fn limits(root: &Object<'_>) -> Limits {
         head_timeout: object.duration("headTimeout", ("PT0.001S", LONGEST)),
         idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
         body_timeout: object.duration("bodyTimeout", ("PT0.001S", LONGEST)),
+        minimum_rate: minimum_rate(object),
         tunnel_timeout: object.duration("tunnelTimeout", ("PT0.001S", LONGEST)),
         head_size: object.size("headSize", ("8KiB", "16MiB")),
         target_size: object.size("targetSize", ("1KiB", "63KiB")),
@@ -256,6 +262,11 @@ pub(super) fn limits(root: &Object<'_>) -> Limits {
             .count("workers")
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
     })
+}
+
+fn minimum_rate(limits: &Object<'_>) -> Option<MinimumRate> {
+    let bytes = limits.size("minimumRate", ("1B", "1GiB"));
+    MinimumRate::new(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 /// `paths`, or the defaults.

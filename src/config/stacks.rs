@@ -4,7 +4,7 @@
 //! expects a list of middleware entries are searched: an object in somebody's `with` may have a member
 //! `stack` of its own.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,6 +16,9 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 
 /// The largest number of values in all expanded stacks. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
+
+/// The most stacks of which each names the next.
+const DEEPEST: usize = 100;
 
 /// The named stacks, expanded.
 #[derive(Debug)]
@@ -31,6 +34,19 @@ struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
     room: &'a Cell<Option<usize>>,
+    /// What was expanded already, unless it is part of a circle.
+    done: RefCell<BTreeMap<&'a str, Expanded>>,
+    /// How often an expansion ended because it had come to a circle.
+    circles: Cell<usize>,
+    too_deep: Cell<bool>,
+}
+
+/// The entries of one stack.
+#[derive(Clone, Default)]
+struct Expanded {
+    entries: Vec<Node>,
+    /// The most stacks of which each names the next, beginning with this one.
+    height: usize,
 }
 
 /// What is expanded: a list of entries, a `call` object or a Flow object.
@@ -56,10 +72,13 @@ impl<'a> Stacks<'a> {
             report,
             members: members.iter().map(|member| (&*member.key, member)).collect(),
             room: &room,
+            done: RefCell::default(),
+            circles: Cell::new(0),
+            too_deep: Cell::new(false),
         };
         let expanded = members.iter().map(|member| {
-            let entries = written.entries_of(member, &mut Vec::new());
-            (Arc::clone(&member.key), entries)
+            let expanded = written.expanded(member, &mut Vec::new());
+            (Arc::clone(&member.key), expanded.entries)
         });
         let lists = expanded.collect();
         Self { report, lists, room }
@@ -90,24 +109,38 @@ impl<'a> Stacks<'a> {
 impl<'a> Written<'a> {
     /// The entries of one stack, with the stacks that it names expanded. `open` lists the stacks that are
     /// being expanded around it.
-    fn entries_of(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Vec<Node> {
+    fn expanded(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Expanded {
+        if let Some(done) = self.done.borrow().get(&*member.key) {
+            return done.clone();
+        }
         let mut list = member.value.clone();
+        let circles = self.circles.get();
+        let mut height = 0;
         open.push(&member.key);
-        let mut stack = |name: &str, span| self.named(name, span, open);
+        let mut stack = |name: &str, span| {
+            let inner = self.named(name, span, open);
+            height = height.max(inner.height);
+            inner.entries
+        };
         Expansion { report: self.report, stack: &mut stack }.list(&mut list);
         open.pop();
-        match list.kind {
+        let entries = match list.kind {
             Kind::Array(entries) => entries.to_vec(),
             _ => Vec::new(),
+        };
+        let expanded = Expanded { entries, height: height + 1 };
+        if self.circles.get() == circles {
+            self.done.borrow_mut().insert(&member.key, expanded.clone());
         }
+        expanded
     }
 
     /// The entries of a stack that another one names.
-    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Vec<Node> {
+    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Expanded {
         let Some(inner) = self.members.get(name) else {
             let known = self.members.keys().copied();
             self.report.unknown_name("unknown-stack", "stack", (name, span), known);
-            return Vec::new();
+            return Expanded::default();
         };
         if let Some(from) = open.iter().position(|outer| *outer == name) {
             // Reported once: for the stack of the circle whose name sorts first.
@@ -118,13 +151,24 @@ impl<'a> Written<'a> {
                 let message = format!("the stack `{name}` holds itself: `{path}`");
                 self.report.error("stack-cycle", span, message);
             }
-            return Vec::new();
+            self.circles.set(self.circles.get() + 1);
+            return Expanded::default();
         }
         if self.room.get().is_none() {
-            return Vec::new();
+            return Expanded::default();
         }
-        let entries = self.entries_of(inner, open);
-        if takes(self.report, self.room, &entries, span) { entries } else { Vec::new() }
+        let deep = open.len() >= DEEPEST;
+        let expanded = if deep { Expanded::default() } else { self.expanded(inner, open) };
+        if deep || expanded.height >= DEEPEST {
+            if !self.too_deep.replace(true) {
+                let message = format!("more than {DEEPEST} stacks name one another in a row");
+                let diagnostic = Diagnostic::error("stacks-too-deep", span, message);
+                self.report.add(diagnostic.with_help("name the entries in fewer steps"));
+            }
+            return Expanded::default();
+        }
+        let room = takes(self.report, self.room, &expanded.entries, span);
+        if room { expanded } else { Expanded::default() }
     }
 }
 

@@ -85,6 +85,7 @@ fn the_smallest_file_gets_the_documented_defaults() {
         head_timeout: Duration::from_secs(30),
         idle_timeout: Duration::from_secs(75),
         body_timeout: Duration::from_mins(1),
+        minimum_rate: None,
         tunnel_timeout: Duration::from_hours(1),
         head_size: 64 * 1024,
         target_size: 16 * 1024,

@@ -1,7 +1,9 @@
 //! The result of loading a configuration: values that are always valid. `config` makes them and the proxy uses
 //! them; neither depends on how the other works.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,6 +283,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long a client may stall while a body is sent or read (default PT60S).
     pub body_timeout: Duration,
+    /// How many bytes a second a client must send of a head or a body, or take of an answer (default: no minimum).
+    pub minimum_rate: Option<MinimumRate>,
     /// How long an upgraded connection may carry nothing (default PT1H).
     pub tunnel_timeout: Duration,
     /// How large a head may be, in bytes, not counting a request's target (default 64 KiB).
@@ -299,6 +303,19 @@ pub struct Limits {
     pub workers: usize,
 }
 
+/// How many bytes a second a client must move at least, on average.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MinimumRate(NonZeroU64);
+
+/// How long the proxy waits for the bytes of a client's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyPatience {
+    /// For the next ones.
+    pub stall: Duration,
+    /// For all of them.
+    pub rate: Option<MinimumRate>,
+}
+
 impl Limits {
     /// The limits of a head, not counting a request's target.
     pub const fn heads(&self) -> HeadLimits {
@@ -313,4 +330,61 @@ pub struct Shutdown {
     pub delay: Duration,
     /// How long requests may continue after that (default PT30S).
     pub grace: Duration,
+}
+
+impl Limits {
+    /// For the bodies of requests.
+    pub const fn body_patience(&self) -> BodyPatience {
+        BodyPatience { stall: self.body_timeout, rate: self.minimum_rate }
+    }
+}
+
+impl MinimumRate {
+    /// Waiting that counts for nothing: a connection takes its time to begin.
+    const GRACE: Duration = Duration::from_secs(5);
+
+    /// At least `bytes` a second; `None` for 0.
+    pub const fn new(bytes: u64) -> Option<Self> {
+        match NonZeroU64::new(bytes) {
+            Some(bytes) => Some(Self(bytes)),
+            None => None,
+        }
+    }
+
+    /// How long one may have waited, altogether, for a client that has moved this many bytes.
+    pub fn patience(self, bytes: u64) -> Duration {
+        const NANOS: u128 = 1_000_000_000;
+        let nanos = u128::from(bytes % self.0) * NANOS / u128::from(self.0.get());
+        let nanos = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let seconds = Duration::from_secs(bytes / self.0);
+        Self::GRACE.saturating_add(seconds).saturating_add(nanos)
+    }
+}
+
+/// Bytes a second.
+impl fmt::Display for MinimumRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes a second", self.0)
+    }
+}
+
+/// Without a minimum rate.
+impl From<Duration> for BodyPatience {
+    fn from(stall: Duration) -> Self {
+        Self { stall, rate: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_grows_with_the_bytes() {
+        let rate = MinimumRate::new(1000).unwrap();
+        assert_eq!(rate.patience(0), Duration::from_secs(5));
+        assert_eq!(rate.patience(2500), Duration::from_millis(7500));
+        assert_eq!(rate.patience(u64::MAX).as_secs(), u64::MAX / 1000 + 5);
+        assert_eq!(MinimumRate::new(0), None);
+    }
 }

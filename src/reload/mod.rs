@@ -1,4 +1,5 @@
-//! When the configuration is loaded again: on SIGHUP, on `POST /reload`, and when its files change.
+//! When the configuration is loaded again: on SIGHUP, on `POST /reload`, when its files change, and some time after a load
+//! that was refused for a reason that may pass.
 //!
 //! The hard part is to know when a changing file is finished. `debounce` decides it from the watcher's events,
 //! without touching a file. `watch` is the watcher, and `links` tells it which paths matter. `stamp` compares
@@ -31,6 +32,8 @@ pub enum Cause {
     Admin,
     /// A file changed.
     File,
+    /// The last load was refused for a reason that may pass.
+    Again,
 }
 
 impl fmt::Display for Cause {
@@ -39,6 +42,7 @@ impl fmt::Display for Cause {
             Self::Signal => "SIGHUP",
             Self::Admin => "POST /reload",
             Self::File => "the file changed",
+            Self::Again => "tried again",
         })
     }
 }
@@ -60,6 +64,10 @@ pub trait Reload {
 
     /// Serves what was loaded.
     fn apply(&self, cause: Cause, loaded: Self::Loaded) -> impl Future<Output = Self::Applied>;
+
+    /// Whether the last load was refused for a reason that may pass although no file changes: no descriptor was left to
+    /// read one, for example.
+    fn may_pass(&self) -> bool;
 
     /// The answer when nothing was loaded because a writer has kept a file open for `waited`.
     fn unfinished(&self, cause: Cause, waited: Duration) -> Self::Applied;

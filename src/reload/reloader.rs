@@ -14,12 +14,19 @@ use super::stamp::Stamp;
 use super::watch::Watcher;
 use super::{Cause, Reload};
 use crate::config::FileContents;
+use crate::source::MAX_BYTES;
+use crate::system::file;
 
 /// How often the files are looked at when no events come.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a load waits for the news that it read half a file: the time the system needs to deliver an event.
 const CONFIRM: Duration = Duration::from_millis(20);
+
+/// How long after a load that was refused for a reason that may pass the next one is made: at first, and at most. Each
+/// time it is twice as long.
+const FIRST_AGAIN: Duration = Duration::from_secs(1);
+const LAST_AGAIN: Duration = Duration::from_mins(1);
 
 /// How long a caller of a reload waits for a writer to finish.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,6 +54,8 @@ pub struct Reloader<A> {
     stamp: Stamp,
     seen: Option<Stamp>,
     look: Instant,
+    /// When to try again, and how long that is after the last try.
+    again: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug)]
@@ -64,6 +73,7 @@ enum Next<A> {
     Refuse,
     Load,
     Look,
+    Again,
 }
 
 impl<A> ReloadHandle<A> {
@@ -99,6 +109,7 @@ pub fn reloader<A: Clone>(files: Vec<FileContents>) -> (ReloadHandle<A>, Reloade
         files,
         seen: None,
         look: Instant::now() + POLL_INTERVAL,
+        again: None,
     };
     if !reloader.files.is_empty() {
         reloader.watch();
@@ -116,6 +127,7 @@ impl<A: Clone> Reloader<A> {
                 Next::Refuse => self.refuse(target),
                 Next::Load => self.load(target).await,
                 Next::Look => self.look(),
+                Next::Again => self.try_again(),
             }
         }
     }
@@ -127,6 +139,7 @@ impl<A: Clone> Reloader<A> {
             due = due.or_else(|| (!self.debounce.is_writing()).then_some(ask.at));
             late = ask.at.checked_add(WRITER_TIMEOUT);
         }
+        let again = self.again.map(|(at, _)| at);
         let Self { asked, watcher, look, .. } = self;
         let change = async { Some(watcher.as_mut()?.next().await) };
         // What gives `None` never comes.
@@ -136,6 +149,7 @@ impl<A: Clone> Reloader<A> {
             Some(ask) = asked.recv() => Next::Take(ask),
             Some(()) = until(late) => Next::Refuse,
             Some(()) = until(due) => Next::Load,
+            Some(()) = until(again) => Next::Again,
             () = sleep_until(*look) => Next::Look,
         }
     }
@@ -162,8 +176,26 @@ impl<A: Clone> Reloader<A> {
         let cause = asks.first().map_or(Cause::File, |ask| ask.cause);
         let applied = target.apply(cause, loaded).await;
         answer(asks, &applied);
+        self.plan_again(cause, target.may_pass());
         // Files that were not watched before may have changed meanwhile.
         self.debounce.on(Change::Complete, Instant::now());
+    }
+
+    /// Plans the next try after a load with this `cause`, if what refused it `may_pass`.
+    fn plan_again(&mut self, cause: Cause, may_pass: bool) {
+        let last = self.again.take().filter(|_| cause == Cause::Again);
+        let wait = last.map_or(FIRST_AGAIN, |(_, wait)| wait.saturating_mul(2).min(LAST_AGAIN));
+        self.again = may_pass.then(|| (Instant::now() + wait, wait));
+    }
+
+    /// Asks for a load, which ends in another plan.
+    fn try_again(&mut self) {
+        let now = Instant::now();
+        if let Some((at, wait)) = &mut self.again {
+            // Not at once, in case the load is put off because of a writer.
+            *at = now + *wait;
+        }
+        self.waiting.push(ReloadRequest { cause: Cause::Again, at: now, reply: None });
     }
 
     /// Whether the files are unchanged and served, so that there is nothing to load. Answers those who ask.
@@ -244,7 +276,7 @@ fn answer<A: Clone>(asks: Vec<ReloadRequest<A>>, applied: &A) {
 }
 
 fn holds_the_same(read: &FileContents) -> bool {
-    std::fs::read_to_string(&read.path).ok().as_deref() == read.text.as_deref()
+    file::read_text(&read.path, MAX_BYTES).ok().as_deref() == read.text.as_deref()
 }
 
 async fn until(at: Option<Instant>) -> Option<()> {

@@ -6,6 +6,7 @@
 //! a second document, a tag, a merge key, a key that is not a string and a number that no double can hold are
 //! errors with places. Input from outside is bounded here: its size, its depth and what aliases expand to.
 
+mod conceal;
 mod diagnostic;
 mod interner;
 mod json;
@@ -18,8 +19,10 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use self::conceal::ReplacedString;
 pub use self::diagnostic::Causes;
 pub use self::node::with_article;
 pub use self::suggest::{did_you_mean, nearest};
@@ -49,6 +52,8 @@ pub struct Span {
 #[derive(Debug, Default)]
 pub struct Sources {
     files: Vec<File>,
+    /// What is never told.
+    replaced: conceal::Replaced,
 }
 
 #[derive(Debug)]
@@ -202,6 +207,16 @@ impl Sources {
         let source = SourceId(u16::try_from(self.files.len()).unwrap_or(u16::MAX));
         self.files.push(file);
         source
+    }
+
+    /// Keeps the values of the variables in these strings out of everything that is rendered.
+    pub fn conceal(&mut self, strings: Vec<ReplacedString>) {
+        self.replaced.add(strings);
+    }
+
+    /// `text` without the values of variables that are concealed here.
+    pub fn without_values<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.replaced.told(Span::default(), text)
     }
 
     /// The name under which `source` is kept.

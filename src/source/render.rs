@@ -29,14 +29,16 @@ impl Sources {
 
     fn render_one(&self, diagnostic: &Diagnostic) -> String {
         let Diagnostic { severity, code, message, help, related, .. } = diagnostic;
-        let mut out = format!("{}[{code}]: {}\n", severity.as_str(), clean(message));
+        let said = self.replaced.told(diagnostic.span, message);
+        let mut out = format!("{}[{code}]: {}\n", severity.as_str(), clean(&said));
         self.excerpt(&mut out, self.place(diagnostic), "-->", "");
         for (span, note) in related {
-            self.excerpt(&mut out, *span, ":::", note);
+            self.excerpt(&mut out, *span, ":::", &self.replaced.told(*span, note));
         }
         if let Some(help) = help {
             // Writing to a string cannot fail.
-            _ = writeln!(out, "  = help: {}", clean(help));
+            let help = self.replaced.told(diagnostic.span, help);
+            _ = writeln!(out, "  = help: {}", clean(&help));
         }
         out
     }
@@ -78,13 +80,14 @@ impl Sources {
                 let mut object = self.place_json(self.place(diagnostic));
                 object.insert("severity".into(), diagnostic.severity.as_str().into());
                 object.insert("code".into(), diagnostic.code.into());
-                object.insert("message".into(), diagnostic.message.clone().into());
-                object.insert("help".into(), json!(diagnostic.help));
+                let told = |text: &str| self.replaced.told(diagnostic.span, text).into_owned();
+                object.insert("message".into(), told(&diagnostic.message).into());
+                object.insert("help".into(), json!(diagnostic.help.as_deref().map(told)));
                 let pointer = tree.as_ref().map(|tree| tree.pointer(diagnostic.span));
                 object.insert("pointer".into(), json!(pointer));
                 let related = diagnostic.related.iter().map(|(span, note)| {
                     let mut object = self.place_json(*span);
-                    object.insert("message".into(), note.clone().into());
+                    object.insert("message".into(), self.replaced.told(*span, note).into());
                     serde_json::Value::Object(object)
                 });
                 object.insert("related".into(), related.collect());

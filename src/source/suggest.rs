@@ -8,13 +8,19 @@ pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> O
         kept.flat_map(char::to_lowercase).collect()
     };
     let seen = plain(written);
-    let measured = known.into_iter().filter(|name| *name != written).map(|name| {
+    let letters = seen.chars().count();
+    let measured = known.into_iter().filter(|name| *name != written).filter_map(|name| {
+        // The lengths tell most of those that are too far, so that many mistakes among many names cost little.
+        let allowed = |length: usize| length.div_ceil(4).max(2).min(length / 2);
+        let near = |length: usize| length.abs_diff(letters) <= allowed(length.max(letters));
+        if !near(name.len()) && name.is_ascii() && !name.contains(['_', '-', ' ']) {
+            return None;
+        }
         let name_plain = plain(name);
-        let length = seen.chars().count().max(name_plain.chars().count());
-        (strsim::osa_distance(&seen, &name_plain), length, name)
+        let length = letters.max(name_plain.chars().count());
+        Some((strsim::osa_distance(&seen, &name_plain), allowed(length), name))
     });
-    let (distance, length, name) = measured.min_by_key(|(distance, ..)| *distance)?;
-    let allowed = length.div_ceil(4).max(2).min(length / 2);
+    let (distance, allowed, name) = measured.min_by_key(|(distance, ..)| *distance)?;
     (distance <= allowed).then_some(name)
 }
 

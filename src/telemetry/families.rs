@@ -1,7 +1,11 @@
 //! The families of the `mwl_` metrics, with their names, labels and help. To add one, add a field to
 //! [`Families`] and its line in `of`.
 
-use prometheus::core::Collector;
+use std::collections::HashMap;
+use std::fmt;
+
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::proto::{LabelPair, Metric, MetricFamily};
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
@@ -35,18 +39,27 @@ pub(super) struct Families {
     pub(super) lost_events: IntCounter,
     pub(super) spans: IntCounterVec,
     build_info: GaugeVec,
+    /// Those with labels.
+    series: Vec<Box<dyn Retain>>,
 }
 
-/// Every family that was made, for the registry.
+/// A family whose series may end.
+trait Retain: fmt::Debug + Send + Sync {
+    /// Removes the series whose labels are not to be kept.
+    fn retain(&self, keeps: &dyn Fn(&[LabelPair]) -> bool);
+}
+
+/// Every family that was made: for the registry, and again those with labels.
 #[derive(Default)]
-pub(super) struct Collectors(pub(super) Vec<Box<dyn Collector>>);
+pub(super) struct Collectors(pub(super) Vec<Box<dyn Collector>>, Vec<Box<dyn Retain>>);
 
 impl Families {
     /// Makes all families and registers them with `registry`. `buckets` are the upper bounds of durations, in
     /// seconds.
     pub(super) fn register(registry: &Registry, buckets: &[f64]) -> Self {
         let mut collectors = Collectors::default();
-        let families = Self::of(buckets, &mut collectors);
+        let mut families = Self::of(buckets, &mut collectors);
+        families.series = collectors.1;
         for outcome in ["applied", "unchanged", "refused", "unfinished"] {
             counter(&families.reloads, &[outcome]);
         }
@@ -173,6 +186,28 @@ impl Families {
                 &["outcome"],
             ),
             build_info: all.numbers("build_info", "The program.", &["version"]),
+            series: Vec::new(),
+        }
+    }
+
+    /// Removes the series whose labels are not to be kept.
+    pub(super) fn retain(&self, keeps: impl Fn(&[LabelPair]) -> bool) {
+        self.series.iter().for_each(|family| family.retain(&keeps));
+    }
+}
+
+impl<T: MetricVecBuilder> Retain for MetricVec<T>
+where
+    Self: fmt::Debug + Send + Sync + Collector,
+{
+    fn retain(&self, keeps: &dyn Fn(&[LabelPair]) -> bool) {
+        let all = self.collect();
+        let ended = all.iter().flat_map(MetricFamily::get_metric).map(Metric::get_label);
+        for labels in ended.filter(|labels| !keeps(labels)) {
+            let labels: HashMap<&str, &str> =
+                labels.iter().map(|label| (label.name(), label.value())).collect();
+            // An error means that it is gone already.
+            self.remove(&labels).ok();
         }
     }
 }
@@ -185,17 +220,27 @@ impl Collectors {
         family
     }
 
+    /// The same for one with labels.
+    fn keep_series<C>(&mut self, made: prometheus::Result<C>) -> C
+    where
+        C: Collector + Retain + Clone + 'static,
+    {
+        let family = self.keep(made);
+        self.1.push(Box::new(family.clone()));
+        family
+    }
+
     fn counters(&mut self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.keep(IntCounterVec::new(opts(name, help), labels))
+        self.keep_series(IntCounterVec::new(opts(name, help), labels))
     }
 
     fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.keep(IntGaugeVec::new(opts(name, help), labels))
+        self.keep_series(IntGaugeVec::new(opts(name, help), labels))
     }
 
     /// Gauges whose values may be fractions.
     fn numbers(&mut self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        self.keep(GaugeVec::new(opts(name, help), labels))
+        self.keep_series(GaugeVec::new(opts(name, help), labels))
     }
 
     fn histograms(
@@ -206,7 +251,7 @@ impl Collectors {
         buckets: &[f64],
     ) -> HistogramVec {
         let opts = HistogramOpts::new(name, help).namespace("mwl").buckets(buckets.to_vec());
-        self.keep(HistogramVec::new(opts, labels))
+        self.keep_series(HistogramVec::new(opts, labels))
     }
 }
 

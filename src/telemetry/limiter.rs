@@ -3,7 +3,7 @@
 //! Of plain requests, a few per second are recorded ([`RateLimiter`]). At thirty thousand requests per second the last
 //! hundred successes would be three milliseconds of traffic; spread over seconds they tell more and cost almost
 //! nothing. Of a route's failures the first is logged at once, and then one every few seconds, with the number
-//! of those in between ([`LogLimiter`]). One line tells that an upstream is down; thirty thousand lines per second
+//! of those in between ([`LogLimiter`]); so are refusals of each reason ([`ReasonLimiter`]). One line tells that an upstream is down; thirty thousand lines per second
 //! would be an outage of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,10 @@ pub struct LogLimiter {
     /// How many were not admitted since the last one that was.
     held: AtomicU64,
 }
+
+/// A [`LogLimiter`] for each of a closed list of reasons: many refusals of one reason do not hide another.
+#[derive(Debug)]
+pub struct ReasonLimiter(Box<[LogLimiter]>);
 
 /// The steady interval of plain requests.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -83,6 +87,18 @@ impl LogLimiter {
     }
 }
 
+impl ReasonLimiter {
+    /// For this many reasons.
+    pub fn new(reasons: usize) -> Self {
+        Self((0..reasons).map(|_| LogLimiter::default()).collect())
+    }
+
+    /// Whether one more for the reason with this index is admitted; if so, how many were not since the last one.
+    pub fn admits(&self, reason: usize, now: Instant) -> Option<u64> {
+        self.0.get(reason)?.admits(now)
+    }
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -100,6 +116,16 @@ mod tests {
         assert_eq!(admitted(), 2);
         tokio::time::advance(Duration::from_hours(1)).await;
         assert_eq!(admitted(), 32);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_reason_does_not_hide_another() {
+        let paced = ReasonLimiter::new(2);
+        let admits = |reason| paced.admits(reason, Instant::now());
+        assert_eq!((admits(0), admits(0), admits(1), admits(1)), (Some(0), None, Some(0), None));
+        assert_eq!(admits(2), None);
+        tokio::time::advance(QUIET).await;
+        assert_eq!((admits(0), admits(1)), (Some(1), Some(1)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,8 +3,10 @@
 //!
 //! Every label value is a name from the configuration or one of a closed list, so a client cannot create
 //! series. Any other code counts as `other`. The families live as long as the process and are looked up by name
-//! after a reload. So counters never decrease, and those of a removed route stay readable.
+//! after a reload, so counters never decrease. The series of a name that a reload removed end with its last request
+//! ([`live`]).
 
+mod live;
 mod route;
 mod summary;
 
@@ -19,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
+use self::live::{Label, LiveNames, NameGuard};
 use super::families::{Families, counter, fixed, gauge};
 use super::log;
 use super::process;
@@ -37,6 +40,7 @@ pub struct Metrics {
     shown: Mutex<Option<Arc<str>>>,
     /// Each distinct set of codes once, by its hash: in a long table most routes share one set.
     codes: Mutex<HashMap<u64, Codes>>,
+    live: Arc<LiveNames>,
 }
 
 /// Codes, sorted.
@@ -47,6 +51,8 @@ type Codes = Arc<[Arc<str>]>;
 pub struct RefusalMetrics {
     /// In the order in which the reasons were given.
     counters: Box<[IntCounter]>,
+    /// The listener that they are counted for, if it is one.
+    _name: Option<NameGuard>,
 }
 
 /// The handles of one upstream.
@@ -55,6 +61,7 @@ pub struct UpstreamMetrics {
     active: IntGauge,
     idle: IntGauge,
     resends: IntCounter,
+    _name: NameGuard,
 }
 
 impl Metrics {
@@ -67,7 +74,13 @@ impl Metrics {
     pub fn with_buckets(buckets: &[f64]) -> Arc<Self> {
         let registry = Registry::new();
         let families = Families::register(&registry, buckets);
-        Arc::new(Self { registry, families, shown: Mutex::default(), codes: Mutex::default() })
+        Arc::new(Self {
+            registry,
+            families,
+            shown: Mutex::default(),
+            codes: Mutex::default(),
+            live: Arc::default(),
+        })
     }
 
     /// `mwl_log_records_dropped_total{log}`.
@@ -95,6 +108,7 @@ impl Metrics {
         let refused = &self.families.refused;
         RefusalMetrics {
             counters: reasons.iter().map(|reason| counter(refused, &[reason])).collect(),
+            _name: None,
         }
     }
 
@@ -103,7 +117,8 @@ impl Metrics {
     pub fn handshakes(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
         let failures = &self.families.handshake_failures;
         let of = |reason: &&str| counter(failures, &[listener, reason]);
-        RefusalMetrics { counters: reasons.iter().map(of).collect() }
+        let name = self.live.hold(Label::Listener, listener);
+        RefusalMetrics { counters: reasons.iter().map(of).collect(), _name: Some(name) }
     }
 
     /// Sets `mwl_tls_certificate_expiry_timestamp_seconds{listener}` for these listeners and removes all others.
@@ -140,6 +155,7 @@ impl Metrics {
             active: gauge(&families.connections, &[name, "active"]),
             idle: gauge(&families.connections, &[name, "idle"]),
             resends: counter(&families.resends, &[name]),
+            _name: self.live.hold(Label::Upstream, name),
         })
     }
 
@@ -155,6 +171,10 @@ impl Metrics {
             families.config_info.remove_label_values(&[&old]).ok();
         }
         fixed(families.config_info.get_metric_with_label_values(&[hash])).set(1.0);
+        drop(shown);
+        if self.live.take_unread() {
+            self.end_series();
+        }
     }
 
     /// `mwl_config_reloads_total{outcome}`: `applied`, `unchanged`, `refused` or `unfinished`. The last does
@@ -182,7 +202,21 @@ impl Metrics {
             tracing::error!(%error, "metrics could not be written out");
         }
         process::render(&mut text);
+        if self.live.take_shown() {
+            self.end_series();
+        }
         text
+    }
+
+    /// Removes the series of names, and the sets of codes, that nobody uses any more.
+    fn end_series(&self) {
+        let held = self.live.held();
+        self.families
+            .retain(|labels| held.keep(labels.iter().map(|label| (label.name(), label.value()))));
+        drop(held);
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|_, codes| Arc::strong_count(codes) > 1);
+        codes.shrink_to_fit();
     }
 }
 

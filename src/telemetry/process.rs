@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use crate::system::descriptors;
+
 /// Clock ticks per second in `/proc`: a constant of Linux's user-space interface (`USER_HZ`), independent of
 /// the kernel's own rate.
 const TICKS: f64 = 100.0;
@@ -14,8 +16,14 @@ type Figure = (&'static str, &'static str, &'static str, f64);
 /// Appends the process's figures in the text exposition format.
 pub(super) fn render(text: &mut String) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let fds = fs::read_dir("/proc/self/fd").map(Iterator::count);
-    let fds = fds.ok().and_then(|count| u32::try_from(count).ok());
+    let fds = match fs::read_dir("/proc/self/fd") {
+        Ok(open) => u32::try_from(open.count()).ok(),
+        // To count them takes one more than there are.
+        Err(error) if descriptors::are_exhausted(&error) => {
+            u32::try_from(descriptors::allowed()).ok()
+        }
+        Err(_) => None,
+    };
     let figures = figures(
         &read("/proc/self/stat"),
         &read("/proc/self/status"),

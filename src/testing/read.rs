@@ -1,14 +1,14 @@
 //! Reads the files of a case.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::check::{Checker, Meta};
 use super::{Case, Expected, Scenario, files};
-use crate::source::{Format, Node, Sources};
+use crate::source::{Format, MAX_BYTES, Node, Sources};
+use crate::system::file;
 
 /// Reads cases, and collects everything that is wrong with their files.
 #[derive(Default)]
@@ -134,7 +134,7 @@ impl Reader {
     }
 
     fn text(&mut self, path: &Path, wanted: &str) -> Option<String> {
-        let read = fs::read_to_string(path);
+        let read = file::read_text(path, MAX_BYTES);
         let refused = read.map_err(|error| {
             self.refuse(path, &format!("cannot be read: {error}; wanted: {wanted}"));
         });

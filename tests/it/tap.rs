@@ -58,7 +58,7 @@ fn a_listener_that_lags_is_told_how_much_it_missed() {
     admin::start(listener, Arc::clone(&counting) as Arc<dyn Backend>).unwrap();
     let mut lazy = TcpStream::connect(address).unwrap();
     lazy.set_read_timeout(Some(PATIENCE)).unwrap();
-    lazy.write_all(b"GET /tap HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    lazy.write_all(b"GET /tap HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut text = String::new();
     let mut until = |before: &str, after: &str| loop {
         let found = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));

@@ -1,5 +1,6 @@
 //! The request to explain, as written on the command line.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,8 @@ use http::{Method, Uri};
 
 use super::ArgumentError;
 use crate::proxy::rehearsal::ClientRequest;
+use crate::source::MAX_BYTES;
+use crate::system::file;
 
 /// Fields that are derived from the body.
 pub(super) const FRAMING: [HeaderName; 2] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
@@ -101,5 +104,5 @@ pub(super) fn body(written: &str) -> Result<Bytes, ArgumentError> {
         return Ok(Bytes::copy_from_slice(written.as_bytes()));
     };
     let wrong = |error| ArgumentError::at(1, format!("{path} cannot be read: {error}"));
-    std::fs::read(path).map(Bytes::from).map_err(wrong)
+    file::read_given(Path::new(path), MAX_BYTES).map(Bytes::from).map_err(wrong)
 }

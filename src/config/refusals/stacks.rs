@@ -56,12 +56,30 @@ fn that_grow_without_bound() {
     );
     insta::assert_snapshot!(rendered(&text), @r"
     error[stacks-too-large]: all that stacks stand for holds more than 100000 values
-      --> c.yaml:17:34
+      --> c.yaml:12:33
        |
-    17 |   s14: [{ stack: s15 }, { stack: s15 }]
-       |                                  ^^^
+    12 |   s9: [{ stack: s10 }, { stack: s10 }]
+       |                                 ^^^
       = help: let fewer stacks name others
     ");
+}
+
+#[test]
+fn in_a_long_row() {
+    let stack = |n: usize| format!("  s{n}: [{{ stack: s{} }}]\n", n + 1);
+    let rows: [Vec<String>; 2] =
+        [(0..2000).map(stack).collect(), (0..2000).rev().map(stack).collect()];
+    for rows in rows {
+        let rest = format!(
+            "stacks:\n{}  s2000: []\nroutes: [{{ name: r, upstream: billing, middleware: [{{ stack: s0 }}] }}]",
+            rows.concat()
+        );
+        let said = of_file(&rest);
+        let first = said.lines().next().unwrap_or_default();
+        let wanted = "error[stacks-too-deep]: more than 100 stacks name one another in a row";
+        assert_eq!(first, wanted);
+        assert_eq!(said.matches("error[").count(), 1, "{said}");
+    }
 }
 
 #[test]

@@ -2,8 +2,14 @@
 //!
 //! The parser, the evaluator and even the destructor of a tree recurse, and a stack overflow aborts the
 //! process. So the length of the text is bounded, and the parser runs on a thread whose stack holds the
-//! deepest tree that such a text can make. The depth of the tree is then measured without recursion, and a
+//! deepest tree that such a text can make. The thread stays for a moment, because a configuration has many expressions. The depth of the tree is then measured without recursion, and a
 //! tree that is too deep for a worker's stack never leaves that thread.
+
+use std::panic::catch_unwind;
+use std::sync::mpsc::{self, Receiver, SendError, Sender, SyncSender};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
 
 use cel::common::ast::{EntryExpr, Expr, SourceInfo};
 use cel::{IdedExpr, ParseError};
@@ -22,6 +28,9 @@ pub(super) const DEPTH: usize = 120;
 /// measured, in a debug build too. The memory is only reserved; it is not used until it is needed.
 const STACK: usize = 64 * 1024 * 1024;
 
+/// How long the thread stays when there is nothing to compile.
+const STAY: Duration = Duration::from_millis(200);
+
 /// The result of compiling.
 pub(super) struct Compiled {
     /// The rewritten tree.
@@ -30,25 +39,63 @@ pub(super) struct Compiled {
     pub(super) uses: Uses,
 }
 
-/// Compiles `body` for a site where `names` may be used.
-pub(super) fn compile(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
-    on_a_large_stack(|| compile_here(body, names))
-        .map_err(|cause| error(format!("cannot start a thread to compile on: {cause}"), 0))?
-        .unwrap_or_else(|| Err(error("the parser failed on this expression".to_owned(), 0)))
+/// An expression for the thread that compiles.
+struct Job {
+    body: String,
+    names: Names,
+    answer: SyncSender<Result<Compiled, Vec<CompileError>>>,
 }
 
-/// Runs `work` on a thread whose stack holds the deepest tree that a text of [`LENGTH`] can make. `None` if
-/// `work` panicked.
-pub(super) fn on_a_large_stack<T: Send>(
-    work: impl FnOnce() -> T + Send,
-) -> std::io::Result<Option<T>> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("mwl-compile".to_owned())
-            .stack_size(STACK)
-            .spawn_scoped(scope, work)?;
-        Ok(thread.join().ok())
-    })
+/// The way to the thread that compiles, while there is one.
+static COMPILER: Mutex<Option<Sender<Job>>> = Mutex::new(None);
+
+/// Compiles `body` for a site where `names` may be used.
+pub(super) fn compile(body: &str, names: Names) -> Result<Compiled, Vec<CompileError>> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    let job = Job { body: body.to_owned(), names, answer };
+    hand_over(job)
+        .map_err(|cause| error(format!("cannot start a thread to compile on: {cause}"), 0))?;
+    let failed = |_| Err(error("the parser failed on this expression".to_owned(), 0));
+    answered.recv().unwrap_or_else(failed)
+}
+
+/// Gives `job` to the thread that compiles, which is started if there is none.
+fn hand_over(job: Job) -> std::io::Result<()> {
+    let mut compiler = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
+    let sent = match compiler.as_ref() {
+        Some(jobs) => jobs.send(job),
+        None => Err(SendError(job)),
+    };
+    let Err(SendError(job)) = sent else {
+        return Ok(());
+    };
+    let (jobs, waiting) = mpsc::channel();
+    large_stack().spawn(move || compile_all(&waiting))?;
+    *compiler = jobs.send(job).is_ok().then_some(jobs);
+    Ok(())
+}
+
+/// Compiles what comes, until nothing has come for [`STAY`].
+fn compile_all(waiting: &Receiver<Job>) {
+    loop {
+        let job = waiting.recv_timeout(STAY).or_else(|_| {
+            let mut compiler = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another may have come before the lock was taken.
+            waiting.try_recv().inspect_err(|_| *compiler = None)
+        });
+        let Ok(Job { body, names, answer }) = job else {
+            return;
+        };
+        // After a panic, who asked is left without an answer.
+        if let Ok(compiled) = catch_unwind(|| compile_here(&body, names)) {
+            _ = answer.send(compiled);
+        }
+    }
+}
+
+/// A thread whose stack holds the deepest tree that a text of [`LENGTH`] can make.
+pub(super) fn large_stack() -> Builder {
+    Builder::new().name("mwl-compile".to_owned()).stack_size(STACK)
 }
 
 fn error(message: String, offset: usize) -> Vec<CompileError> {

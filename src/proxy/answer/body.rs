@@ -139,11 +139,19 @@ impl AnswerBody {
         };
         let polled = body.poll_splice(pipes, cx);
         match &polled {
-            Poll::Ready(Some(Ok(pipe))) => self.sent = self.sent.saturating_add(pipe.held() as u64),
+            Poll::Ready(Some(Ok(pipe))) => self.handed(pipe.held()),
             Poll::Ready(Some(Err(error))) => report(error),
             Poll::Ready(None) | Poll::Pending => {}
         }
         polled
+    }
+
+    /// This many bytes were handed over.
+    fn handed(&mut self, bytes: usize) {
+        self.sent = self.sent.saturating_add(bytes as u64);
+        if let Some(busy) = &self.busy {
+            busy.handed(bytes);
+        }
     }
 
     /// Ends the body. An end may follow its last byte and should be seen; no data can follow.
@@ -181,8 +189,7 @@ impl Body for AnswerBody {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                answer.sent = answer.sent.saturating_add(bytes);
+                answer.handed(frame.data_ref().map_or(0, Bytes::len));
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {

@@ -48,7 +48,7 @@ pub(crate) fn refuse(
     method: &Method,
     grpc: bool,
 ) -> Response<AnswerBody> {
-    let Refusal { reason, detail, allow } = refusal;
+    let Refusal { reason, detail, allow, asked: _ } = refusal;
     let meaning = reason.meaning();
     if grpc {
         return with_word(grpc::trailers_only(meaning.grpc, detail), meaning.word);

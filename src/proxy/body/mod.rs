@@ -33,6 +33,9 @@ pub enum BodyError {
     /// No byte arrived for the upstream's `idleTimeout`.
     #[error("no byte of the body came for {}", crate::language::temporal::Span::from_duration(*.0))]
     Stalled(Duration),
+    /// The client sends more slowly than `limits.minimumRate` allows.
+    #[error("the body came more slowly than {0}")]
+    Slow(crate::proxy::settings::MinimumRate),
     /// A later attempt has taken the request body over, or nobody wants the response any more. An HTTP/2
     /// upstream gets this error's source as the reason.
     #[error("this attempt's request is abandoned")]

@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -26,6 +25,7 @@ pub use self::attempt::AttemptBody;
 use super::BodyError;
 use crate::proxy::h1::{self, Malformed};
 use crate::proxy::message::trailers::permitted;
+use crate::proxy::settings::BodyPatience;
 
 /// How many bytes of an unwanted body are read so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
@@ -80,7 +80,7 @@ pub(crate) enum BodyFailure {
     Gone,
     /// The client sent something malformed.
     Malformed,
-    /// The client stalled for too long.
+    /// The client stalled for too long, or sent too slowly.
     Stalled,
 }
 
@@ -132,7 +132,10 @@ where
     ///
     /// # Errors
     /// When more was read than is kept.
-    pub fn attempt(self: &Arc<Self>, stall: Duration) -> Result<AttemptBody<B>, NotReplayable> {
+    pub fn attempt(
+        self: &Arc<Self>,
+        patience: impl Into<BodyPatience>,
+    ) -> Result<AttemptBody<B>, NotReplayable> {
         let mut state = self.lock();
         if !state.replayable() {
             return Err(NotReplayable);
@@ -143,16 +146,16 @@ where
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
-        Ok(AttemptBody::new(Arc::clone(self), state.turn, stall))
+        Ok(AttemptBody::new(Arc::clone(self), state.turn, patience.into()))
     }
 
     /// Reads the whole body and its trailers before any attempt sends it. `None` if it is longer than what may
     /// be kept: then no attempt can send it.
     pub(crate) async fn read_ahead(
         self: &Arc<Self>,
-        stall: Duration,
+        patience: impl Into<BodyPatience>,
     ) -> Result<Option<(Bytes, Option<HeaderMap>)>, BodyError> {
-        let Ok(mut attempt) = self.attempt(stall) else {
+        let Ok(mut attempt) = self.attempt(patience) else {
             return Ok(None);
         };
         let mut all = BytesMut::new();

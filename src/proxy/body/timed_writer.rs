@@ -11,14 +11,20 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body;
 
+use super::stall::StallTimer;
 use super::window_stall::WindowStall;
 use crate::proxy::h2::{BodyWriteError, BodyWriter, Traffic};
+use crate::proxy::settings::BodyPatience;
 
 /// A body that is being sent on a stream.
 #[derive(Debug)]
 pub(crate) struct TimedWriter<B> {
     writer: BodyWriter<B>,
     stall: WindowStall,
+    /// For the minimum rate, if there is one.
+    pace: Option<StallTimer>,
+    /// How many bytes the window had allowed at the last poll.
+    allowed: u64,
     traffic: Arc<Traffic>,
 }
 
@@ -29,21 +35,26 @@ pub(crate) enum TimedWriteError<E> {
     Broken(E),
     /// The stream was reset, or its connection ended.
     Stream,
-    /// The other side opened no window for this long.
+    /// The other side opened no window for this long, or opens it too slowly.
     Stalled(Duration),
 }
 
 impl<B: Body<Data = Bytes> + Unpin> TimedWriter<B> {
-    /// Sends `body` on `stream`, after its head. The other side may keep its window closed for at most `limit`.
+    /// Sends `body` on `stream`, after its head. The other side may keep its window closed as long as
+    /// `patience` says.
     pub(crate) fn new(
         stream: SendStream<Bytes>,
         body: B,
-        limit: Duration,
+        patience: impl Into<BodyPatience>,
         traffic: &Arc<Traffic>,
     ) -> Self {
+        let BodyPatience { stall: limit, rate } = patience.into();
+        let paced = BodyPatience { stall: Duration::MAX, rate };
         Self {
             writer: BodyWriter::new(stream, body),
             stall: WindowStall::new(limit, traffic),
+            pace: rate.map(|_| StallTimer::new(paced)),
+            allowed: 0,
             traffic: Arc::clone(traffic),
         }
     }
@@ -63,9 +74,16 @@ impl<B: Body<Data = Bytes> + Unpin> TimedWriter<B> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TimedWriteError<B::Error>>> {
-        let Self { writer, stall, traffic } = self;
+        let Self { writer, stall, pace, allowed, traffic } = self;
         let polled = writer.poll(cx);
         stall.progress(writer.taken(), traffic);
+        let more = writer.taken().saturating_sub(std::mem::replace(allowed, writer.taken()));
+        if let Some(pace) = pace {
+            pace.arrived(more);
+            if writer.is_blocked() && polled.is_pending() && pace.poll(cx).is_ready() {
+                return Poll::Ready(Err(TimedWriteError::Stalled(stall.limit())));
+            }
+        }
         match polled {
             Poll::Ready(sent) => Poll::Ready(sent.map_err(TimedWriteError::from)),
             Poll::Pending if writer.is_blocked() => {

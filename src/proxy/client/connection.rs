@@ -31,10 +31,20 @@ pub(crate) async fn serve(io: Io, client: Peer, worker: Arc<Worker>, task: Optio
     if let Some(task) = task {
         registered.closed_by(task);
     }
-    if let Err(error) = speak(io, client, &worker, &state).await {
+    serve_registered(io, client, &worker, &state).await;
+    drop(registered);
+}
+
+/// The same for a connection of which the watch knows.
+pub(super) async fn serve_registered(
+    io: Io,
+    client: Peer,
+    worker: &Arc<Worker>,
+    state: &Arc<ConnectionState>,
+) {
+    if let Err(error) = speak(io, client, worker, state).await {
         tracing::debug!(%client, %error, "A client's connection ended with an error.");
     }
-    drop(registered);
 }
 
 /// Serves the requests of a connection, in either protocol.

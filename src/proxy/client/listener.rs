@@ -10,19 +10,25 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connection;
+use crate::proxy::io::acked::Addresses;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::{Io, loopback};
-use crate::proxy::site::Worker;
 use crate::proxy::site::runtime::ListenerTls;
+use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::tls::{AcceptedConnection, ServerStream};
+use crate::system::descriptors;
+use crate::telemetry::limiter::LogLimiter;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// How long to wait after an accept failed because resources ran out.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long to wait for a place before another idle connection is looked for.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// `count` sockets on `address`, one per worker, and the address that they are bound to: with port 0 the system
 /// chooses one, the same for all.
@@ -66,17 +72,30 @@ pub(crate) async fn accept(
     room: Arc<Semaphore>,
     stop: CancellationToken,
 ) {
-    let mut served = BoundListener { address, worker, tls: None };
+    let mut served = BoundListener { address, worker, tls: None, full: LogLimiter::default() };
+    let told = LogLimiter::default();
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = next(&listener, &room) => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, client, permit)) => served.spawn(stream, client, permit),
+            Ok((stream, client)) => {
+                let permit = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => None,
+                    permit = served.place(&room) => permit,
+                };
+                served.spawn(stream, client, permit);
+            }
             Err(error) => {
-                tracing::warn!(error = %error, "A connection could not be accepted.");
+                if descriptors::are_exhausted(&error) {
+                    served.worker.core.connections.evict();
+                }
+                if let Some(untold) = told.admits(Instant::now()) {
+                    tracing::warn!(error = %error, untold, "A connection could not be accepted.");
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -96,19 +115,34 @@ struct BoundListener {
     /// The latest TLS settings of this address. They are kept when a reload removes the listener, for
     /// connections that the kernel has already accepted: these expect TLS.
     tls: Option<Arc<ListenerTls>>,
-}
-
-/// The next connection, once there is room for it.
-async fn next(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, ConnectionPermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.ok();
-    let (stream, client) = listener.accept().await?;
-    Ok((stream, client, permit))
+    /// Limits how often the log says that there is no place.
+    full: LogLimiter,
 }
 
 impl BoundListener {
+    /// A place for a connection. While there is none, the connection that has been idle for longest is asked to go.
+    async fn place(&self, room: &Arc<Semaphore>) -> ConnectionPermit {
+        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+            return Some(permit);
+        }
+        if let Some(untold) = self.full.admits(Instant::now()) {
+            let connections = self.worker.site().runtime.limits.connections;
+            tracing::warn!(
+                connections,
+                untold,
+                "As many clients are connected as `limits.connections` allows: the longest idle connections are closed for new ones."
+            );
+        }
+        loop {
+            self.worker.core.connections.evict();
+            tokio::select! {
+                permit = Arc::clone(room).acquire_owned() => return permit.ok(),
+                // By then another one may have been idle for long enough, or the first has not gone.
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+    }
+
     /// Serves a connection on its own task.
     fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: ConnectionPermit) {
         if let Err(error) = stream.set_nodelay(true) {
@@ -123,21 +157,30 @@ impl BoundListener {
         let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
         let (tell, told) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
-            let task = told.await.ok();
+            let core = Arc::clone(&worker.core);
+            let local = stream.local_addr().ok();
+            let addresses = local.map(|local| Addresses { local, peer: client });
+            let (state, registered) = core.connections.register(addresses);
+            if let Ok(task) = told.await {
+                registered.closed_by(task);
+            }
             match tls {
                 None => {
-                    let io = Io::Tcp(stream);
-                    connection::serve(io, Peer::clear(client), worker, task).await;
+                    let (io, peer) = (Io::Tcp(stream), Peer::clear(client));
+                    connection::serve_registered(io, peer, &worker, &state).await;
                 }
                 // Boxed, so that clear-text connections do not carry its size.
                 Some(tls) => {
-                    let greeted = Box::pin(greet(stream, client, &tls, limit)).await;
+                    let greeted = Box::pin(greet(stream, client, &tls, (limit, &core))).await;
                     drop(tls);
                     if let Some((io, peer)) = greeted {
-                        Box::pin(connection::serve(Io::Served(io), peer, worker, task)).await;
+                        state.greeted();
+                        let io = Io::Served(io);
+                        Box::pin(connection::serve_registered(io, peer, &worker, &state)).await;
                     }
                 }
             }
+            drop(registered);
             drop(permit);
         });
         // The task waits for this before it serves, so the receiver cannot be gone.
@@ -150,14 +193,14 @@ async fn greet(
     stream: TcpStream,
     client: SocketAddr,
     listened: &ListenerTls,
-    limit: Duration,
+    (limit, core): (Duration, &WorkerState),
 ) -> Option<(ServerStream<TcpStream>, Peer)> {
     match listened.tls.accept(stream, limit).await {
         Ok(AcceptedConnection { io, http2 }) => {
             Some((io, Peer { address: client, over: Negotiated::Tls { http2 } }))
         }
         Err(refused) => {
-            listened.refused(client, &refused);
+            listened.refused(client, &refused, &core.handshakes);
             None
         }
     }

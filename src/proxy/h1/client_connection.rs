@@ -291,6 +291,11 @@ impl ClientIo {
         Ok(Some(head))
     }
 
+    /// The bytes of a head that could not be read.
+    pub(crate) fn unread_head(&self) -> &[u8] {
+        self.input.bytes()
+    }
+
     /// Begins a request with a body in this framing. `asks`: its client waits for a 100 before it sends the body.
     pub(crate) fn begin(&mut self, upload: Decoder, asks: bool) {
         self.upload = upload;

@@ -7,6 +7,7 @@ pub(crate) mod media;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod refusal;
+pub(crate) mod refused_head;
 pub(crate) mod shape;
 pub(crate) mod target;
 pub(crate) mod trailers;

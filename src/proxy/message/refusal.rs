@@ -5,9 +5,11 @@
 
 use http::StatusCode;
 
+use super::refused_head::RefusedHead;
 use super::target::{self, TargetError};
 use crate::proxy::code::{self, Meaning};
 use crate::proxy::h1::Malformed;
+use crate::proxy::settings::MinimumRate;
 
 /// Why a request is refused. The answer depends on the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(crate) struct Refusal {
     pub(crate) reason: Reason,
     /// The problem document's `detail`: what was found and what is expected.
     pub(crate) detail: String,
+    /// What the request asked for, for the log.
+    pub(crate) asked: Option<Box<RefusedHead>>,
     /// The methods that are allowed, if the method is the reason (RFC 9110 §15.5.6).
     pub(crate) allow: Option<String>,
 }
@@ -53,7 +57,7 @@ pub(crate) enum Reason {
     BodyTooLarge,
     /// The route reads the body, and it broke off or is malformed.
     BodyBroken,
-    /// The route reads the body, and it stalled for `limits.bodyTimeout`.
+    /// The route reads the body, and it stalled for `limits.bodyTimeout`, or came more slowly than `limits.minimumRate`.
     BodyTimeout,
     /// A frame is none of HTTP/2, or comes where it must not.
     MalformedFrame,
@@ -143,8 +147,14 @@ impl Reason {
 }
 
 impl Refusal {
-    fn new(reason: Reason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), allow: None }
+    /// A refusal with this reason.
+    pub(crate) fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into(), allow: None, asked: None }
+    }
+
+    /// The same with what the request asked for.
+    pub(crate) fn asked(self, asked: RefusedHead) -> Self {
+        Self { asked: Some(Box::new(asked)), ..self }
     }
 
     /// No route matches the request.
@@ -224,9 +234,18 @@ impl Refusal {
         Self::new(Reason::HeadTooLarge, detail)
     }
 
+    /// The unfinished heads of the worker hold as much memory as they may.
+    pub(crate) fn no_room_for_head() -> Self {
+        let detail = "unfinished heads hold as much memory as they may, and this one is large: send it at once, or try again later";
+        Self::new(Reason::Overloaded, detail)
+    }
+
     /// A head that was not complete within `limits.headTimeout` (RFC 9110 §15.5.9).
     pub(crate) fn late_head() -> Self {
-        Self::new(Reason::HeadTimeout, "the head did not come in time (limits.headTimeout)")
+        Self::new(
+            Reason::HeadTimeout,
+            "the head did not come in time (limits.headTimeout, limits.minimumRate)",
+        )
     }
 
     /// Several `Content-Length` values, or one that is not a number.
@@ -249,6 +268,13 @@ impl Refusal {
     /// The body stalled for longer than `limits.bodyTimeout` (RFC 9110 §15.5.9).
     pub(crate) fn body_timeout() -> Self {
         let detail = "the request's body made no progress for too long (limits.bodyTimeout)";
+        Self::new(Reason::BodyTimeout, detail)
+    }
+
+    /// The body came more slowly than at this rate.
+    pub(crate) fn slow_body(rate: MinimumRate) -> Self {
+        let detail =
+            format!("the request's body came more slowly than {rate} (limits.minimumRate)");
         Self::new(Reason::BodyTimeout, detail)
     }
 }

@@ -24,6 +24,7 @@ use crate::proxy::body::source::{BodyFailure, ReplaySource};
 use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
@@ -96,12 +97,12 @@ impl Exchange {
         let begun = Instant::now();
         let accepted = match head::accept(&site, &mut parts, peer, begun) {
             Ok(accepted) => accepted,
-            Err(refusal) => return Err(Box::new((refusal, body))),
+            Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
         let AcceptedHead { route, asked, client, id, written, trace } = accepted;
         let admitted = match AdmissionGuard::admit(&site) {
             Ok(admitted) => admitted,
-            Err(refusal) => return Err(Box::new((refusal, body))),
+            Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
@@ -231,12 +232,23 @@ impl PendingBody {
     /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let timeout = exchange.site.runtime.limits.body_timeout;
+        let patience = exchange.site.runtime.limits.body_patience();
         let content_type = exchange.headers.get(header::CONTENT_TYPE);
-        exchange.upload = Upload::read(body, &exchange.route, content_type, timeout).await?;
+        let read = Upload::read(body, &exchange.route, content_type, patience).await;
+        exchange.upload = read.map_err(|refusal| {
+            let Exchange { method, headers, .. } = &exchange;
+            refusal.asked(RefusedHead::of(method, exchange.path(), None, headers))
+        })?;
         exchange.settle_expectation();
         Ok(Arc::new(exchange))
     }
+}
+
+/// A refused request, with its body.
+fn refused(refusal: Refusal, head: &ReceivedHead, body: ClientBody) -> (Refusal, ClientBody) {
+    let ReceivedHead { method, absolute, target, headers, .. } = head;
+    let asked = RefusedHead::of(method, target.path(), absolute.authority.as_ref(), headers);
+    (refusal.asked(asked), body)
 }
 
 /// Counts a request as running until it is dropped.

@@ -1,7 +1,6 @@
 //! A request's body: sent on as it arrives, or read before the Flow begins.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -13,6 +12,7 @@ use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::source::{BodyFailure, NotReplayable, ReplaySource};
 use crate::proxy::message::media;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::settings::BodyPatience;
 use crate::proxy::site::runtime::Route;
 
 /// A request's body.
@@ -39,17 +39,17 @@ impl Upload {
         body: ClientBody,
         route: &Route,
         content_type: Option<&HeaderValue>,
-        timeout: Duration,
+        patience: BodyPatience,
     ) -> Result<Self, Refusal> {
         if route.facts.reads_request {
-            let (bytes, trailers) = read(body, route.buffer.request, timeout).await?;
+            let (bytes, trailers) = read(body, route.buffer.request, patience).await?;
             let value = media::to_value(content_type, &bytes);
             let trailers = trailers.map(Box::new);
             return Ok(Self::Buffered { bytes, trailers, value: Some(value) });
         }
         let keep = route.facts.resends.then_some(route.buffer.replay);
         let source = Arc::new(ReplaySource::new(body, keep));
-        Ok(match source.read_ahead(timeout).await.map_err(unread)? {
+        Ok(match source.read_ahead(patience).await.map_err(unread)? {
             Some((bytes, trailers)) => {
                 Self::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
             }
@@ -66,13 +66,13 @@ impl Upload {
     }
 }
 
-/// Reads a body of at most `limit` bytes, with pauses of at most `timeout`, and those of its trailers that may pass.
+/// Reads a body of at most `limit` bytes, waiting for it as long as `patience` says, and those of its trailers that may pass.
 async fn read(
     body: ClientBody,
     limit: usize,
-    timeout: Duration,
+    patience: BodyPatience,
 ) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
-    let attempt = Arc::new(ReplaySource::new(body, None)).attempt(timeout);
+    let attempt = Arc::new(ReplaySource::new(body, None)).attempt(patience);
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
     collect(&mut attempt, limit).await.map_err(|error| match error {
         CollectError::TooLarge => Refusal::too_large(limit),
@@ -84,6 +84,7 @@ async fn read(
 fn unread(error: BodyError) -> Refusal {
     match error {
         BodyError::Stalled(_) => Refusal::body_timeout(),
+        BodyError::Slow(rate) => Refusal::slow_body(rate),
         BodyError::Client(error) => Refusal::broken_body(error.as_ref()),
         error => Refusal::broken_body(&error),
     }

@@ -58,7 +58,7 @@ pub(crate) fn serve(
     let refused = RefusedRequest::of(&site, &head, client.address);
     let asked = Arc::clone(&site);
     let refuse = move |refusal: Refusal, busy: BusyGuard, read: bool| {
-        asked.runtime.refused(refusal.reason, client.address, &refusal.detail);
+        asked.refused(&refusal, client.address);
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);

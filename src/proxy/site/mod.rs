@@ -8,12 +8,14 @@ pub(crate) mod facts;
 pub(crate) mod route;
 pub(crate) mod runtime;
 
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderValue;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::runtime::{Route, Runtime};
@@ -21,9 +23,11 @@ use crate::language::clock::Clock;
 use crate::language::value::Value;
 use crate::proxy::io::splice::PipePool;
 use crate::proxy::message::id::Ids;
+use crate::proxy::message::refusal::{Reason, Refusal};
+use crate::proxy::tls::TlsFailure;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
-use crate::telemetry::limiter::{LogLimiter, RateLimiter};
+use crate::telemetry::limiter::{LogLimiter, RateLimiter, ReasonLimiter};
 
 /// The state that outlives configurations.
 #[derive(Debug)]
@@ -38,6 +42,10 @@ pub(crate) struct WorkerState {
     pub(crate) pipes: PipePool,
     /// Limits how many plain requests `/executions` records.
     pub(crate) pace: RateLimiter,
+    /// Limits which refused requests are logged, by [`Reason`].
+    refusals: ReasonLimiter,
+    /// Limits which failed TLS handshakes are logged, by reason.
+    pub(crate) handshakes: ReasonLimiter,
     in_flight: AtomicUsize,
     /// How many of them are executions on their own task, whose cleanups must run.
     unwinding: AtomicUsize,
@@ -90,6 +98,8 @@ impl WorkerState {
             cancel: CancellationToken::new(),
             pipes: PipePool::default(),
             pace: RateLimiter::default(),
+            refusals: ReasonLimiter::new(Reason::ALL.len()),
+            handshakes: ReasonLimiter::new(TlsFailure::ALL.len()),
             in_flight: AtomicUsize::new(0),
             unwinding: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -185,6 +195,28 @@ impl WorkerConfig {
         let routes = runtime.routes.iter().map(WorkerRoute::new).map(Arc::new);
         let routes = routes.collect();
         Self { core, runtime, upstreams, routes }
+    }
+}
+
+impl WorkerConfig {
+    /// Counts a request for which no Flow ran, and logs it: of each reason the first, and then one every few seconds.
+    pub(crate) fn refused(&self, refusal: &Refusal, client: SocketAddr) {
+        let Refusal { reason, detail, allow: _, asked } = refusal;
+        self.runtime.refusals.count(*reason as usize);
+        let Some(untold) = self.core.refusals.admits(*reason as usize, Instant::now()) else {
+            return;
+        };
+        let asked = asked.as_deref();
+        tracing::info!(
+            %client,
+            reason = reason.as_str(),
+            method = asked.and_then(|asked| asked.method.as_deref()),
+            path = asked.and_then(|asked| asked.path.as_deref()),
+            host = asked.and_then(|asked| asked.host.as_deref()),
+            detail,
+            untold,
+            "A request was refused."
+        );
     }
 }
 

@@ -3,23 +3,23 @@
 //! It is immutable. A reload makes a new one and swaps the two; a request keeps the one with which it began.
 //! Things that outlive a configuration (connections, counters) are kept elsewhere.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use ::http::HeaderValue;
+use tokio::time::Instant;
 
 use super::facts::Facts;
 use super::route::Router;
 use crate::language::plan::{Calls, Plan};
 use crate::language::value::Value;
-use crate::proxy::message::refusal::Reason;
 use crate::proxy::settings::{
     self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
 use crate::proxy::upstream::resolve::Resolve;
+use crate::telemetry::limiter::ReasonLimiter;
 use crate::telemetry::metrics::{RefusalMetrics, RouteMetrics, UpstreamMetrics};
 use crate::telemetry::sinks::Sinks;
 
@@ -138,12 +138,6 @@ impl Runtime {
         self.sinks.get().unwrap_or_else(|| &NOBODY)
     }
 
-    /// Counts a request for which no Flow ran, and logs the reason.
-    pub(crate) fn refused(&self, reason: Reason, client: SocketAddr, detail: &dyn fmt::Display) {
-        self.refusals.count(reason as usize);
-        tracing::info!(%client, reason = reason.as_str(), %detail, "A request was refused.");
-    }
-
     /// How the process stops.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
@@ -151,16 +145,25 @@ impl Runtime {
 }
 
 impl ListenerTls {
-    /// A client's handshake has failed. A client that just closes the connection is not logged: it is a health
-    /// check or a scan.
-    pub(crate) fn refused(&self, client: SocketAddr, refused: &tls::HandshakeError) {
+    /// A client's handshake has failed. Of each reason, `told` admits one now and then. A client that just closes the
+    /// connection is not logged: it is a health check or a scan.
+    pub(crate) fn refused(
+        &self,
+        client: SocketAddr,
+        refused: &tls::HandshakeError,
+        told: &ReasonLimiter,
+    ) {
         self.failures.count(refused.reason as usize);
         let (reason, detail) = (refused.reason.as_str(), refused);
         match refused.reason {
             tls::TlsFailure::Closed | tls::TlsFailure::Timeout => {
                 tracing::debug!(%client, reason, %detail, "A TLS handshake came to nothing.");
             }
-            _ => tracing::info!(%client, reason, %detail, "A TLS handshake came to nothing."),
+            _ => {
+                if let Some(untold) = told.admits(refused.reason as usize, Instant::now()) {
+                    tracing::info!(%client, reason, %detail, untold, "A TLS handshake came to nothing.");
+                }
+            }
         }
     }
 }

@@ -201,8 +201,8 @@ impl ResponseBody {
     /// No data has arrived.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult> {
         self.given = false;
-        ready!(self.stall.poll(cx));
-        self.poll_fail(BodyError::Stalled(self.stall.bound()), cx)
+        let error = ready!(self.stall.poll(cx));
+        self.poll_fail(error, cx)
     }
 
     /// The trailers that may be passed on. The end follows them.

@@ -16,6 +16,11 @@ impl BusyGuard {
         Self(Arc::clone(state))
     }
 
+    /// This many bytes of an answer were handed over to the connection.
+    pub(crate) fn handed(&self, bytes: usize) {
+        self.0.handed(bytes);
+    }
+
     /// The timer that the connection's last execution left, for reuse.
     pub(crate) fn take_alarm(&self) -> Alarm {
         self.0.take_alarm()

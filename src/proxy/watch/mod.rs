@@ -1,5 +1,6 @@
 //! The state of each client connection, and the watch over all of them, which enforces how long a head may
-//! take, how long a connection may be idle, and how long a client may read nothing of its answer.
+//! take, how long a connection may be idle, how long a client may read nothing of its answer, and how slowly it may move
+//! bytes at all (`limits.minimumRate`). When places are full, it closes what has been idle for longest ([`evict`]).
 //!
 //! All connections are checked together once per tick, because these timeouts need no precision and a timer per
 //! request would cost every request. Changing a connection's [`ConnectionState`] costs a few relaxed stores. A client
@@ -7,6 +8,8 @@
 //! read its answer cannot be told anything and is cut off.
 
 pub(crate) mod busy;
+mod evict;
+mod pace;
 mod taken;
 pub(crate) mod write_watch;
 
@@ -20,10 +23,11 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use self::pace::Pace;
 use self::taken::TakenBytes;
 use crate::language::engine::Alarm;
 use crate::proxy::io::acked::Addresses;
-use crate::proxy::settings::Limits;
+use crate::proxy::settings::{Limits, MinimumRate};
 
 /// The state of a connection.
 #[derive(Debug)]
@@ -38,6 +42,7 @@ pub(crate) struct ConnectionState {
     blocked: AtomicU32,
     /// Whether the head that is being read has taken too long.
     late: AtomicBool,
+    pace: Pace,
     /// How many requests are being answered. In HTTP/2 there may be several.
     streams: AtomicU32,
     /// The state to return to when there are none.
@@ -75,14 +80,20 @@ pub(crate) struct Timeouts {
     pub(crate) idle: Duration,
     /// For the next bytes of an answer.
     pub(crate) body: Duration,
+    /// For all of a head or an answer.
+    pub(crate) rate: Option<MinimumRate>,
 }
 
 /// All connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<u64, OpenConnection>>,
+    /// Which of them to close for others, the longest idle last.
+    longest: Mutex<Vec<evict::Candidate>>,
     next: AtomicU64,
     tick: Arc<AtomicU32>,
+    /// How many bytes of unfinished heads they hold.
+    heads: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -101,12 +112,17 @@ pub(super) struct Registration<'a> {
 impl Timeouts {
     /// The configured values.
     pub(crate) const fn of(limits: &Limits) -> Self {
-        Self { head: limits.head_timeout, idle: limits.idle_timeout, body: limits.body_timeout }
+        Self {
+            head: limits.head_timeout,
+            idle: limits.idle_timeout,
+            body: limits.body_timeout,
+            rate: limits.minimum_rate,
+        }
     }
 }
 
 impl ConnectionState {
-    fn new(tick: Arc<AtomicU32>) -> Self {
+    fn new(tick: Arc<AtomicU32>, heads: Arc<AtomicU64>) -> Self {
         Self {
             doing: AtomicU8::new(NEW),
             since: AtomicU32::new(tick.load(Ordering::Relaxed)),
@@ -114,6 +130,7 @@ impl ConnectionState {
             draining: AtomicBool::new(false),
             blocked: AtomicU32::new(0),
             late: AtomicBool::new(false),
+            pace: Pace::new(heads),
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
             asked: AtomicBool::new(false),
@@ -138,6 +155,9 @@ impl ConnectionState {
     pub(super) fn begin(&self) {
         let streams = self.streams.load(Ordering::Relaxed);
         self.streams.store(streams.saturating_add(1), Ordering::Relaxed);
+        if streams == 0 {
+            self.pace.begin();
+        }
         self.asked.store(true, Ordering::Relaxed);
         self.set(BUSY);
     }
@@ -206,6 +226,26 @@ impl ConnectionState {
         }
     }
 
+    /// This many bytes of a head have arrived.
+    pub(super) fn received(&self, bytes: usize) {
+        self.pace.received(bytes);
+    }
+
+    /// Whether the head that is being read is a large one and there is no room for more of it.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.pace.lacks_room()
+    }
+
+    /// This many bytes of an answer were handed over.
+    pub(super) fn handed(&self, bytes: usize) {
+        self.pace.handed(bytes);
+    }
+
+    /// A TLS handshake is done: the first request is awaited.
+    pub(super) fn greeted(&self) {
+        self.set(NEW);
+    }
+
     /// Whether the head that is being read has taken too long.
     pub(crate) fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
@@ -232,6 +272,15 @@ impl ConnectionState {
     fn blocked_ticks(&self) -> Option<u32> {
         let since = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.tick.load(Ordering::Relaxed).wrapping_sub(since))
+    }
+
+    /// Whether the client moves bytes more slowly than at `rate`. Called once per tick, of this `length`.
+    fn is_slow(&self, rate: MinimumRate, length: Duration) -> bool {
+        let head = self
+            .ticks(HEAD)
+            .is_some_and(|ticks| self.pace.is_head_slow(rate, length.saturating_mul(ticks)));
+        let blocked = self.blocked_ticks().is_some_and(|ticks| ticks > 0);
+        head || (blocked && self.pace.is_answer_slow(rate, length))
     }
 
     /// For how many ticks it has been in the state `doing`; `None` if it is in another.
@@ -300,7 +349,9 @@ impl Connections {
                 drop(state.take_alarm());
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
-            if over(HEAD, head) && !state.late.swap(true, Ordering::Relaxed) {
+            let slow = patience.rate.is_some_and(|rate| state.is_slow(rate, length));
+            let late = over(HEAD, head) || (slow && state.ticks(HEAD).is_some());
+            if late && !state.late.swap(true, Ordering::Relaxed) {
                 // It closes itself, after a last answer.
                 state.wake();
                 continue;
@@ -314,6 +365,7 @@ impl Connections {
                 || over(HEAD, head.saturating_mul(2))
                 || (over(IDLE, idle) && takes)
                 || (over(QUIET, idle.saturating_add(head)) && takes)
+                || (slow && !takes)
                 || open.taken.is_silent(state, patience.body, length))
                 && let Some(task) = &open.task
             {
@@ -328,7 +380,7 @@ impl Connections {
         addresses: Option<Addresses>,
     ) -> (Arc<ConnectionState>, Registration<'_>) {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
-        let state = Arc::new(ConnectionState::new(Arc::clone(&self.tick)));
+        let state = Arc::new(ConnectionState::new(Arc::clone(&self.tick), Arc::clone(&self.heads)));
         let taken = TakenBytes::of(addresses);
         let open = OpenConnection { state: Arc::clone(&state), task: None, taken };
         lock(&self.open).insert(key, open);

@@ -11,6 +11,8 @@ struct FakeApp {
     file: PathBuf,
     /// Whether the configuration that was loaded is served.
     served: bool,
+    /// Whether what kept it from being served may pass.
+    may_pass: bool,
     loads: Sender<(Cause, String)>,
 }
 
@@ -31,6 +33,10 @@ impl Reload for FakeApp {
     async fn apply(&self, cause: Cause, loaded: String) -> Option<String> {
         self.loads.send((cause, loaded.clone())).await.unwrap();
         Some(loaded)
+    }
+
+    fn may_pass(&self) -> bool {
+        self.may_pass
     }
 
     fn unfinished(&self, _: Cause, _: Duration) -> Option<String> {
@@ -63,7 +69,7 @@ async fn reloads<F: Future<Output = ()>>(
     steps: impl FnOnce(ReloadHandle<Option<String>>, Receiver<(Cause, String)>) -> F,
 ) {
     let (loads, told) = mpsc::channel(16);
-    let target = FakeApp { file, served, loads };
+    let target = FakeApp { file, served, may_pass: !served, loads };
     let (asks, mut reloader) = reloader(target.load().0);
     change(&mut reloader);
     tokio::select! {
@@ -200,6 +206,29 @@ async fn what_is_not_served_is_loaded_again_for_who_asks() {
     .await;
 }
 
+/// Nothing changes but time: a load that the system refused is made again, less and less often.
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_tried_again() {
+    let folder = Folder::new("passes");
+    looked_at(folder.at("c.yaml"), false, |asks, mut told| async move {
+        asks.ask(Cause::Signal).await.unwrap();
+        told.recv().await.unwrap();
+        let mut last = Instant::now();
+        for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(told.recv().await.unwrap(), (Cause::Again, "1".into()));
+            assert_eq!(last.elapsed().as_secs(), wait);
+            last = Instant::now();
+        }
+        // Whoever asks begins anew.
+        asks.ask(Cause::Admin).await.unwrap();
+        assert_eq!(told.recv().await.unwrap().0, Cause::Admin);
+        last = Instant::now();
+        assert_eq!(told.recv().await.unwrap().0, Cause::Again);
+        assert_eq!(last.elapsed().as_secs(), 1);
+    })
+    .await;
+}
+
 /// A writer that never closes: whoever asks is told, and nothing is loaded.
 #[tokio::test(start_paused = true)]
 async fn who_asks_does_not_wait_for_ever() {
@@ -207,7 +236,7 @@ async fn who_asks_does_not_wait_for_ever() {
     let file = folder.at("c.yaml");
     fs::write(&file, "1").unwrap();
     let (loads, mut told) = mpsc::channel(16);
-    let target = FakeApp { file, served: true, loads };
+    let target = FakeApp { file, served: true, may_pass: false, loads };
     let (asks, mut reloader) = reloader(target.load().0);
     reloader.watcher = None;
     reloader.debounce.on(Change::Writing, Instant::now());

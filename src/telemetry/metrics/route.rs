@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use prometheus::{Histogram, IntCounter, IntGauge};
 
+use super::live::{Label, NameGuard};
 use super::{Codes, Metrics};
 use crate::language::provider::DelaySource;
 use crate::telemetry::families::{counter, gauge, histogram};
@@ -27,6 +28,7 @@ const SUCCESS: &str = "success";
 #[derive(Debug)]
 pub struct RouteMetrics {
     name: Arc<str>,
+    _name: NameGuard,
     metrics: Arc<Metrics>,
     /// The codes that may be a label, sorted, and shared by the routes with the same set.
     codes: Codes,
@@ -56,6 +58,7 @@ impl Metrics {
     /// other counts as `other`.
     pub fn route(self: &Arc<Self>, name: &str, codes: &[&str]) -> Arc<RouteMetrics> {
         let codes = self.codes(codes);
+        let held = self.live.hold(Label::Route, name);
         let families = &self.families;
         let statuses = Series::default();
         // A series that exists from the start shows its first increment as an increase.
@@ -65,6 +68,7 @@ impl Metrics {
         );
         Arc::new(RouteMetrics {
             name: name.into(),
+            _name: held,
             metrics: Arc::clone(self),
             codes,
             in_flight: gauge(&families.in_flight, &[name]),

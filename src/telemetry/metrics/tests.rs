@@ -76,6 +76,7 @@ fn codes_that_nothing_names_count_as_other() {
 #[test]
 fn a_reload_continues_the_counters() {
     let metrics = Metrics::new();
+    let _upstream = metrics.upstream("up");
     metrics.route("pay", &["A"]).attempt("up", Some("A"), Duration::ZERO);
     let again = metrics.route("pay", &["0", "A"]);
     again.attempt("up", Some("A"), Duration::ZERO);
@@ -100,6 +101,73 @@ fn a_reload_continues_the_counters() {
     mwl_finally_total{outcome="success",route="pay"} 1
     mwl_finally_total{outcome="unfinished",route="pay"} 1
     "#);
+}
+
+/// All names that a reload removed, on whatever label, and those alone.
+#[test]
+fn series_end_with_their_names() {
+    let metrics = Metrics::new();
+    let use_all = |name: &str| {
+        let (route, upstream) = (metrics.route(name, &["A"]), metrics.upstream(name));
+        let listener = metrics.handshakes(name, &["closed"]);
+        route.request_started();
+        route.request_done(503, Duration::ZERO);
+        route.attempt(name, Some("A"), Duration::ZERO);
+        route.retry("A", DelaySource::Schedule);
+        route.exhausted(0);
+        route.suppressed("draining");
+        route.timeout();
+        route.finally(true);
+        route.interim_dropped("late");
+        upstream.opened();
+        upstream.stale_resend();
+        listener.count(0);
+        (route, upstream, listener)
+    };
+    let kept = use_all("kept");
+    let size = |text: &str| text.matches('\n').count();
+    let alone = size(&metrics.render());
+    let named = |name: &str| metrics.render().contains(&format!("\"{name}\""));
+    let removed = use_all("removed");
+    assert!(named("removed") && named("removed"), "its counters are held");
+    let (route, upstream, listener) = removed;
+    drop((upstream, listener));
+    // Its last request still runs.
+    assert!(named("removed"));
+    assert!(metrics.render().contains(r#"mwl_requests_total{route="removed",status="503"} 1"#));
+    route.request_done(200, Duration::ZERO);
+    drop(route);
+    let last = r#"mwl_requests_total{route="removed",status="200"} 1"#;
+    assert!(metrics.render().contains(last), "the last increment is seen");
+    assert!(!named("removed"));
+    assert_eq!(size(&metrics.render()), alone);
+    // A name that comes back in time goes on.
+    drop(metrics.route("kept", &["A"]));
+    assert!(named("kept") && named("kept"));
+    drop(kept);
+    drop(use_all("back"));
+    let back = use_all("back");
+    assert!(metrics.render().contains(r#"mwl_requests_total{route="back",status="503"} 2"#));
+    assert!(!named("kept") && named("back"));
+    drop(back);
+}
+
+/// Reloads with new names each time, and nobody who reads the metrics.
+#[test]
+fn series_that_nobody_reads_end_as_well() {
+    let metrics = Metrics::new();
+    let mut served = None;
+    for load in 0..100 {
+        let name = format!("load-{load}");
+        served = Some((metrics.route(&name, &[&name]), metrics.upstream(&name)));
+        metrics.config_loaded(&name, 0.0);
+    }
+    let codes = metrics.codes.lock().unwrap().len();
+    assert!(codes <= 3, "{codes}");
+    let text = metrics.render();
+    let names = (0..100).filter(|load| text.contains(&format!("\"load-{load}\""))).count();
+    assert!(names <= 3, "{names}");
+    drop(served);
 }
 
 #[test]

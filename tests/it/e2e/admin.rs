@@ -122,7 +122,7 @@ fn a_token_is_asked_for_and_a_reload_changes_it() {
             &format!("admin: {{ address: 127.0.0.1:0, token: {token} }}"),
         )
     };
-    let proxy = Proxy::start(&file("first"));
+    let proxy = Proxy::start(&file("first-of-two-tokens"));
     let status = |path: &str, token: &str| {
         let auth = format!("Bearer {token}");
         ask(proxy.admin, request("GET", path, &[("Authorization", &auth)], b"")).status
@@ -133,13 +133,16 @@ fn a_token_is_asked_for_and_a_reload_changes_it() {
     }
     assert_eq!(post(proxy.admin, "/reload", "").status, 401);
     assert_eq!((get(proxy.admin, "/livez").status, get(proxy.admin, "/readyz").status), (200, 200));
-    assert_eq!(status("/metrics", "first"), 200);
-    let auth = [("Authorization", "Bearer first")];
+    assert_eq!(status("/metrics", "first-of-two-tokens"), 200);
+    let auth = [("Authorization", "Bearer first-of-two-tokens")];
     let config = ask(proxy.admin, request("GET", "/config", &auth, b"")).json();
     assert_eq!(config["config"]["admin"]["token"], "(hidden)");
-    proxy.rewrite(&file("second"));
+    proxy.rewrite(&file("second-of-two-tokens"));
     assert_eq!(ask(proxy.admin, request("POST", "/reload", &auth, b"")).status, 200);
-    assert_eq!((status("/metrics", "first"), status("/metrics", "second")), (401, 200));
+    assert_eq!(
+        (status("/metrics", "first-of-two-tokens"), status("/metrics", "second-of-two-tokens")),
+        (401, 200)
+    );
 }
 
 #[test]
@@ -244,8 +247,10 @@ fn an_admin_address_for_everybody_needs_a_token() {
     };
     let (code, said) = check("{ address: 0.0.0.0:9900 }");
     assert!(code == Some(1) && said.contains("open-admin") && said.contains(":2:8"), "{said}");
-    assert_eq!(check("{ address: 0.0.0.0:9900, token: abc }").0, Some(0));
+    assert_eq!(check("{ address: 0.0.0.0:9900, token: sixteen-and-more }").0, Some(0));
     assert_eq!(check("{ address: \"[::1]:9900\" }").0, Some(0));
-    let (code, said) = check("{ address: 0.0.0.0:9900, token: \"\" }");
-    assert!(code == Some(1) && said.contains("bad-token"), "{said}");
+    for token in ["\"\"", "a", "fifteen-letters", "sixteen letters and blanks"] {
+        let (code, said) = check(&format!("{{ address: 0.0.0.0:9900, token: {token} }}"));
+        assert!(code == Some(1) && said.contains("bad-token"), "{said}");
+    }
 }

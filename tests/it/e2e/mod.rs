@@ -18,6 +18,8 @@ mod corpus;
 mod draining;
 /// `explain`.
 mod explain;
+/// What is left when somebody takes all connections.
+mod filled;
 /// Requests with more than one framing.
 mod framing;
 /// Clients that leave.

@@ -93,3 +93,36 @@ fn what_is_no_servers_failure_and_a_client_that_leaves_are_not_told() {
     origin.until_state(3, State::Left);
     assert_eq!(told(proxy), Vec::<Value>::new());
 }
+
+/// A flood of refusals is a few lines, each of which names what was asked for.
+#[test]
+fn of_each_reason_one_refusal_is_told_with_what_was_asked_for() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let routes = "  - { name: pay, match: { pathPrefix: /pay }, upstream: billing }\n";
+    let mut proxy = Proxy::before(&[("billing", origin.address)], routes);
+    // One connection stays on one worker.
+    let mut client = Client::connect(proxy.address);
+    for number in 0..100 {
+        let path = format!("/nowhere/{number}?token=s3cret");
+        assert_eq!(client.ask(request("GET", &path, &[], b"")).status, 404);
+    }
+    client.send(b"BREW /pot?token=s3cret HTTP/1.1\r\nHost: kitchen.test\r\nno field\r\n\r\n");
+    assert_eq!(client.answer().status, 400);
+    proxy.stop();
+    let lines = proxy.program().lines();
+    let refused = lines.iter().filter(|line| line.contains("A request was refused."));
+    let said: Vec<_> = refused
+        .map(|line| {
+            assert!(!line.contains("s3cret"), "{line}");
+            let line: Value = serde_json::from_str(line).unwrap();
+            ["reason", "method", "path", "host", "untold"].map(|member| line[member].clone())
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            [json!("noRoute"), json!("GET"), json!("/nowhere/0"), json!("localhost"), json!(0)],
+            [json!("malformedHead"), json!("BREW"), json!("/pot"), json!("kitchen.test"), json!(0)],
+        ]
+    );
+}

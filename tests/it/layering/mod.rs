@@ -18,12 +18,13 @@ type Room = (&'static str, &'static [&'static str]);
 /// The rooms of the crate, from the lowest up: each names only those before it. Those that are not listed are wiring and
 /// commands, and name everybody.
 const ROOMS: &[Room] = &[
+    ("system", &[]),
     ("source", &[]),
     ("language", &["source"]),
-    ("testing", &["language", "source"]),
-    ("telemetry", &["language"]),
-    ("proxy", &["language", "source", "telemetry"]),
-    ("config", &["language", "proxy", "source", "telemetry"]),
+    ("testing", &["language", "source", "system"]),
+    ("telemetry", &["language", "system"]),
+    ("proxy", &["language", "source", "system", "telemetry"]),
+    ("config", &["language", "proxy", "source", "system", "telemetry"]),
 ];
 
 /// The rooms of `proxy`, from the lowest up.
@@ -39,7 +40,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("watch", &["io", "settings"]),
     ("message", &["code", "h1", "settings"]),
     ("stage", &["io", "settings"]),
-    ("body", &["h1", "h2", "io", "message"]),
+    ("body", &["h1", "h2", "io", "message", "settings"]),
     ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
     ("site", &["io", "message", "settings", "stage", "tls", "upstream", "watch"]),
     ("request", &["body", "grpc", "h1", "h2", "io", "message", "settings", "site"]),
@@ -81,7 +82,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
     ("rustls_native_certs", &["src/proxy/tls/"]),
-    ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs"]),
+    ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
     ("prometheus", &["src/telemetry/"]),
     ("opentelemetry", &["src/telemetry/trace/"]),
     ("opentelemetry_otlp", &["src/telemetry/trace/"]),

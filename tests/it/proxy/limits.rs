@@ -32,7 +32,10 @@ async fn a_late_head_is_answered_408_and_idle_clients_have_a_bound_of_their_own(
     slow.client.send("GET /a HT").await;
     let late = slow.client.response(false).await;
     assert_eq!((late.status, late.field("connection")), (408, vec!["close"]));
-    assert_eq!(late.json()["detail"], "the head did not come in time (limits.headTimeout)");
+    assert_eq!(
+        late.json()["detail"],
+        "the head did not come in time (limits.headTimeout, limits.minimumRate)"
+    );
     assert!(slow.client.rest().await.is_empty());
     assert!(is_at(begun, 2), "{:?}", begun.elapsed());
     assert_eq!(slow.metric(r#"mwl_requests_refused_total{reason="headTimeout"}"#), 1);

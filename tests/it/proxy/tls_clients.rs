@@ -166,6 +166,12 @@ async fn a_handshake_that_stands_still_does_not_keep_its_place() {
     let stream = over(&proxy, &authority, &[HTTP_1_1]).await;
     assert_eq!(Client::over(stream).ask(GET).await.body, "hello");
     assert_eq!(silent.rest().await, b"");
+    assert_eq!(failures(&proxy, "timeout"), 0, "it made room before its time was over");
+    // Where nobody else wants the place, it has all of its time.
+    let proxy = Proxy::whole(&config(&upstream, "", "headTimeout: PT1S, "), &files);
+    let mut silent = proxy.connect().await;
+    silent.send([22, 3, 1]).await;
+    assert_eq!(silent.rest().await, b"");
     assert_eq!(failures(&proxy, "timeout"), 1);
 }
 

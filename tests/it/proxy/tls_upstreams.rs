@@ -218,10 +218,10 @@ async fn the_proxy_shows_its_own_certificate_where_it_is_asked_for_one() {
     let issued = authority.issue(&["a.test"]);
     let front = front(upstream.address, server(&issued, &[], Some(&authority))).await;
     let keys = ("a.test", ", certificate: client.pem, key: client.key", "");
-    let known = authority.issue(&["proxy.test"]);
+    let known = authority.issue(&["localhost"]);
     let asked = shown(front.address, &authority, Some(&known), keys).ask(POST).await;
     assert_eq!(asked.body, "hello");
-    let unknown = other.issue(&["proxy.test"]);
+    let unknown = other.issue(&["localhost"]);
     let asked = shown(front.address, &authority, Some(&unknown), keys).ask(POST).await;
     insta::assert_snapshot!(told(&asked), @r#"
     502 after 2 attempts

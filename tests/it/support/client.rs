@@ -158,7 +158,7 @@ impl Answer {
 
 /// A request's bytes, with its length if it has a body.
 pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: proxy.test\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
     for (name, value) in fields {
         write!(head, "{name}: {value}\r\n").unwrap();
     }

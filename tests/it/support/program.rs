@@ -134,6 +134,19 @@ impl Program {
         self.child.wait().unwrap()
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
+    /// The highest number of a descriptor that it has open.
+    pub(crate) fn highest_descriptor(&self) -> u64 {
+        let all = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        all.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+            .max()
+            .unwrap()
+    }
+
     /// How many descriptors it has open.
     pub(crate) fn descriptors(&self) -> u64 {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64

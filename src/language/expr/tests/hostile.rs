@@ -54,7 +54,7 @@ fn measured(body: &str, vars: &Value) -> (End, Duration) {
 #[test]
 fn each_ends_soon() {
     let vars = Value::from(vars());
-    let run = || {
+    let run = move || {
         let mut wrong = Vec::new();
         for (what, body, wanted) in hostile() {
             let (end, took) = measured(&body, &vars);
@@ -65,6 +65,7 @@ fn each_ends_soon() {
         }
         wrong
     };
-    let wrong = compile::on_a_large_stack(run).unwrap().unwrap();
+    let thread = compile::large_stack().spawn(run).unwrap();
+    let wrong = thread.join().unwrap();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::{BodyFailure, ReplaySource};
 use crate::proxy::body::BodyError;
 use crate::proxy::body::stall::StallTimer;
+use crate::proxy::settings::BodyPatience;
 
 /// The request body as one attempt sends it.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// The attempt with this number. Its client may stall for at most `stall`.
-    pub(super) const fn new(source: Arc<ReplaySource<B>>, turn: u32, stall: Duration) -> Self {
-        Self { source, turn, next: 0, sent: 0, trailed: false, stall: StallTimer::new(stall) }
+    /// The attempt with this number, which waits for its client as long as `patience` says.
+    pub(super) fn new(source: Arc<ReplaySource<B>>, turn: u32, patience: BodyPatience) -> Self {
+        Self { source, turn, next: 0, sent: 0, trailed: false, stall: StallTimer::new(patience) }
     }
 
     /// The number of this attempt.
@@ -88,16 +88,16 @@ where
         let attempt = self.get_mut();
         match attempt.poll_chunk(cx) {
             Poll::Ready(Some(Ok(chunk))) => {
-                attempt.stall.progress();
+                attempt.stall.arrived(chunk.len() as u64);
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
             Poll::Ready(None) => {
                 Poll::Ready(attempt.take_trailers().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Poll::Pending => attempt.stall.poll(cx).map(|()| {
+            Poll::Pending => attempt.stall.poll(cx).map(|error| {
                 attempt.source.lock().broken = Some(BodyFailure::Stalled);
-                Some(Err(BodyError::Stalled(attempt.stall.bound())))
+                Some(Err(error))
             }),
         }
     }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use http_body::Frame;
 use proptest::prelude::*;

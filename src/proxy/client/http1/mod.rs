@@ -42,6 +42,7 @@ use crate::proxy::io::prefixed::PrefixedIo;
 use crate::proxy::io::splice::Pipe;
 use crate::proxy::message::id;
 use crate::proxy::message::refusal::Refusal;
+use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::request::interim::InterimTarget;
 use crate::proxy::run::execute::{self, AnswerFuture};
 use crate::proxy::site::{Worker, WorkerConfig};
@@ -172,6 +173,9 @@ impl Http1Session {
             if self.state.is_late() {
                 return Poll::Ready(Ok(NextRequest::Refused(Refusal::late_head())));
             }
+            if self.state.lacks_room() {
+                return Poll::Ready(Ok(NextRequest::Refused(Refusal::no_room_for_head())));
+            }
             match conn.poll_read(cx) {
                 Poll::Ready(Ok(0)) if conn.is_between() => {
                     return Poll::Ready(Ok(NextRequest::Nothing));
@@ -179,7 +183,7 @@ impl Http1Session {
                 Poll::Ready(Ok(0)) => {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(read)) => self.state.received(read),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 // A client that has not sent anything yet may be about to.
                 Poll::Pending if self.ends() && self.state.idles() => {
@@ -344,11 +348,12 @@ impl Http1Session {
     /// Answers an invalid request, and closes.
     async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
         let core = &self.worker.core;
-        let runtime = Arc::clone(&self.worker.site().runtime);
-        runtime.refused(refusal.reason, self.client.address, &refusal.detail);
+        let site = self.worker.site();
+        let refusal = refusal.asked(RefusedHead::of_bytes(self.conn.lock().unread_head()));
+        site.refused(&refusal, self.client.address);
         let id = core.ids.next(core.clock.now().as_nanos());
         let response = render::refuse(&refusal, id::text(&id), &Method::GET, false);
-        let dates = runtime.stage.is_none();
+        let dates = site.runtime.stage.is_none();
         let asking = AnswerContext { version: Version::HTTP_11, head: false, keeps: false, dates };
         self.say(response, &asking, false).await?;
         self.close().await

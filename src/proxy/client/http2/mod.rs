@@ -23,7 +23,7 @@ use crate::proxy::h2::{GuardedIo, WINDOW, connection_window};
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::io::prefixed::PrefixedIo;
-use crate::proxy::message::refusal::Reason;
+use crate::proxy::message::refusal::{Reason, Refusal};
 use crate::proxy::settings::{HeadLimits, Limits};
 use crate::proxy::site::Worker;
 use crate::proxy::watch::ConnectionState;
@@ -174,6 +174,6 @@ impl Http2Session {
 
     fn refused(&self, reason: Reason, detail: &dyn std::fmt::Display) {
         let SessionContext { client, worker, .. } = self.context.as_ref();
-        worker.site().runtime.refused(reason, client.address, detail);
+        worker.site().refused(&Refusal::new(reason, detail.to_string()), client.address);
     }
 }

@@ -141,7 +141,7 @@ impl Stream {
             Ok(stream) => {
                 let limits = &self.context.worker.site().runtime.limits;
                 let traffic = &self.context.traffic;
-                Progress::Sending(TimedWriter::new(stream, body, limits.body_timeout, traffic))
+                Progress::Sending(TimedWriter::new(stream, body, limits.body_patience(), traffic))
             }
             Err(error) => {
                 tracing::debug!(%error, "An answer's head could not be sent.");

@@ -6,7 +6,6 @@
 //! HTTP/2 the upstream may say that it has not processed a request. That counts as if nothing had been written.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::compose::{BodySource, compose};
@@ -15,6 +14,7 @@ use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
+use crate::proxy::settings::BodyPatience;
 use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
@@ -51,8 +51,8 @@ impl Attempt<'_> {
         body: BodySource,
     ) -> Result<(), NoResponse> {
         let permission = outgoing.expects.then(Arc::<ContinueSignal>::default);
-        let timeout = self.exchange.site.runtime.limits.body_timeout;
-        let body = request_body(body, permission.as_ref(), timeout);
+        let patience = self.exchange.site.runtime.limits.body_patience();
+        let body = request_body(body, permission.as_ref(), patience);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
         let sent = connection.send(outgoing, body);
@@ -125,16 +125,16 @@ impl Attempt<'_> {
     }
 }
 
-/// The body as an attempt sends it. With a `permission`, it waits for that. The client may stall for at most
-/// `timeout`.
+/// The body as an attempt sends it. With a `permission`, it waits for that. The client is waited
+/// for as long as `patience` says.
 fn request_body(
     body: BodySource,
     permission: Option<&Arc<ContinueSignal>>,
-    timeout: Duration,
+    patience: BodyPatience,
 ) -> Result<RequestBody, NotReplayable> {
     Ok(match body {
         BodySource::Empty => RequestBody::EMPTY,
         BodySource::Whole(whole) => RequestBody::Whole(whole),
-        BodySource::Client(source) => RequestBody::stream(source.attempt(timeout)?, permission),
+        BodySource::Client(source) => RequestBody::stream(source.attempt(patience)?, permission),
     })
 }

@@ -25,6 +25,7 @@ fn limits() -> Limits {
         head_timeout: Duration::MAX,
         idle_timeout: Duration::MAX,
         body_timeout: Duration::MAX,
+        minimum_rate: None,
         tunnel_timeout: Duration::MAX,
         head_size: 64 * 1024,
         target_size: 16 * 1024,

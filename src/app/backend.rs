@@ -1,0 +1,58 @@
+//! What the admin address shows and controls.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::{App, refused};
+use crate::admin;
+use crate::reload::Cause;
+use crate::telemetry::executions::{Executions, Filter};
+
+impl admin::Backend for App {
+    fn metrics(&self) -> String {
+        self.metrics.tasks(self.server.tasks());
+        self.metrics.render()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.readiness.is_ready()
+    }
+
+    fn token(&self) -> Option<Arc<str>> {
+        self.shown.load().admin.as_ref()?.token.clone()
+    }
+
+    fn routes(&self) -> Json {
+        admin::routes::counted(&self.shown.load().routes, &self.metrics.routes())
+    }
+
+    fn executions(&self, filter: &Filter) -> Json {
+        let executions: &Executions = self.telemetry.executions();
+        let shown = executions.read(filter);
+        let shown: Vec<Json> = shown.iter().map(|execution| execution.to_json()).collect();
+        json!({ "kept": executions.keep(), "executions": shown })
+    }
+
+    fn config(&self) -> Json {
+        let shown = self.shown.load();
+        let file = self.input.file().map(|path| path.display().to_string());
+        let version = env!("CARGO_PKG_VERSION");
+        json!({ "version": version, "hash": *shown.hash, "file": file, "config": shown.config.shown() })
+    }
+
+    fn missed(&self, events: u64) {
+        self.metrics.events_missed(events);
+    }
+
+    fn reload(&self) -> admin::Reloading<'_> {
+        Box::pin(async {
+            let applied = self.handle.ask(Cause::Admin).await;
+            applied.unwrap_or_else(|| {
+                let refused =
+                    refused("stopping", "the process is stopping: nothing is loaded any more");
+                Err(refused.sources.to_json(&refused.diagnostics))
+            })
+        })
+    }
+}
