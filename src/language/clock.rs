@@ -232,7 +232,7 @@ mod tests {
     async fn a_clock_for_virtual_time_follows_nothing() {
         let clock = Clock::starting_now();
         let before = clock.now();
-        tokio::time::advance(Duration::from_secs(3600)).await;
+        tokio::time::advance(Duration::from_hours(1)).await;
         assert_eq!(clock.now().as_nanos() - before.as_nanos(), 3_600_000_000_000);
     }
 }
