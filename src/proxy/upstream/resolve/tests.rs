@@ -65,10 +65,10 @@ async fn names_that_were_found_are_looked_up_again_when_they_are_old() {
 async fn those_who_wait_at_the_same_time_share_a_look_up() {
     let (names, now, patience) = (names(), Instant::now(), Duration::from_secs(1));
     let found = addresses(&["127.0.0.2:80"]);
-    let begun = Mutex::new(Vec::new());
+    let seen = Mutex::new(Vec::new());
     let look_up = |endpoint, now| {
         let begin = |number| {
-            begun.lock().unwrap().push((endpoint, number));
+            seen.lock().unwrap().push((endpoint, number));
             std::future::pending().boxed()
         };
         let Waiting { lookups, until, known } = names.look_up(endpoint, (now, patience), begin);
@@ -82,14 +82,14 @@ async fn those_who_wait_at_the_same_time_share_a_look_up() {
     // One that hangs gets company, but never a third.
     assert_eq!(look_up(0, at(1000)), (2, None, None));
     assert_eq!(look_up(0, at(9000)), (2, None, None));
-    assert_eq!(*begun.lock().unwrap(), [(0, 1), (1, 1), (0, 2)]);
+    assert_eq!(*seen.lock().unwrap(), [(0, 1), (1, 1), (0, 2)]);
     // The second one ends. Its addresses help those who come while the first still hangs.
     names.looked_up(0, 2, Some(&found), at(9000));
     assert_eq!(look_up(0, at(9000)), (2, left(1000), Some(Arc::clone(&found))));
     // What the first finds at last is older.
     names.looked_up(0, 1, Some(&addresses(&["127.0.0.9:80"])), at(9100));
     assert_eq!(look_up(0, at(9100)), (1, left(900), Some(found)));
-    assert_eq!(*begun.lock().unwrap(), [(0, 1), (1, 1), (0, 2), (0, 3)]);
+    assert_eq!(*seen.lock().unwrap(), [(0, 1), (1, 1), (0, 2), (0, 3)]);
 }
 
 /// Resolves to what the test sets.
