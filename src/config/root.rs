@@ -162,6 +162,18 @@ pub(super) const LIMITS: Section = Section {
             "16384",
             "How many requests may run at once; one more is answered 503.",
         ),
+        or(
+            "cleanups",
+            Shape::Count(1, 1_000_000),
+            "1024",
+            "How many requests whose clients have left may go on with their cleanups; one more cuts off the oldest.",
+        ),
+        or(
+            "bufferedBytes",
+            Shape::Size,
+            r#""256MiB""#,
+            "What all bodies together may keep in memory: read by expressions, parsed, or kept to be sent again.",
+        ),
         optional(
             "workers",
             Shape::Count(1, 1024),
@@ -258,6 +270,8 @@ pub(super) fn limits(root: &Object<'_>) -> Limits {
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
         requests: object.count("requests").unwrap_or_default(),
+        cleanups: object.count("cleanups").unwrap_or_default(),
+        buffered_bytes: object.size("bufferedBytes", ("1MiB", "1024GiB")),
         workers: object
             .count("workers")
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),

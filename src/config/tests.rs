@@ -93,6 +93,8 @@ fn the_smallest_file_gets_the_documented_defaults() {
         streams: 100,
         connections: 16_384,
         requests: 16_384,
+        cleanups: 1024,
+        buffered_bytes: 256 << 20,
         workers: settings.limits.workers,
     };
     assert_eq!(settings.limits, limits);
@@ -123,6 +125,8 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         idle_timeout: Duration::from_mins(1),
         keep_alive: Duration::from_secs(4),
         max_idle: 256,
+        max_requests: 1024,
+        max_wait: Duration::from_secs(1),
         ping_interval: Duration::ZERO,
         retry_after_max: Duration::from_mins(5),
         host: HostPolicy::Preserve,

@@ -53,6 +53,18 @@ pub(super) const UPSTREAM: Section = Section {
             "How many idle connections each worker keeps.",
         ),
         or(
+            "maxRequests",
+            Shape::Count(1, 1_000_000),
+            "1024",
+            "How many requests may be at the upstream at once, over all workers.",
+        ),
+        or(
+            "maxWait",
+            Shape::Duration,
+            r#""PT1S""#,
+            "How long one more waits for a place. Then it fails with `ConnectionFailed`, `details.phase: capacity`.",
+        ),
+        or(
             "pingInterval",
             Shape::Duration,
             r#""PT0S""#,
@@ -98,6 +110,8 @@ pub(super) fn upstreams(
             idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
             keep_alive: object.duration("keepAlive", ("PT0S", LONGEST)),
             max_idle: object.count("maxIdle").unwrap_or_default(),
+            max_requests: object.count("maxRequests").unwrap_or_default(),
+            max_wait: object.duration("maxWait", ("PT0S", LONGEST)),
             ping_interval: object.duration("pingInterval", ("PT0S", LONGEST)),
             retry_after_max: object.duration("retryAfterMax", ("PT0S", LONGEST)),
             host: match object.word("host") {

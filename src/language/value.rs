@@ -6,6 +6,9 @@
 //! owns (a request, a response). It becomes JSON member by member, and only when something reads it. So a
 //! body streams through a Flow that never looks at it.
 
+mod array;
+mod parsed;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +17,10 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
+
+pub use self::array::Array;
+use self::parsed::Block;
+pub use self::parsed::{Account, ParseError, Parsing};
 
 /// The members of an object. The order of keys is kept for printing; it has no meaning.
 pub type Map = IndexMap<Arc<str>, Value>;
@@ -32,7 +39,7 @@ pub enum Value {
     /// A string of Unicode scalar values, compared by code point and never normalised.
     String(Arc<str>),
     /// An array.
-    Array(Arc<Vec<Self>>),
+    Array(Array),
     /// An object.
     Object(Arc<Map>),
     /// An object that the host owns. It is read member by member.
@@ -128,7 +135,7 @@ impl Value {
 
     /// An array value.
     pub fn array(items: Vec<Self>) -> Self {
-        Self::Array(Arc::new(items))
+        Self::Array(items.into())
     }
 
     /// An object value of these members.
@@ -208,7 +215,7 @@ impl Value {
     }
 
     /// The elements of an array.
-    pub fn as_array(&self) -> Option<&[Self]> {
+    pub fn as_array(&self) -> Option<&Array> {
         match self {
             Self::Array(items) => Some(items),
             _ => None,
@@ -329,9 +336,13 @@ impl Serialize for Value {
                 None => serializer.serialize_f64(*number),
             },
             Self::String(text) => serializer.serialize_str(text),
-            Self::Array(items) => serializer.collect_seq(items.iter()),
+            Self::Array(Array::Parsed(block)) => block.serialize_array(serializer),
+            Self::Array(Array::Values(items)) => serializer.collect_seq(items.iter()),
             Self::Object(map) => serialize_members(map, serializer),
-            Self::Native(native) => serialize_members(&native.to_map(), serializer),
+            Self::Native(native) => match native.as_any().downcast_ref::<Block>() {
+                Some(parsed) => parsed.serialize_object(serializer),
+                None => serialize_members(&native.to_map(), serializer),
+            },
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ::http::HeaderValue;
 
+use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::provider::http::HttpProvider;
 use super::settings::{
@@ -12,14 +13,15 @@ use super::settings::{
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
-use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
+use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping, UpstreamParts};
 use super::stage::Stage;
 use super::tls;
+use super::upstream::capacity::Places;
 use super::upstream::resolve::System;
 use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::source::{Diagnostic, Diagnostics, Span};
-use crate::telemetry::metrics::{Metrics, UpstreamMetrics};
+use crate::telemetry::metrics::Metrics;
 
 impl Runtime {
     /// Compiles every route of `settings` with `catalog`, to which each route's own http provider is added.
@@ -54,13 +56,16 @@ impl Runtime {
         } = settings;
         let upstreams: Vec<_> = upstreams
             .into_iter()
-            .map(|upstream| (metrics.upstream(&upstream.name), Arc::new(upstream)))
-            .map(|(metrics, upstream)| (upstream, metrics))
+            .map(|upstream| UpstreamParts {
+                metrics: metrics.upstream(&upstream.name),
+                places: Places::new(upstream.max_requests, upstream.max_wait),
+                settings: Arc::new(upstream),
+            })
             .collect();
         let names: HashMap<Arc<str>, usize> = upstreams
             .iter()
             .enumerate()
-            .map(|(position, (upstream, _))| (Arc::clone(&upstream.name), position))
+            .map(|(position, parts)| (Arc::clone(&parts.settings.name), position))
             .collect();
         let mut builder = Builder {
             catalog,
@@ -86,11 +91,18 @@ impl Runtime {
         if found.has_errors() {
             return Err(found);
         }
+        let share = |all: usize| all.div_ceil(limits.workers.max(1)).max(1);
         let may_return = may_return(&listeners, &upstreams);
         let runtime = Self {
             environment,
             listeners: listeners.into_iter().map(|l| ListenAddress::of(l, metrics)).collect(),
-            share: limits.requests.div_ceil(limits.workers.max(1)).max(1),
+            share: share(limits.requests),
+            cleanups: share(limits.cleanups),
+            buffers: metrics.buffers(),
+            parsers: match &stage {
+                Some(_) => Parsers::in_place(),
+                None => Parsers::beside(limits.workers),
+            },
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             via: forwarded.as_ref().map_or(may_return, |forwarded| forwarded.via),
             forwarded,
@@ -136,11 +148,8 @@ impl ListenAddress {
 }
 
 /// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
-fn may_return(
-    listeners: &[Listener],
-    upstreams: &[(Arc<settings::Upstream>, Arc<UpstreamMetrics>)],
-) -> bool {
-    let mut endpoints = upstreams.iter().flat_map(|(upstream, _)| &upstream.endpoints);
+fn may_return(listeners: &[Listener], upstreams: &[UpstreamParts]) -> bool {
+    let mut endpoints = upstreams.iter().flat_map(|parts| &parts.settings.endpoints);
     endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
 }
 

@@ -41,6 +41,8 @@ pub(crate) const GATEWAY_TIMEOUT: &str = "Provider.Call.Http.GatewayTimeout";
 pub(crate) const NON_SUCCESS_STATUS: &str = "Provider.Call.Http.NonSuccessStatus";
 /// A body that must be read into memory exceeds its limit.
 pub(crate) const BODY_TOO_LARGE: &str = "Provider.Call.Http.BodyTooLarge";
+/// A body that must be read into memory finds no room there.
+pub(crate) const BODY_NOT_BUFFERED: &str = "Provider.Call.Http.BodyNotBuffered";
 /// An earlier attempt read the request's body and did not keep it.
 pub(crate) const BODY_NOT_REPLAYABLE: &str = "Provider.Call.Http.BodyNotReplayable";
 /// The client's request body broke off while it was sent on.
@@ -72,10 +74,10 @@ pub(crate) const OTHER: Meaning = means(StatusCode::INTERNAL_SERVER_ERROR, INTER
 
 /// The table.
 #[rustfmt::skip]
-const TABLE: [Row; 19] = [
+const TABLE: [Row; 20] = [
     (NO_ROUTE, means(StatusCode::NOT_FOUND, "destination_not_found", "no route takes the request")),
     (LOOP_DETECTED, means(StatusCode::LOOP_DETECTED, "proxy_loop_detected", "an upstream leads back to this proxy (`Via`)")),
-    (OVERLOADED, means(StatusCode::SERVICE_UNAVAILABLE, "http_request_denied", "as many requests run as `limits.requests` allows")),
+    (OVERLOADED, means(StatusCode::SERVICE_UNAVAILABLE, "http_request_denied", "as many requests run as `limits.requests` allows, or bodies take as much memory as `limits.bufferedBytes` does")),
     (BAD_REQUEST, means(StatusCode::BAD_REQUEST, REQUEST_ERROR, "the request is malformed, over a limit (408, 414, 431) or asks for what is not done here (405, 417, 501)")),
     (BAD_RESPONSE, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "the Flow returned a `status` with what is no response; the log says what is wrong with it")),
     (INTERNAL, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "a mistake in the proxy: report it with the log's lines around it")),
@@ -88,6 +90,7 @@ const TABLE: [Row; 19] = [
     (GATEWAY_TIMEOUT, upstream_s("the upstream answered 504")),
     (NON_SUCCESS_STATUS, upstream_s("the upstream answered with another 4xx or 5xx")),
     (BODY_TOO_LARGE, Meaning { grpc: Status::RESOURCE_EXHAUSTED, ..means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "the route reads a body that is over its `buffer.response`, or its `buffer.request` (413)") }),
+    (BODY_NOT_BUFFERED, Meaning { grpc: Status::RESOURCE_EXHAUSTED, ..means(StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR, "the route reads a response's body, and all bodies together take what `limits.bufferedBytes` allows") }),
     (BODY_NOT_REPLAYABLE, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "an attempt needs a request body that was not kept: `buffer.replay` is smaller than it")),
     (REQUEST_ABORTED, means(StatusCode::BAD_REQUEST, REQUEST_ERROR, "the client's body was malformed or broke off, or stood still (408)")),
     (timeout::EXCEEDED, Meaning { grpc: Status::DEADLINE_EXCEEDED, ..means(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", "a Timeout's bound fired before there was an answer") }),

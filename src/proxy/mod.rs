@@ -18,6 +18,7 @@ mod grpc;
 mod h1;
 mod h2;
 pub(crate) mod io;
+mod memory;
 pub(crate) mod message;
 mod middleware;
 pub(crate) mod provider;

@@ -80,6 +80,10 @@ pub struct Upstream {
     pub keep_alive: Duration,
     /// How many idle connections each worker keeps (default 256).
     pub max_idle: usize,
+    /// How many requests may be at the upstream at once, over all workers (default 1024).
+    pub max_requests: usize,
+    /// How long one more waits for a place (default PT1S).
+    pub max_wait: Duration,
     /// How long an HTTP/2 connection with running requests may carry nothing before it is sent a PING, and how long
     /// the answer may take. The default of PT0S sends none, because gRPC servers treat frequent PINGs as abuse.
     pub ping_interval: Duration,
@@ -299,6 +303,10 @@ pub struct Limits {
     pub connections: usize,
     /// How many requests may run at once (default 16384). Each worker takes its share.
     pub requests: usize,
+    /// How many executions may go on after their clients have left (default 1024).
+    pub cleanups: usize,
+    /// What all bodies together may keep in memory, in bytes (default 256 MiB).
+    pub buffered_bytes: usize,
     /// Worker threads (default: one per core).
     pub workers: usize,
 }

@@ -24,9 +24,13 @@ pub(super) struct Families {
     pub(super) suppressed: IntCounterVec,
     pub(super) timeouts: IntCounterVec,
     pub(super) finally: IntCounterVec,
+    pub(super) departed: IntGaugeVec,
     pub(super) refused: IntCounterVec,
     pub(super) interim: IntCounterVec,
+    pub(super) buffered: IntGauge,
+    pub(super) unbuffered: IntCounterVec,
     pub(super) connections: IntGaugeVec,
+    pub(super) waiting: IntGaugeVec,
     pub(super) resends: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -120,8 +124,13 @@ impl Families {
             timeouts: all.counters("timeouts_total", "Timeout bounds that fired.", &["route"]),
             finally: all.counters(
                 "finally_total",
-                "Cleanups that ran, by outcome: success, failure, or unfinished when the process ended.",
+                "Cleanups that ran, by outcome: success, failure, or unfinished: the process ended, or limits.cleanups cut it off.",
                 &["route", "outcome"],
+            ),
+            departed: all.gauges(
+                "cleanups_in_flight",
+                "Requests whose clients have left and whose cleanups are running.",
+                &["route"],
             ),
             refused: all.counters(
                 "requests_refused_total",
@@ -133,10 +142,24 @@ impl Families {
                 "Interim answers (1xx) of upstreams that did not reach the client, by reason.",
                 &["route", "reason"],
             ),
+            buffered: all.keep(IntGauge::with_opts(opts(
+                "buffered_bytes",
+                "What bodies take in memory that are kept, read or parsed, of limits.bufferedBytes.",
+            ))),
+            unbuffered: all.counters(
+                "bodies_not_buffered_total",
+                "Bodies for which limits.bufferedBytes had no room: of a request, of a response, or for replay.",
+                &["body"],
+            ),
             connections: all.gauges(
                 "upstream_connections",
                 "Open upstream connections, by state: active or idle.",
                 &["upstream", "state"],
+            ),
+            waiting: all.gauges(
+                "upstream_requests_waiting",
+                "Requests that wait because an upstream has as many as its maxRequests.",
+                &["upstream"],
             ),
             resends: all.counters(
                 "stale_connection_resends_total",

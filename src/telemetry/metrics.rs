@@ -6,10 +6,12 @@
 //! after a reload, so counters never decrease. The series of a name that a reload removed end with its last request
 //! ([`live`]).
 
+mod buffers;
 mod live;
 mod route;
 mod summary;
 
+pub use self::buffers::{BodyUse, BufferMetrics};
 pub use self::route::RouteMetrics;
 pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
@@ -60,6 +62,7 @@ pub struct RefusalMetrics {
 pub struct UpstreamMetrics {
     active: IntGauge,
     idle: IntGauge,
+    waiting: IntGauge,
     resends: IntCounter,
     _name: NameGuard,
 }
@@ -154,6 +157,7 @@ impl Metrics {
         Arc::new(UpstreamMetrics {
             active: gauge(&families.connections, &[name, "active"]),
             idle: gauge(&families.connections, &[name, "idle"]),
+            waiting: gauge(&families.waiting, &[name]),
             resends: counter(&families.resends, &[name]),
             _name: self.live.hold(Label::Upstream, name),
         })
@@ -255,6 +259,16 @@ impl UpstreamMetrics {
     pub fn to_active(&self) {
         self.idle.dec();
         self.active.inc();
+    }
+
+    /// `mwl_upstream_requests_waiting` +1.
+    pub fn waits(&self) {
+        self.waiting.inc();
+    }
+
+    /// `mwl_upstream_requests_waiting` -1.
+    pub fn waits_no_longer(&self) {
+        self.waiting.dec();
     }
 
     /// `mwl_stale_connection_resends_total`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
 use http::{Method, Uri};
 
 use super::ArgumentError;
@@ -66,8 +67,10 @@ fn target(text: &str, at: usize) -> Result<(Uri, Option<HeaderValue>), ArgumentE
     let uri: Uri = text.parse().map_err(|error| wrong(0, format!("`{text}`: {error}")))?;
     let host = uri.authority().map(|authority| HeaderValue::try_from(authority.as_str()));
     let host = host.transpose().map_err(|error| wrong(0, format!("`{text}`: {error}")))?;
-    let origin = uri.path_and_query().cloned().map(Uri::from);
-    Ok((origin.unwrap_or_default(), host))
+    // Printed and read again, it has the slash that stands for an empty path (RFC 9112 §3.2.1).
+    let origin = uri.path_and_query().map(|origin| PathAndQuery::try_from(origin.to_string()));
+    let origin = origin.transpose().map_err(|error| wrong(0, format!("`{text}`: {error}")))?;
+    Ok((origin.map(Uri::from).unwrap_or_default(), host))
 }
 
 /// `accept: text/plain`.

@@ -6,13 +6,16 @@ use super::matcher::covers;
 use super::middleware::Level;
 use super::site::Site;
 use super::template::is_expression;
-use super::{Compiler, suggestion};
+use super::{Compiler, Strictness, suggestion};
 use crate::language::plan::{
     Action, CallPlan, CallStep, CatchClause, GatherStep, MatchStep, Pause, SleepStep, StepId,
     StepPlan, Tail, Template, When,
 };
 use crate::language::temporal;
-use crate::source::{Diagnostic, Member, Node, with_article};
+use crate::source::{Diagnostic, Member, Node, Span, with_article};
+
+/// How many dispatches of a `Gather` run at once on a route, if it states no `concurrency` and computes its list.
+const DEFAULT_CONCURRENCY: usize = 64;
 
 /// Each action, its name in a message, and its fields.
 const ACTIONS: [(&str, &str, &[&str]); 7] = [
@@ -168,7 +171,12 @@ impl Compiler<'_> {
         if let Some(node) = fields.get("over") {
             self.typed(node, "over", "an array or an expression", |node| node.as_array().is_some());
         }
-        let concurrency = self.concurrency(fields.get("concurrency"));
+        let concurrency = match fields.get("concurrency") {
+            None if matches!(over, Some(Some(Template::Expression(_)))) => {
+                Some(self.unstated_concurrency(fields.get("over")?.span))
+            }
+            written => self.concurrency(written),
+        };
         let (successes, wait) = self.completion(fields);
         let tail = self.tail(fields, Site::after_gather(), graph);
         let catch = self.catch(fields.get("catch"), Site::after_gather(), graph);
@@ -207,6 +215,17 @@ impl Compiler<'_> {
             return None;
         }
         compiled.into_iter().collect::<Option<Vec<_>>>().filter(|calls| !calls.is_empty())
+    }
+
+    /// The concurrency of a Gather over a computed list that states none. By the specification it is unlimited, and
+    /// so it is where a definition is run alone. A route is open to clients, who might choose the list's length.
+    fn unstated_concurrency(&mut self, over: Span) -> Option<usize> {
+        let message = format!(
+            "this Gather's length is computed, and it states no `concurrency`: a route runs {DEFAULT_CONCURRENCY} dispatches at once"
+        );
+        let help = "write a `concurrency`; `null` is for no limit";
+        self.found.push(Diagnostic::warning("unbounded-gather", over, message).with_help(help));
+        (self.strictness == Strictness::Load).then_some(DEFAULT_CONCURRENCY)
     }
 
     fn concurrency(&mut self, node: Option<&Node>) -> Option<Option<usize>> {

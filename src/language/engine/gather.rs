@@ -19,7 +19,7 @@ use super::view::StepState;
 use crate::language::code::system;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::plan::{CallPlan, GatherStep};
-use crate::language::value::Value;
+use crate::language::value::{Array, Value};
 
 /// How many dispatches one fan-out may have. A `Gather` over more fails with [`FAN_OUT_LIMIT`], before it
 /// starts any.
@@ -39,7 +39,7 @@ enum Slot {
 struct FanOut<'p> {
     calls: &'p [CallPlan],
     /// The input of each dispatch of the iterate form. `None`: all receive the Step's input.
-    elements: Option<Arc<Vec<Value>>>,
+    elements: Option<Array>,
     count: usize,
     wanted: usize,
     concurrency: usize,
@@ -85,7 +85,7 @@ impl<'e> Frame<'e, '_> {
                 other => return Err(wrong("over", "an array", other)),
             },
         };
-        let count = elements.as_ref().map_or(plan.calls.len(), |elements| elements.len());
+        let count = elements.as_ref().map_or(plan.calls.len(), Array::len);
         if count > MAX_DISPATCHES {
             let message = format!("{count} dispatches are more than the {MAX_DISPATCHES} allowed");
             return Err(Failure::error(FAN_OUT_LIMIT, message));
@@ -204,7 +204,7 @@ impl<'e> Frame<'e, '_> {
 impl FanOut<'_> {
     fn dispatch(&self, index: usize, received: &Value) -> Option<(&CallPlan, Value)> {
         let arriving = match &self.elements {
-            Some(elements) => elements.get(index)?.clone(),
+            Some(elements) => elements.get(index)?,
             None => received.clone(),
         };
         Some((call_of(self.calls, index)?, arriving))

@@ -185,7 +185,7 @@ pub(super) fn fits(value: &Value, depth: usize) -> bool {
 fn shallower(value: &Value, levels: usize) -> bool {
     match (value, levels.checked_sub(1)) {
         (Value::Array(_) | Value::Object(_) | Value::Native(_), None) => false,
-        (Value::Array(items), Some(levels)) => items.iter().all(|item| shallower(item, levels)),
+        (Value::Array(items), Some(levels)) => items.iter().all(|item| shallower(&item, levels)),
         (Value::Object(members), Some(levels)) => {
             members.values().all(|member| shallower(member, levels))
         }

@@ -11,7 +11,7 @@ use cel::common::value::Val;
 
 use super::values::{self, List, Object};
 use super::work::spend;
-use crate::language::value::Value;
+use crate::language::value::{Array, Value};
 
 /// Whether `a == b` in CEL: lists are compared pairwise, maps by their keys, and numbers by value across
 /// their types; values of different types are unequal.
@@ -49,7 +49,7 @@ fn data(a: &Value, b: &Value) -> Result<bool, ExecutionError> {
             if a.len() != b.len() {
                 return Ok(false);
             }
-            all(a.iter().zip(b.iter()).map(|(a, b)| data(a, b)))
+            all(a.iter().zip(b.iter()).map(|(a, b)| data(&a, &b)))
         }
         (Value::Object(_) | Value::Native(_), Value::Object(_) | Value::Native(_)) => {
             let (a, b) = (a.as_object().unwrap_or_default(), b.as_object().unwrap_or_default());
@@ -102,7 +102,7 @@ fn is_container(val: &dyn Val) -> bool {
 #[derive(Clone, Copy)]
 enum Elements<'a, 'v> {
     Cel(&'a [Box<dyn Val + 'v>]),
-    Data(&'a [Value]),
+    Data(&'a Array),
 }
 
 impl<'a, 'v> Elements<'a, 'v> {
@@ -129,7 +129,7 @@ impl<'a, 'v> Elements<'a, 'v> {
         match self {
             Self::Cel(items) => items.get(index).map_or(Ok(false), |item| test(item.as_ref())),
             Self::Data(items) => {
-                items.get(index).map_or(Ok(false), |item| test(values::wrap(item.clone()).as_ref()))
+                items.get(index).map_or(Ok(false), |item| test(values::wrap(item).as_ref()))
             }
         }
     }

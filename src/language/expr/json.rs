@@ -37,7 +37,7 @@ fn write(value: &Value, out: &mut String) -> Result<(), ExecutionError> {
                 if index > 0 {
                     out.push(',');
                 }
-                write(item, out)?;
+                write(&item, out)?;
             }
             out.push(']');
         }
@@ -123,9 +123,7 @@ fn shortest(number: f64) -> (String, i32) {
 
 /// Parses a JSON text of at most [`DEPTH`] levels. If a member is repeated, the last one wins.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str::<serde_json::Value>(text)
-        .map(Value::from)
-        .map_err(|error| format!("not JSON: {error}"))
+    Value::parse(text.as_bytes(), ()).map_err(|error| error.to_string())
 }
 
 // serde_json's own limit must be the same as ours.

@@ -80,7 +80,7 @@ fn template_codes(template: &Template, codes: &mut BTreeSet<Arc<str>>) {
 
 fn value_codes(value: &Value, codes: &mut BTreeSet<Arc<str>>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| value_codes(item, codes)),
+        Value::Array(items) => items.iter().for_each(|item| value_codes(&item, codes)),
         Value::Object(map) => {
             for (key, value) in map.iter() {
                 member_codes(key, value, codes);
@@ -94,8 +94,8 @@ fn value_codes(value: &Value, codes: &mut BTreeSet<Arc<str>>) {
 /// The codes in a `codes` list or a `code`: matchers and failures always write them under these names.
 fn member_codes(key: &str, value: &Value, codes: &mut BTreeSet<Arc<str>>) {
     let texts = match (key, value) {
-        ("codes", Value::Array(items)) => items.as_slice(),
-        ("code", Value::String(_)) => std::slice::from_ref(value),
+        ("codes", Value::Array(items)) => items.iter().collect(),
+        ("code", Value::String(_)) => vec![value.clone()],
         _ => return,
     };
     for text in texts {

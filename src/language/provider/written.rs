@@ -36,7 +36,7 @@ pub fn words(value: &Value) -> String {
         Value::Array(items) => {
             let between =
                 if items.iter().any(|item| item.as_object().is_some()) { "; " } else { " or " };
-            items.iter().map(words).collect::<Vec<_>>().join(between)
+            items.iter().map(|item| words(&item)).collect::<Vec<_>>().join(between)
         }
         value => match value.as_object() {
             None => value.to_string(),

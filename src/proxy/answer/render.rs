@@ -125,7 +125,7 @@ fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
         Value::String(text) => vec![text.as_ref().to_owned()],
-        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Array(items) => items.iter().flat_map(|item| texts(&item)).collect(),
         other => vec![other.to_string()],
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod stall;
 pub(crate) mod timed_writer;
+pub(crate) mod valued;
 pub(crate) mod whole;
 mod window_stall;
 

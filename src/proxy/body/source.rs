@@ -24,8 +24,10 @@ use http_body_util::BodyExt;
 pub use self::attempt::AttemptBody;
 use super::BodyError;
 use crate::proxy::h1::{self, Malformed};
+use crate::proxy::memory::{Budget, Reservation};
 use crate::proxy::message::trailers::permitted;
 use crate::proxy::settings::BodyPatience;
+use crate::telemetry::metrics::BodyUse;
 
 /// How many bytes of an unwanted body are read so that its connection can be used again.
 const READ_OUT: usize = 64 * 1024;
@@ -71,6 +73,8 @@ struct ReplayBuffer {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     limit: usize,
+    /// Its part of what all bodies may keep.
+    reservation: Option<Reservation>,
 }
 
 /// How a client's body broke off.
@@ -111,7 +115,12 @@ where
     /// A body of which up to `keep` bytes are kept for replay, or nothing.
     pub fn new(stream: B, keep: Option<usize>) -> Self {
         let length = stream.size_hint().exact();
-        let kept = keep.map(|limit| ReplayBuffer { chunks: VecDeque::new(), bytes: 0, limit });
+        let kept = keep.map(|limit| ReplayBuffer {
+            chunks: VecDeque::new(),
+            bytes: 0,
+            limit,
+            reservation: None,
+        });
         Self {
             state: Mutex::new(SourceState {
                 stream: Some(stream),
@@ -126,6 +135,14 @@ where
             }),
             length,
         }
+    }
+
+    /// The same, but what is kept counts in `memory`, and nothing is kept for which there is no room.
+    pub(crate) fn within(self, memory: &Arc<Budget>) -> Self {
+        if let Some(kept) = &mut self.lock().kept {
+            kept.reservation = Some(memory.reservation());
+        }
+        self
     }
 
     /// The whole body for the next attempt. The previous attempt can read no more.
@@ -169,7 +186,13 @@ where
                 return Ok(None);
             }
         }
-        Ok(Some((all.freeze(), trailers)))
+        let reservation = self.lock().kept.as_mut().and_then(|kept| kept.reservation.take());
+        let all = all.freeze();
+        let all = match reservation {
+            Some(part) => part.join(all),
+            None => all,
+        };
+        Ok(Some((all, trailers)))
     }
 
     /// Discards what the client has already sent, up to a limit, because its request has been answered. Returns
@@ -316,7 +339,7 @@ where
     fn keep(&mut self, chunk: &Bytes) {
         self.read = self.read.saturating_add(chunk.len() as u64);
         let Some(kept) = &mut self.kept else { return };
-        if kept.bytes.saturating_add(chunk.len()) > kept.limit {
+        if kept.bytes.saturating_add(chunk.len()) > kept.limit || !kept.has_room(chunk.len()) {
             self.kept = None;
             return;
         }
@@ -325,6 +348,18 @@ where
 }
 
 impl ReplayBuffer {
+    /// Whether all bodies together may keep `more` bytes.
+    fn has_room(&mut self, more: usize) -> bool {
+        let Some(reservation) = &mut self.reservation else {
+            return true;
+        };
+        let room = reservation.grow(more);
+        if !room {
+            reservation.refused(BodyUse::Replay);
+        }
+        room
+    }
+
     /// Small chunks are copied together. Kept separately, each would hold many times its size, because it
     /// refers to the whole read buffer. Only the attempt that has sent everything that is kept reads on, so
     /// nobody is in the middle of the last chunk.

@@ -36,6 +36,7 @@ fn a_code_says_how_it_is_answered() {
         (CONNECTION_FAILED, 502, 14),
         (CONNECTION_CLOSED, 502, 14),
         (BODY_TOO_LARGE, 500, 8),
+        (BODY_NOT_BUFFERED, 503, 8),
         (system::CANCELLED, 503, 14),
         ("Provider.Call.Http.Grpc.Aborted", 500, 10),
         (NO_ROUTE, 404, 12),

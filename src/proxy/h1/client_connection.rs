@@ -378,11 +378,8 @@ impl DropReason {
 /// The length of the complete empty lines at the start of `bytes`.
 fn empty_lines(bytes: &[u8]) -> usize {
     let mut at = 0;
-    loop {
-        at += match bytes.get(at..) {
-            Some([b'\n', ..]) => 1,
-            Some([b'\r', b'\n', ..]) => 2,
-            _ => return at,
-        };
+    while let Some([b'\r', b'\n', ..]) = bytes.get(at..) {
+        at += 2;
     }
+    at
 }

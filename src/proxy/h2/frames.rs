@@ -12,11 +12,13 @@ pub(super) mod kind {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const HEADERS: u8 = 1;
     pub(crate) const RST_STREAM: u8 = 3;
+    pub(crate) const SETTINGS: u8 = 4;
     pub(crate) const PUSH_PROMISE: u8 = 5;
     pub(crate) const GOAWAY: u8 = 7;
     pub(crate) const CONTINUATION: u8 = 9;
 }
 
+const ACK: u8 = 0x1;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
@@ -94,6 +96,11 @@ impl Frame {
     /// Whether it ends a header block.
     pub(super) const fn ends_fields(self) -> bool {
         self.flags & END_HEADERS != 0
+    }
+
+    /// Whether it may be the first of a connection (RFC 9113 §3.4).
+    pub(super) const fn may_be_first(self) -> bool {
+        self.kind == kind::SETTINGS && self.flags & ACK == 0
     }
 
     /// Whether it is part of a message. Other frames are only about the connection.

@@ -3,6 +3,8 @@
 //! PING, SETTINGS, `WINDOW_UPDATE` and similar frames are not part of any message, but cost work. A peer that sends many
 //! of them only keeps the worker busy, so they are limited.
 //!
+//! The library also serves a client whose first frame is not SETTINGS.
+//!
 //! The library does not report which streams it refuses, or that it drops trailers that are too large. The frames show
 //! both, so they are noted here for others ([`Traffic`]).
 
@@ -13,7 +15,7 @@ use h2::Reason;
 use tokio::time::Instant;
 
 use super::frames::{Frame, kind};
-use super::traffic::Traffic;
+use super::traffic::{Traffic, Violation};
 
 /// How many frames that are not part of a message may arrive within [`FLOOD_INTERVAL`].
 const MAX_EMPTY_FRAMES: u32 = 1000;
@@ -30,6 +32,8 @@ pub(super) struct Guard {
     traffic: Arc<Traffic>,
     /// Whether the other side is a client.
     serves: bool,
+    /// Whether the next frame must be a client's first SETTINGS.
+    awaits_settings: bool,
     /// The largest allowed header block.
     max_block: usize,
     /// The size of the current header block so far.
@@ -48,6 +52,7 @@ impl Guard {
         Self {
             traffic: Arc::default(),
             serves,
+            awaits_settings: serves,
             max_block: max_head.saturating_add(BLOCK_OVERHEAD),
             block: 0,
             empty: 0,
@@ -63,6 +68,12 @@ impl Guard {
 
     /// A frame was read.
     pub(super) fn received(&mut self, frame: Frame) {
+        if std::mem::take(&mut self.awaits_settings) {
+            if !frame.may_be_first() {
+                self.traffic.violated(Violation::NoSettings);
+            }
+            return;
+        }
         match frame.kind {
             kind::HEADERS => self.block = frame.length,
             kind::CONTINUATION => self.block = self.block.saturating_add(frame.length),
@@ -96,7 +107,7 @@ impl Guard {
     fn too_many(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.since) < FLOOD_INTERVAL {
-            self.traffic.flood();
+            self.traffic.violated(Violation::Flood);
         }
         self.since = now;
         self.empty = 0;

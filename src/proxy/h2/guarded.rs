@@ -118,8 +118,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for GuardedIo<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let traffic = self.guard.traffic();
-        if traffic.is_flooded() || traffic.are_reads_held() {
-            // The connection's task knows this: it closes a flooded connection, and polls a held one again.
+        if traffic.violation().is_some() || traffic.are_reads_held() {
+            // The connection's task knows this: it closes a connection after a violation, and polls a held one again.
             return Poll::Pending;
         }
         if self.slice >= SLICE {
@@ -136,8 +136,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for GuardedIo<T> {
         } else {
             self.slice += filled.len();
             self.received(filled);
-            if self.guard.traffic().is_flooded() {
+            if self.guard.traffic().violation().is_some() {
+                // The library gets nothing of what came with it.
+                buf.set_filled(before);
                 cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
         polled

@@ -25,7 +25,7 @@ pub(crate) use self::guarded::GuardedIo;
 pub(crate) use self::head_limits::OverLimit;
 pub(crate) use self::incoming::Incoming;
 pub(crate) use self::request_stream::RequestStream;
-pub(crate) use self::traffic::{CountsSnapshot, Traffic};
+pub(crate) use self::traffic::{CountsSnapshot, Traffic, Violation};
 
 /// The window of a stream, in bytes.
 pub(crate) const WINDOW: u32 = 64 * 1024;

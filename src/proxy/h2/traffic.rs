@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use h2::Reason;
 use tokio::sync::Notify;
@@ -28,8 +28,8 @@ pub(crate) struct Traffic {
     blocked: AtomicBool,
     /// When everything written was last flushed late.
     unblocked_at: Mutex<Option<Instant>>,
-    /// Whether the peer floods the connection with frames. Then no more is read.
-    flooded: AtomicBool,
+    /// Why nothing more is read, if the peer has broken the protocol.
+    violation: OnceLock<Violation>,
     /// Whether a request waits to be written.
     queued: AtomicBool,
     /// Whether nothing is read for the moment.
@@ -48,6 +48,15 @@ struct Streams {
     opened: VecDeque<u32>,
     /// How the library refused some of them.
     refused: Vec<Refused>,
+}
+
+/// How a peer breaks the protocol without the library noticing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// It floods the connection with frames.
+    Flood,
+    /// Its first frame is not SETTINGS (RFC 9113 §3.4).
+    NoSettings,
 }
 
 /// How the library refused a stream: the reset's error code, or `None` for a 431.
@@ -97,9 +106,9 @@ impl Traffic {
         *lock(&self.unblocked_at)
     }
 
-    /// Whether the peer floods the connection with frames.
-    pub(crate) fn is_flooded(&self) -> bool {
-        self.flooded.load(Ordering::Relaxed)
+    /// How the peer has broken the protocol, if it has.
+    pub(crate) fn violation(&self) -> Option<Violation> {
+        self.violation.get().copied()
     }
 
     /// A request was handed to the library, which writes it when the connection is polled next.
@@ -162,9 +171,9 @@ impl Traffic {
         self.blocked.store(!all, Ordering::Relaxed);
     }
 
-    /// The peer floods the connection with frames.
-    pub(super) fn flood(&self) {
-        self.flooded.store(true, Ordering::Relaxed);
+    /// The peer has broken the protocol. The first time counts.
+    pub(super) fn violated(&self, violation: Violation) {
+        let _first = self.violation.set(violation).is_ok();
     }
 
     /// The first header block of a stream was read.
@@ -182,7 +191,7 @@ impl Traffic {
         if large.len() < LARGE_BLOCKS {
             large.push(stream);
         } else {
-            self.flood();
+            self.violated(Violation::Flood);
         }
     }
 

@@ -3,22 +3,49 @@
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::language::value::Value;
+use crate::language::value::{ParseError, Parsing, Value};
+use crate::proxy::memory::{Full, Reservation};
 
-/// The value of `body` in expressions.
-pub(crate) fn to_value(content_type: Option<&HeaderValue>, body: &[u8]) -> Value {
+/// The room for the value of `body`, if it is to be parsed. It has a reservation of its own.
+pub(crate) fn prepare(
+    content_type: Option<&HeaderValue>,
+    body: &[u8],
+    reservation: &Reservation,
+) -> Result<Option<Parsing>, Full> {
+    if body.is_empty() || !matches!(Kind::of(content_type), Kind::Json) {
+        return Ok(None);
+    }
+    Parsing::begin(body, reservation.another()).map(Some).map_err(|_| Full)
+}
+
+/// The value of `body` in expressions, by way of what was prepared for it. What a text takes is added to the body's
+/// `reservation`.
+pub(crate) fn to_value(
+    content_type: Option<&HeaderValue>,
+    body: &[u8],
+    prepared: Option<Parsing>,
+    reservation: &mut Reservation,
+) -> Result<Value, Full> {
     if body.is_empty() {
-        return Value::Null;
+        return Ok(Value::Null);
     }
-    match Kind::of(content_type) {
-        Kind::Json => match serde_json::from_slice::<serde_json::Value>(body) {
-            Ok(json) => Value::from(json),
-            // Text that claims to be JSON but is not is still text.
-            Err(_) => text(body),
-        },
-        Kind::Text => text(body),
-        Kind::Binary => Value::string(base64(body)),
+    match prepared.map(|parsing| parsing.finish(body)) {
+        Some(Ok(value)) => return Ok(value),
+        Some(Err(ParseError::Full)) => return Err(Full),
+        // Text that claims to be JSON but is not is still text.
+        Some(Err(ParseError::Invalid(_))) | None => {}
     }
+    let kind = Kind::of(content_type);
+    let text = match kind {
+        Kind::Json | Kind::Text => std::str::from_utf8(body).ok(),
+        Kind::Binary => None,
+    };
+    // No byte is ever replaced: what is no text becomes base64.
+    let size = text.map_or_else(|| body.len().div_ceil(3) * 4, str::len);
+    if !reservation.grow(size) {
+        return Err(Full);
+    }
+    Ok(text.map_or_else(|| Value::string(base64(body)), Value::from))
 }
 
 /// A value as a body, with a media type for when none is given. A string is sent as it is unless the type is
@@ -74,14 +101,6 @@ impl Kind {
     }
 }
 
-/// A string if the bytes are UTF-8, otherwise base64. No byte is ever replaced.
-fn text(body: &[u8]) -> Value {
-    match std::str::from_utf8(body) {
-        Ok(text) => Value::string(text),
-        Err(_) => Value::string(base64(body)),
-    }
-}
-
 /// RFC 4648 §4, padded.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -101,9 +120,27 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::memory::{Budget, Parsers};
+    use crate::telemetry::metrics::Metrics;
+
+    fn valued(content_type: Option<&HeaderValue>, body: &[u8]) -> Result<Value, Full> {
+        let budget = Budget::new(100, Metrics::new().buffers(), Parsers::in_place());
+        let mut reservation = budget.reservation();
+        let prepared = prepare(content_type, body, &reservation)?;
+        to_value(content_type, body, prepared, &mut reservation)
+    }
 
     fn read(content_type: &'static str, body: &[u8]) -> String {
-        to_value(Some(&HeaderValue::from_static(content_type)), body).to_string()
+        valued(Some(&HeaderValue::from_static(content_type)), body).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_value_for_which_there_is_no_room_is_refused() {
+        let json = HeaderValue::from_static("application/json");
+        assert_eq!(valued(Some(&json), b"[1,2,3,4,5,6,7]"), Err(Full));
+        assert_eq!(valued(None, &[b'a'; 101]), Err(Full));
+        assert!(valued(None, &[b'a'; 100]).is_ok());
+        assert_eq!(valued(None, &[0xff; 76]), Err(Full), "104 characters of base64");
     }
 
     #[test]
@@ -114,7 +151,7 @@ mod tests {
         assert_eq!(read("text/plain", b"[1]"), r#""[1]""#);
         assert_eq!(read("image/png", b"\x00\xff"), r#""AP8=""#);
         assert_eq!(read("text/plain", b"\xff"), r#""/w==""#);
-        assert_eq!(to_value(None, b"hello").to_string(), r#""hello""#);
+        assert_eq!(valued(None, b"hello").unwrap().to_string(), r#""hello""#);
         assert_eq!(read("text/plain", b""), "null");
     }
 

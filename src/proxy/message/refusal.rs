@@ -53,6 +53,8 @@ pub(crate) enum Reason {
     NoRoute,
     /// The number of requests that `limits.requests` allows are running.
     Overloaded,
+    /// The route reads the body, and there is no room for it in `limits.bufferedBytes`.
+    BufferedBytes,
     /// The route reads the body, and it exceeds the route's limit.
     BodyTooLarge,
     /// The route reads the body, and it broke off or is malformed.
@@ -67,7 +69,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::MalformedHead,
         Self::HeadTooLarge,
         Self::HeadTimeout,
@@ -81,6 +83,7 @@ impl Reason {
         Self::Loop,
         Self::NoRoute,
         Self::Overloaded,
+        Self::BufferedBytes,
         Self::BodyTooLarge,
         Self::BodyBroken,
         Self::BodyTimeout,
@@ -104,6 +107,7 @@ impl Reason {
             Self::Loop => ("loop", StatusCode::LOOP_DETECTED),
             Self::NoRoute => ("noRoute", StatusCode::NOT_FOUND),
             Self::Overloaded => ("overloaded", StatusCode::SERVICE_UNAVAILABLE),
+            Self::BufferedBytes => ("bufferedBytes", StatusCode::SERVICE_UNAVAILABLE),
             Self::BodyTooLarge => ("bodyTooLarge", StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyBroken => ("bodyBroken", StatusCode::BAD_REQUEST),
             Self::BodyTimeout => ("bodyTimeout", StatusCode::REQUEST_TIMEOUT),
@@ -122,7 +126,7 @@ impl Reason {
         match self {
             Self::Loop => code::LOOP_DETECTED,
             Self::NoRoute => code::NO_ROUTE,
-            Self::Overloaded => code::OVERLOADED,
+            Self::Overloaded | Self::BufferedBytes => code::OVERLOADED,
             Self::BodyTooLarge => code::BODY_TOO_LARGE,
             _ => code::BAD_REQUEST,
         }
@@ -226,10 +230,10 @@ impl Refusal {
         Self::new(Reason::HeadTooLarge, detail)
     }
 
-    /// A head over `limit` bytes, its target included (RFC 6585 §5).
+    /// A head over `limit` bytes, not counting its target (RFC 6585 §5).
     pub(crate) fn head_too_large(limit: usize) -> Self {
         let detail = format!(
-            "the request's head is over {limit} bytes (limits.headSize and limits.targetSize together)"
+            "the request's head is over {limit} bytes, not counting its target (limits.headSize)"
         );
         Self::new(Reason::HeadTooLarge, detail)
     }
@@ -251,6 +255,12 @@ impl Refusal {
     /// Several `Content-Length` values, or one that is not a number.
     pub(crate) fn bad_length() -> Self {
         Self::new(Reason::MalformedHead, "the Content-Length field is not one number")
+    }
+
+    /// The route reads the body, and all bodies together take what they may.
+    pub(crate) fn no_room() -> Self {
+        let detail = "this route reads the request's body, and there is no room for it (limits.bufferedBytes)";
+        Self::new(Reason::BufferedBytes, detail)
     }
 
     /// The route reads the body, and it is larger than `limit` bytes.

@@ -209,8 +209,9 @@ pub(crate) fn check_form(
     {
         return Err(TargetError::Scheme);
     }
-    let path = target.path();
-    if path.starts_with('/') || path == "*" && *method == Method::OPTIONS {
+    // Not its path: the library says that this is `/` if there is only a query.
+    let text = target.as_str();
+    if text.starts_with('/') || text == "*" && *method == Method::OPTIONS {
         return Ok(());
     }
     Err(TargetError::Form)

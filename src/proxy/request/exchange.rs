@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -61,6 +61,8 @@ pub(crate) struct Exchange {
     avoid: Mutex<Option<(usize, usize)>>,
     /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
+    /// Whether `limits.cleanups` has cut its cleanups off.
+    pub(crate) cut_off: AtomicBool,
     /// Its place in a trace, if requests are traced.
     pub(crate) trace: Option<Box<TracePlace>>,
     /// Its record, if anybody wants one.
@@ -111,7 +113,7 @@ impl Exchange {
             (Upload::None, Some(body))
         } else {
             let keep = facts.resends.then_some(route.buffer.replay);
-            (Upload::Stream(Arc::new(ReplaySource::new(body, keep))), None)
+            (Upload::Stream(Arc::new(ReplaySource::new(body, keep).within(&site.memory))), None)
         };
         // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
@@ -133,6 +135,7 @@ impl Exchange {
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
             cancel: OnceLock::new(),
+            cut_off: AtomicBool::new(false),
             trace,
             recorder: OnceLock::new(),
         };
@@ -232,9 +235,8 @@ impl PendingBody {
     /// Reads the body, up to the route's limit.
     pub(crate) async fn read(self) -> Result<Arc<Exchange>, Refusal> {
         let Self { mut exchange, body } = self;
-        let patience = exchange.site.runtime.limits.body_patience();
         let content_type = exchange.headers.get(header::CONTENT_TYPE);
-        let read = Upload::read(body, &exchange.route, content_type, patience).await;
+        let read = Upload::read(body, &exchange.site, &exchange.route, content_type).await;
         exchange.upload = read.map_err(|refusal| {
             let Exchange { method, headers, .. } = &exchange;
             refusal.asked(RefusedHead::of(method, exchange.path(), None, headers))

@@ -10,10 +10,13 @@ use crate::proxy::body::BodyError;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::source::{BodyFailure, NotReplayable, ReplaySource};
-use crate::proxy::message::media;
+use crate::proxy::body::valued::valued;
+use crate::proxy::memory::{Budget, Full, Reservation};
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::settings::BodyPatience;
+use crate::proxy::site::WorkerConfig;
 use crate::proxy::site::runtime::Route;
+use crate::telemetry::metrics::BodyUse;
 
 /// A request's body.
 #[derive(Debug)]
@@ -37,18 +40,21 @@ impl Upload {
     /// as can be sent again.
     pub(super) async fn read(
         body: ClientBody,
+        site: &WorkerConfig,
         route: &Route,
         content_type: Option<&HeaderValue>,
-        patience: BodyPatience,
     ) -> Result<Self, Refusal> {
+        let patience = site.runtime.limits.body_patience();
         if route.facts.reads_request {
-            let (bytes, trailers) = read(body, route.buffer.request, patience).await?;
-            let value = media::to_value(content_type, &bytes);
+            let (bytes, trailers, part) =
+                read(body, &site.memory, route.buffer.request, patience).await?;
+            let valued = valued(bytes, content_type, part).await;
+            let (bytes, value) = valued.map_err(|Full| no_room(&site.memory))?;
             let trailers = trailers.map(Box::new);
             return Ok(Self::Buffered { bytes, trailers, value: Some(value) });
         }
         let keep = route.facts.resends.then_some(route.buffer.replay);
-        let source = Arc::new(ReplaySource::new(body, keep));
+        let source = Arc::new(ReplaySource::new(body, keep).within(&site.memory));
         Ok(match source.read_ahead(patience).await.map_err(unread)? {
             Some((bytes, trailers)) => {
                 Self::Buffered { bytes, trailers: trailers.map(Box::new), value: None }
@@ -69,15 +75,26 @@ impl Upload {
 /// Reads a body of at most `limit` bytes, waiting for it as long as `patience` says, and those of its trailers that may pass.
 async fn read(
     body: ClientBody,
+    memory: &Arc<Budget>,
     limit: usize,
     patience: BodyPatience,
-) -> Result<(Bytes, Option<HeaderMap>), Refusal> {
+) -> Result<(Bytes, Option<HeaderMap>, Reservation), Refusal> {
     let attempt = Arc::new(ReplaySource::new(body, None)).attempt(patience);
     let mut attempt = attempt.map_err(|NotReplayable| Refusal::body_timeout())?;
-    collect(&mut attempt, limit).await.map_err(|error| match error {
+    let mut reservation = memory.reservation();
+    let read = collect(&mut attempt, limit, &mut reservation).await;
+    let (bytes, trailers) = read.map_err(|error| match error {
         CollectError::TooLarge => Refusal::too_large(limit),
+        CollectError::Full => no_room(memory),
         CollectError::Broken(error) => unread(error),
-    })
+    })?;
+    Ok((bytes, trailers, reservation))
+}
+
+/// The refusal of a request whose body found no room in memory.
+fn no_room(memory: &Budget) -> Refusal {
+    memory.refused(BodyUse::Request);
+    Refusal::no_room()
 }
 
 /// The refusal of a request whose body could not be read.

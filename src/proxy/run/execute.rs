@@ -9,11 +9,13 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use http::{Response, Version};
 use http_body::Body as _;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::observer::RequestObserver;
@@ -132,6 +134,7 @@ async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
 async fn to_its_end(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     let cancel = exchange.site.core.cancel.child_token();
     exchange.cancelled_by(cancel.clone());
+    let left = Some(Arc::clone(exchange));
     let exchange = Arc::clone(exchange);
     let mut alarm = busy.take_alarm();
     let cancelled = cancel.clone();
@@ -141,7 +144,7 @@ async fn to_its_end(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
         unwinds.done();
         (outcome, alarm)
     };
-    let unwinding = Unwinding { running: Some(Box::pin(running)), cancel };
+    let unwinding = Unwinding { running: Some(Box::pin(running)), cancel, exchange: left };
     let Some((outcome, alarm)) = unwinding.await else {
         tracing::error!("An execution ended without a Result.");
         let message = "the execution ended without a Result: a mistake in the proxy";
@@ -200,6 +203,8 @@ async fn run(
 struct Unwinding<F: Future<Output: Send> + Send + 'static> {
     running: Option<Pin<Box<F>>>,
     cancel: CancellationToken,
+    /// Whose execution it is.
+    exchange: Option<Arc<Exchange>>,
 }
 
 /// `None` stands for a panic.
@@ -228,9 +233,22 @@ impl<F: Future<Output: Send> + Send + 'static> Drop for Unwinding<F> {
         self.cancel.cancel();
         // Without a runtime the process is ending. The execution then reports what is lost.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(running);
+            runtime.spawn(go_on(running, self.exchange.take()));
         }
     }
+}
+
+/// Runs an execution to its end although its client has left, as long as `limits.cleanups` allows.
+async fn go_on(running: impl Future, exchange: Option<Arc<Exchange>>) {
+    let Some(exchange) = exchange else {
+        running.await;
+        return;
+    };
+    let Exchange { site, route, .. } = &*exchange;
+    route.metrics.cleanup_begins();
+    let cut = || exchange.cut_off.store(true, Ordering::Relaxed);
+    site.core.departed.run(site.runtime.cleanups, running, cut).await;
+    route.metrics.cleanup_ends();
 }
 
 /// An execution with a cleanup that must run. If it is dropped before that, which the end of the process may
@@ -257,8 +275,15 @@ impl Drop for UnwindGuard {
         if self.done {
             return;
         }
-        let Exchange { route, .. } = &*self.exchange;
+        let Exchange { route, site, cut_off, .. } = &*self.exchange;
         route.metrics.finally_unfinished();
+        if cut_off.load(Ordering::Relaxed) {
+            if let Some(untold) = route.cut_cleanups.admits(Instant::now()) {
+                let (route, limit) = (&*route.name, site.runtime.limits.cleanups);
+                tracing::error!(route, limit, untold, "A cleanup was cut off (limits.cleanups).");
+            }
+            return;
+        }
         let (execution, route) = (self.exchange.id(), &*route.name);
         tracing::error!(execution, route, "An execution was dropped before its cleanups had run.");
     }
@@ -299,7 +324,7 @@ mod tests {
     {
         let (cancel, (ended, heard)) = (CancellationToken::new(), oneshot::channel());
         let running = Some(Box::pin(execution(cancel.clone(), ended)));
-        (Unwinding { running, cancel }, heard)
+        (Unwinding { running, cancel, exchange: None }, heard)
     }
 
     #[tokio::test(start_paused = true)]
@@ -322,7 +347,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_panic_ends_an_execution_and_not_its_connection() {
         let running = Some(Box::pin(async { assert!(std::hint::black_box(false)) }));
-        let unwinding = Unwinding { running, cancel: CancellationToken::new() };
+        let unwinding = Unwinding { running, cancel: CancellationToken::new(), exchange: None };
         assert_eq!(unwinding.await, None);
     }
 }

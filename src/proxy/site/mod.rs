@@ -4,6 +4,7 @@
 //! them, and no cache line is shared. Even reference counts that every request changes are per worker, which is
 //! why a [`WorkerConfig`] wraps what the workers share.
 
+pub(crate) mod departed;
 pub(crate) mod facts;
 pub(crate) mod route;
 pub(crate) mod runtime;
@@ -18,10 +19,12 @@ use http::HeaderValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::runtime::{Route, Runtime};
+use self::departed::Departed;
+use self::runtime::{Route, Runtime, UpstreamParts};
 use crate::language::clock::Clock;
 use crate::language::value::Value;
 use crate::proxy::io::splice::PipePool;
+use crate::proxy::memory::Budget;
 use crate::proxy::message::id::Ids;
 use crate::proxy::message::refusal::{Reason, Refusal};
 use crate::proxy::tls::TlsFailure;
@@ -47,6 +50,8 @@ pub(crate) struct WorkerState {
     /// Limits which failed TLS handshakes are logged, by reason.
     pub(crate) handshakes: ReasonLimiter,
     in_flight: AtomicUsize,
+    /// Those of them whose client has left.
+    pub(crate) departed: Departed,
     /// How many of them are executions on their own task, whose cleanups must run.
     unwinding: AtomicUsize,
     draining: AtomicBool,
@@ -60,6 +65,8 @@ pub(crate) struct WorkerState {
 pub(crate) struct WorkerConfig {
     pub(crate) core: Arc<WorkerState>,
     pub(crate) runtime: Arc<Runtime>,
+    /// What all bodies may keep in memory.
+    pub(crate) memory: Arc<Budget>,
     /// In the runtime's order.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// In the runtime's order.
@@ -74,6 +81,8 @@ pub(crate) struct WorkerRoute {
     pub(crate) arguments: Value,
     /// Limits which of its failures are logged.
     pub(crate) failures: LogLimiter,
+    /// The same for its cleanups that are cut off.
+    pub(crate) cut_cleanups: LogLimiter,
 }
 
 /// A worker's present site.
@@ -101,6 +110,7 @@ impl WorkerState {
             refusals: ReasonLimiter::new(Reason::ALL.len()),
             handshakes: ReasonLimiter::new(TlsFailure::ALL.len()),
             in_flight: AtomicUsize::new(0),
+            departed: Departed::default(),
             unwinding: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
@@ -124,9 +134,9 @@ impl WorkerState {
         }
     }
 
-    /// Counts a request, until [`WorkerState::end`] is called. Returns how many were already running.
+    /// Counts a request, until [`WorkerState::end`] is called. Returns how many were already running for a client.
     pub(crate) fn begin(&self) -> usize {
-        self.in_flight.fetch_add(1, Ordering::Relaxed)
+        self.in_flight.fetch_add(1, Ordering::Relaxed).saturating_sub(self.departed.count())
     }
 
     /// A request and everything that it left running have ended.
@@ -182,19 +192,21 @@ impl WorkerConfig {
     /// `runtime` on the worker of `core`. Unchanged upstreams keep their connections.
     pub(crate) fn new(core: Arc<WorkerState>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
         let known = last.map_or(&[][..], |last| &last.upstreams);
-        let upstreams = runtime.upstreams.iter().map(|(settings, metrics)| {
-            let same = known.iter().find(|old| old.settings == *settings);
+        let upstreams = runtime.upstreams.iter().map(|parts| {
+            let same = known.iter().find(|old| old.settings == parts.settings);
             let new = || {
                 let (resolver, stage) = (Arc::clone(&runtime.resolver), runtime.stage.clone());
-                let (settings, metrics) = (Arc::clone(settings), Arc::clone(metrics));
-                Arc::new(Upstream::new(settings, metrics, resolver, stage))
+                let UpstreamParts { settings, metrics, places } = parts.clone();
+                Arc::new(Upstream::new(settings, metrics, places, resolver, stage))
             };
             same.map_or_else(new, Arc::clone)
         });
         let upstreams = upstreams.collect();
         let routes = runtime.routes.iter().map(WorkerRoute::new).map(Arc::new);
         let routes = routes.collect();
-        Self { core, runtime, upstreams, routes }
+        let Runtime { limits, buffers, parsers, .. } = &*runtime;
+        let memory = Budget::new(limits.buffered_bytes, buffers.clone(), parsers.clone());
+        Self { core, runtime, memory, upstreams, routes }
     }
 }
 
@@ -226,7 +238,12 @@ impl WorkerRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
-        Self { route: Arc::clone(route), arguments, failures: LogLimiter::default() }
+        Self {
+            route: Arc::clone(route),
+            arguments,
+            failures: LogLimiter::default(),
+            cut_cleanups: LogLimiter::default(),
+        }
     }
 }
 

@@ -13,14 +13,16 @@ use super::facts::Facts;
 use super::route::Router;
 use crate::language::plan::{Calls, Plan};
 use crate::language::value::Value;
+use crate::proxy::memory::Parsers;
 use crate::proxy::settings::{
     self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
+use crate::proxy::upstream::capacity::Places;
 use crate::proxy::upstream::resolve::Resolve;
 use crate::telemetry::limiter::ReasonLimiter;
-use crate::telemetry::metrics::{RefusalMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
 use crate::telemetry::sinks::Sinks;
 
 /// Serves requests.
@@ -33,21 +35,33 @@ pub struct Runtime {
     pub(crate) router: Router,
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
-    pub(crate) upstreams: Vec<(Arc<settings::Upstream>, Arc<UpstreamMetrics>)>,
+    pub(crate) upstreams: Vec<UpstreamParts>,
     /// Resolves the names of endpoints.
     pub(crate) resolver: Arc<dyn Resolve>,
     /// In a rehearsal, replaces the upstreams.
     pub(crate) stage: Option<Arc<Stage>>,
     /// How many requests a worker may serve at once: its share of `limits.requests`.
     pub(crate) share: usize,
+    /// How many executions a worker may let go on without their clients: its share of `limits.cleanups`.
+    pub(crate) cleanups: usize,
     pub(crate) forwarded: Option<Forwarded>,
     pub(crate) paths: Paths,
     /// Whether this proxy adds itself to `Via`.
     pub(crate) via: bool,
     pub(crate) refusals: RefusalMetrics,
+    pub(crate) buffers: BufferMetrics,
+    pub(crate) parsers: Parsers,
     pub(crate) hash: Arc<str>,
     /// Who gets the records of requests. Set before it serves.
     pub(crate) sinks: OnceLock<Sinks>,
+}
+
+/// What the workers share of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamParts {
+    pub(crate) settings: Arc<settings::Upstream>,
+    pub(crate) metrics: Arc<UpstreamMetrics>,
+    pub(crate) places: Arc<Places>,
 }
 
 /// One listening address.

@@ -37,6 +37,8 @@ pub(crate) enum Cause {
     Greeting,
     /// The TLS handshake failed, or the certificate is not accepted.
     Tls(TlsErrorKind),
+    /// There are as many requests at the upstream as may be.
+    Capacity,
     /// Anything else.
     Other,
 }
@@ -48,6 +50,7 @@ impl Cause {
             Self::Dns | Self::DnsTimeout => "dns",
             Self::Greeting => "handshake",
             Self::Tls(_) => "tls",
+            Self::Capacity => "capacity",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
     }
@@ -62,6 +65,7 @@ impl Cause {
             Self::Timeout => "connection_timeout",
             Self::Greeting => "http_protocol_error",
             Self::Tls(trouble) => trouble.proxy_status(),
+            Self::Capacity => "connection_limit_reached",
             Self::Other => "destination_unavailable",
         }
     }
@@ -71,6 +75,14 @@ impl ConnectError {
     /// The upstream has no endpoint to connect to.
     pub(crate) fn no_endpoint() -> Self {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
+    }
+
+    /// The upstream has `most` requests, and none has ended within `wait`.
+    pub(super) fn no_place(most: usize, wait: Duration) -> Self {
+        let wait = Span::from_duration(wait);
+        let message =
+            format!("has {most} requests already (maxRequests), and none ended within {wait}");
+        Self { cause: Cause::Capacity, message }
     }
 
     /// The name has no address, or the lookup failed.

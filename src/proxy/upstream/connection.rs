@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 
+use super::capacity::Place;
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
@@ -51,6 +52,8 @@ pub(super) struct IdleConnection {
 #[derive(Debug)]
 struct Lease {
     upstream: Arc<Upstream>,
+    /// Its request's place at the upstream.
+    _place: Place,
     endpoint: usize,
     peer: Option<IpAddr>,
     /// False once it was returned.
@@ -160,9 +163,15 @@ impl Connection {
 
 impl Http1Lease {
     /// `parked`, lent out by `upstream`.
-    pub(super) fn new(upstream: Arc<Upstream>, parked: IdleConnection, reused: bool) -> Self {
+    pub(super) fn new(
+        upstream: Arc<Upstream>,
+        place: Place,
+        parked: IdleConnection,
+        reused: bool,
+    ) -> Self {
         let IdleConnection { conn, endpoint, peer, line } = parked;
-        Self { conn, lease: Lease { upstream, endpoint, peer, open: true }, line, reused }
+        let lease = Lease { upstream, _place: place, endpoint, peer, open: true };
+        Self { conn, lease, line, reused }
     }
 
     fn send(&mut self, outgoing: &RequestHead<'_>, body: RequestBody) {

@@ -4,6 +4,7 @@
 //! `Send`; nobody ever waits for one.
 
 pub(crate) mod body;
+pub(crate) mod capacity;
 mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod connection;
@@ -24,6 +25,7 @@ use http::uri::Scheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
+use self::capacity::{Capacity, Place, Places};
 use self::connect::NewHttp1;
 use self::connect_error::ConnectError;
 use self::connection::{Connection, Http1Lease, IdleConnection, UnsentRequest};
@@ -44,6 +46,8 @@ pub(crate) struct Upstream {
     pub(crate) settings: Arc<settings::Upstream>,
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
+    /// How many requests may be at the upstream.
+    capacity: Arc<Capacity>,
     pool: Mutex<Pool<IdleConnection>>,
     /// The HTTP/2 connections.
     shared: Mutex<Http2Connections>,
@@ -68,6 +72,7 @@ impl Upstream {
     pub(crate) fn new(
         settings: Arc<settings::Upstream>,
         metrics: Arc<UpstreamMetrics>,
+        places: Arc<Places>,
         resolver: Arc<dyn Resolve>,
         stage: Option<Arc<Stage>>,
     ) -> Self {
@@ -76,6 +81,7 @@ impl Upstream {
         Self {
             settings,
             metrics,
+            capacity: Capacity::new(places),
             pool: Mutex::new(pool),
             shared: Mutex::default(),
             names,
@@ -115,7 +121,7 @@ impl Upstream {
         if self.stage.is_some() || self.settings.protocol == Protocol::Http2 {
             return None;
         }
-        self.idle(endpoint, now)
+        self.idle(endpoint, self.capacity.at_once()?, now).ok()
     }
 
     /// A connection to `endpoint` for one request: an idle one, or else a new one.
@@ -132,11 +138,12 @@ impl Upstream {
         }
         if self.settings.protocol == Protocol::Http2 {
             // Boxed, like a connect, so that the common case carries the size of neither.
-            return Box::pin(self.place(endpoint)).await;
+            return Box::pin(self.stream(endpoint)).await;
         }
-        match self.idle(endpoint, Instant::now()) {
-            Some(connection) => Ok(connection),
-            None => self.connect(endpoint).await.map(Connection::Http1),
+        let place = self.capacity.place(&self.metrics).await?;
+        match self.idle(endpoint, place, Instant::now()) {
+            Ok(connection) => Ok(connection),
+            Err(place) => self.connect(endpoint, place).await.map(Connection::Http1),
         }
     }
 
@@ -146,9 +153,12 @@ impl Upstream {
         endpoint: usize,
     ) -> Result<Connection, ConnectError> {
         match self.settings.protocol {
-            Protocol::Http1 => self.connect(endpoint).await.map(Connection::Http1),
+            Protocol::Http1 => {
+                let place = self.capacity.place(&self.metrics).await?;
+                self.connect(endpoint, place).await.map(Connection::Http1)
+            }
             // A connection that is known to be dead is retired by now.
-            Protocol::Http2 => self.place(endpoint).await,
+            Protocol::Http2 => self.stream(endpoint).await,
         }
     }
 
@@ -160,27 +170,35 @@ impl Upstream {
     ) -> Result<Connection, ConnectError> {
         match unsent {
             UnsentRequest::Http1(request) => {
-                let mut lease = self.connect(endpoint).await?;
+                let place = self.capacity.place(&self.metrics).await?;
+                let mut lease = self.connect(endpoint, place).await?;
                 lease.resend(*request);
                 Ok(Connection::Http1(lease))
             }
             UnsentRequest::Http2(request) => {
-                let mut shared = self.take_place(endpoint).await?;
+                let mut shared = self.take_stream(endpoint).await?;
                 shared.send(*request);
                 Ok(Connection::Http2(Box::new(shared)))
             }
         }
     }
 
-    /// An idle connection to `endpoint`.
-    fn idle(self: &Arc<Self>, endpoint: usize, now: Instant) -> Option<Connection> {
+    /// An idle connection to `endpoint`, or else the `place` for a new one.
+    fn idle(
+        self: &Arc<Self>,
+        endpoint: usize,
+        place: Place,
+        now: Instant,
+    ) -> Result<Connection, Place> {
         let (found, dropped) = self.lock().take(now, |parked| parked.endpoint == endpoint);
         for _ in 0..dropped {
             self.metrics.closed_idle();
         }
-        let parked = found?;
+        let Some(parked) = found else {
+            return Err(place);
+        };
         self.metrics.to_active();
-        Some(Connection::Http1(Http1Lease::new(Arc::clone(self), parked, true)))
+        Ok(Connection::Http1(Http1Lease::new(Arc::clone(self), place, parked, true)))
     }
 
     /// Keeps `io`, which somebody else opened, as an idle connection to the first endpoint.
@@ -194,31 +212,37 @@ impl Upstream {
     }
 
     /// A new connection to `endpoint`.
-    async fn connect(self: &Arc<Self>, endpoint: usize) -> Result<Http1Lease, ConnectError> {
+    async fn connect(
+        self: &Arc<Self>,
+        endpoint: usize,
+        place: Place,
+    ) -> Result<Http1Lease, ConnectError> {
         // Boxed: most requests find an idle connection and should not carry its size.
         let NewHttp1 { conn, peer, line } = Box::pin(connect::open(self, endpoint)).await?;
         self.metrics.opened();
-        Ok(Http1Lease::new(Arc::clone(self), IdleConnection { conn, endpoint, peer, line }, false))
+        let opened = IdleConnection { conn, endpoint, peer, line };
+        Ok(Http1Lease::new(Arc::clone(self), place, opened, false))
     }
 
     /// A stream on a connection to `endpoint`.
-    async fn place(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
-        self.take_place(endpoint).await.map(Box::new).map(Connection::Http2)
+    async fn stream(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
+        self.take_stream(endpoint).await.map(Box::new).map(Connection::Http2)
     }
 
-    async fn take_place(
+    async fn take_stream(
         self: &Arc<Self>,
         endpoint: usize,
     ) -> Result<connection::Http2Stream, ConnectError> {
+        let place = self.capacity.place(&self.metrics).await?;
         loop {
-            if let Some(place) = self.shared().place(endpoint) {
-                return Ok(connection::Http2Stream::new(place, true));
+            if let Some(slot) = self.shared().place(endpoint) {
+                return Ok(connection::Http2Stream::new(slot.holding(place), true));
             }
             let dial =
                 || -> BoxFuture<'static, Dialed> { Box::pin(Arc::clone(self).dial(endpoint)) };
             let dialing = self.shared().dial(endpoint, dial);
-            if let Some(place) = dialing.await?.take() {
-                return Ok(connection::Http2Stream::new(place, false));
+            if let Some(slot) = dialing.await?.take() {
+                return Ok(connection::Http2Stream::new(slot.holding(place), false));
             }
         }
     }

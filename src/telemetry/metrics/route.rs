@@ -35,6 +35,8 @@ pub struct RouteMetrics {
     in_flight: IntGauge,
     duration: Histogram,
     timeouts: IntCounter,
+    /// Made for a route that has cleanups.
+    departed: OnceLock<IntGauge>,
     /// By outcome.
     finally: Series<&'static str, IntCounter>,
     statuses: Series<u16, IntCounter>,
@@ -74,6 +76,7 @@ impl Metrics {
             in_flight: gauge(&families.in_flight, &[name]),
             duration: histogram(&families.request_duration, &[name]),
             timeouts: counter(&families.timeouts, &[name]),
+            departed: OnceLock::new(),
             finally: Series::default(),
             statuses,
             attempts: Series::default(),
@@ -152,6 +155,21 @@ impl RouteMetrics {
         for outcome in CLEANED {
             self.finally_series(outcome);
         }
+        self.departed();
+    }
+
+    /// `mwl_cleanups_in_flight`: a client left, and cleanups run.
+    pub fn cleanup_begins(&self) {
+        self.departed().inc();
+    }
+
+    /// `mwl_cleanups_in_flight`: they run no longer.
+    pub fn cleanup_ends(&self) {
+        self.departed().dec();
+    }
+
+    fn departed(&self) -> &IntGauge {
+        self.departed.get_or_init(|| gauge(&self.metrics.families.departed, &[&self.name]))
     }
 
     /// `mwl_finally_total`: a cleanup has ended.

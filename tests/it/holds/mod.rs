@@ -2,6 +2,8 @@
 //!
 //! These sizes take seconds. `MWL_ENDURANCE=1` selects the full ones.
 
+/// Many large bodies that are read at once.
+mod buffered;
 /// curl and Python.
 mod clients;
 /// Clients that leave.

@@ -38,12 +38,13 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("h1", &["io", "settings"]),
     ("h2", &["h1", "io", "settings"]),
     ("watch", &["io", "settings"]),
-    ("message", &["code", "h1", "settings"]),
+    ("memory", &[]),
+    ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
-    ("body", &["h1", "h2", "io", "message", "settings"]),
+    ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
     ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
-    ("site", &["io", "message", "settings", "stage", "tls", "upstream", "watch"]),
-    ("request", &["body", "grpc", "h1", "h2", "io", "message", "settings", "site"]),
+    ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
+    ("request", &["body", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site"]),
     (
         "answer",
         &[
@@ -59,7 +60,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "watch",
         ],
     ),
-    ("provider", &["answer", "body", "code", "grpc", "message", "request", "settings", "upstream"]),
+    (
+        "provider",
+        &["answer", "body", "code", "grpc", "memory", "message", "request", "settings", "upstream"],
+    ),
     ("run", &["answer", "body", "code", "io", "message", "request", "site", "watch"]),
     (
         "client",
@@ -68,7 +72,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "tls", "upstream", "watch",
         ],
     ),
-    ("build", &["message", "provider", "settings", "site", "stage", "tls", "upstream"]),
+    ("build", &["memory", "message", "provider", "settings", "site", "stage", "tls", "upstream"]),
     ("server", &["client", "settings", "site", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage"]),
     ("testing", &["answer", "client", "io", "message", "request", "settings", "site", "watch"]),

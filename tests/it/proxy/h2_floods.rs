@@ -286,6 +286,27 @@ async fn a_broken_frame_ends_the_connection_and_is_counted() {
     is_served(&proxy).await;
 }
 
+/// RFC 9113 §3.4: nothing behind such a beginning is served.
+#[tokio::test]
+async fn a_first_frame_that_is_not_settings_ends_the_connection() {
+    let upstream = Upstream::play([always(200, "", "good")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let head = frame(HEADERS, ENDS, 1, &request("GET", "/a", &[]));
+    let ping = frame(PING, 0, 0, &[0; 8]);
+    let greeting = frame(SETTINGS, 0, 0, &[]);
+    for (count, begins) in (1..).zip([head.clone(), [ping, greeting, head].concat()]) {
+        let mut client = Raw::without_settings(proxy.address).await;
+        client.write(&begins).await;
+        let rest = client.rest().await;
+        let last = rest.last().unwrap();
+        assert_eq!((last.kind, last.reason()), (GOAWAY, PROTOCOL_ERROR));
+        assert!(rest.iter().all(|frame| frame.stream == 0), "{rest:?}");
+        proxy.until(|proxy| refused(proxy, "malformedFrame") == count).await;
+    }
+    assert_eq!(upstream.accepted(), 0);
+    is_served(&proxy).await;
+}
+
 #[tokio::test]
 async fn streams_beyond_the_limit_are_refused_and_counted() {
     let upstream = Upstream::play([Act::Hang]).await;

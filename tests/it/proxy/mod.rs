@@ -2,6 +2,12 @@
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
+/// Bodies in memory, and the bound on all of them.
+mod buffered;
+/// How many requests an upstream gets at once.
+mod capacity;
+/// Cleanups of requests whose clients have left.
+mod cleanups;
 /// The life of a connection.
 mod conversation;
 /// `Expect`.

@@ -1,5 +1,6 @@
 use super::h2_upstreams::one_route as h2_route;
 use super::one_route;
+use crate::support::frames::{DATA, Raw};
 use crate::support::h2;
 use crate::support::proxy::{Proxy, Response};
 use crate::support::upstream::{Upstream, always};
@@ -11,6 +12,20 @@ fn guarded(upstream: &Upstream, paths: &str) -> String {
         "{paths}upstreams: {{ u: {{ endpoints: ['http://{}'] }} }}\nroutes:\n  - name: admin\n    match: {{ pathPrefix: /admin }}\n    {guard}\n  - name: secret\n    match: {{ hosts: [secret.test, '*.deep.test.'] }}\n    {guard}\n  - {{ name: all, match: {{ pathPrefix: / }}, upstream: u }}\n",
         upstream.address
     )
+}
+
+/// RFC 9113 §8.3.1.
+#[tokio::test]
+async fn a_query_alone_is_no_path_in_http_2() {
+    let upstream = Upstream::play([always(200, "", "good")]).await;
+    let proxy = Proxy::start(&one_route(&upstream, ""));
+    let mut client = Raw::connect(proxy.address, &[]).await;
+    client.ask(1, "?x").await;
+    let answer = String::from_utf8(client.of(DATA, 1).await.payload).unwrap();
+    assert!(answer.contains("the target is neither a path nor a whole http URI"), "{answer}");
+    client.ask(3, "/?x").await;
+    assert_eq!(client.of(DATA, 3).await.payload, b"good");
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 async fn get(proxy: &Proxy, target: &str, host: &str) -> Response {

@@ -111,6 +111,13 @@ impl Raw<TcpStream> {
         stream.set_nodelay(true).unwrap();
         Self::greet(stream, greeting).await
     }
+
+    /// Connects as a client, and sends the preface without the SETTINGS that belong to it.
+    pub(crate) async fn without_settings(address: SocketAddr) -> Self {
+        let mut raw = Self { stream: TcpStream::connect(address).await.unwrap() };
+        raw.write(PREFACE).await;
+        raw
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {

@@ -11,7 +11,7 @@ use mwl_proxy::language::provider::{
     Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState, Middleware,
     Phase, Prepared, Role,
 };
-use mwl_proxy::language::value::Value;
+use mwl_proxy::language::value::{Array, Value};
 use tokio::time::Instant;
 
 /// What one run of the scripted target does.
@@ -168,7 +168,8 @@ impl CallProvider for Scripted {
 /// What a call with a `tag` does in its attempt with this number, from 1.
 fn turn_of(with: &Value, attempt: u32) -> Turn {
     let turns = with.get("turns");
-    let turns = turns.as_ref().and_then(Value::as_array).unwrap_or_default();
+    let turns: Vec<Value> =
+        turns.as_ref().and_then(Value::as_array).into_iter().flat_map(Array::iter).collect();
     let number = usize::try_from(attempt).unwrap() - 1;
     let turn = turns.get(number).or_else(|| turns.last()).unwrap_or(with);
     let after = turn.get("after").and_then(|after| after.as_u64());

@@ -39,6 +39,8 @@ fn no_route_says_why_for_each() {
     The client gets 200:
       content-length: 0
     "##);
+    let said = of(routes, &["--request", "GET http://shop.test?a=b"]);
+    assert!(said.contains("GET /?a=b to app (app:80)"), "{said}");
     let said = of(routes, &["--request", "GET /", "--header", "x-beta: yes-please"]);
     assert!(said.contains("\nroute beta: "), "{said}");
 }

@@ -263,3 +263,27 @@ steps:
   b: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }, next: b }
 "#)), @"");
 }
+
+#[test]
+fn a_gather_whose_length_is_computed() {
+    let gather = |more: &str| {
+        warned(&root(&format!(
+            "
+steps:
+  a: {{ action: Gather, {more}, call: {{ flow: F }}, next: b }}
+  b: {{ action: Return }}
+flows:
+  F: {{ entrypoint: a, steps: {{ a: {{ action: Return }} }} }}
+"
+        )))
+    };
+    let over = "over: '{{ step.input }}'";
+    insta::assert_snapshot!(gather(over), @"
+    warning[unbounded-gather]: this Gather's length is computed, and it states no `concurrency`: a route runs 64 dispatches at once
+     --> f:5:30 `'{{ step.input }}'`
+      = help: write a `concurrency`; `null` is for no limit
+    ");
+    assert_eq!(gather(&format!("{over}, concurrency: 2000")), "");
+    assert_eq!(gather(&format!("{over}, concurrency: null")), "");
+    assert_eq!(gather("over: [1, 2, 3]"), "");
+}

@@ -146,7 +146,7 @@ fn a_value_that_is_passed_on_is_not_copied() {
     let before = items(&data);
     for body in ["vars.items", "vars.yes ? vars.items : []", "{'a': [vars.items]}.a[0]"] {
         match compile(body).evaluate(&Fixture(data.clone())) {
-            Ok(Value::Array(after)) => assert!(Arc::ptr_eq(&before, &after), "{body}"),
+            Ok(Value::Array(after)) => assert!(before.is_same(&after), "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }

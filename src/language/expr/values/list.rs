@@ -1,7 +1,7 @@
 //! An array of the data model as a CEL value.
 
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use cel::ExecutionError;
 use cel::common::traits::{self, Adder, Container, Indexer, Iterable, Sizer, Zeroer};
@@ -10,31 +10,27 @@ use cel::common::value::{CowVal, StaticVal, Val};
 
 use super::super::equality;
 use super::{Iter, no_overload, size, wrap};
-use crate::language::value::Value;
+use crate::language::value::Array;
 
 /// An array of the data model.
 #[derive(Debug)]
 pub(in super::super) struct List {
-    items: Arc<Vec<Value>>,
+    items: Array,
     /// The elements as CEL values. Made when something iterates, because an iterator borrows them.
     wrapped: OnceLock<Vec<Box<dyn Val>>>,
 }
 
 impl List {
-    pub(super) const fn of(items: Arc<Vec<Value>>) -> Self {
+    pub(super) const fn of(items: Array) -> Self {
         Self { items, wrapped: OnceLock::new() }
     }
 
-    pub(super) const fn shared(&self) -> &Arc<Vec<Value>> {
-        &self.items
-    }
-
-    pub(in super::super) fn items(&self) -> &[Value] {
+    pub(in super::super) const fn items(&self) -> &Array {
         &self.items
     }
 
     fn wrapped(&self) -> &[Box<dyn Val>] {
-        self.wrapped.get_or_init(|| self.items.iter().cloned().map(wrap).collect())
+        self.wrapped.get_or_init(|| self.items.iter().map(wrap).collect())
     }
 }
 
@@ -51,7 +47,7 @@ impl Val for List {
     }
 
     fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
-        Box::new(Self::of(Arc::clone(&self.items)))
+        Box::new(Self::of(self.items.clone()))
     }
 }
 
@@ -64,7 +60,7 @@ impl Adder for List {
             return Err(no_overload("_+_", "list", rhs));
         };
         let mut sum: Vec<Box<dyn Val + 'v>> = Vec::with_capacity(self.items.len());
-        sum.extend(self.items.iter().cloned().map(|item| wrap(item) as Box<dyn Val + 'v>));
+        sum.extend(self.items.iter().map(|item| wrap(item) as Box<dyn Val + 'v>));
         let mut items = rhs.iter();
         while let Some(item) = items.next() {
             sum.push(item.clone_as_boxed());
@@ -92,7 +88,7 @@ impl Indexer for List {
         let position = position(index)?;
         position
             .and_then(|position| self.items.get(position))
-            .map(|item| CowVal::Owned(wrap(item.clone()) as Box<dyn Val + 'v>))
+            .map(|item| CowVal::Owned(wrap(item) as Box<dyn Val + 'v>))
             .ok_or_else(|| out_of_bounds(index))
     }
 

@@ -88,7 +88,7 @@ pub(super) fn unwrap(val: &dyn Val) -> Option<Value> {
         return Some(Value::String(Arc::clone(text.shared())));
     }
     if let Some(list) = any.downcast_ref::<List>() {
-        return Some(Value::Array(Arc::clone(list.shared())));
+        return Some(Value::Array(list.items().clone()));
     }
     Some(any.downcast_ref::<Object>()?.shared().clone())
 }

@@ -71,17 +71,22 @@ fn parse_in<'a>(
     limits: &Limits,
     room: &mut [MaybeUninit<Header<'a>>],
 ) -> Result<Option<(Head, usize)>, Refusal> {
+    if bytes.first() == Some(&b'\n') {
+        // The parser would skip it.
+        return Err(Malformed::LineFeed.into());
+    }
     let mut request = httparse::Request::new(&mut []);
     let config = ParserConfig::default();
     let parsed = config.parse_request_with_uninit_headers(&mut request, bytes, room);
-    let most = limits.head_size.saturating_add(limits.target_size);
     let size = match parsed {
-        Ok(Status::Complete(size)) if size <= most => size,
-        Ok(Status::Partial) if bytes.len() <= most => return Ok(None),
-        Ok(Status::Partial) if request.version.is_none() => {
-            return Err(Refusal::target_too_long(limits.target_size));
+        Ok(Status::Complete(size)) => {
+            check_size(&request, size, limits)?;
+            size
         }
-        Ok(Status::Complete(_) | Status::Partial) => return Err(Refusal::head_too_large(most)),
+        Ok(Status::Partial) => {
+            check_size(&request, bytes.len(), limits)?;
+            return Ok(None);
+        }
         Err(Error::TooManyHeaders) => return Err(Refusal::too_many_fields(limits.headers)),
         Err(error) => return Err(Malformed::Head(error).into()),
     };
@@ -92,6 +97,23 @@ fn parse_in<'a>(
     };
     check_lines(bytes.get(..size).unwrap_or_default(), &line)?;
     Ok(Some((head(bytes, &line, request.headers, limits)?, size)))
+}
+
+/// Checks the size of a head of which `read` bytes are here. The target has a limit of its own, and what it leaves unused
+/// is not for the fields.
+fn check_size(
+    request: &httparse::Request<'_, '_>,
+    read: usize,
+    limits: &Limits,
+) -> Result<(), Refusal> {
+    let target = request.path.unwrap_or_default().len();
+    if request.version.is_none() || target > limits.target_size {
+        let most = limits.head_size.saturating_add(limits.target_size);
+        let fits = read <= most;
+        return if fits { Ok(()) } else { Err(Refusal::target_too_long(limits.target_size)) };
+    }
+    let fits = read.saturating_sub(target) <= limits.head_size;
+    if fits { Ok(()) } else { Err(Refusal::head_too_large(limits.head_size)) }
 }
 
 /// Checks the ends of the first line and of the last. `read` checks those of the fields.

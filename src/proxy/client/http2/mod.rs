@@ -19,7 +19,7 @@ use h2::Reason as H2Reason;
 use h2::server::{Builder, Connection};
 
 use self::stream::{SessionContext, Stream};
-use crate::proxy::h2::{GuardedIo, WINDOW, connection_window};
+use crate::proxy::h2::{GuardedIo, Violation, WINDOW, connection_window};
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::io::prefixed::PrefixedIo;
@@ -38,8 +38,8 @@ struct Http2Session {
     context: Arc<SessionContext>,
     /// Whether the client was sent a GOAWAY because the connection shall close.
     leaving: bool,
-    /// Whether it was sent one because of a flood.
-    flooded: bool,
+    /// Whether it was sent one because it has broken the protocol.
+    violated: bool,
     /// Whether the streams were polled because running requests are cut off.
     cut: bool,
 }
@@ -90,7 +90,7 @@ pub(super) async fn serve(
         streams: FuturesUnordered::new(),
         context: Arc::new(context),
         leaving: false,
-        flooded: false,
+        violated: false,
         cut: false,
     };
     std::future::poll_fn(|cx| {
@@ -119,14 +119,28 @@ impl Http2Session {
         }
     }
 
-    /// Reacts to a flood, to the process stopping, and to the watch over all connections.
+    /// Reacts to a violation of the protocol, to the process stopping, and to the watch over all connections.
     fn check_state(&mut self) {
         let SessionContext { worker, state, traffic, .. } = self.context.as_ref();
         let core = &worker.core;
-        if !self.flooded && traffic.is_flooded() {
-            self.flooded = true;
-            self.refused(Reason::Flood, &"too many frames that belong to no message");
-            self.connection.abrupt_shutdown(H2Reason::ENHANCE_YOUR_CALM);
+        if !self.violated
+            && let Some(violation) = traffic.violation()
+        {
+            self.violated = true;
+            let (reason, detail, told) = match violation {
+                Violation::Flood => (
+                    Reason::Flood,
+                    "too many frames that belong to no message",
+                    H2Reason::ENHANCE_YOUR_CALM,
+                ),
+                Violation::NoSettings => (
+                    Reason::MalformedFrame,
+                    "the client's first frame is not SETTINGS",
+                    H2Reason::PROTOCOL_ERROR,
+                ),
+            };
+            self.refused(reason, &detail);
+            self.connection.abrupt_shutdown(told);
         }
         if !self.leaving && (state.is_draining() || core.draining()) {
             self.leaving = true;

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::proxy::h2::frames::tests::frame;
 use crate::proxy::h2::guard::FLOOD_INTERVAL;
+use crate::proxy::h2::traffic::Violation;
 use crate::proxy::io::failed_write::WRITE_FAILURE_GRACE;
 
 #[tokio::test(start_paused = true)]
@@ -84,12 +85,13 @@ fn what_is_read_is_looked_at_in_slices() {
 /// A server's end that has read `bytes` behind the preface.
 fn heard(wire: &mut GuardedIo<DuplexStream>, bytes: &[u8]) -> bool {
     wire.received(bytes);
-    wire.traffic().is_flooded()
+    wire.traffic().violation() == Some(Violation::Flood)
 }
 
 fn server(bound: usize) -> GuardedIo<DuplexStream> {
     let mut wire = GuardedIo::of_client(duplex(1).0, bound);
     wire.received(&[0; 24]);
+    wire.received(&frame(4, 0, 0, b""));
     wire
 }
 
@@ -117,6 +119,34 @@ async fn frames_that_bring_nothing_are_a_flood_where_they_come_too_fast() {
             "for what is sent a client has something to say"
         );
         wire.sent(&data);
+    }
+}
+
+/// RFC 9113 §3.4. The library would serve it.
+#[test]
+fn a_client_whose_first_frame_is_not_settings_is_not_read() {
+    let preface = [0; 24];
+    let settings = frame(4, 0, 0, &[0; 6]);
+    let (head, ping) = (frame(1, 5, 1, b"head"), frame(6, 0, 0, &[0; 8]));
+    let acknowledged = frame(4, 1, 0, b"");
+    for (first, is_read) in [(settings, true), (head, false), (ping, false), (acknowledged, false)]
+    {
+        let (near, mut far) = duplex(1 << 10);
+        let mut wire = GuardedIo::of_client(near, 0);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut read = |wire: &mut GuardedIo<DuplexStream>, bytes: &[u8]| {
+            assert!(Pin::new(&mut far).poll_write(&mut cx, bytes).is_ready());
+            let mut room = [0; 100];
+            let mut buf = ReadBuf::new(&mut room);
+            let polled = Pin::new(wire).poll_read(&mut cx, &mut buf);
+            (polled.is_ready(), buf.filled().len())
+        };
+        assert_eq!(read(&mut wire, &preface), (true, 24));
+        let all = if is_read { (true, first.len()) } else { (false, 0) };
+        assert_eq!(read(&mut wire, &first), all, "{first:?}");
+        let violation = (!is_read).then_some(Violation::NoSettings);
+        assert_eq!(wire.traffic().violation(), violation);
+        assert_eq!(read(&mut wire, b"more").0, is_read);
     }
 }
 

@@ -27,6 +27,21 @@ fn a_target_has_one_of_three_forms() {
     assert_eq!(form("http:///x", Method::GET), Err(TargetError::BadHost));
 }
 
+/// RFC 9113 §8.3.1. Of a `:path`, the library itself refuses what begins with another character.
+#[test]
+fn a_path_of_http_2_begins_with_a_slash() {
+    let form = |path: &'static str, method| {
+        let target = Target::from(Some(PathAndQuery::from_static(path)));
+        check_form(&Absolute::default(), &target, &method)
+    };
+    assert_eq!(form("/?x", Method::GET), Ok(()));
+    assert_eq!(form("*", Method::OPTIONS), Ok(()));
+    for path in ["?x", "?", "?/a", "*"] {
+        assert_eq!(form(path, Method::GET), Err(TargetError::Form), "{path}");
+    }
+    assert_eq!(form("?x", Method::OPTIONS), Err(TargetError::Form));
+}
+
 #[test]
 fn graphic_characters_pass_and_nothing_else_does() {
     for byte in 0..=u8::MAX {

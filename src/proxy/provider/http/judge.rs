@@ -16,12 +16,15 @@ use crate::proxy::answer::reply::{Details, Payload, Reply, StatusLine};
 use crate::proxy::answer::retry_after::{RetryAfter, retry_after};
 use crate::proxy::body::BodyError;
 use crate::proxy::body::collect::{CollectError, collect};
+use crate::proxy::body::valued::valued;
 use crate::proxy::code;
 use crate::proxy::grpc::{self, Ended, Pushback};
-use crate::proxy::message::{headers, media, upgrade};
+use crate::proxy::memory::Full;
+use crate::proxy::message::{headers, upgrade};
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::{ResponseSource, UpstreamResponse};
+use crate::telemetry::metrics::BodyUse;
 
 /// A response, as far as it was read.
 struct ReadResponse {
@@ -169,8 +172,10 @@ impl Attempt<'_> {
         fields: &HeaderMap,
     ) -> Result<(Payload, Value), CollectError<BodyError>> {
         let limit = self.exchange.route.buffer.response;
-        let (bytes, trailers) = collect(&mut body, limit).await?;
-        let value = media::to_value(fields.get(header::CONTENT_TYPE), &bytes);
+        let mut reservation = self.exchange.site.memory.reservation();
+        let (bytes, trailers) = collect(&mut body, limit, &mut reservation).await?;
+        let valued = valued(bytes, fields.get(header::CONTENT_TYPE), reservation).await;
+        let (bytes, value) = valued.map_err(|Full| CollectError::Full)?;
         Ok((Payload::Buffered(bytes, trailers.map(Box::new)), value))
     }
 
@@ -204,6 +209,14 @@ impl Attempt<'_> {
                     "answered {status} with a body over the {limit} bytes that the route reads"
                 );
                 self.failed(at, code::BODY_TOO_LARGE, false, what, details)
+            }
+            CollectError::Full => {
+                self.exchange.site.memory.refused(BodyUse::Response);
+                let details = Details { sent, ..self.details(at, "proxy_internal_error") };
+                let what = format_args!(
+                    "answered {status} with a body for which there is no room (limits.bufferedBytes)"
+                );
+                self.failed(at, code::BODY_NOT_BUFFERED, false, what, details)
             }
             CollectError::Broken(error) => {
                 let details = Details { sent, ..self.details(at, "http_response_incomplete") };

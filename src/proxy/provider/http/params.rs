@@ -148,7 +148,7 @@ fn scalars(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
         Value::String(text) => vec![text.as_ref().to_owned()],
-        Value::Array(items) => items.iter().flat_map(scalars).collect(),
+        Value::Array(items) => items.iter().flat_map(|item| scalars(&item)).collect(),
         other => vec![other.to_string()],
     }
 }

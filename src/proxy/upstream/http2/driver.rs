@@ -89,7 +89,7 @@ impl Future for Driver {
             if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(cx) {
                 return Poll::Ready(ended.map_err(DriverError::Broken));
             }
-            if traffic.is_flooded() {
+            if traffic.violation().is_some() {
                 return Poll::Ready(Err(DriverError::Flooded));
             }
             let Some(pings) = pings else { return Poll::Pending };

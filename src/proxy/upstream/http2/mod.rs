@@ -30,6 +30,7 @@ use tokio::time::Instant;
 
 pub(super) use self::exchange::{Error, Exchange, ExchangeLimits, NotSent, UploadRest};
 pub(super) use self::open::{NewConnection, open, read_to_end};
+use super::capacity::Place;
 use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
 use crate::proxy::body::request::RequestBody;
@@ -83,6 +84,8 @@ pub(super) struct StreamSlot {
     shared: Arc<Http2Connection>,
     /// The connection's byte counts when the request was handed over, until it is answered.
     asked: Option<CountsSnapshot>,
+    /// Its request's place at the upstream.
+    place: Option<Place>,
 }
 
 impl Http2Connection {
@@ -140,7 +143,7 @@ impl Http2Connection {
         if carried == 0 {
             self.metrics.to_active();
         }
-        Some(StreamSlot { shared: Arc::clone(self), asked: None })
+        Some(StreamSlot { shared: Arc::clone(self), asked: None, place: None })
     }
 
     /// Since when it carries no request; `None` if it carries some.
@@ -158,6 +161,12 @@ impl Drop for Http2Connection {
 }
 
 impl StreamSlot {
+    /// The same, with its request's place at the upstream.
+    pub(super) fn holding(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     /// The connection.
     pub(super) fn shared(&self) -> &Arc<Http2Connection> {
         &self.shared

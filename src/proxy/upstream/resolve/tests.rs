@@ -1,5 +1,6 @@
 use super::*;
 use crate::proxy::io::Io;
+use crate::proxy::upstream::capacity::Places;
 use crate::proxy::upstream::h1::Http1Connection;
 use crate::proxy::upstream::{IdleConnection, settings};
 use crate::telemetry::metrics::Metrics;
@@ -137,13 +138,16 @@ fn resolved_by(resolver: Arc<dyn Resolve>) -> Arc<Upstream> {
         idle_timeout: FRESH,
         keep_alive: FRESH * 10,
         max_idle: 9,
+        max_requests: 9,
+        max_wait: FRESH,
         ping_interval: Duration::ZERO,
         retry_after_max: FRESH,
         host: settings::HostPolicy::Preserve,
         heads: settings::HeadLimits { size: 8192, fields: 9 },
     };
     let metrics = Metrics::new().upstream("u");
-    Arc::new(Upstream::new(Arc::new(settings), metrics, resolver, None))
+    let places = Places::new(settings.max_requests, settings.max_wait);
+    Arc::new(Upstream::new(Arc::new(settings), metrics, places, resolver, None))
 }
 
 /// Which lookup's addresses a connect uses, and after how many milliseconds.

@@ -132,8 +132,8 @@ async fn an_empty_line_between_requests_is_nothing() {
     let mut line = Line::new("headTimeout: PT1S, idleTimeout: PT10S, ", 1 << 16);
     for request in [
         "\r\nPOST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi\r\n".to_owned(),
-        format!("\r\n\n\r\n{GET}"),
-        format!("\n{GET}"),
+        format!("\r\n\r\n\r\n{GET}"),
+        format!("\r\n{GET}"),
     ] {
         line.client.send(&request).await;
         line.hears(if request.contains("hi") { "hi" } else { "\r\n\r\n" }).await;

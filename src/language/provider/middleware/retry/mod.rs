@@ -21,7 +21,7 @@ use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::provider::draws::Draws;
 use crate::language::provider::written::{Arguments, WrittenEntry, words};
 use crate::language::temporal::Span;
-use crate::language::value::Value;
+use crate::language::value::{Array, Value};
 use crate::source::{Diagnostic, Diagnostics, Node};
 
 /// Emitted when the budget of the matching policy has run out, or the work cannot be run again.
@@ -85,7 +85,8 @@ impl Middleware for Retry {
             return Ok(Arc::new(Override(delay)));
         }
         let written = with.get("policies").unwrap_or_default();
-        let policies = written.as_array().unwrap_or_default().iter().map(Policy::read);
+        let policies = written.as_array().into_iter().flat_map(Array::iter);
+        let policies = policies.map(|policy| Policy::read(&policy));
         Ok(Arc::new(Policies(policies.collect::<Result<_, _>>()?)))
     }
 
@@ -123,9 +124,9 @@ impl Middleware for Retry {
             }
             (_, Arguments::Written(with)) => {
                 let policies = with.get("policies")?;
-                let said = policies.as_array()?.iter().map(|policy| match Policy::read(policy) {
+                let said = policies.as_array()?.iter().map(|policy| match Policy::read(&policy) {
                     Ok(policy) => policy.to_string(),
-                    Err(_computed) => words(policy),
+                    Err(_computed) => words(&policy),
                 });
                 Some(said.collect::<Vec<_>>().join("; "))
             }
@@ -282,8 +283,9 @@ fn matcher(written: &Value) -> Result<Matcher, Failure> {
     let list = |name| match written.get(name) {
         None => Ok(None),
         Some(value) => {
-            let texts = value.as_array().unwrap_or_default().iter().map(Value::as_str);
-            let texts: Option<Vec<_>> = texts.map(|text| text.map(str::to_owned)).collect();
+            let texts = value.as_array().into_iter().flat_map(Array::iter);
+            let texts: Option<Vec<_>> =
+                texts.map(|text| text.as_str().map(str::to_owned)).collect();
             match texts.filter(|texts| !texts.is_empty()) {
                 Some(texts) => Ok(Some(texts)),
                 None => Err(wrong(name, "a list of at least one string", value)),

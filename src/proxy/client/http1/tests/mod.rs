@@ -33,6 +33,8 @@ fn limits() -> Limits {
         streams: 1,
         connections: 1,
         requests: 1,
+        cleanups: 1,
+        buffered_bytes: 1 << 20,
         workers: 1,
     }
 }
