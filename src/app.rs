@@ -19,7 +19,7 @@ pub(crate) use self::build::build_with;
 pub use self::build::{AdminView, Built, Input, build, check, complete};
 use crate::admin;
 use crate::config::{ConfigError, FileContents, Loaded};
-use crate::language::clock::process_clock;
+use crate::language::clock::Clock;
 use crate::language::provider::Catalog;
 use crate::proxy::{self, Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
@@ -344,7 +344,7 @@ fn warn(built: &Built) {
 }
 
 fn now() -> f64 {
-    let nanos = process_clock().now().as_nanos();
+    let nanos = Clock::system().now().as_nanos();
     // Milliseconds since the epoch are whole numbers far below 2^53.
     u32::try_from(nanos / 1_000_000_000).map_or(0.0, f64::from)
         + u32::try_from(nanos / 1_000_000 % 1000).map_or(0.0, f64::from) / 1000.0

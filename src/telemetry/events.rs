@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::record::{Call, status};
-use crate::language::clock::process_clock;
+use crate::language::clock::Clock;
 use crate::language::code::system;
 use crate::language::observe::{End, Ended, Event, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
@@ -234,7 +234,7 @@ impl Drop for Events {
 }
 
 fn tell(name: &str, execution: &str, route: &str, members: Json) {
-    let time = process_clock().now().to_string();
+    let time = Clock::system().now().to_string();
     let mut event = json!({ "event": name, "time": time, "execution": execution, "route": route });
     if let (Json::Object(event), Json::Object(members)) = (&mut event, members) {
         event.extend(members);

@@ -71,7 +71,7 @@ impl<'a> Start<'a> {
         Self {
             id,
             platform: Value::empty_object(),
-            clock: Clock::system(),
+            clock: Clock::starting_now(),
             observer: &(),
             host: None,
             cancel: None,

@@ -22,7 +22,7 @@ pub fn past<R>(
     result: &Outcome,
     see: impl FnOnce(&dyn Bindings) -> R,
 ) -> Option<R> {
-    let clock = Clock::system();
+    let clock = Clock::starting_now();
     let now = clock.now();
     let execution = Execution {
         plan,

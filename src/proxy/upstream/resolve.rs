@@ -2,8 +2,9 @@
 //!
 //! The system's resolver returns the addresses of a name, but not how long they are valid. So a name is looked
 //! up for each connect, and the next connection sees a change. Connects at the same time share one lookup,
-//! which continues even when all of them have given up. So a name server that does not answer occupies one
-//! thread, however many requests wait.
+//! which continues even when all of them have given up. If it takes longer than a share of `connectTimeout`, a
+//! packet was probably lost: the addresses of the last lookup are used, and a second lookup begins. There is
+//! never a third, so a name server that does not answer occupies two threads, however many requests wait.
 //!
 //! While connections are kept, there may be no connect for a long time. So names with connections are looked up
 //! again every [`FRESH`]. When a lookup, for whatever reason, finds that a name has lost an address,
@@ -17,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt, Shared};
+use futures_util::future::{BoxFuture, FutureExt, OptionFuture, Shared, select_ok};
 use tokio::net::lookup_host;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::Upstream;
 use super::connect_error::ConnectError;
@@ -27,6 +28,12 @@ use crate::proxy::settings::Endpoint;
 
 /// How old the addresses of a name may be while connections to it are kept.
 pub(super) const FRESH: Duration = Duration::from_secs(30);
+
+/// A lookup is waited for alone during this part of `connectTimeout`.
+const PATIENCE: u32 = 8;
+
+/// How many lookups of one name there may be at the same time.
+const LOOKUPS: usize = 2;
 
 /// Finds the addresses of names.
 pub trait Resolve: fmt::Debug + Send + Sync {
@@ -64,10 +71,33 @@ pub(super) struct NameCache {
 struct CachedName {
     /// The result of the last successful lookup; `None` for an address literal.
     addresses: Option<Addresses>,
+    /// The number of that lookup.
+    found_by: u64,
     /// When the last lookup ended.
     looked: Option<Instant>,
-    /// The lookup in progress.
-    under_way: Option<SharedLookup>,
+    /// The lookups in progress, the newest last.
+    under_way: Vec<Lookup>,
+    /// The number of the last lookup that began.
+    last: u64,
+}
+
+/// A lookup in progress.
+#[derive(Debug)]
+struct Lookup {
+    number: u64,
+    began: Instant,
+    result: SharedLookup,
+}
+
+/// What a connect waits for.
+#[derive(Debug)]
+struct Waiting {
+    /// At least one.
+    lookups: Vec<SharedLookup>,
+    /// When to do something else than wait; `None` if there is nothing else.
+    until: Option<Instant>,
+    /// The addresses to use then. Without them another lookup begins.
+    known: Option<Addresses>,
 }
 
 impl Resolve for System {
@@ -100,30 +130,46 @@ impl NameCache {
         }
     }
 
-    /// The lookup for `endpoint` in progress, or else the one that `begin` starts.
+    /// The lookups for `endpoint` in progress. `begin` starts one if there is none, or if there is only one and
+    /// it has lasted longer than `patience`.
     fn look_up(
         &self,
         endpoint: usize,
-        begin: impl FnOnce() -> BoxFuture<'static, LookupResult>,
-    ) -> SharedLookup {
+        (now, patience): (Instant, Duration),
+        begin: impl FnOnce(u64) -> BoxFuture<'static, LookupResult>,
+    ) -> Waiting {
         let mut known = self.lock();
         let Some(known) = known.get_mut(endpoint) else {
-            return begin().shared();
+            return Waiting { lookups: vec![begin(0).shared()], until: None, known: None };
         };
-        known.under_way.get_or_insert_with(|| begin().shared()).clone()
+        let late = |lookup: &Lookup| now.duration_since(lookup.began) >= patience;
+        if known.under_way.last().is_none_or(late) && known.under_way.len() < LOOKUPS {
+            known.last += 1;
+            let (number, result) = (known.last, begin(known.last).shared());
+            known.under_way.push(Lookup { number, began: now, result });
+        }
+        let more = known.addresses.is_some() || known.under_way.len() < LOOKUPS;
+        let newest = known.under_way.last().filter(|_| more);
+        Waiting {
+            lookups: known.under_way.iter().map(|lookup| lookup.result.clone()).collect(),
+            until: newest.and_then(|newest| newest.began.checked_add(patience)),
+            known: known.addresses.clone(),
+        }
     }
 
-    /// A lookup for `endpoint` has ended.
-    fn looked_up(&self, endpoint: usize, found: Option<&Addresses>, now: Instant) {
+    /// The lookup with this `number` for `endpoint` has ended.
+    fn looked_up(&self, endpoint: usize, number: u64, found: Option<&Addresses>, now: Instant) {
         let mut known = self.lock();
         let Some(known) = known.get_mut(endpoint) else {
             return;
         };
-        known.under_way = None;
+        known.under_way.retain(|lookup| lookup.number != number);
         known.looked = Some(now);
-        let Some(found) = found else {
+        // What a later lookup has found is newer.
+        let Some(found) = found.filter(|_| number >= known.found_by) else {
             return;
         };
+        known.found_by = number;
         let last = known.addresses.replace(Arc::clone(found));
         let has_all = |of: &Addresses| of.iter().all(|address| found.contains(address));
         if last.is_some_and(|last| last.len() != found.len() || !has_all(&last)) {
@@ -165,7 +211,20 @@ impl Upstream {
         if let Ok(address) = at.host.parse::<IpAddr>() {
             return Ok(Arc::new([SocketAddr::new(address, at.port)]));
         }
-        self.look_up(endpoint, at).await
+        loop {
+            let Waiting { lookups, until, known } = self.look_up(endpoint, at);
+            let late = OptionFuture::from(until.map(sleep_until));
+            tokio::select! {
+                biased;
+                found = select_ok(lookups) => return found.map(|(addresses, _)| addresses),
+                Some(()) = late => {}
+            }
+            if let Some(known) = known {
+                // A lookup that hangs gets company for the sake of the next connect.
+                drop(self.look_up(endpoint, at));
+                return Ok(known);
+            }
+        }
     }
 
     /// Looks names up again whose addresses are old. Returns when to do so again.
@@ -180,11 +239,12 @@ impl Upstream {
         next
     }
 
-    fn look_up(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> SharedLookup {
-        self.names.look_up(endpoint, || {
-            let (host, port) = (Arc::clone(&at.host), at.port);
+    fn look_up(self: &Arc<Self>, endpoint: usize, at: &Endpoint) -> Waiting {
+        let patience = self.settings.connect_timeout / PATIENCE;
+        self.names.look_up(endpoint, (Instant::now(), patience), |number| {
+            let (host, at) = (Arc::clone(&at.host), at.clone());
             // A task of its own, so that it ends, and is known to have ended, even if nobody waits any more.
-            let task = tokio::spawn(look(Arc::clone(self), endpoint, Arc::clone(&host), port));
+            let task = tokio::spawn(look(Arc::clone(self), endpoint, number, at));
             let ended = task.map(move |ended| {
                 let stopped = |_| Err(ConnectError::dns(&host, "the proxy is stopping"));
                 ended.unwrap_or_else(stopped)
@@ -209,14 +269,15 @@ impl Upstream {
     }
 }
 
-/// Looks up `host`, the name of `endpoint`.
-async fn look(upstream: Arc<Upstream>, endpoint: usize, host: Arc<str>, port: u16) -> LookupResult {
-    let found = match upstream.names.resolver.resolve(Arc::clone(&host), port).await {
+/// Looks up the name of `endpoint`, which is `at`.
+async fn look(upstream: Arc<Upstream>, endpoint: usize, number: u64, at: Endpoint) -> LookupResult {
+    let host = at.host;
+    let found = match upstream.names.resolver.resolve(Arc::clone(&host), at.port).await {
         Ok(found) if found.is_empty() => Err(ConnectError::dns(&host, "it has no address")),
         Ok(found) => Ok(in_turn(&found)),
         Err(error) => Err(ConnectError::dns(&host, &error.to_string())),
     };
-    upstream.names.looked_up(endpoint, found.as_ref().ok(), Instant::now());
+    upstream.names.looked_up(endpoint, number, found.as_ref().ok(), Instant::now());
     upstream.leave(endpoint);
     found
 }
@@ -239,137 +300,4 @@ fn in_turn(found: &[SocketAddr]) -> Addresses {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proxy::io::Io;
-    use crate::proxy::upstream::capacity::Places;
-    use crate::proxy::upstream::h1::Http1Connection;
-    use crate::proxy::upstream::{IdleConnection, settings};
-    use crate::telemetry::metrics::Metrics;
-
-    fn addresses(of: &[&str]) -> Addresses {
-        of.iter().map(|address| address.parse().unwrap()).collect()
-    }
-
-    /// Whether a connection to `peer` leads to this endpoint.
-    fn lead(names: &NameCache, endpoint: usize, peer: &str) -> bool {
-        names.lead(endpoint, Some(peer.parse().unwrap()))
-    }
-
-    fn names() -> NameCache {
-        NameCache::new(Arc::new(System), 2)
-    }
-
-    #[test]
-    fn families_take_turns_and_an_address_comes_once() {
-        let found = addresses(&["[::1]:80", "[::2]:80", "[::1]:80", "[::3]:80", "1.1.1.1:80"]);
-        let wanted = addresses(&["[::1]:80", "1.1.1.1:80", "[::2]:80", "[::3]:80"]);
-        assert_eq!(in_turn(&found), wanted);
-        assert_eq!(in_turn(&[]), addresses(&[]));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_leads_astray_once_its_address_is_gone() {
-        let names = names();
-        let now = Instant::now();
-        let (old, new) = (addresses(&["127.0.0.2:80", "[::1]:80"]), addresses(&["127.0.0.3:80"]));
-        names.looked_up(0, Some(&old), now);
-        assert!(lead(&names, 0, "127.0.0.9"), "nothing has changed yet");
-        // The same addresses in another order are no change.
-        names.looked_up(0, Some(&addresses(&["[::1]:80", "127.0.0.2:80"])), now);
-        assert!(lead(&names, 0, "127.0.0.9"));
-        names.looked_up(0, Some(&new), now);
-        assert!(!lead(&names, 0, "127.0.0.2"));
-        assert!(lead(&names, 0, "127.0.0.3"));
-        assert!(names.lead(0, None), "nobody knows where it leads");
-        assert!(lead(&names, 1, "127.0.0.2"), "another endpoint's");
-        // A failure says nothing about addresses.
-        names.looked_up(0, None, now);
-        assert!(lead(&names, 0, "127.0.0.3"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn names_that_were_found_are_looked_up_again_when_they_are_old() {
-        let names = names();
-        let now = Instant::now();
-        assert_eq!(names.due(now), (vec![], None));
-        names.looked_up(1, None, now);
-        assert_eq!(names.due(now), (vec![], None), "it was never found");
-        names.looked_up(0, Some(&addresses(&["127.0.0.2:80"])), now);
-        let then = now + FRESH;
-        assert_eq!(names.due(now), (vec![], Some(then)));
-        assert_eq!(names.due(then), (vec![0], Some(then + FRESH)));
-        // A failed lookup counts too.
-        names.looked_up(0, None, then);
-        assert_eq!(names.due(then), (vec![], Some(then + FRESH)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn those_who_wait_at_the_same_time_share_a_look_up() {
-        let names = names();
-        let found = addresses(&["127.0.0.2:80"]);
-        let first = names.look_up(0, || std::future::pending().boxed());
-        let same = names.look_up(0, || panic!("there is one under way"));
-        assert!(first.ptr_eq(&same));
-        let other = Arc::clone(&found);
-        let other = names.look_up(1, || std::future::ready(Ok(other)).boxed());
-        assert_eq!(other.await.ok(), Some(Arc::clone(&found)));
-        names.looked_up(0, Some(&found), Instant::now());
-        let next = names.look_up(0, || std::future::ready(Ok(found)).boxed());
-        assert!(!first.ptr_eq(&next));
-    }
-
-    /// Resolves to what the test sets.
-    #[derive(Debug)]
-    struct Scripted(Mutex<Addresses>);
-
-    impl Resolve for Scripted {
-        fn resolve(&self, _: Arc<str>, _: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-            let says = self.0.lock().unwrap().to_vec();
-            Box::pin(std::future::ready(Ok(says)))
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_idle_connection_goes_when_a_later_look_up_leaves_its_address_out() {
-        let resolver = Arc::new(Scripted(Mutex::new(addresses(&["127.0.0.2:80", "127.0.0.3:80"]))));
-        let (host, authority) = ("u.test".into(), "u.test:80".into());
-        let endpoint = Endpoint { host, port: 80, authority, tls: None };
-        let settings = settings::Upstream {
-            name: "u".into(),
-            endpoints: vec![endpoint],
-            protocol: settings::Protocol::Http1,
-            connect_timeout: Duration::from_secs(1),
-            idle_timeout: FRESH,
-            keep_alive: FRESH * 10,
-            max_idle: 9,
-            max_requests: 9,
-            max_wait: FRESH,
-            ping_interval: Duration::ZERO,
-            retry_after_max: FRESH,
-            host: settings::HostPolicy::Preserve,
-            heads: settings::HeadLimits { size: 8192, fields: 9 },
-        };
-        let metrics = Metrics::new().upstream("u");
-        let said = Arc::clone(&resolver);
-        let places = Places::new(settings.max_requests, settings.max_wait);
-        let upstream = Upstream::new(Arc::new(settings), metrics, places, said, None);
-        let upstream = Arc::new(upstream);
-        upstream.addresses(0, &upstream.settings.endpoints[0]).await.unwrap();
-        let mut far = Vec::new();
-        for peer in ["127.0.0.2", "127.0.0.3"] {
-            let (near, other) = tokio::io::duplex(64);
-            far.push(other);
-            let conn = Http1Connection::new(Io::Other(Box::new(near)), upstream.settings.heads);
-            let peer = Some(peer.parse().unwrap());
-            upstream.metrics.opened();
-            upstream.park(IdleConnection { conn, endpoint: 0, peer, line: None });
-        }
-        *resolver.0.lock().unwrap() = addresses(&["127.0.0.3:80"]);
-        tokio::time::sleep(FRESH.mul_f64(0.99)).await;
-        assert_eq!(upstream.lock().len(), 2);
-        tokio::time::sleep(FRESH.mul_f64(0.02)).await;
-        assert_eq!(upstream.lock().len(), 1);
-        assert!(upstream.at_hand(0, Instant::now()).is_some());
-    }
-}
+mod tests;

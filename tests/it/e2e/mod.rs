@@ -8,6 +8,8 @@ mod admin;
 mod attempts;
 /// Bodies: streamed, replayed, bounded, complete.
 mod bodies;
+/// A clock that is set while the proxy runs.
+mod clock;
 /// The other commands.
 mod commands;
 /// Every scenario through `flow run`.
