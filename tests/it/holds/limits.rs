@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::client::{Client, get, request};
-use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, RST_STREAM, Raw};
+use crate::support::frames::{self, DATA, END_HEADERS, ENDS, GOAWAY, HEADERS, RST_STREAM, Raw};
 use crate::support::origin::{Origin, answer};
 use crate::support::program::{Proxy, configuration};
 use crate::support::proxy::{self, within};
@@ -77,6 +77,41 @@ fn until_idle(proxy: &Proxy) {
     while !is_idle(proxy) {
         assert!(begun.elapsed() < PATIENCE, "requests are in flight");
         thread::yield_now();
+    }
+}
+
+/// A request of HTTP/1.1, or of HTTP/2, from a client that then reads nothing.
+fn asks_and_reads_nothing(address: SocketAddr, http2: bool) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    if http2 {
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        stream.write_all(&frames::frame(frames::SETTINGS, 0, 0, &[])).unwrap();
+        let head = frames::request("GET", "/hints", &[]);
+        stream.write_all(&frames::frame(HEADERS, ENDS, 1, &head)).unwrap();
+    } else {
+        stream.write_all(&request("GET", "/hints", &[], b"")).unwrap();
+    }
+    stream
+}
+
+#[test]
+fn hints_without_end_take_no_memory_and_end_with_their_client() {
+    const HINT: &[u8] = b"HTTP/1.1 103 Early Hints\r\nlink: </a-style-sheet>; rel=preload\r\n\r\n";
+    for http2 in [false, true] {
+        let (hostile, upstream) = endless(1, HINT, HINT);
+        let (proxy, _origin) = before(hostile, "", "");
+        let client = asks_and_reads_nothing(proxy.address, http2);
+        // More than the sockets hold: the client takes none of them.
+        let full = [("route", "hostile"), ("reason", "full")];
+        proxy.until_metric("mwl_interim_responses_dropped_total", &full, 20_000);
+        is_served(&proxy);
+        assert!(proxy.program().memory("VmHWM:") < LITTLE);
+        drop(client);
+        assert!(upstream.join().unwrap() > 20_000 * HINT.len() as u64);
+        until_idle(&proxy);
+        let left = [("route", "hostile"), ("status", "499")];
+        proxy.until_metric("mwl_requests_total", &left, 1);
+        is_served(&proxy);
     }
 }
 

@@ -25,12 +25,14 @@ mod head;
 #[cfg(test)]
 mod tests;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
+use tokio::task::yield_now;
 
 use self::head::Head;
 use super::request_head::RequestHead;
@@ -295,8 +297,13 @@ impl Http1Connection {
             if !more.contains(&b'\n') && read.len() <= self.heads.size {
                 continue;
             }
+            let unread = read.len();
             if let Some(answer) = self.take_head(interim)? {
                 return Poll::Ready(Ok(answer));
+            }
+            if self.input.bytes().len() < unread {
+                // Interim responses came, perhaps without end. Others have their turn in between, sockets too.
+                ready!(pin!(yield_now()).poll(cx));
             }
         }
     }
