@@ -1,6 +1,7 @@
 //! An upstream's response body, and the connection that it arrives on.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -48,7 +49,16 @@ enum BodySource {
     /// Nothing more will come.
     Ended,
     /// The body broke off.
-    Broken,
+    Broken(Option<ResponseOrigin>),
+}
+
+/// Where a response came from.
+#[derive(Debug)]
+pub(crate) struct ResponseOrigin {
+    /// The name of the upstream.
+    pub(crate) upstream: Arc<str>,
+    /// The address of its endpoint.
+    pub(crate) endpoint: Arc<str>,
 }
 
 /// The result of one read.
@@ -87,6 +97,14 @@ impl ResponseBody {
         }
         match self.peeked.as_deref() {
             Some(Some(Ok(frame))) => frame.trailers_ref(),
+            _ => None,
+        }
+    }
+
+    /// Where it came from, if it broke off.
+    pub(crate) const fn origin(&self) -> Option<&ResponseOrigin> {
+        match &self.from {
+            BodySource::Broken(origin) => origin.as_ref(),
             _ => None,
         }
     }
@@ -154,7 +172,7 @@ impl ResponseBody {
             BodySource::Http2(incoming, _) => {
                 crate::proxy::body::poll_frame(Pin::new(incoming), cx).map_err(upstream)
             }
-            BodySource::Ended | BodySource::Broken => return Poll::Ready(None),
+            BodySource::Ended | BodySource::Broken(_) => return Poll::Ready(None),
         };
         match polled {
             Poll::Pending => self.poll_stall(cx),
@@ -229,7 +247,7 @@ impl ResponseBody {
                 drop((incoming, stream));
                 return self.request.abandon_rest();
             }
-            BodySource::Ended | BodySource::Broken => return,
+            BodySource::Ended | BodySource::Broken(_) => return,
         };
         match lease {
             Some(lease) if lease.conn.is_sent() => lease.release(),
@@ -240,7 +258,13 @@ impl ResponseBody {
     /// The body and its connection broke off. The writer to the client drops its buffered data when it gets the
     /// error, so it must first have the chance to send it.
     fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<ReadResult> {
-        self.from = BodySource::Broken;
+        let origin = match std::mem::replace(&mut self.from, BodySource::Broken(None)) {
+            BodySource::Http1(lease) => Some(lease.origin()),
+            BodySource::EarlyResponse(meanwhile) => meanwhile.take().map(|lease| lease.origin()),
+            BodySource::Http2(_, stream) => Some(stream.origin()),
+            BodySource::Ended | BodySource::Broken(_) => None,
+        };
+        self.from = BodySource::Broken(origin);
         self.request.abandon();
         if std::mem::take(&mut self.given) {
             self.peeked = Some(Box::new(Some(Err(error))));
@@ -285,7 +309,7 @@ impl Body for ResponseBody {
             BodySource::EarlyResponse(meanwhile) => meanwhile.left(),
             BodySource::Http2(incoming, _) => incoming.size_hint().exact(),
             BodySource::Ended => Some(0),
-            BodySource::Broken => None,
+            BodySource::Broken(_) => None,
         };
         let peeked = match self.peeked.as_deref() {
             Some(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len) as u64,
@@ -305,7 +329,7 @@ impl Drop for ResponseBody {
             BodySource::Http1(_) | BodySource::EarlyResponse(_) | BodySource::Http2(..) => {
                 self.request.abandon();
             }
-            BodySource::Ended | BodySource::Broken => {}
+            BodySource::Ended | BodySource::Broken(_) => {}
         }
     }
 }

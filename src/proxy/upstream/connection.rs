@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 
+use super::body::ResponseOrigin;
 use super::capacity::Place;
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
@@ -217,6 +218,15 @@ impl Http1Lease {
         }
     }
 
+    /// Where its response comes from.
+    pub(super) fn origin(&self) -> ResponseOrigin {
+        let Lease { upstream, endpoint, .. } = &self.lease;
+        ResponseOrigin {
+            upstream: Arc::clone(&upstream.settings.name),
+            endpoint: Arc::clone(upstream.authority(*endpoint)),
+        }
+    }
+
     /// Returns it to the pool, if it can carry another request.
     pub(crate) fn release(self) {
         let Self { mut conn, mut lease, line, reused: _ } = self;
@@ -302,6 +312,11 @@ impl Http2Stream {
             tokio::spawn(http2::read_to_end(incoming, self));
         }
         ResponseSource::Empty { reused }
+    }
+
+    /// Where its response comes from.
+    pub(super) fn origin(&self) -> ResponseOrigin {
+        self.place.shared().origin.response()
     }
 
     fn failed(&self, http2::NotSent { error, unsent }: http2::NotSent) -> SendError {
