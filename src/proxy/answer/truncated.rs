@@ -2,7 +2,7 @@
 //! rest is missing, so this is where the operator learns of it.
 //!
 //! It counts neither as what the head said nor as a client that left: its status is [`RESPONSE_TRUNCATED`] and its
-//! code [`code::RESPONSE_TRUNCATED`], as an Envoy flags it `UC` and an HAProxy `SD`. The attempt stays the success
+//! code [`code::RESPONSE_TRUNCATED`], as Envoy flags it `UC` and others `SD`. The attempt stays the success
 //! that its head was, because its Result was accepted then.
 
 use std::sync::Arc;
@@ -50,6 +50,7 @@ pub(super) fn truncated(
             "The response broke off after its head."
         );
     }
-    let message = format!("upstream {upstream} broke its response off after {sent} bytes: {causes}");
+    let message =
+        format!("upstream {upstream} broke its response off after {sent} bytes: {causes}");
     flight.truncated(sent, RESPONSE_TRUNCATED, (code::RESPONSE_TRUNCATED, &message));
 }

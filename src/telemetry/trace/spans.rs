@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::context::SpanId;
 use crate::telemetry::record::{
-    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, RESPONSE_TRUNCATED, SentSpan, Traced,
+    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, RESPONSE_TRUNCATED, SentSpan,
+    Traced,
 };
 
 /// The methods that may be part of a span's name. Any other becomes `_OTHER`.

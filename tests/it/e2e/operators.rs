@@ -193,7 +193,8 @@ fn an_answer_that_the_upstream_broke_off_is_a_failure_of_its_own() {
     tap.until("response.truncated");
     tap.until("\n\n");
     let told = tap.data().into_iter().find(|event| event["event"] == "response.truncated");
-    let told = ["execution", "route", "upstream", "code"].map(|name| told.as_ref().unwrap()[name].clone());
+    let told =
+        ["execution", "route", "upstream", "code"].map(|name| told.as_ref().unwrap()[name].clone());
     assert_eq!(json!(told), json!(["short", "pay", "billing", "Proxy.ResponseTruncated"]));
 }
 
