@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::proxy::body::BodyError;
 use crate::proxy::code;
 use crate::proxy::request::flight::Flight;
-use crate::proxy::upstream::body::ResponseOrigin;
+use crate::proxy::upstream::origin::ResponseOrigin;
 use crate::source::Causes;
 use crate::telemetry::events;
 use crate::telemetry::record::RESPONSE_TRUNCATED;

@@ -1,7 +1,6 @@
 //! An upstream's response body, and the connection that it arrives on.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Http1Lease, Http2Stream, ResponseSource};
 use super::early_response::EarlyResponse;
+use super::origin::ResponseOrigin;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::request::UploadProgress;
 use crate::proxy::body::stall::StallTimer;
@@ -50,15 +50,6 @@ enum BodySource {
     Ended,
     /// The body broke off.
     Broken(Option<ResponseOrigin>),
-}
-
-/// Where a response came from.
-#[derive(Debug)]
-pub(crate) struct ResponseOrigin {
-    /// The name of the upstream.
-    pub(crate) upstream: Arc<str>,
-    /// The address of its endpoint.
-    pub(crate) endpoint: Arc<str>,
 }
 
 /// The result of one read.

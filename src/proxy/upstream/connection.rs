@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 
-use super::body::ResponseOrigin;
 use super::capacity::Place;
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
+use super::origin::ResponseOrigin;
 use super::request_head::RequestHead;
 use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;

@@ -12,6 +12,7 @@ mod early_response;
 pub(crate) mod failure;
 pub(crate) mod h1;
 mod http2;
+pub(crate) mod origin;
 pub(crate) mod pool;
 mod race;
 pub(crate) mod request_head;

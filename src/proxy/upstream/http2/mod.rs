@@ -30,10 +30,10 @@ use tokio::time::Instant;
 
 pub(super) use self::exchange::{Error, Exchange, ExchangeLimits, NotSent, UploadRest};
 pub(super) use self::open::{NewConnection, open, read_to_end};
-use super::body::ResponseOrigin;
 use super::capacity::Place;
 use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
+use super::origin::ResponseOrigin;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
 use crate::proxy::stage::ScriptedConnection;
