@@ -5,16 +5,31 @@
 //! later, there is nothing to do: the timer wakes the task too early, and the task then sets it to the bound
 //! that it waits for by then. Bounds still fire at their own instants. The price is one useless wake-up for
 //! each timer that was set and not needed.
+//!
+//! When the process did not run for a while (it was stopped, or its machine was), a bound may be due long since,
+//! and what it bounds may be ready without anybody having looked. So a bound that is late gives way once: what
+//! is ready is found first.
 
+use std::fmt;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::task::coop::unconstrained;
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// A bound that fires so long after it was due is late: the process did not run meanwhile.
+const LATE: Duration = Duration::from_millis(50);
+
 /// A timer that one task keeps from one execution to the next.
-#[derive(Debug, Default)]
-pub struct Alarm(Option<Set>);
+#[derive(Default)]
+pub struct Alarm {
+    set: Option<Set>,
+    /// Ready once the sockets have been looked at, while a late bound gives way.
+    giving_way: Option<BoxFuture<'static, ()>>,
+}
 
 /// A timer that was set.
 #[derive(Debug)]
@@ -27,20 +42,34 @@ struct Set {
 impl Alarm {
     /// Ready once `due` has come. The task that polls is woken then, or earlier.
     pub(super) fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        match &self.0 {
+        match &self.set {
             Some(set) if set.wakes(due, cx) => Poll::Pending,
-            _ => self.set(due, cx),
+            _ => {
+                ready!(self.set(due, cx));
+                self.give_way(due, cx)
+            }
         }
+    }
+
+    /// Ready at once, unless `due` is long past: then it is after the runtime has looked at its sockets.
+    fn give_way(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        if self.giving_way.is_none() && due.elapsed() < LATE {
+            return Poll::Ready(());
+        }
+        let looked = self.giving_way.get_or_insert_with(|| Box::pin(yield_now()));
+        ready!(looked.as_mut().poll(cx));
+        self.giving_way = None;
+        Poll::Ready(())
     }
 
     fn set(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let waker = cx.waker().clone();
-        let set = match self.0.take() {
+        let set = match self.set.take() {
             Some(Set { mut sleep, .. }) => {
                 sleep.as_mut().reset(due);
-                self.0.insert(Set { sleep, waker })
+                self.set.insert(Set { sleep, waker })
             }
-            None => self.0.insert(Set { sleep: Box::pin(sleep_until(due)), waker }),
+            None => self.set.insert(Set { sleep: Box::pin(sleep_until(due)), waker }),
         };
         // Outside the task's budget: a timer whose poll is postponed would not know which task to wake.
         pin!(unconstrained(set.sleep.as_mut())).poll(cx)
@@ -51,6 +80,12 @@ impl Set {
     /// Whether it will wake the task of `cx` at `due` or earlier.
     fn wakes(&self, due: Instant, cx: &Context<'_>) -> bool {
         self.sleep.deadline() <= due && !self.sleep.is_elapsed() && self.waker.will_wake(cx.waker())
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alarm").field("set", &self.set).finish_non_exhaustive()
     }
 }
 
@@ -120,5 +155,17 @@ mod tests {
             consume_budget().await;
         }
         assert_eq!(rings(&mut alarm, from, 30).await, (30, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bound_that_is_late_gives_way_once_to_what_is_ready() {
+        let (from, mut alarm) = (Instant::now(), Alarm::default());
+        let due = from + Duration::from_secs(1);
+        tokio::time::advance(Duration::from_millis(1049)).await;
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(due, cx).is_ready())).await);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(due, cx).is_pending())).await);
+        poll_fn(|cx| alarm.poll(due, cx)).await;
+        assert_eq!(from.elapsed(), Duration::from_millis(1050));
     }
 }
