@@ -10,12 +10,10 @@
 //! and what it bounds may be ready without anybody having looked. So a bound that is late gives way once: what
 //! is ready is found first.
 
-use std::fmt;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::task::coop::unconstrained;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -24,11 +22,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const LATE: Duration = Duration::from_millis(50);
 
 /// A timer that one task keeps from one execution to the next.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Alarm {
     set: Option<Set>,
-    /// Ready once the sockets have been looked at, while a late bound gives way.
-    giving_way: Option<BoxFuture<'static, ()>>,
+    /// When the late bound was due that gave way last.
+    gave_way: Option<Instant>,
 }
 
 /// A timer that was set.
@@ -53,13 +51,10 @@ impl Alarm {
 
     /// Ready at once, unless `due` is long past: then it is after the runtime has looked at its sockets.
     fn give_way(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        if self.giving_way.is_none() && due.elapsed() < LATE {
+        if due.elapsed() < LATE || self.gave_way.replace(due) == Some(due) {
             return Poll::Ready(());
         }
-        let looked = self.giving_way.get_or_insert_with(|| Box::pin(yield_now()));
-        ready!(looked.as_mut().poll(cx));
-        self.giving_way = None;
-        Poll::Ready(())
+        pin!(yield_now()).poll(cx)
     }
 
     fn set(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
@@ -83,20 +78,18 @@ impl Set {
     }
 }
 
-impl fmt::Debug for Alarm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alarm").field("set", &self.set).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Duration;
+    use std::io::Write as _;
 
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::UnixStream;
     use tokio::task::coop::{consume_budget, has_budget_remaining};
 
     use super::*;
+    use crate::language::engine::scope::Scope;
+    use crate::language::outcome::Failure;
 
     /// When `alarm` is ready for a bound that is due `after` milliseconds from now: in milliseconds since
     /// `from`. And how often the task was polled.
@@ -167,5 +160,21 @@ mod tests {
         assert!(poll_fn(|cx| Poll::Ready(alarm.poll(due, cx).is_pending())).await);
         poll_fn(|cx| alarm.poll(due, cx)).await;
         assert_eq!(from.elapsed(), Duration::from_millis(1050));
+    }
+
+    /// The answer is in the socket when the process goes on, but the runtime looks at its timers first.
+    #[tokio::test(start_paused = true)]
+    async fn what_arrived_during_a_stall_is_found_before_the_bound_fires() {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut near = UnixStream::from_std(near).unwrap();
+        let mut scope = Scope::root(None, Alarm::default());
+        let why = Failure::error("A.B", "too late");
+        scope.impose(Some(Instant::now() + Duration::from_secs(1)), why.into());
+        let mut leaf = pin!(scope.leaf(Box::pin(near.read_u8())));
+        assert!(poll_fn(|cx| Poll::Ready(leaf.as_mut().poll(cx).is_pending())).await);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        far.write_all(b"a").unwrap();
+        assert_eq!(leaf.await.unwrap().unwrap(), b'a');
     }
 }
