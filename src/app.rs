@@ -123,7 +123,7 @@ impl App {
         let mut loaded = input.load()?;
         address_space::for_workers(loaded.settings.limits.workers)?;
         descriptors::raise();
-        descriptors::fit(&mut loaded.settings.limits);
+        descriptors::fit(&mut loaded.settings.limits, true);
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let telemetry = Telemetry::new(Arc::clone(&metrics));
         let built = build(loaded, &catalog, &metrics)?;
@@ -209,7 +209,7 @@ impl App {
         loaded: Result<Loaded, Box<ConfigError>>,
     ) -> Result<Arc<str>, Box<ConfigError>> {
         let mut loaded = loaded?;
-        descriptors::fit(&mut loaded.settings.limits);
+        descriptors::fit(&mut loaded.settings.limits, false);
         let built = build(loaded, &self.catalog, &self.metrics)?;
         warn(&built);
         let Built { runtime, workers, shown, observed, sources, .. } = built;
