@@ -237,6 +237,7 @@ impl Observer for Events {
                 self.report(if done { "finally.done" } else { "finally.failed" }, event);
             }
             Event::Decided { .. }
+            | Event::RetryMade { .. }
             | Event::RetryDropped { .. }
             | Event::PassedOver { .. }
             | Event::Caught { .. } => {}
