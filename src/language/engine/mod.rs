@@ -6,7 +6,7 @@
 //!
 //! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries up and
 //! `descent` down, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
-//! `view` and `part` show all this to expressions.
+//! `location` knows where a construct is, `view` and `part` show all this to expressions.
 
 mod alarm;
 mod call;
@@ -15,6 +15,7 @@ mod execution;
 mod frame;
 mod gather;
 mod graph;
+mod location;
 mod part;
 mod phase;
 mod scope;
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::execution::Execution;
 use self::frame::Frame;
+use self::location::Location;
 use self::scope::Scope;
 use super::clock::Clock;
 use super::observe::Observer;
@@ -109,7 +111,8 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
     let mut kept = alarm;
     let alarm = kept.as_deref_mut().map(std::mem::take).unwrap_or_default();
     let mut scope = Scope::root(cancel, alarm);
-    let mut frame = Frame::new(&execution, FlowId::ROOT, &mut scope, input.clone());
+    let mut frame =
+        Frame::new(&execution, FlowId::ROOT, (&mut scope, &Location::ROOT), input.clone());
     let risen = frame.run(with, input).await;
     if let Some(kept) = kept {
         *kept = scope.into_alarm();

@@ -167,12 +167,12 @@ impl<'e> Frame<'e, '_> {
         Crossed::Again(Rerun { reentry, fed, consumed })
     }
 
-    /// `onAlways`. It runs once on every exit, and does not change the value that rises.
+    /// `onAlways` of the entry at a position. It runs once on every exit, and does not change the value that rises.
     pub(super) async fn always(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
-        run: &EntryRun,
+        run: (&EntryRun, usize),
         rising: Rise,
     ) -> Rise {
         let phase = entry.phase(Phase::Always);
@@ -205,7 +205,7 @@ impl<'e> Frame<'e, '_> {
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
-        run: &EntryRun,
+        (run, position): (&EntryRun, usize),
         in_flight: &Outcome,
         teardown: bool,
     ) -> Result<(), Arc<Failure>> {
@@ -217,7 +217,8 @@ impl<'e> Frame<'e, '_> {
             let wanted = entry.middleware.on_always(&run.state, &with, in_flight)?;
             if let (Always::Dispatch, Some(cleanup)) = (wanted, &phase.cleanup) {
                 let phase = entry_view(entry, run, Some(in_flight), pin);
-                let site = Site { step: site.step, phase: Some(&phase) };
+                let location = site.location.cleanup(position);
+                let site = Site { step: site.step, phase: Some(&phase), location: &location };
                 let operation = CallOperation { site, call: &cleanup.call };
                 let scope = self.scope.for_cleanup(self.execution.cleanup_limit, teardown);
                 let outer = std::mem::replace(self.scope, scope);

@@ -14,6 +14,7 @@ pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
 pub use stack::{EntryBound, StackPlan, StaticDescent};
 pub use worst::Calls;
+pub(in crate::language) use worst::leads_back;
 
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub struct FlowPlan {
     pub steps: Box<[StepPlan]>,
     /// The Step with which an execution begins.
     pub entrypoint: StepId,
+    /// Whether the graph may come to a Step more than once.
+    pub leads_back: bool,
 }
 
 /// One Step.
