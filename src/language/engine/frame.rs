@@ -51,7 +51,7 @@ pub(super) fn run_nested<'a, 'e: 'a>(
         let mut frame = Frame::new(execution, flow, (scope, &location), input.clone());
         let result = frame.run(with, input).await?;
         let exited = execution.stamp();
-        let FrameState { input, entered, vars, failure: _ } = frame.state;
+        let FrameState { input, entered, vars, failure: _, severed: _ } = frame.state;
         Ok(CompletedFrame { input, vars: vars.to_value(), result, entered, exited })
     })
 }
@@ -88,7 +88,8 @@ impl<'e, 's> Frame<'e, 's> {
     ) -> Self {
         // The execution begins with its root frame, at the same instant ("execution").
         let entered = if flow == FlowId::ROOT { execution.entered } else { execution.stamp() };
-        let state = FrameState { input, entered, vars: Vars::default(), failure: None };
+        let state =
+            FrameState { input, entered, vars: Vars::default(), failure: None, severed: None };
         Self { execution, flow: execution.plan.flow(flow), state, scope, location }
     }
 

@@ -188,7 +188,12 @@ impl<'e> Frame<'e, '_> {
     /// A Step failed with `failure`. It becomes the failure context, linked to the failure that was being
     /// handled ("A failed recovery").
     fn handling(&mut self, failure: &Arc<Failure>) -> Arc<Failure> {
-        let failure = Failure::superseding(failure, self.state.failure.as_ref());
+        let severed = self.state.severed.take();
+        let is_severed = severed.is_some_and(|severed| {
+            failure.chain().any(|link| std::ptr::eq(link, severed.as_ref()))
+        });
+        let handled = self.state.failure.as_ref().filter(|_| !is_severed);
+        let failure = Failure::superseding(failure, handled);
         self.state.failure = Some(Arc::clone(&failure));
         failure
     }
@@ -268,9 +273,14 @@ impl<'e> Frame<'e, '_> {
         Ok((until > now).then_some(until))
     }
 
-    fn return_step(&self, value: Option<&Template>, step: &StepState<'_>) -> Evaluated<Transition> {
+    fn return_step(
+        &mut self,
+        value: Option<&Template>,
+        step: &StepState<'_>,
+    ) -> Evaluated<Transition> {
         let view = self.view(step.entered, Some(step), None);
         let value = evaluate_or(value, &view, || step.input.clone())?;
+        self.state.failure = None;
         Ok(Transition::Complete(Outcome::Success(value)))
     }
 

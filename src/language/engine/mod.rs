@@ -65,6 +65,9 @@ pub struct Start<'a> {
     pub alarm: Option<&'a mut Alarm>,
     /// How long one cleanup may take during a teardown.
     pub cleanup_limit: Duration,
+    /// Whether a `Retry` gives up at once if a bound would interrupt the wait before its re-run. The specification lets
+    /// it wait for the bound.
+    pub gives_up_early: bool,
 }
 
 impl<'a> Start<'a> {
@@ -79,6 +82,7 @@ impl<'a> Start<'a> {
             cancel: None,
             alarm: None,
             cleanup_limit: Duration::from_secs(10),
+            gives_up_early: false,
         }
     }
 }
@@ -93,7 +97,8 @@ impl fmt::Debug for Start<'_> {
 ///
 /// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
-    let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit } = start;
+    let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit, gives_up_early } =
+        start;
     // The clock is read only if an expression may read the instant.
     let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
@@ -104,6 +109,7 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
         observer,
         host,
         cleanup_limit,
+        gives_up_early,
         entered,
         steps: AtomicU64::new(1),
         attempts: AtomicU64::new(1),

@@ -62,9 +62,13 @@ impl<'e> Frame<'e, '_> {
         let pin = self.execution.stamp();
         let rising = Outcome::Success(value.clone());
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
+        let ascent = if holds(phase.when.as_ref(), &view)? {
             let with = prepared(entry, Phase::Success, &view)?;
-            entry.middleware.on_success(&mut run.state, &with, &value)?
+            if run.armed {
+                entry.middleware.on_success(&mut run.state, &with, &value)?
+            } else {
+                Ascent::Pass
+            }
         } else {
             Ascent::Pass
         };
@@ -99,11 +103,15 @@ impl<'e> Frame<'e, '_> {
         let rising = Outcome::Failure(Arc::clone(&failure));
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
         let gated = !holds(phase.when.as_ref(), &view)?;
-        let ascent = if !gated && (run.armed || !phase.acts) {
-            let with = prepared(entry, Phase::Failure, &view)?;
-            entry.middleware.on_failure(&mut run.state, &with, &failure)?
-        } else {
-            Ascent::Pass
+        // The phase runs even if the entry is gated off, so its `with` is evaluated and validated ("Validation").
+        let with = if gated { None } else { Some(prepared(entry, Phase::Failure, &view)?) };
+        let ascent = match with.filter(|_| run.armed) {
+            Some(with) => {
+                let room = || self.scope.room();
+                run.state.room = self.execution.gives_up_early.then(room).flatten();
+                entry.middleware.on_failure(&mut run.state, &with, &failure)?
+            }
+            None => Ascent::Pass,
         };
         let emitted = match ascent {
             Ascent::Pass => {
@@ -143,6 +151,9 @@ impl<'e> Frame<'e, '_> {
         };
         let bindings = bindings_of(&phase.assign, &view)?;
         self.state.vars.apply(bindings);
+        if phase.shape.writes_previous() {
+            self.state.severed = Some(Arc::clone(&product));
+        }
         Ok(Crossed::Emit(Outcome::Failure(product)))
     }
 

@@ -383,6 +383,13 @@ impl Action {
     }
 }
 
+impl Shape {
+    /// Whether it writes a failure's `previous`, so that the engine does not link it.
+    pub const fn writes_previous(&self) -> bool {
+        matches!(self, Self::Envelope(envelope) if envelope.previous.is_some())
+    }
+}
+
 impl CallPlan {
     /// Whether something is evaluated after the target has settled.
     pub fn has_arms(&self) -> bool {

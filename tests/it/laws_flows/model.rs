@@ -290,7 +290,10 @@ impl Model {
         loop {
             let at = match place {
                 Place::Step(at) => at,
-                Place::Done => return Rise::Settled(Ok(value)),
+                Place::Done => {
+                    self.failure = None;
+                    return Rise::Settled(Ok(value));
+                }
                 Place::Again => {
                     let chain = self.failure.get_or_insert_with(|| vec![EMPTY_RAISE]);
                     return Rise::Settled(Err(chain.clone()));
