@@ -281,7 +281,9 @@ fn by_operation<K: Ord>(dispatches: impl Iterator<Item = (K, u64, String)>) -> O
         groups.entry(key).or_default().push((began, tag));
     }
     let mut operations: Operations = groups.into_values().collect();
-    operations.iter_mut().for_each(|dispatches| dispatches.sort());
+    for dispatches in &mut operations {
+        dispatches.sort();
+    }
     operations.sort();
     operations
 }

@@ -283,26 +283,29 @@ impl Model {
         }
     }
 
+    /// The Result of a graph that comes to this terminal Step.
+    fn terminal(&mut self, place: Place, value: Json) -> Settled {
+        match place {
+            Place::Step(_) | Place::Done => {
+                self.failure = None;
+                Ok(value)
+            }
+            Place::Again => Err(self.failure.get_or_insert_with(|| vec![EMPTY_RAISE]).clone()),
+            Place::Fail => {
+                let chain = [vec![RAISED], self.failure.take().unwrap_or_default()].concat();
+                self.failure = Some(chain.clone());
+                Err(chain)
+            }
+        }
+    }
+
     fn graph(&mut self, flow: &Flow, input: Json) -> Rise {
         let mut value = input;
         let mut place = Place::Step(0);
         let mut visits = BTreeMap::<usize, u64>::new();
         loop {
-            let at = match place {
-                Place::Step(at) => at,
-                Place::Done => {
-                    self.failure = None;
-                    return Rise::Settled(Ok(value));
-                }
-                Place::Again => {
-                    let chain = self.failure.get_or_insert_with(|| vec![EMPTY_RAISE]);
-                    return Rise::Settled(Err(chain.clone()));
-                }
-                Place::Fail => {
-                    let chain = [vec![RAISED], self.failure.take().unwrap_or_default()].concat();
-                    self.failure = Some(chain.clone());
-                    return Rise::Settled(Err(chain));
-                }
+            let Place::Step(at) = place else {
+                return Rise::Settled(self.terminal(place, value));
             };
             place = flow.next(at);
             let visit = visits.entry(at).or_default();

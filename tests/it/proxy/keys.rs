@@ -67,7 +67,7 @@ fn looped(times: u32) -> Json {
     })
 }
 
-fn finally(call: Json) -> Json {
+fn finally(call: &Json) -> Json {
     json!({
         "provider": "mwl:provider.middleware/mwl/finally/v1",
         "onAlways": { "with": { "call": call } },
@@ -76,9 +76,8 @@ fn finally(call: Json) -> Json {
 
 /// A Flow that makes these calls one after the other.
 fn flow(calls: &[Json]) -> Json {
-    let next = |number: usize| match number + 1 < calls.len() {
-        true => format!("step-{}", number + 1),
-        false => "done".to_owned(),
+    let next = |number: usize| {
+        if number + 1 < calls.len() { format!("step-{}", number + 1) } else { "done".to_owned() }
     };
     let steps = calls.iter().enumerate().map(|(number, call)| {
         let step = json!({ "action": "Call", "call": call, "next": next(number) });
@@ -115,7 +114,7 @@ fn visiting(times: u32, what: &Json) -> Json {
     })
 }
 
-fn gathering(elements: &Json, call: Json) -> Json {
+fn gathering(elements: &Json, call: &Json) -> Json {
     json!({
         "entrypoint": "all",
         "steps": {
@@ -178,7 +177,7 @@ async fn of_one_flow_that_two_steps_run() {
 async fn of_a_gather_with_equal_orders() {
     let over = json!([7, 7, 7]);
     let call = order(&json!("{{ call.input }}"));
-    assert_eq!(done(&retried(gathering(&over, call), 2)).await, ["7"; 3]);
+    assert_eq!(done(&retried(gathering(&over, &call), 2)).await, ["7"; 3]);
 }
 
 #[tokio::test]
@@ -196,7 +195,7 @@ async fn of_a_loop_whose_iterations_are_retried() {
 #[tokio::test]
 async fn of_cleanups_beside_their_step() {
     let pay = json!("pay");
-    let stack = [retry(2), finally(order(&pay)), finally(order(&pay))];
+    let stack = [retry(2), finally(&order(&pay)), finally(&order(&pay))];
     assert_eq!(done(&stacked(flow(&[order(&pay)]), &stack)).await, ["pay"; 3]);
 }
 
@@ -209,7 +208,7 @@ async fn of_a_step_that_the_graph_visits_again() {
 #[tokio::test]
 async fn of_everything_within_everything() {
     let inner = visiting(2, &json!("pay"));
-    let gather = gathering(&json!([1, 2]), json!({ "flow": inner }));
+    let gather = gathering(&json!([1, 2]), &json!({ "flow": inner }));
     let flow = stacked(flow(&[json!({ "flow": gather })]), &[retry(5), looped(2)]);
     assert_eq!(done(&retried(flow, 2)).await, ["pay"; 8]);
 }
