@@ -106,6 +106,10 @@ impl Model {
             && at < done
         {
             self.now = self.now.max(at);
+            if owner == OUTSIDE && self.bounds.contains(&at) {
+                // A dispatch's own bound fires at the instant at which its `Gather` is interrupted.
+                self.checked.push(at);
+            }
             return Err(self.unwind(owner, false, vec![]));
         }
         self.now = done;

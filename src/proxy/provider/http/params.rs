@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(key(r#"{"idempotencyKey":true}"#), Ok(Some(IdempotencyKey::Operation)));
         let given = Some(IdempotencyKey::Given(HeaderValue::from_static("order 7")));
         assert_eq!(key(r#"{"idempotencyKey":"order 7"}"#), Ok(given));
-        for wrong in ["", " ", "a\nb", "é"] {
+        for wrong in ["", " ", "a\\nb", "é"] {
             let refused = key(&format!(r#"{{"idempotencyKey":"{wrong}"}}"#)).unwrap_err();
             assert!(refused.ends_with("1 to 255 characters of visible ASCII"), "{refused}");
         }
