@@ -122,6 +122,9 @@ impl EvalError {
     }
 }
 
+/// How many mistakes of one expression are told. Each costs time, and nobody reads hundreds.
+pub const MISTAKES: usize = 20;
+
 impl Program {
     /// The body between the delimiters, if `text` is an expression ("The embedding"): it begins with `{{`,
     /// ends with `}}`, and that one pair spans the whole. So `{{ a }} and {{ b }}` is a literal, since its

@@ -134,8 +134,9 @@ impl Rewriter<'_> {
     /// Rewrites the call of a function whose name is written at `place`.
     fn function(&mut self, id: u64, place: usize, parsed: CallExpr) -> IdedExpr {
         let CallExpr { func_name: name, target, args } = parsed;
-        if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
-            && matches!(self.names, Names::Roots(_))
+        if matches!(self.names, Names::Roots(_))
+            && !self.has_enough()
+            && let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
         {
             self.refuse_at(place, problem);
         }

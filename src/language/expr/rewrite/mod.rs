@@ -20,11 +20,11 @@ use cel::common::ast::{EntryExpr, Expr, ListExpr, MapExpr, SelectExpr};
 use cel::{Env, IdedExpr};
 
 use self::nodes::{call, ident, is_small, qualified};
-use super::CompileError;
 use super::functions::Pattern;
 use super::references::{DynamicReads, Path, PathEnd, first, static_path};
 use super::roots::{Root, Roots};
 use super::syntax::Places;
+use super::{CompileError, MISTAKES};
 use crate::language::value::Value;
 use crate::source::nearest;
 
@@ -173,6 +173,9 @@ impl<'a> Rewriter<'a> {
         let Names::Roots(allowed) = self.names else {
             return;
         };
+        if self.has_enough() {
+            return;
+        }
         let here = if allowed == Roots::NONE {
             "no binding is in scope here".to_owned()
         } else {
@@ -196,7 +199,14 @@ impl<'a> Rewriter<'a> {
     }
 
     fn refuse_at(&mut self, offset: usize, message: String) {
-        self.errors.push(CompileError { message, offset });
+        if !self.has_enough() {
+            self.errors.push(CompileError { message, offset });
+        }
+    }
+
+    /// Whether no more mistakes are to be told.
+    fn has_enough(&self) -> bool {
+        self.errors.len() >= MISTAKES
     }
 
     /// A selection that is not a static path: a type's qualified name, `has(…)`, or a member of a new value.

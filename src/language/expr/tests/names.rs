@@ -41,6 +41,14 @@ fn calls_that_cannot_be_right_are_refused() {
 }
 
 #[test]
+fn the_first_mistakes_are_told() {
+    let body = vec!["f(v)"; 3000].join(",");
+    let errors = Program::compile(&format!("[{body}]"), EVERY).unwrap_err();
+    assert_eq!(errors.len(), MISTAKES);
+    assert_eq!(errors[0].message, "there is no function `f`");
+}
+
+#[test]
 fn syntax_errors_carry_the_place_in_characters() {
     insta::assert_snapshot!(refused("", EVERY), @"0: the expression is empty");
     insta::assert_snapshot!(refused("vars.", EVERY), @"5: the expression ends here, where the name of a member is wanted");
