@@ -1,4 +1,6 @@
-//! What the operating system lends: files and descriptors. Beneath everything else.
+//! What the operating system lends: files, descriptors and sockets. Beneath everything else.
 
 pub mod descriptors;
 pub mod file;
+pub mod inherited;
+pub mod passing;
