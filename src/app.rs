@@ -1,6 +1,7 @@
 //! Builds what a configuration describes and connects it to the server, the metrics, the admin address,
 //! the signals and the files. Only this module knows all of them.
 
+mod address_space;
 mod backend;
 mod build;
 mod descriptors;
@@ -156,7 +157,7 @@ impl App {
         loaded: Result<Loaded, Box<ConfigError>>,
     ) -> Result<Arc<str>, Box<ConfigError>> {
         let mut loaded = loaded?;
-        descriptors::fit(&mut loaded.settings.limits);
+        descriptors::fit(&mut loaded.settings.limits, false);
         let built = build(loaded, &self.catalog, &self.metrics)?;
         warn(&built);
         let Built { runtime, workers, shown, observed, sources, .. } = built;
@@ -184,6 +185,15 @@ impl App {
         let hash = Arc::clone(&shown.hash);
         self.shown.store(Arc::new(shown));
         Ok(hash)
+    }
+
+    /// What was loaded is what is served already. Returns its hash.
+    fn goes_on(&self, cause: Cause) -> Arc<str> {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let hash = Arc::clone(&self.shown.load().hash);
+        self.metrics.config_reload("unchanged");
+        tracing::info!(%cause, hash = &*hash, "The configuration is the one that is served.");
+        hash
     }
 
     /// Counts and logs the outcome of a reload.
@@ -232,16 +242,16 @@ impl reload::Reload for App {
     }
 
     fn unchanged(&self, cause: Cause) -> Option<Applied> {
-        if self.refusal.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return None;
-        }
-        let hash = Arc::clone(&self.shown.load().hash);
-        self.metrics.config_reload("unchanged");
-        tracing::info!(%cause, hash = &*hash, "The configuration is the one that is served.");
-        Some(Ok(hash))
+        let refused = self.refusal.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        (!refused).then(|| Ok(self.goes_on(cause)))
     }
 
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
+        // What was refused may have been put back as it was before.
+        let served = &self.shown.load().hash;
+        if loaded.as_ref().is_ok_and(|loaded| loaded.settings.hash == *served) {
+            return Ok(self.goes_on(cause));
+        }
         let applied = self.serve(loaded).await;
         self.report_outcome(cause, applied)
     }

@@ -11,7 +11,10 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use tokio::runtime::Runtime as Driver;
 
-use super::{App, Applied, Built, Input, announce, build, certificates, descriptors, now, warn};
+use super::{
+    App, Applied, Built, Input, address_space, announce, build, certificates, descriptors, now,
+    warn,
+};
 use crate::admin;
 use crate::config::ConfigError;
 use crate::proxy::settings::Shutdown;
@@ -55,6 +58,18 @@ pub enum StartError {
         message: String,
         /// Whether another process already listens on it.
         taken: bool,
+    },
+    /// The process may use too little address space.
+    #[error(
+        "the limit of address space is {limit} MiB (`ulimit -v`, RLIMIT_AS), and a start with {workers} workers reserves about {needed} MiB, most of which is never used: raise the limit, or lower `limits.workers`"
+    )]
+    AddressSpace {
+        /// In MiB.
+        limit: u64,
+        /// In MiB, at least.
+        needed: u64,
+        /// How many workers were to be started.
+        workers: usize,
     },
     /// The service manager's sockets are not those of the configuration.
     #[error("{0}")]
@@ -156,10 +171,12 @@ fn take_over(
 impl Prepared {
     /// Reads and compiles the configuration.
     fn load(input: Input) -> Result<Self, StartError> {
+        address_space::before_load()?;
         let catalog = proxy::catalog(None);
         let mut loaded = input.load()?;
+        address_space::for_workers(loaded.settings.limits.workers)?;
         descriptors::raise();
-        descriptors::fit(&mut loaded.settings.limits);
+        descriptors::fit(&mut loaded.settings.limits, true);
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let built = build(loaded, &catalog, &metrics)?;
         warn(&built);
