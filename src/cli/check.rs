@@ -1,6 +1,7 @@
 //! `check`: reports every mistake in configurations and definitions, with its place.
 
 use std::collections::HashMap;
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +35,11 @@ pub(super) fn check(check: &Check) -> ExitCode {
         let report = of_file(file, Origin::system());
         failed |= report.found.has_errors();
         match check.format {
-            Format::Text => say(report.summary(file).trim_end()),
+            Format::Text => {
+                // A reader that has left is not our error.
+                let mut out = BufWriter::new(io::stdout().lock());
+                report.write(file, &mut out).and_then(|()| out.flush()).ok();
+            }
             Format::Json => all.extend(report.to_json()),
         }
     }
@@ -57,9 +62,8 @@ impl Report {
         }
     }
 
-    /// The diagnostics, a line that counts them, and the costs.
-    fn summary(&self, file: &Path) -> String {
-        let name = file.display().to_string();
+    /// Writes the diagnostics, a line that counts them, and the costs.
+    fn write(&self, file: &Path, out: &mut dyn io::Write) -> io::Result<()> {
         let plural = |count, word: &str| match count {
             1 => format!("1 {word}"),
             count => format!("{count} {word}s"),
@@ -72,14 +76,9 @@ impl Report {
                 format!("{}, {}", plural(errors, "error"), plural(warnings, "warning"))
             }
         };
-        let mut found = self.sources.render(&self.found);
-        if !found.is_empty() {
-            found.push('\n');
-        }
-        let costs = self.costs.iter().flat_map(|cost| ["\n  ", cost]);
-        found.push_str(&[&name, ": ", &counted].concat());
-        found.extend(costs);
-        found
+        self.sources.write(&self.found, out)?;
+        writeln!(out, "{}: {counted}", file.display())?;
+        self.costs.iter().try_for_each(|cost| writeln!(out, "  {cost}"))
     }
 }
 
@@ -176,7 +175,9 @@ mod tests {
         let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
         let report = of_file(Path::new(name), origin);
         let counts = (report.count(Severity::Error), report.count(Severity::Warning));
-        (counts.0, counts.1, report.summary(Path::new(name)))
+        let mut told = Vec::new();
+        report.write(Path::new(name), &mut told).unwrap();
+        (counts.0, counts.1, String::from_utf8(told).unwrap().trim_end().to_owned())
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl<'a> Load<'a> {
             return None;
         }
         let root = Object::open(report, "the configuration", &node, &ROOT)?;
-        let stacks = Stacks::read(report, root.map("stacks"));
+        let stacks = Stacks::read(report, &root);
         unused_stacks(report, &root);
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {

@@ -2,7 +2,7 @@
 //! reading goes on, so that one run reports every mistake.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) const LONGEST: &str = "P365D";
 pub(super) struct Report {
     found: RefCell<Diagnostics>,
     /// Strings whose variables could not be replaced: further mistakes in them are not reported.
-    unresolved: RefCell<Vec<Span>>,
+    unresolved: RefCell<HashSet<Span>>,
     /// Strings in which variables were replaced.
     replaced: RefCell<Vec<ReplacedString>>,
     /// Which keys of which sections were read. A test checks that every known key is.
@@ -59,7 +59,7 @@ impl Report {
 
     /// Adds a mistake with a variable. No other mistake is reported for the string at its span.
     pub(super) fn unresolved(&self, diagnostic: Diagnostic) {
-        self.unresolved.borrow_mut().push(diagnostic.span);
+        self.unresolved.borrow_mut().insert(diagnostic.span);
         self.found.borrow_mut().push(diagnostic);
     }
 

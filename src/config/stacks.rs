@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::read::Report;
+use super::read::{Object, Report};
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
@@ -16,6 +16,9 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 
 /// The largest number of values in all expanded stacks. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
+
+/// Or as many for each value of the file, if that is more: ten thousand routes may share a stack.
+const ROOM_PER_VALUE: usize = 4;
 
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;
@@ -25,15 +28,23 @@ const DEEPEST: usize = 100;
 pub(super) struct Stacks<'a> {
     report: &'a Report,
     lists: BTreeMap<Arc<str>, Vec<Node>>,
-    /// What is left of [`ROOM`]; `None` once the error that nothing is left was reported.
-    room: Cell<Option<usize>>,
+    room: Room<'a>,
+}
+
+/// How many more values stacks may stand for.
+#[derive(Debug)]
+struct Room<'a> {
+    report: &'a Report,
+    limit: usize,
+    /// `None` once the error that nothing is left was reported.
+    left: Cell<Option<usize>>,
 }
 
 /// The stacks as written, while they are expanded.
 struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
-    room: &'a Cell<Option<usize>>,
+    room: &'a Room<'a>,
     /// What was expanded already, unless it is part of a circle.
     done: RefCell<BTreeMap<&'a str, Expanded>>,
     /// How often an expansion ended because it had come to a circle.
@@ -65,9 +76,11 @@ struct Expansion<'a> {
 }
 
 impl<'a> Stacks<'a> {
-    /// Expands the stacks themselves. They may name one another, but not in a circle.
-    pub(super) fn read(report: &'a Report, members: &[Member]) -> Self {
-        let room = Cell::new(Some(ROOM));
+    /// Expands the stacks of `config` themselves. They may name one another, but not in a
+    /// circle.
+    pub(super) fn read(report: &'a Report, config: &Object<'_>) -> Self {
+        let members = config.map("stacks");
+        let room = Room::of(report, config.node);
         let written = Written {
             report,
             members: members.iter().map(|member| (&*member.key, member)).collect(),
@@ -95,7 +108,7 @@ impl<'a> Stacks<'a> {
                 self.report.unknown_name("unknown-stack", "stack", (name, span), known);
                 return Vec::new();
             };
-            if takes(self.report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
+            if self.room.takes(entries, span) { entries.clone() } else { Vec::new() }
         };
         let mut expansion = Expansion { report: self.report, stack: &mut stack };
         match part {
@@ -154,7 +167,7 @@ impl<'a> Written<'a> {
             self.circles.set(self.circles.get() + 1);
             return Expanded::default();
         }
-        if self.room.get().is_none() {
+        if self.room.left.get().is_none() {
             return Expanded::default();
         }
         let deep = open.len() >= DEEPEST;
@@ -167,23 +180,31 @@ impl<'a> Written<'a> {
             }
             return Expanded::default();
         }
-        let room = takes(self.report, self.room, &expanded.entries, span);
-        if room { expanded } else { Expanded::default() }
+        if self.room.takes(&expanded.entries, span) { expanded } else { Expanded::default() }
     }
 }
 
-/// Takes room for `entries` and returns whether there was enough. Too little is reported once.
-fn takes(report: &Report, room: &Cell<Option<usize>>, entries: &[Node], span: Span) -> bool {
-    // An empty list still costs the item that names it.
-    let needed = entries.iter().map(values).sum::<usize>() + 1;
-    let left = room.get().and_then(|left| left.checked_sub(needed));
-    if left.is_none() && room.get().is_some() {
-        let message = format!("all that stacks stand for holds more than {ROOM} values");
-        let diagnostic = Diagnostic::error("stacks-too-large", span, message);
-        report.add(diagnostic.with_help("let fewer stacks name others"));
+impl<'a> Room<'a> {
+    /// The room that a configuration has.
+    fn of(report: &'a Report, root: &Node) -> Self {
+        let limit = ROOM.max(values(root).saturating_mul(ROOM_PER_VALUE));
+        Self { report, limit, left: Cell::new(Some(limit)) }
     }
-    room.set(left);
-    left.is_some()
+
+    /// Takes room for `entries` and returns whether there was enough. Too little is reported once.
+    fn takes(&self, entries: &[Node], span: Span) -> bool {
+        // An empty list still costs the item that names it.
+        let needed = entries.iter().map(values).sum::<usize>() + 1;
+        let left = self.left.get().and_then(|left| left.checked_sub(needed));
+        if left.is_none() && self.left.get().is_some() {
+            let message =
+                format!("all that stacks stand for holds more than {} values", self.limit);
+            let diagnostic = Diagnostic::error("stacks-too-large", span, message);
+            self.report.add(diagnostic.with_help("let fewer stacks name others"));
+        }
+        self.left.set(left);
+        left.is_some()
+    }
 }
 
 /// The number of values in a tree.
@@ -318,5 +339,23 @@ pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
         }
         Kind::Object(members) => members.iter().for_each(|member| used(&member.value, names)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{Format, Sources};
+
+    #[test]
+    fn a_large_file_has_room_for_more() {
+        let report = Report::default();
+        let room = |items: usize| {
+            let text = format!("[{}]", vec!["1"; items].join(","));
+            let node = Sources::default().parse("c", &text, Format::Json).unwrap();
+            Room::of(&report, &node).limit
+        };
+        assert_eq!(room(100), ROOM);
+        assert_eq!(room(89_999), 360_000);
     }
 }

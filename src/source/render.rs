@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io;
 
 use serde_json::json;
 
@@ -32,6 +33,20 @@ impl Sources {
             self.render_one(&mut out, diagnostic);
         }
         out
+    }
+
+    /// The same to `out`, with an empty line after each.
+    ///
+    /// # Errors
+    /// When `out` cannot be written to.
+    pub fn write(&self, diagnostics: &Diagnostics, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut text = String::new();
+        for diagnostic in &diagnostics.0 {
+            text.clear();
+            self.render_one(&mut text, diagnostic);
+            writeln!(out, "{text}")?;
+        }
+        Ok(())
     }
 
     fn render_one(&self, out: &mut String, diagnostic: &Diagnostic) {
