@@ -15,6 +15,8 @@ use super::temporal::{Span, Timestamp};
 use super::value::{Map, Value};
 use crate::source::with_article;
 
+mod unfolded;
+
 /// The dialect of MWL's schemas.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
@@ -206,6 +208,12 @@ fn check_of(closed: &Map) -> Result<Check, String> {
         }
     }
     let json = Value::Object(std::sync::Arc::new(closed.clone())).to_json();
+    if !unfolded::is_small(&json) {
+        return Err(format!(
+            "the parameter schema stands for more than {} schemas, since its `$ref`s name some again and again: let fewer name others",
+            unfolded::MOST
+        ));
+    }
     jsonschema::options()
         .with_draft(Draft::Draft202012)
         .offline()

@@ -143,3 +143,25 @@ fn a_whole_number_is_an_integer_however_it_was_written() {
     assert!(count.validate(&json(r#"{"n":5.0}"#)).is_ok());
     assert!(count.validate(&json(r#"{"n":5.5}"#)).is_err());
 }
+
+#[test]
+fn references_that_multiply_are_refused() {
+    let doubling = |levels: usize| {
+        let step = |level| {
+            let next = format!(r##"{{ "$ref": "#/$defs/d{}" }}"##, level + 1);
+            format!(r#""d{level}": {{ "anyOf": [{next}, {next}] }}"#)
+        };
+        let steps: Vec<String> = (0..levels).map(step).collect();
+        format!(
+            r##"{{ "type": "object", "properties": {{ "a": {{ "$ref": "#/$defs/d0" }} }},
+                   "$defs": {{ {}, "d{levels}": {{ "type": "string" }} }} }}"##,
+            steps.join(",")
+        )
+    };
+    assert_eq!(broken(&schema(&doubling(8)), r#"{ "a": 1 }"#).instance_path, "/a");
+    insta::assert_snapshot!(refused(&doubling(40)), @"the parameter schema stands for more than 100000 schemas, since its `$ref`s name some again and again: let fewer name others");
+    // A tree's schema names itself.
+    let tree =
+        r##"{ "type": "object", "properties": { "l": { "$ref": "#" }, "r": { "$ref": "#" } } }"##;
+    assert_eq!(schema(tree).validate(&json(r#"{ "l": { "r": {} } }"#)), Ok(()));
+}
