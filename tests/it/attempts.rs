@@ -173,8 +173,8 @@ async fn check(tree: Tree) {
     let id = format!("attempts-{tree:?}");
     let events = Events::begin(|| &id, &"route".into()).unwrap();
     let observer = (&told, Some(&*events));
-    let start = Start { observer: &observer, ..Start::new(&id) };
-    let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
+    let mut start = Start { observer: &observer, ..Start::new(&id) };
+    let outcome = run(&plan, &mut start, Value::empty_object(), Value::from(1)).await;
     events.done(&outcome);
     let told = told.0.into_inner().unwrap();
     each_ends_once(&told);
@@ -271,8 +271,8 @@ fn an_execution_that_is_dropped_ends_its_attempts() {
         let mut heard = listen();
         let events = Events::begin(|| "dropped", &Arc::from("route")).unwrap();
         let observer = (&told, Some(&*events));
-        let start = Start { observer: &observer, ..Start::new("dropped") };
-        let running = run(&plan, start, Value::empty_object(), Value::from(1));
+        let mut start = Start { observer: &observer, ..Start::new("dropped") };
+        let running = run(&plan, &mut start, Value::empty_object(), Value::from(1));
         let left = tokio::time::sleep(Duration::from_millis(400));
         tokio::select! {
             outcome = running => panic!("{outcome:?}"),
