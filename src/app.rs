@@ -5,6 +5,7 @@ mod address_space;
 mod backend;
 mod build;
 mod descriptors;
+mod refusal;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,6 +19,7 @@ use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
 pub use self::build::{AdminView, Built, Input, build, check, complete};
+use self::refusal::Refusal;
 use crate::admin;
 use crate::config::{ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
@@ -25,7 +27,8 @@ use crate::language::provider::Catalog;
 use crate::proxy::{self, Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostics, Severity};
+use crate::source::Diagnostics;
+use crate::telemetry::limiter;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
 use crate::telemetry::trace;
@@ -52,18 +55,6 @@ pub struct App {
     /// Why the configuration that was loaded last is not served. `None` if it is.
     refusal: std::sync::Mutex<Option<Refusal>>,
 }
-
-/// Why a configuration was refused.
-#[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    /// The rendered diagnostics.
-    text: String,
-    /// Whether the reason may pass although nothing changes.
-    may_pass: bool,
-}
-
-/// The codes of refusals that the system causes: it may accept the same configuration a moment later.
-const MAY_PASS: [&str; 3] = ["address", "no-roots", "unreadable"];
 
 /// The outcome of a reload: the hash of what is served now, or the diagnostics as JSON.
 type Applied = Result<Arc<str>, Json>;
@@ -186,6 +177,7 @@ impl App {
         tokio::select! {
             () = first => {}
             () = reloader.run(&*self) => {}
+            () = limiter::tell_held() => {}
         }
         let runtime = self.server.runtime();
         let signals = Arc::new(Mutex::new(signals));
@@ -199,6 +191,7 @@ impl App {
         let stopped = stop(&self.server, runtime.shutdown(), &self.readiness, again).await;
         // The requests that are left log their end.
         self.server.end().await;
+        limiter::tell_all_held();
         self.telemetry.flush();
         stopped
     }
@@ -269,14 +262,6 @@ impl App {
                 Err(complain(cause, &refused))
             }
         }
-    }
-}
-
-impl Refusal {
-    fn of(refused: &ConfigError) -> Self {
-        let mut errors = refused.diagnostics.0.iter().filter(|d| d.severity == Severity::Error);
-        let may_pass = errors.any(|error| MAY_PASS.contains(&error.code));
-        Self { text: refused.to_string(), may_pass }
     }
 }
 
