@@ -130,8 +130,11 @@ impl WorkerState {
             cancel: CancellationToken::new(),
             pipes: PipePool::default(),
             pace: RateLimiter::default(),
-            refusals: ReasonLimiter::new(Reason::ALL.len()),
-            handshakes: ReasonLimiter::new(TlsFailure::ALL.len()),
+            refusals: ReasonLimiter::new("A request was refused.", Reason::ALL.map(Reason::as_str)),
+            handshakes: ReasonLimiter::new(
+                "A TLS handshake came to nothing.",
+                TlsFailure::ALL.map(TlsFailure::as_str),
+            ),
             in_flight: AtomicUsize::new(0),
             departed: Departed::default(),
             unwinding: AtomicUsize::new(0),
@@ -255,12 +258,13 @@ impl WorkerRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
+        let limiter = |line| LogLimiter::new(line, Some(Arc::clone(&route.name)));
         Self {
             route: Arc::clone(route),
             arguments,
-            failures: LogLimiter::default(),
-            truncated: LogLimiter::default(),
-            cut_cleanups: LogLimiter::default(),
+            failures: limiter("A request failed."),
+            truncated: limiter("The response broke off after its head."),
+            cut_cleanups: limiter("A cleanup was cut off (limits.cleanups)."),
         }
     }
 }

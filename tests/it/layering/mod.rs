@@ -99,6 +99,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
     ("prometheus", &["src/telemetry/"]),
     ("opentelemetry", &["src/telemetry/trace/"]),
+    ("opentelemetry_http", &["src/telemetry/trace/"]),
     ("opentelemetry_otlp", &["src/telemetry/trace/"]),
     ("opentelemetry_sdk", &["src/telemetry/trace/"]),
 ];

@@ -15,7 +15,7 @@ use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::BodyPatience;
-use crate::proxy::upstream::connect_error::{Cause, ConnectError};
+use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::request_head::RequestHead;
@@ -106,7 +106,7 @@ impl Attempt<'_> {
 
     /// No connection could be made to the endpoint: the next attempt avoids it.
     fn unreached(&self, error: ConnectError) -> NoResponse {
-        if error.cause != Cause::Capacity {
+        if !error.cause.is_own() {
             self.exchange.avoid(self.params.upstream, self.endpoint);
         }
         NoResponse::Connect(error)
