@@ -73,8 +73,8 @@ impl Compiler<'_> {
         Some(ty)
     }
 
-    /// Warns of a type that is not written as the specification asks: its own in lower case, others in PascalCase
-    /// ("Result types").
+    /// Warns of a type that is not written as the specification asks: its own in lower case, others in
+    /// `PascalCase` ("Result types").
     pub(super) fn advise_type(&mut self, text: &str, span: Span) {
         let pascal = text.starts_with(|c: char| c.is_ascii_uppercase())
             && text.chars().all(|c| c.is_ascii_alphanumeric());
