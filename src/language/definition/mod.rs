@@ -27,10 +27,12 @@ mod with;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use self::prepared::PreparedCache;
 use super::code::CodePattern;
+use super::expr::Operation;
 use super::plan::{FlowId, FlowPlan, Plan};
 use super::provider::Catalog;
 use super::value::Value;
@@ -58,10 +60,13 @@ pub fn compile(
     catalog: &Catalog,
     strictness: Strictness,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
-    compile_with_cache(document, catalog, strictness, &mut PreparedCache::default())
+    let mut cache = PreparedCache::default();
+    let (plan, warnings) = compile_with_cache(document, catalog, strictness, &mut cache)?;
+    Ok((plan, cache.settle(warnings)))
 }
 
-/// Like [`compile`], for one of many definitions: they share what they prepare, in `cache`.
+/// Like [`compile`], for one of many definitions: they share what they prepare, in `cache`. Of the warnings of all,
+/// [`PreparedCache::settle`] tells which count.
 ///
 /// # Errors
 /// Like [`compile`].
@@ -81,6 +86,8 @@ pub fn compile_with_cache(
         edges: Vec::new(),
         arguments: Vec::new(),
         codes: Vec::new(),
+        operations: Vec::new(),
+        written: HashMap::new(),
     };
     compiler.root(document);
     compiler.check_cycles();
@@ -112,6 +119,17 @@ struct Compiler<'a> {
     edges: Vec<Edge>,
     arguments: Vec<FlowArguments>,
     codes: Vec<CodeUse>,
+    operations: Vec<PlacedOperation>,
+    /// Middleware entries, by the places of their providers' names, and Steps that catch, by the places of their names.
+    written: HashMap<Span, Node>,
+}
+
+/// An operation between a member of the bindings and a literal. It is checked once all providers are known.
+struct PlacedOperation {
+    operation: Operation,
+    /// The expression, and the offset in it.
+    span: Span,
+    offset: usize,
 }
 
 /// A call from one Flow to another.

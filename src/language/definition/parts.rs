@@ -30,6 +30,48 @@ impl Compiler<'_> {
         }
     }
 
+    /// Warns of durations in months, by which minutes are meant more often.
+    pub(super) fn advise_months(&mut self, node: &Node, schema: Option<&Json>) {
+        if let Some(schema) = schema.filter(|_| holds_months(node)) {
+            self.months_within(node, schema, schema);
+        }
+    }
+
+    fn months_within(&mut self, node: &Node, schema: &Json, root: &Json) {
+        let Some(schema) = resolved(schema, root) else {
+            return;
+        };
+        match &node.kind {
+            Kind::Object(members) => {
+                for member in members.iter() {
+                    let declared = schema.get("properties").and_then(|all| all.get(&*member.key));
+                    if let Some(schema) = declared {
+                        self.months_within(&member.value, schema, root);
+                    }
+                }
+            }
+            Kind::Array(items) => {
+                let each = schema.get("items");
+                let each = items.iter().filter_map(|item| Some((item, each?)));
+                each.for_each(|(item, schema)| self.months_within(item, schema, root));
+            }
+            _ if schema.get("format").and_then(Json::as_str) == Some("duration") => {
+                self.advise_month(node);
+            }
+            _ => {}
+        }
+    }
+
+    /// Warns of the duration `node` if it is in months.
+    pub(super) fn advise_month(&mut self, node: &Node) {
+        let Some(number) = node.as_str().and_then(|text| months(text)) else {
+            return;
+        };
+        let message = format!("`P{number}M` means months of 30 days: minutes stand after a `T`");
+        let help = format!("for minutes write `PT{number}M`, for months a number of days");
+        self.warn("month-duration", node.span, message, help);
+    }
+
     fn check_member(&mut self, member: &Member, schema: &Json, root: &Json) {
         let declared = schema.get("properties").and_then(|all| all.get(&*member.key));
         let other = schema.get("additionalProperties");
@@ -79,6 +121,16 @@ fn resolved<'s>(schema: &'s Json, root: &'s Json) -> Option<&'s Json> {
         None => Some(schema),
         Some(reference) => root.pointer(reference.as_str()?.strip_prefix('#')?),
     }
+}
+
+/// The number of months, if a duration is written in months alone.
+fn months(text: &str) -> Option<&str> {
+    let number = text.strip_prefix('P')?.strip_suffix('M')?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(number)
+}
+
+fn holds_months(node: &Node) -> bool {
+    node.as_str().is_some_and(|text| months(text).is_some()) || node.children().any(holds_months)
 }
 
 fn holds_expression(node: &Node) -> bool {

@@ -165,6 +165,10 @@ impl Compiler<'_> {
         let pointer = format!("/phases/{}/parameters", phase.key());
         let reported = place.reported
             | self.check_members(place.node, place.span, contract.document.pointer(&pointer));
+        let schema = contract.document.pointer(&pointer);
+        if let Some(node) = place.node {
+            self.advise_months(node, schema);
+        }
         let missing = declared.and_then(|declared| missing(declared, place.node));
         let value = match (raw, &missing) {
             (RawWith::Literal(value), _) => value,

@@ -52,6 +52,9 @@ impl Compiler<'_> {
         let contract = provider.contract();
         let parameters = contract.document.get("parameters");
         let reported = self.check_members(node, span, parameters);
+        if let Some(node) = node {
+            self.advise_months(node, parameters);
+        }
         let value = match with {
             RawWith::Dynamic(template) => {
                 if let Some(node) = node {

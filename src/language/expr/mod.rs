@@ -8,6 +8,7 @@
 //!
 //! - `roots`: the names that a site may read;
 //! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
+//! - `operations`: what of types can be checked without data;
 //! - `simple`: expressions that need no evaluator;
 //! - `environment`, `functions`, `json`, `duration`: what can be called;
 //! - `evaluation`, `values`, `equality`: the bindings as CEL values;
@@ -34,6 +35,7 @@ mod evaluation;
 mod fault;
 mod functions;
 mod json;
+mod operations;
 mod references;
 mod rewrite;
 mod roots;
@@ -45,6 +47,7 @@ pub mod testing;
 mod values;
 mod work;
 
+pub use self::operations::{LiteralType, Operation, OperationKind};
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
 
@@ -186,6 +189,11 @@ impl Program {
     /// The static paths that the expression reads. An evaluation reaches nothing else in the bindings.
     pub fn reads(&self) -> &[Path] {
         &self.0.uses.paths
+    }
+
+    /// Its operations between a static path and a literal.
+    pub fn operations(&self) -> &[Operation] {
+        &self.0.uses.operations
     }
 
     /// Whether it calls `now()`.

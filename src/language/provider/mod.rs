@@ -16,14 +16,16 @@ mod dispatch;
 mod document;
 mod draws;
 pub mod middleware;
+mod rising;
 mod written;
 
 pub use action::{Always, Ascent, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry};
 pub use attempt::{Attempt, AttemptId, Destination, Role, Slot, Wait};
-pub use behaviour::Middleware;
+pub use behaviour::{Middleware, Surroundings};
 pub use catalog::{Catalog, CatalogError};
 pub use contract::{Contract, ContractKind, Parameters, Phase, PhaseContract, Prepared};
 pub use dispatch::{Answer, CallProvider, Dispatch};
 pub use document::SCHEMA_URI;
 pub use draws::Draws;
-pub use written::{Arguments, WrittenEntry, words};
+pub use rising::{Foreseen, Gone, Kind, Rising};
+pub use written::{Arguments, WrittenCall, WrittenEntry, words};

@@ -16,14 +16,15 @@
 
 use std::sync::Arc;
 
-use cel::common::ast::{EntryExpr, Expr, ListExpr, MapExpr, SelectExpr, SourceInfo};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, ListExpr, MapExpr, SelectExpr, SourceInfo};
 use cel::{Env, IdedExpr};
 
 use self::nodes::{call, ident, is_small, qualified};
 use super::functions::Pattern;
+use super::operations::Operation;
 use super::references::{DynamicReads, Path, PathEnd, first, static_path};
 use super::roots::{Root, Roots};
-use super::{CompileError, compile};
+use super::{CompileError, compile, operations};
 use crate::language::value::Value;
 use crate::source::nearest;
 
@@ -47,6 +48,8 @@ pub(super) enum Names {
 pub(super) struct Uses {
     /// The static paths that are read, each once; `@p0` is the first.
     pub(super) paths: Vec<Path>,
+    /// The operations between a static path and a literal.
+    pub(super) operations: Vec<Operation>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
     /// The lists of literals to the right of `in`; `@list0` is the first.
@@ -64,6 +67,8 @@ pub(super) struct Rewriter<'a> {
     source: &'a SourceInfo,
     /// The variables of the comprehensions around the current node, outermost first.
     locals: Vec<String>,
+    /// How many constructs around the current node may keep it from being evaluated, or may ignore that it fails.
+    guards: usize,
     pub(super) uses: Uses,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
@@ -71,7 +76,8 @@ pub(super) struct Rewriter<'a> {
 
 impl<'a> Rewriter<'a> {
     pub(super) fn new(env: &'a Env, names: Names, source: &'a SourceInfo) -> Self {
-        Self { env, names, source, locals: Vec::new(), uses: Uses::default(), errors: Vec::new() }
+        let (uses, errors) = (Uses::default(), Vec::new());
+        Self { env, names, source, locals: Vec::new(), guards: 0, uses, errors }
     }
 
     /// Rewrites `expr`, whose value is used.
@@ -126,11 +132,40 @@ impl<'a> Rewriter<'a> {
     fn note(&mut self, expr: &IdedExpr, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
         let same =
             |known: &Path| known.root == root && known.members == members && known.end == end;
-        self.uses.paths.iter().position(same).unwrap_or_else(|| {
+        let guarded = self.guards > 0;
+        let known = self.uses.paths.iter().position(same);
+        if let Some(path) = known.and_then(|known| self.uses.paths.get_mut(known)) {
+            path.guarded &= guarded;
+        }
+        known.unwrap_or_else(|| {
             let offset = compile::offset(self.source, first(expr).id);
-            self.uses.paths.push(Path { root, members, end, offset });
+            self.uses.paths.push(Path { root, members, end, guarded, offset });
             self.uses.paths.len() - 1
         })
+    }
+
+    /// Rewrites with `rewrite` what a construct around it may keep from being evaluated.
+    fn guarded<T>(&mut self, rewrite: impl FnOnce(&mut Self) -> T) -> T {
+        self.guards += 1;
+        let rewritten = rewrite(self);
+        self.guards -= 1;
+        rewritten
+    }
+
+    /// Notes an operation between a static path and a literal.
+    fn note_operation(&mut self, call: &CallExpr) {
+        let (Some(kind), [left, right]) = (operations::kind(call), call.args.as_slice()) else {
+            return;
+        };
+        for (path, other) in [(left, right), (right, left)] {
+            if let Some((root, members)) = self.static_path(path)
+                && let Some(literal) = operations::literal_type(other)
+            {
+                let offset = compile::offset(self.source, first(path).id);
+                let operation = Operation { root, members, kind, literal, offset };
+                self.uses.operations.push(operation);
+            }
+        }
     }
 
     /// Rewrites `expr`, when an index reads an element or a member of it.
