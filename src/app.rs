@@ -1,6 +1,7 @@
 //! Builds what a configuration describes and connects it to the server, the metrics, the admin address,
 //! the signals and the files. Only this module knows all of them.
 
+mod address_space;
 mod backend;
 mod build;
 mod descriptors;
@@ -90,6 +91,18 @@ pub enum StartError {
         /// Whether another process already listens on it.
         taken: bool,
     },
+    /// The process may use too little address space.
+    #[error(
+        "the limit of address space is {limit} MiB (`ulimit -v`, RLIMIT_AS), and a start with {workers} workers reserves about {needed} MiB, most of which is never used: raise the limit, or lower `limits.workers`"
+    )]
+    AddressSpace {
+        /// In MiB.
+        limit: u64,
+        /// In MiB, at least.
+        needed: u64,
+        /// How many workers were to be started.
+        workers: usize,
+    },
     /// Spans cannot be exported.
     #[error(transparent)]
     Tracing(#[from] trace::TracerError),
@@ -105,10 +118,12 @@ impl App {
     /// # Errors
     /// When the configuration is not valid or an address is not available.
     fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
+        address_space::before_load()?;
         let catalog = proxy::catalog(None);
         let mut loaded = input.load()?;
+        address_space::for_workers(loaded.settings.limits.workers)?;
         descriptors::raise();
-        descriptors::fit(&mut loaded.settings.limits);
+        descriptors::fit(&mut loaded.settings.limits, true);
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
         let telemetry = Telemetry::new(Arc::clone(&metrics));
         let built = build(loaded, &catalog, &metrics)?;
@@ -194,7 +209,7 @@ impl App {
         loaded: Result<Loaded, Box<ConfigError>>,
     ) -> Result<Arc<str>, Box<ConfigError>> {
         let mut loaded = loaded?;
-        descriptors::fit(&mut loaded.settings.limits);
+        descriptors::fit(&mut loaded.settings.limits, false);
         let built = build(loaded, &self.catalog, &self.metrics)?;
         warn(&built);
         let Built { runtime, workers, shown, observed, sources, .. } = built;
@@ -222,6 +237,15 @@ impl App {
         let hash = Arc::clone(&shown.hash);
         self.shown.store(Arc::new(shown));
         Ok(hash)
+    }
+
+    /// What was loaded is what is served already. Returns its hash.
+    fn goes_on(&self, cause: Cause) -> Arc<str> {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let hash = Arc::clone(&self.shown.load().hash);
+        self.metrics.config_reload("unchanged");
+        tracing::info!(%cause, hash = &*hash, "The configuration is the one that is served.");
+        hash
     }
 
     /// Counts and logs the outcome of a reload.
@@ -270,16 +294,16 @@ impl reload::Reload for App {
     }
 
     fn unchanged(&self, cause: Cause) -> Option<Applied> {
-        if self.refusal.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return None;
-        }
-        let hash = Arc::clone(&self.shown.load().hash);
-        self.metrics.config_reload("unchanged");
-        tracing::info!(%cause, hash = &*hash, "The configuration is the one that is served.");
-        Some(Ok(hash))
+        let refused = self.refusal.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        (!refused).then(|| Ok(self.goes_on(cause)))
     }
 
     async fn apply(&self, cause: Cause, loaded: Self::Loaded) -> Applied {
+        // What was refused may have been put back as it was before.
+        let served = &self.shown.load().hash;
+        if loaded.as_ref().is_ok_and(|loaded| loaded.settings.hash == *served) {
+            return Ok(self.goes_on(cause));
+        }
         let applied = self.serve(loaded).await;
         self.report_outcome(cause, applied)
     }

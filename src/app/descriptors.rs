@@ -20,8 +20,9 @@ pub(super) fn raise() {
     }
 }
 
-/// Lowers `limits.connections` if the process could not open that many, and says so.
-pub(super) fn fit(limits: &mut Limits) {
+/// Lowers `limits.connections` if the process could not open that many, and says so. Nobody asked for the default: of
+/// that, only the `first` time.
+pub(super) fn fit(limits: &mut Limits, first: bool) {
     let files = descriptors::allowed();
     let wanted = limits.connections;
     let most = connections(files, limits.workers);
@@ -29,6 +30,17 @@ pub(super) fn fit(limits: &mut Limits) {
         return;
     }
     limits.connections = most;
+    if !limits.connections_given {
+        if first {
+            tracing::info!(
+                files,
+                default = wanted,
+                connections = most,
+                "The limit of open files allows fewer clients at once than the default of `limits.connections`: more wait."
+            );
+        }
+        return;
+    }
     tracing::warn!(
         files,
         wanted,

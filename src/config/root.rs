@@ -269,6 +269,7 @@ pub(super) fn limits(root: &Object<'_>) -> Limits {
         headers: object.count("headers").unwrap_or_default(),
         streams: object.count("streams").unwrap_or_default(),
         connections: object.count("connections").unwrap_or_default(),
+        connections_given: object.get("connections").is_some(),
         requests: object.count("requests").unwrap_or_default(),
         cleanups: object.count("cleanups").unwrap_or_default(),
         buffered_bytes: object.size("bufferedBytes", ("1MiB", "1024GiB")),

@@ -92,6 +92,7 @@ fn the_smallest_file_gets_the_documented_defaults() {
         headers: 100,
         streams: 100,
         connections: 16_384,
+        connections_given: false,
         requests: 16_384,
         cleanups: 1024,
         buffered_bytes: 256 << 20,

@@ -34,6 +34,8 @@ pub enum Event<'a> {
     Decided { step: &'a str, middleware: &'a dyn Middleware, state: &'a EntryState },
     /// A re-running entry consumed a failure and will run its inner scope again after a wait.
     RetryScheduled(&'a Retry<'a>),
+    /// The wait is over, and the re-run is made.
+    RetryMade { failure: &'a Arc<Failure>, wait: Wait },
     /// A scheduled re-run is not made: during its wait the execution was cancelled from outside, or dropped.
     RetryDropped { step: &'a str },
     /// A re-running entry let this `failure` rise: none of its policies matches, or its own `when` is false

@@ -301,6 +301,8 @@ pub struct Limits {
     pub streams: usize,
     /// How many client connections may be open (default 16384).
     pub connections: usize,
+    /// Whether the configuration says how many.
+    pub connections_given: bool,
     /// How many requests may run at once (default 16384). Each worker takes its share.
     pub requests: usize,
     /// How many executions may go on after their clients have left (default 1024).

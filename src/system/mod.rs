@@ -1,4 +1,5 @@
-//! What the operating system lends: files and descriptors. Beneath everything else.
+//! What the operating system lends: files, descriptors and address space. Beneath everything else.
 
+pub mod address_space;
 pub mod descriptors;
 pub mod file;

@@ -218,6 +218,7 @@ impl Observer for Events {
                 self.report(if done { "finally.done" } else { "finally.failed" }, event);
             }
             Event::Decided { .. }
+            | Event::RetryMade { .. }
             | Event::RetryDropped { .. }
             | Event::PassedOver { .. }
             | Event::Caught { .. } => {}

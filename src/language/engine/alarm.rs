@@ -5,16 +5,29 @@
 //! later, there is nothing to do: the timer wakes the task too early, and the task then sets it to the bound
 //! that it waits for by then. Bounds still fire at their own instants. The price is one useless wake-up for
 //! each timer that was set and not needed.
+//!
+//! When the process did not run for a while (it was stopped, or its machine was), a bound may be due long since,
+//! and what it bounds may be ready without anybody having looked. So a bound that is late gives way once: what
+//! is ready is found first.
 
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use tokio::task::coop::unconstrained;
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A bound that fires so long after it was due is late: the process did not run meanwhile.
+const LATE: Duration = Duration::from_millis(50);
 
 /// A timer that one task keeps from one execution to the next.
 #[derive(Debug, Default)]
-pub struct Alarm(Option<Set>);
+pub struct Alarm {
+    set: Option<Set>,
+    /// When the late bound was due that gave way last.
+    gave_way: Option<Instant>,
+}
 
 /// A timer that was set.
 #[derive(Debug)]
@@ -27,20 +40,31 @@ struct Set {
 impl Alarm {
     /// Ready once `due` has come. The task that polls is woken then, or earlier.
     pub(super) fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        match &self.0 {
+        match &self.set {
             Some(set) if set.wakes(due, cx) => Poll::Pending,
-            _ => self.set(due, cx),
+            _ => {
+                ready!(self.set(due, cx));
+                self.give_way(due, cx)
+            }
         }
+    }
+
+    /// Ready at once, unless `due` is long past: then it is after the runtime has looked at its sockets.
+    fn give_way(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        if due.elapsed() < LATE || self.gave_way.replace(due) == Some(due) {
+            return Poll::Ready(());
+        }
+        pin!(yield_now()).poll(cx)
     }
 
     fn set(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let waker = cx.waker().clone();
-        let set = match self.0.take() {
+        let set = match self.set.take() {
             Some(Set { mut sleep, .. }) => {
                 sleep.as_mut().reset(due);
-                self.0.insert(Set { sleep, waker })
+                self.set.insert(Set { sleep, waker })
             }
-            None => self.0.insert(Set { sleep: Box::pin(sleep_until(due)), waker }),
+            None => self.set.insert(Set { sleep: Box::pin(sleep_until(due)), waker }),
         };
         // Outside the task's budget: a timer whose poll is postponed would not know which task to wake.
         pin!(unconstrained(set.sleep.as_mut())).poll(cx)
@@ -57,11 +81,15 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::time::Duration;
+    use std::io::Write as _;
 
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::UnixStream;
     use tokio::task::coop::{consume_budget, has_budget_remaining};
 
     use super::*;
+    use crate::language::engine::scope::Scope;
+    use crate::language::outcome::Failure;
 
     /// When `alarm` is ready for a bound that is due `after` milliseconds from now: in milliseconds since
     /// `from`. And how often the task was polled.
@@ -120,5 +148,33 @@ mod tests {
             consume_budget().await;
         }
         assert_eq!(rings(&mut alarm, from, 30).await, (30, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bound_that_is_late_gives_way_once_to_what_is_ready() {
+        let (from, mut alarm) = (Instant::now(), Alarm::default());
+        let due = from + Duration::from_secs(1);
+        tokio::time::advance(Duration::from_millis(1049)).await;
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(due, cx).is_ready())).await);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(due, cx).is_pending())).await);
+        poll_fn(|cx| alarm.poll(due, cx)).await;
+        assert_eq!(from.elapsed(), Duration::from_millis(1050));
+    }
+
+    /// The answer is in the socket when the process goes on, but the runtime looks at its timers first.
+    #[tokio::test(start_paused = true)]
+    async fn what_arrived_during_a_stall_is_found_before_the_bound_fires() {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut near = UnixStream::from_std(near).unwrap();
+        let mut scope = Scope::root(None, Alarm::default());
+        let why = Failure::error("A.B", "too late");
+        scope.impose(Some(Instant::now() + Duration::from_secs(1)), why.into());
+        let mut leaf = pin!(scope.leaf(Box::pin(near.read_u8())));
+        assert!(poll_fn(|cx| Poll::Ready(leaf.as_mut().poll(cx).is_pending())).await);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        far.write_all(b"a").unwrap();
+        assert_eq!(leaf.await.unwrap().unwrap(), b'a');
     }
 }

@@ -197,6 +197,10 @@ impl Frame<'_, '_> {
         // If a bound fires or a `Gather` has enough, that is told elsewhere.
         let outside = waited.as_ref().is_err_and(Interrupted::is_from_outside);
         waiting.retry = waiting.retry.filter(|_| outside);
+        if let (Ok(()), Some(failure), true) = (&waited, &rerun.consumed, retry.is_some()) {
+            let wait = Wait::from(&rerun.reentry);
+            self.execution.observer.on(&Event::RetryMade { failure, wait });
+        }
         waited
     }
 

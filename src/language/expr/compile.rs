@@ -26,7 +26,7 @@ pub(super) const DEPTH: usize = 120;
 
 /// The stack of the thread that parses: four times what the worst text of [`LENGTH`] bytes needed when it was
 /// measured, in a debug build too. The memory is only reserved; it is not used until it is needed.
-const STACK: usize = 64 * 1024 * 1024;
+pub const COMPILER_STACK: usize = 64 * 1024 * 1024;
 
 /// How long the thread stays when there is nothing to compile.
 const STAY: Duration = Duration::from_millis(200);
@@ -95,7 +95,7 @@ fn compile_all(waiting: &Receiver<Job>) {
 
 /// A thread whose stack holds the deepest tree that a text of [`LENGTH`] can make.
 pub(super) fn large_stack() -> Builder {
-    Builder::new().name("mwl-compile".to_owned()).stack_size(STACK)
+    Builder::new().name("mwl-compile".to_owned()).stack_size(COMPILER_STACK)
 }
 
 fn error(message: String, offset: usize) -> Vec<CompileError> {

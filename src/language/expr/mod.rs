@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use cel::IdedExpr;
 
+pub use self::compile::COMPILER_STACK;
 use self::compile::Compiled;
 use self::evaluation::Evaluation;
 use self::rewrite::{Names, Uses};

@@ -61,10 +61,10 @@ impl Observer for RequestObserver<'_> {
         let Exchange { route, site, .. } = self.0;
         match *event {
             Event::AttemptEnded(ended) => self.ended(ended),
-            Event::RetryScheduled(retry) => {
-                route.metrics.retry(retry.failure.code.as_str(), retry.wait.source);
-                // The record of a retried request begins here at the latest.
-                self.0.recorder(true);
+            // The record of a retried request begins here at the latest.
+            Event::RetryScheduled(_) => drop(self.0.recorder(true)),
+            Event::RetryMade { failure, wait } => {
+                route.metrics.retry(failure.code.as_str(), wait.source);
             }
             Event::RetryDropped { step } => {
                 self.suppressed(step, if site.core.is_cut() { "draining" } else { "clientGone" });

@@ -192,8 +192,8 @@ impl Observer for Stage {
                 }
                 None => return,
             },
-            // The end reports it.
-            Event::RetryDropped { .. } => return,
+            // The attempts and the end report it.
+            Event::RetryMade { .. } | Event::RetryDropped { .. } => return,
             Event::PassedOver { step, failure, gated } => {
                 let (step, code) = (step.to_owned(), failure.code.as_str().to_owned());
                 EventKind::Passed { step, code, gated }

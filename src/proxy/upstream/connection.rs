@@ -108,7 +108,7 @@ pub(crate) struct SendError {
     pub(crate) unsent: Option<UnsentRequest>,
     /// Whether a byte was written.
     pub(crate) wrote: bool,
-    /// Whether a byte was read.
+    /// Whether a byte of the response was read: over HTTP/2, a part of its head.
     pub(crate) read: bool,
     /// What the error says about the request.
     pub(crate) ending: FailureKind,
@@ -281,7 +281,7 @@ impl Http2Stream {
         interim: InterimSink<'_>,
     ) -> Result<(h1::ResponseHead, Incoming), http2::NotSent> {
         let answer = poll_fn(|cx| exchange.poll_answer(cx, interim)).await;
-        let answer = answer.map_err(|error| http2::NotSent { error, unsent: None })?;
+        let answer = answer.map_err(|error| exchange.failed(error))?;
         self.upload = exchange.rest();
         Ok(answer)
     }
@@ -304,17 +304,20 @@ impl Http2Stream {
         ResponseSource::Empty { reused }
     }
 
-    fn failed(&self, http2::NotSent { error, unsent }: http2::NotSent) -> SendError {
+    fn failed(&self, http2::NotSent { error, unsent, heard }: http2::NotSent) -> SendError {
         let ending = FailureKind::of_stream(&error);
         if !ending.spares_connection() {
             self.place.retire();
         }
         let traffic = &self.place.shared().traffic;
+        // Other bytes of a connection that is gone belong to other streams. An upstream that takes no more of the
+        // request, or floods, is there as long as anything arrives.
+        let there = ending == FailureKind::Stalled || traffic.violation().is_some();
         SendError {
             error: TransportError::Http2(error),
             unsent: unsent.map(UnsentRequest::Http2),
             wrote: traffic.wrote_since(self.mark),
-            read: traffic.read_since(self.mark),
+            read: heard || there && traffic.read_since(self.mark),
             ending,
             reused: self.reused,
         }

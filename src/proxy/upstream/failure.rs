@@ -75,6 +75,11 @@ impl FailureKind {
         matches!(self, Self::Refused | Self::Leaving | Self::Unwelcome)
     }
 
+    /// Whether the other side was gone: it did not say anything, nor take anything.
+    pub(crate) const fn is_silent(self) -> bool {
+        matches!(self, Self::Lost | Self::Stalled)
+    }
+
     /// Whether the connection can still carry other requests.
     pub(crate) const fn spares_connection(self) -> bool {
         matches!(self, Self::Refused | Self::Reset(_) | Self::Stalled)

@@ -80,7 +80,8 @@ impl Open {
         let (under_way, _) = busy.begin(long, true).await;
         let silent = greet(proxy.address);
         app.until_count(4);
-        proxy.until_metric("mwl_retries_total", &[], 1);
+        let failed = [("upstream", "app"), ("code", "Provider.Call.Http.Unavailable")];
+        proxy.until_metric("mwl_attempts_total", &failed, 1);
         Self { proxy, _app: app, gate, attempt, gap, idle, chat, busy, under_way, silent }
     }
 

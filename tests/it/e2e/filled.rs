@@ -50,22 +50,27 @@ fn the_admin_address_answers_where_no_descriptor_is_left() {
     drop(held);
 }
 
+/// Starts a program with this file in a shell, after these commands.
+fn limited(commands: &str, directory: &Directory, file: &str) -> Program {
+    let path = directory.write("proxy.yaml", file);
+    let program = command(&[]).get_program().to_str().unwrap().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("{commands}; exec {program} run -c {}", path.display())]);
+    Program::spawn(shell)
+}
+
 /// As many clients as the system lets the process have, and more: told at the start, and each is served in the end.
 #[test]
 fn more_clients_than_descriptors_wait_for_each_other() {
     let origin = Origin::always(answer(200, &[], ""));
     let file = configuration(&[("billing", origin.address)], RETRIED) + "limits: { workers: 1 }\n";
     let directory = Directory::new();
-    let path = directory.write("proxy.yaml", &file);
-    let limited = |program: &str| format!("ulimit -Sn 64; ulimit -Hn 384; exec {program}");
-    let program = command(&[]).get_program().to_str().unwrap().to_owned();
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", &limited(&format!("{program} run -c {}", path.display()))]);
-    let program = Program::spawn(shell);
+    let program = limited("ulimit -Sn 64; ulimit -Hn 384", &directory, &file);
     let (address, admin) = program.addresses();
-    let told = program
-        .line("the warning", |line| line.contains("\"wanted\":16384").then(|| line.to_owned()));
-    assert!(told.contains("\"files\":384,") && told.contains("\"connections\":80,"), "{told}");
+    let said = |line: &str| line.contains("\"connections\":80").then(|| line.to_owned());
+    let told = program.line("the number", said);
+    assert!(told.contains("INFO") && told.contains("\"files\":384,"), "{told}");
+    assert!(told.contains("\"default\":16384,"), "{told}");
     program.line("the raise", |line| line.contains("\"from\":64,\"to\":384").then_some(()));
     let held = idle(address, 300);
     probes_answer(admin);
@@ -74,4 +79,38 @@ fn more_clients_than_descriptors_wait_for_each_other() {
     assert_eq!(answers.collect::<Vec<_>>(), [200; 3]);
     assert!(program.descriptors() < 384);
     drop(held);
+}
+
+/// What an operator wrote and does not get is a warning.
+#[test]
+fn more_connections_than_descriptors_are_warned_of_where_they_were_asked_for() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let limits = "limits: { workers: 1, connections: 1000 }\n";
+    let file = configuration(&[("billing", origin.address)], RETRIED) + limits;
+    let directory = Directory::new();
+    let program = limited("ulimit -Sn 64; ulimit -Hn 384", &directory, &file);
+    let said = |line: &str| line.contains("\"connections\":80").then(|| line.to_owned());
+    let told = program.line("the warning", said);
+    assert!(told.contains("WARN") && told.contains("\"wanted\":1000,"), "{told}");
+}
+
+#[test]
+fn a_process_with_little_address_space_serves_or_says_what_it_needs() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let file = configuration(&[("billing", origin.address)], RETRIED) + "limits: { workers: 2 }\n";
+    let directory = Directory::new();
+    let program = limited("ulimit -v 524288", &directory, &file);
+    let (address, admin) = program.addresses();
+    assert_eq!(get(address, "/pay").status, 200);
+    probes_answer(admin);
+    for workers in ["2", "64"] {
+        let mebibytes = if workers == "2" { 256 } else { 1024 };
+        let file = file.replace("workers: 2", &format!("workers: {workers}"));
+        let commands = format!("ulimit -v {}", mebibytes << 10);
+        let mut program = limited(&commands, &directory, &file);
+        assert_eq!(program.exit().code(), Some(1));
+        let lines = program.lines().join("\n");
+        let told = format!("the limit of address space is {mebibytes} MiB");
+        assert!(lines.contains(&told) && lines.contains("lower `limits.workers`"), "{lines}");
+    }
 }

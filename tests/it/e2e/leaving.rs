@@ -49,8 +49,10 @@ fn in_a_gap() {
     let (proxy, audit) = scene(&billing);
     let mut client = Client::connect(proxy.address);
     client.send(request("POST", "/pay", &[], b"amount=12"));
-    proxy.until_metric("mwl_retries_total", &[("route", "pay")], 1);
+    proxy.until_metric("mwl_attempts_total", &[("route", "pay"), ("upstream", "billing")], 1);
     drop(client);
+    proxy.until_metric("mwl_retries_suppressed_total", &[("route", "pay")], 1);
+    assert_eq!(proxy.metric("mwl_retries_total", &[("route", "pay")]), 0, "none was made");
     cancelled_once(proxy, &billing, &audit);
 }
 

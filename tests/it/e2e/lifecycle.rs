@@ -153,7 +153,9 @@ impl Busy {
         let head = stream.head();
         assert_eq!(idle.answer().status, 200);
         billing.until_count(5);
-        proxy.until_metric("mwl_retries_total", &[], 1);
+        // The failed attempt is counted when its gap begins, the retry when it is made.
+        let failed = [("upstream", "billing"), ("code", "Provider.Call.Http.Unavailable")];
+        proxy.until_metric("mwl_attempts_total", &failed, 1);
         // Audits: of the stream, which was accepted with its head; of the idle connection's request; and of the
         // waiting one.
         audit.until_count(3);

@@ -215,7 +215,7 @@ fn an_upstream_that_comes_up_between_attempts_gets_the_request() {
     let scene = scene(port.address);
     let mut client = client::Client::connect(scene.proxy.address);
     client.send(client::request("POST", "/billing/charge", &[], b"amount=12"));
-    scene.proxy.until_metric("mwl_retries_total", &[("route", "charge-payment")], 1);
+    scene.proxy.until_metric("mwl_attempts_total", &[("route", "charge-payment")], 1);
 
     let billing = port.listen(|_, _| answer(200, &[], "charged"));
     let got = client.answer();

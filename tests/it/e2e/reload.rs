@@ -364,6 +364,23 @@ fn a_broken_file_changes_nothing_but_a_metric_and_a_log_line() {
     assert_eq!(served(&proxy), "2");
 }
 
+/// Nothing is applied, and all is well again.
+#[test]
+fn what_is_put_back_as_it_was_is_unchanged() {
+    let origin = mirror();
+    let good = generation(origin.address, 1);
+    let proxy = Proxy::start(&good);
+    let (before, unchanged) = (hash(&proxy), reloads(&proxy, "unchanged"));
+    proxy.rewrite("");
+    assert_eq!(reload(&proxy), 422);
+    assert_eq!(proxy.metric("mwl_config_last_reload_successful", &[]), 0);
+    proxy.rewrite(&good);
+    proxy.until_metric("mwl_config_reloads_total", &[("outcome", "unchanged")], unchanged + 1);
+    assert_eq!(proxy.metric("mwl_config_last_reload_successful", &[]), 1);
+    assert_eq!((reloads(&proxy, "applied"), reloads(&proxy, "unchanged")), (0, unchanged + 1));
+    assert_eq!(hash(&proxy), before);
+}
+
 #[test]
 fn a_listener_may_come_and_go() {
     let origin = mirror();

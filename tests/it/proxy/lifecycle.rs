@@ -150,6 +150,9 @@ async fn a_drain_s_deadline_answers_requests_without_cleanups() {
 /// A Retry with a wait longer than any test.
 const PATIENT: &str = retry!("match: { codes: ['*'] }, attempts: 9, backoff: { initial: PT1H }");
 
+const RETRIES: &str =
+    r#"mwl_retries_total{code="Provider.Call.Http.Unavailable",delay="schedule",route="r"}"#;
+
 fn suppressed(proxy: &Proxy, reason: &str) -> u64 {
     proxy.metric(&format!(r#"mwl_retries_suppressed_total{{reason="{reason}",route="r"}}"#))
 }
@@ -158,9 +161,9 @@ fn suppressed(proxy: &Proxy, reason: &str) -> u64 {
 async fn in_a_gap(proxy: &Proxy) -> crate::support::proxy::Client {
     let mut client = proxy.connect().await;
     client.send(GET).await;
-    let scheduled =
-        r#"mwl_retries_total{code="Provider.Call.Http.Unavailable",delay="schedule",route="r"}"#;
-    proxy.until(|proxy| proxy.metric(scheduled) > 0).await;
+    let failed =
+        r#"mwl_attempts_total{code="Provider.Call.Http.Unavailable",route="r",upstream="u"}"#;
+    proxy.until(|proxy| proxy.metric(failed) > 0).await;
     client
 }
 
@@ -176,11 +179,13 @@ async fn a_retry_that_is_cut_in_its_wait_counts_as_not_made() {
         let (cut, response) = tokio::join!(proxy.server.drain(grace), client.response(false));
         assert_eq!((cut, response.status), (1, 503), "{}", response.body);
         assert_eq!((suppressed(&proxy, "draining"), suppressed(&proxy, "clientGone")), (1, 0));
+        assert_eq!(proxy.metric(RETRIES), 0, "none was made");
 
         let proxy = Proxy::start(&one_route(&upstream, &route));
         drop(in_a_gap(&proxy).await);
         proxy.until_idle().await;
         assert_eq!((suppressed(&proxy, "draining"), suppressed(&proxy, "clientGone")), (0, 1));
+        assert_eq!(proxy.metric(RETRIES), 0, "none was made");
     }
 }
 

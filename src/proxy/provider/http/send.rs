@@ -81,7 +81,8 @@ impl Attempt<'_> {
         mut error: Box<SendError>,
     ) -> Result<UpstreamResponse, NoResponse> {
         let unprocessed = error.ending.is_unprocessed();
-        let stale = error.reused && (!error.read || unprocessed);
+        let gone = error.ending.is_silent() && !error.read;
+        let stale = error.reused && (gone || unprocessed);
         let unsent = error.unsent.take_if(|_| stale);
         let repeats = stale && self.is_repeatable(unprocessed);
         if unsent.is_none() && !repeats {

@@ -31,6 +31,8 @@ pub(in crate::proxy::upstream) struct Exchange {
     upload: Option<TimedWriter<RequestBody>>,
     /// Given when the upstream sends a 100.
     permission: Option<Arc<ContinueSignal>>,
+    /// Whether an interim response has arrived.
+    heard: bool,
     /// The limits of the response's head and trailers.
     heads: HeadLimits,
     traffic: Arc<Traffic>,
@@ -74,6 +76,8 @@ pub(in crate::proxy::upstream) struct NotSent {
     pub(in crate::proxy::upstream) error: Error,
     /// The request, if it can be sent on another connection.
     pub(in crate::proxy::upstream) unsent: Option<Box<Request<RequestBody>>>,
+    /// Whether a part of its response has arrived.
+    pub(in crate::proxy::upstream) heard: bool,
 }
 
 /// The task that sends the rest of a request whose response has begun, until this is dropped.
@@ -91,7 +95,8 @@ impl Exchange {
         let mut sender = sender.clone();
         let mut noop = Context::from_waker(std::task::Waker::noop());
         if let Poll::Ready(Err(error)) = sender.poll_ready(&mut noop) {
-            return Err(NotSent { error: error.into(), unsent: Some(Box::new(request)) });
+            let unsent = Some(Box::new(request));
+            return Err(NotSent { error: error.into(), unsent, heard: false });
         }
         let (mut head, body) = request.into_parts();
         if let Some(length) = body.size_hint().exact()
@@ -103,10 +108,10 @@ impl Exchange {
         let (permission, end) = (body.permission().cloned(), body.is_end_stream());
         let sent = sender.send_request(Request::from_parts(head, ()), end);
         let (response, stream) =
-            sent.map_err(|error| NotSent { error: error.into(), unsent: None })?;
+            sent.map_err(|error| NotSent { error: error.into(), unsent: None, heard: false })?;
         traffic.queue();
         let upload = (!end).then(|| TimedWriter::new(stream, body, idle, &traffic));
-        Ok(Self { response, upload, permission, heads, traffic })
+        Ok(Self { response, upload, permission, heard: false, heads, traffic })
     }
 
     /// The response's head, and its body. Sends the request meanwhile. Interim responses go to `interim`, except for
@@ -118,7 +123,9 @@ impl Exchange {
     ) -> Poll<Result<(ResponseHead, Incoming), Error>> {
         self.poll_upload(cx)?;
         while let Some(head) = ready!(self.response.poll_informational(cx)) {
-            self.informed(head?, interim)?;
+            let head = head?;
+            self.heard = true;
+            self.informed(head, interim)?;
         }
         let (head, stream) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
         let traffic = Arc::clone(&self.traffic);
@@ -128,6 +135,11 @@ impl Exchange {
             ResponseHead { status: head.status, reason: None, fields: head.headers },
             incoming,
         )))
+    }
+
+    /// Why there is no response, after [`poll_answer`](Self::poll_answer) has failed with `error`.
+    pub(in crate::proxy::upstream) const fn failed(&self, error: Error) -> NotSent {
+        NotSent { error, unsent: None, heard: self.heard }
     }
 
     /// Spawns a task that sends the rest of the request. If its body still waits for a 100, it is not sent: the response

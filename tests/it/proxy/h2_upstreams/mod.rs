@@ -1,4 +1,5 @@
 /// Refusals, resets, goodbyes.
+mod dying;
 mod leaving;
 /// Trailers.
 mod trailers;

@@ -32,6 +32,7 @@ fn limits() -> Limits {
         headers: 100,
         streams: 1,
         connections: 1,
+        connections_given: false,
         requests: 1,
         cleanups: 1,
         buffered_bytes: 1 << 20,
