@@ -203,9 +203,11 @@ fn whole(block: &str) -> Option<String> {
         text.push_str("upstreams: { app: { endpoints: [http://a] }, billing: { endpoints: [http://a] }, audit: { endpoints: [http://a] } }\n");
     }
     if entries {
-        text.push_str("routes:\n- name: r\n  upstream: app\n  middleware:\n");
-        block.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
-        return Some(text);
+        let indented: Vec<String> = block.lines().map(|line| format!("  {line}")).collect();
+        let indented = indented.join("\n");
+        return Some(format!(
+            "{text}routes:\n- name: r\n  upstream: app\n  middleware:\n{indented}\n"
+        ));
     }
     text.push_str(block);
     if !has("routes:") {
