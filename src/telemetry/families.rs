@@ -27,6 +27,7 @@ pub(super) struct Families {
     pub(super) departed: IntGaugeVec,
     pub(super) refused: IntCounterVec,
     pub(super) interim: IntCounterVec,
+    pub(super) truncated: IntCounterVec,
     pub(super) buffered: IntGauge,
     pub(super) unbuffered: IntCounterVec,
     pub(super) connections: IntGaugeVec,
@@ -81,7 +82,7 @@ impl Families {
         Self {
             requests: all.counters(
                 "requests_total",
-                "Requests answered, by the status that the client got; 499: it left before; 444: it got none.",
+                "Requests answered, by the status that the client got; 499: it left before; 444: it got none; 598: the upstream broke it off.",
                 &["route", "status"],
             ),
             request_duration: all.histograms(
@@ -141,6 +142,11 @@ impl Families {
                 "interim_responses_dropped_total",
                 "Interim answers (1xx) of upstreams that did not reach the client, by reason.",
                 &["route", "reason"],
+            ),
+            truncated: all.counters(
+                "responses_truncated_total",
+                "Answers that an upstream broke off after their head.",
+                &["route", "upstream"],
             ),
             buffered: all.keep(IntGauge::with_opts(opts(
                 "buffered_bytes",

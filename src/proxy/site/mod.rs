@@ -81,6 +81,8 @@ pub(crate) struct WorkerRoute {
     pub(crate) arguments: Value,
     /// Limits which of its failures are logged.
     pub(crate) failures: LogLimiter,
+    /// The same for its answers that an upstream breaks off.
+    pub(crate) truncated: LogLimiter,
     /// The same for its cleanups that are cut off.
     pub(crate) cut_cleanups: LogLimiter,
 }
@@ -242,6 +244,7 @@ impl WorkerRoute {
             route: Arc::clone(route),
             arguments,
             failures: LogLimiter::default(),
+            truncated: LogLimiter::default(),
             cut_cleanups: LogLimiter::default(),
         }
     }

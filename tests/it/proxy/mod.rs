@@ -59,6 +59,8 @@ mod targets;
 mod tls_clients;
 /// TLS to upstreams.
 mod tls_upstreams;
+/// Answers that their upstreams break off.
+mod truncated;
 /// Tunnels.
 mod upgrades;
 
