@@ -181,7 +181,7 @@ steps:
     // Each attempt runs the cleanup; a cleanup around the Retry runs once.
     let cleanup = format!(
         "{{ provider: mwl:provider.middleware/mwl/finally/v1, onAlways: {{ with: {{ call: {{ provider: mwl:provider.call/acme/http/v1, \
-         with: {{ path: / }} }}, middleware: [{{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: {{ with: {{ duration: PT1S }} }} }}, {RETRY}] }} }} }}"
+         with: {{ path: / }} }}, middleware: [{{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: {{ with: {{ duration: PT10S }} }} }}, {RETRY}] }} }} }}"
     );
     let said = nested(RETRY, &cleanup);
     assert!(said.starts_with("warning[amplified-runs]: a retry within a retry:"), "{said}");
