@@ -209,7 +209,7 @@ steps:
     }
     insta::assert_snapshot!(output("false && step.result.value"), @"
     warning[unreadable-binding]: `step.result` cannot be read here: it is there in a `Call` Step's `output`, `assign` and `catch`
-     --> f:5:113 `step.result.value }}`
+     --> f:5:111 `s`
     ");
 }
 
