@@ -38,7 +38,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
 
 fn start(run: &Run) -> Result<ExitCode, StartError> {
     if let Some(file) = &run.config {
-        return app::run(Input::File(file.clone()), |_| {});
+        return app::run(Input::given(file), |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let input = before(upstream, run.listen, run.admin);

@@ -225,6 +225,15 @@ fn suggestion<'k>(seen: &str, known: impl IntoIterator<Item = &'k str> + Clone) 
     did_you_mean(seen, known.clone()).unwrap_or_else(|| format!("there is {}", list(known)))
 }
 
+/// Words for a message, of which one is to be written.
+fn alternatives<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+    match words.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} or {last}", most.join(", ")),
+        words => words.concat(),
+    }
+}
+
 /// Names for a message: quoted and joined; of many, only the first are listed.
 fn list<'k>(names: impl IntoIterator<Item = &'k str>) -> String {
     const SHOWN: usize = 12;

@@ -10,7 +10,7 @@ use crate::language::plan::{
     Action, CallPlan, CallStep, CatchClause, GatherStep, MatchStep, Pause, SleepStep, StepId,
     StepPlan, Tail, Template, When,
 };
-use crate::language::temporal;
+use crate::language::temporal::{self, meant_duration};
 use crate::source::{Diagnostic, Member, Node, Span, with_article};
 
 /// How many dispatches of a `Gather` run at once on a route, if it states no `concurrency` and computes its list.
@@ -338,7 +338,10 @@ impl Compiler<'_> {
             None => with_article(node.type_name()),
         };
         let message = format!("`{name}` must be {wanted}; this is {seen}");
-        self.load_error(Diagnostic::error("invalid-time", node.span, message));
+        let meant = node.as_str().filter(|_| name == "for").and_then(|text| meant_duration(text));
+        let help = meant.map(|meant| format!("write `{meant}`"));
+        let error = Diagnostic::error("invalid-time", node.span, message);
+        self.load_error(Diagnostic { help, ..error });
     }
 
     fn raise(&mut self, fields: &Fields<'_>) -> Option<Action> {

@@ -181,7 +181,8 @@ impl Compiler<'_> {
             }
             let message = format!("nothing declares a failure code that `{pattern}` matches");
             let mut diagnostic = Diagnostic::warning("undeclared-code", *span, message);
-            diagnostic.help = did_you_mean(&text, declared.iter().copied());
+            diagnostic.help = did_you_mean(&text, declared.iter().copied())
+                .or_else(|| ending_alike(&text, &declared));
             self.found.push(diagnostic);
         }
     }
@@ -199,4 +200,11 @@ impl Compiler<'_> {
         open || matches!(pattern, CodePattern::Any)
             || declared.iter().any(|code| pattern.matches(code))
     }
+}
+
+/// The declared code that ends as `text` does: `Throttled` is meant to be `Provider.Call.Http.Throttled`.
+fn ending_alike(text: &str, declared: &[&str]) -> Option<String> {
+    let last = |code: &str| code.rsplit('.').next().map(str::to_ascii_lowercase);
+    let meant = declared.iter().find(|code| last(code) == last(text))?;
+    Some(format!("did you mean `{meant}`?"))
 }
