@@ -76,7 +76,7 @@ impl RouteFacts {
     /// Whether a call may send a request that must not be sent twice.
     fn unrepeatable(&self, params: &Params, own_input: bool) -> bool {
         let keyed = params.headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
-        if params.idempotency_key || keyed {
+        if params.idempotency_key.is_some() || keyed {
             return false;
         }
         match &params.method {
@@ -175,6 +175,7 @@ fn is_data(input: &Node) -> bool {
 mod tests {
     use http::Method;
 
+    use super::super::params::IdempotencyKey;
     use super::*;
 
     fn rule(status: &[(u16, u16)]) -> ClassifyRule {
@@ -200,14 +201,14 @@ mod tests {
             unrepeatable,
             http2: Arc::default(),
         };
-        let params = |method: Option<Method>, idempotency_key| Params {
+        let params = |method: Option<Method>, keyed: bool| Params {
             upstream: 0,
             method,
             path: None,
             query: Vec::new(),
             headers: Vec::new(),
             body: None,
-            idempotency_key,
+            idempotency_key: keyed.then_some(IdempotencyKey::Operation),
         };
         for (methods, method, key, own_input, wanted) in [
             (true, None, false, true, true),
