@@ -3,7 +3,7 @@
 //! The set may contain failures that never come, but it contains each that can: what is *not* in it is certain, and only
 //! that is reported. The engine's own codes (`System.*`) may come from anywhere, so they are not in it.
 
-use super::contract::Contract;
+use super::contract::{Contract, Prepared};
 use crate::language::code::CodePattern;
 
 /// A kind of failure: those with one code.
@@ -43,7 +43,7 @@ pub struct Rising<'k> {
 #[derive(Clone, Copy, Debug)]
 pub struct Foreseen<'c> {
     /// The prepared `with`; `None` if it holds an expression.
-    pub with: Option<&'c super::Prepared>,
+    pub with: Option<&'c Prepared>,
     /// Whether the call's input is the execution's own.
     pub own_input: bool,
 }

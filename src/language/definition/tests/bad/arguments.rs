@@ -144,15 +144,15 @@ steps: { a: { action: Return } }
 "#,
     ));
     for (line, message, help) in [
-        (11, "`retries` is not a parameter", "did you mean `attempts`?"),
-        (12, "\"10s\" is not a duration", "write `PT10S`"),
-        (12, "\"2m\" is not a duration", "write `PT2M`"),
-        (12, "\"Full\" is not one of \"none\", \"full\"", "did you mean `full`?"),
-        (12, "\"2\" is not of type \"number\"", "write 2, without quotes"),
-        (13, "\"System.Cancelled\" is not of type \"array\"", "write a list: `[System.Cancelled]`"),
-        (13, "\"yes\" is not of type \"boolean\"", ""),
-        (14, "0 is less than the minimum of 1", ""),
-        (15, "`backof` is not a parameter", "did you mean `backoff`?"),
+        (10, "`retries` is not a parameter", "did you mean `attempts`?"),
+        (11, "\"10s\" is not a duration", "write `PT10S`"),
+        (11, "\"2m\" is not a duration", "write `PT2M`"),
+        (11, "\"Full\" is not one of \"none\", \"full\"", "did you mean `full`?"),
+        (11, "\"2\" is not of type \"number\"", "write 2, without quotes"),
+        (12, "\"System.Cancelled\" is not of type \"array\"", "write a list: `[System.Cancelled]`"),
+        (12, "\"yes\" is not of type \"boolean\"", ""),
+        (13, "0 is less than the minimum of 1", ""),
+        (14, "`backof` is not a parameter", "did you mean `backoff`?"),
     ] {
         let told = said.split("error[").find(|told| told.contains(message));
         let told = told.unwrap_or_else(|| panic!("{message} is not told:\n{said}"));
