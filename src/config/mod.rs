@@ -8,6 +8,7 @@
 //! To add a key, add its row to the table of its section and the line that reads it. Tests check that
 //! every row is read and that `config/reference.yaml` shows it.
 
+mod changes;
 mod classify;
 mod covering;
 mod document;
@@ -39,6 +40,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::changes::{Changes, Comparable};
 pub use self::literals::without_literals;
 
 use self::document::Documents;
@@ -114,7 +116,6 @@ pub struct FileContents {
 
 impl WrittenConfig {
     /// All of it.
-    #[cfg(test)]
     fn to_json(&self) -> serde_json::Value {
         self.read(Node::to_json)
     }
@@ -317,6 +318,7 @@ impl<'a> Load<'a> {
             observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
+            request_id: shaping::request_id(report, &root),
             paths,
             routes: routes.read(&root),
             limits,

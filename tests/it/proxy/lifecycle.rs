@@ -195,7 +195,7 @@ async fn a_bound_that_cuts_a_wait_is_a_timeout_and_no_more() {
     let bound = concat!("    middleware:\n", timeout!("PT0.05S"));
     let proxy = Proxy::start(&one_route(&upstream, &format!("{bound}{PATIENT}")));
     assert_eq!(proxy.ask(GET).await.status, 504);
-    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{entry="r/0",route="r"}"#), 1);
     assert!(!proxy.metrics.render().contains("mwl_retries_suppressed_total{"));
 }
 

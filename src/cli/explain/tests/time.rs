@@ -8,14 +8,14 @@ fn a_bound_fires_in_a_gap() {
         0.000 s   GET /total-budget to billing (127.0.0.1:3000)
                   answers --respond #1: 429,retry-after=60
         0.000 s   Provider.Call.Http.Throttled, retryable
-                  total-budget: attempt 1: upstream billing answered 429
+                  total-budget: attempt 1 of 7: upstream billing answered 429
         0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1M: its `delay` says so; the upstream asks for PT1M
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        30.000 s a bound fires: Provider.Middleware.Timeout.Exceeded
-                  no Result was accepted in time: the bound is PT30S
+                  total-budget: no Result was accepted in time: the bound is PT30S
 
     Result: timeout Provider.Middleware.Timeout.Exceeded
-        no Result was accepted in time: the bound is PT30S
+        total-budget: no Result was accepted in time: the bound is PT30S
     The client gets 504 after PT30S:
       content-type: application/problem+json
       proxy-status: mwl-proxy; error=http_response_timeout
