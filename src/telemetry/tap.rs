@@ -25,7 +25,7 @@ pub struct Filter {
 /// The outcome that an execution must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutcomeFilter {
-    /// A success.
+    /// A success, and no failure was caught on the way.
     Success,
     /// A success on whose way a `catch` took a failure.
     Degraded,
@@ -67,7 +67,7 @@ impl OutcomeFilter {
 
     fn is(&self, ty: &str, caught: bool) -> bool {
         match self {
-            Self::Success => ty == "success",
+            Self::Success => ty == "success" && !caught,
             Self::Degraded => ty == "success" && caught,
             Self::Failure => ty != "success",
             Self::Type(wanted) => ty == wanted,
@@ -210,6 +210,17 @@ mod tests {
                 .collect();
             assert_eq!(heard(&mut sieve), wanted);
             assert_eq!((sieve.count, sieve.held.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_success_on_whose_way_a_failure_was_caught_is_degraded() {
+        for (wanted, count) in [("degraded", 1), ("success", 0), ("failure", 0)] {
+            let mut sieve = sieve(None, Some(wanted));
+            let (name, ty) = ("execution.done", "success");
+            let done = json!({ "execution": "1", "event": name, "type": ty, "caught": 2 });
+            sieve.put(Arc::new(done));
+            assert_eq!(heard(&mut sieve).len(), count, "{wanted}");
         }
     }
 

@@ -188,9 +188,13 @@ async fn records_are_bounded() {
     let recorder = Recorder::default();
     for number in 1..=200 {
         recorder.attempt(attempt(number, begun, Some("A")));
+        let lost = Arc::new(Failure::error("A.Lost", "x"));
+        let caught = Caught { step: "a", failure: &lost, next: "b", cleanup: false };
+        recorder.caught(CaughtFailure::of(&caught));
     }
     recorder.answered(answer(200, begun, 1));
     let record = finish(&recorder);
+    assert_eq!(record.caught.len(), 16);
     let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.call.number).collect();
     let kept: Vec<u32> = (1..=32).chain(169..=200).collect();
     assert_eq!((numbers, record.omitted), (kept, 136));
