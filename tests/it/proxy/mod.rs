@@ -34,6 +34,8 @@ mod h2_messages;
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
+/// Keys that name operations.
+mod keys;
 /// Clients that leave, and clients that are still sending when they get their answer.
 mod leaving;
 /// Clients that leave, cleanups, reload and drain.
