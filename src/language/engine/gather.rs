@@ -198,7 +198,7 @@ impl<'e> Frame<'e, '_> {
         let successes = results.iter().filter(|result| result.is_success()).count();
         let unmet = wanted.filter(|wanted| successes < *wanted);
         let unmet = unmet.map(|wanted| {
-            Arc::new(completion_unmet(&results, successes, wanted).in_step(step.name))
+            Arc::new(completion_unmet(&results, successes, wanted).in_step(self.place(site)))
         });
         (results, unmet)
     }
