@@ -1,12 +1,13 @@
 //! One attempt: its identity, and what its provider may report while it runs.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::action::{DelaySource, Reentry};
+use crate::language::outcome::Failure;
 
 /// One dispatch of a call to a provider: which one it is, what came before it and when it began. The provider
 /// and the observers get the same value.
@@ -55,7 +56,10 @@ pub enum Role {
 /// Lent to a provider for one call. It is read when the call has ended, whether it was answered, interrupted or
 /// dropped.
 #[derive(Debug, Default)]
-pub struct Slot<'a>(Mutex<Option<Destination<'a>>>);
+pub struct Slot<'a> {
+    destination: Mutex<Option<Destination<'a>>>,
+    fault: OnceLock<Box<Failure>>,
+}
 
 /// Where a call goes, for whoever records it.
 #[derive(Debug)]
@@ -77,11 +81,21 @@ impl From<&Reentry> for Wait {
 impl<'a> Slot<'a> {
     /// Says where the call goes.
     pub fn fill(&self, destination: Destination<'a>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+        *self.destination.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
     }
 
-    /// What the provider said.
+    /// Says that the definition is at fault, although the call goes on without what is. The first fault counts.
+    pub fn blame(&self, fault: Failure) {
+        self.fault.get_or_init(|| Box::new(fault));
+    }
+
+    /// What is at fault.
+    pub(in crate::language) fn fault(&self) -> Option<&Failure> {
+        self.fault.get().map(|fault| &**fault)
+    }
+
+    /// Where the provider said that the call goes.
     pub(in crate::language) fn take(&self) -> Option<Destination<'a>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.destination.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -8,11 +8,12 @@ use http::{HeaderValue, StatusCode};
 
 use super::attempt::Attempt;
 use crate::language::code::Code;
-use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::outcome::{Failure, FailureType, Outcome, RunNumber};
 use crate::language::provider::Answer;
 use crate::language::value::{Map, Native, Value};
 use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
+use crate::proxy::code;
 use crate::proxy::message::id;
 
 /// `provider.metadata`.
@@ -47,15 +48,20 @@ impl Native for AttemptMetadata {
     }
 }
 
-/// `3 of 5`, or `3` if nobody knows how many there may be.
-struct RunNumber(u32, Option<u32>);
+/// Why a failure is not `retryable` for which a retry might help.
+const UNSAFE_AGAIN: &str = " (not retryable: no idempotent method and no Idempotency-Key)";
 
-impl fmt::Display for RunNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(number, Some(all)) => write!(f, "{number} of {all}"),
-            Self(number, None) => number.fmt(f),
+/// Whether a retry might help with a failure that the built-in table classified, if it were safe.
+fn may_help(code: &Code, status: Option<StatusCode>) -> bool {
+    let Code::Static(code) = code else {
+        return false;
+    };
+    match *code {
+        code::UNAVAILABLE | code::BAD_GATEWAY | code::GATEWAY_TIMEOUT | code::CONNECTION_CLOSED => {
+            true
         }
+        code::NON_SUCCESS_STATUS => status.is_some_and(|status| status.is_server_error()),
+        _ => false,
     }
 }
 
@@ -114,15 +120,18 @@ impl Attempt<'_> {
         details: Details,
     ) -> Answer {
         let attempt = self.dispatch.attempt;
+        let code = code.into();
+        let unsafe_again = !retryable && !self.repeatable.any() && may_help(&code, at.status);
         let message = format!(
-            "{}: attempt {}: upstream {} {what}",
+            "{}: attempt {}: upstream {} {what}{}",
             attempt.step,
             RunNumber(attempt.number, self.dispatch.attempts),
             self.upstream.settings.name,
+            if unsafe_again { UNSAFE_AGAIN } else { "" },
         );
         let failure = Failure {
             ty: FailureType::Error,
-            code: code.into(),
+            code,
             message: Some(message.into()),
             retryable: Some(retryable && details.refusal.is_none()),
             details: Some(Value::Native(Arc::new(details))),
