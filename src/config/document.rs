@@ -14,6 +14,9 @@ const HTTP: &str = "mwl:provider.call/mwl-proxy/http/v1";
 /// The keys of a route that belong to its Call Step.
 const STEP_KEYS: [&str; 5] = ["input", "output", "assign", "middleware", "catch"];
 
+/// The keys of a route with `upstream` that are parameters of its call.
+pub(super) const CALL_KEYS: [&str; 1] = ["idempotencyKey"];
+
 /// The keys of a route that belong to its Flow.
 const FLOW_KEYS: [&str; 2] = ["parameters", "flows"];
 
@@ -116,9 +119,11 @@ impl Documents<'_> {
     }
 }
 
-/// The call of a route that names an upstream.
-pub(super) fn upstream_call(at: Span, upstream: &Node) -> Node {
-    let with = object(at, vec![member(at, "upstream", upstream.clone())]);
+/// The call of a route that names an upstream, with the keys of the route that are the call's parameters.
+pub(super) fn upstream_call(at: Span, upstream: &Node, route: &Object<'_>) -> Node {
+    let mut with = vec![member(at, "upstream", upstream.clone())];
+    with.extend(CALL_KEYS.iter().filter_map(|key| route.member(key).cloned()));
+    let with = object(at, with);
     let call = vec![member(at, "provider", text(at, HTTP)), member(at, "with", with)];
     object(at, call)
 }

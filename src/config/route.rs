@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::classify::{CLASSIFY, classify};
 use super::covering::CoverIndex;
-use super::document::{Documents, upstream_call};
+use super::document::{CALL_KEYS, Documents, upstream_call};
 use super::matching::{MATCH, covers, matching};
 use super::read::{Object, Report};
 use super::shape::{Piece, Section, Shape, optional, or, required};
@@ -40,6 +40,11 @@ pub(super) const ROUTE: Section = Section {
             "flow",
             Shape::Either(&[Shape::Text, Shape::Mwl(Piece::Flow)]),
             "Requests are handed to this whole Flow: a file beside this one, or inline.",
+        ),
+        optional(
+            "idempotencyKey",
+            Shape::Either(&[Shape::Boolean, Shape::Text]),
+            "With `upstream`: gives requests without an `Idempotency-Key` one. `true`: one that names the operation, the same however often it is retried. A string, by expression: that key.",
         ),
         optional("with", Shape::Object, "Arguments for the Flow's `parameters`."),
         optional(
@@ -185,20 +190,35 @@ impl Routes<'_> {
         };
         match &*target.key {
             "flow" => {
-                for member in STEP_ONLY.iter().filter_map(|key| route.member(key)) {
-                    let message =
-                        format!("`{}` beside `flow`: the Flow itself says it", member.key);
-                    let diagnostic =
-                        Diagnostic::error("conflicting-keys", member.key_span, message);
-                    report.add(diagnostic.with_related(target.key_span, "the route's Flow"));
-                }
+                self.misplaced(route, target, STEP_ONLY.iter().chain(&CALL_KEYS));
                 self.flow(&target.value)
             }
-            "call" => Some(self.shared.short(route, name, target.value.clone())),
+            "call" => {
+                self.misplaced(route, target, CALL_KEYS.iter());
+                Some(self.shared.short(route, name, target.value.clone()))
+            }
             _ => {
-                let call = upstream_call(target.value.span, &target.value);
+                let call = upstream_call(target.value.span, &target.value, route);
                 Some(self.shared.short(route, name, call))
             }
+        }
+    }
+
+    /// Reports the keys of `route` that belong into its `target`.
+    fn misplaced<'k>(
+        &self,
+        route: &Object<'_>,
+        target: &Member,
+        keys: impl Iterator<Item = &'k &'static str>,
+    ) {
+        let (says, named) = match &*target.key {
+            "flow" => ("the Flow itself says it", "the route's Flow"),
+            _ => ("the call's `with` says it", "the route's call"),
+        };
+        for member in keys.filter_map(|key| route.member(key)) {
+            let message = format!("`{}` beside `{}`: {says}", member.key, target.key);
+            let diagnostic = Diagnostic::error("conflicting-keys", member.key_span, message);
+            self.shared.report.add(diagnostic.with_related(target.key_span, named));
         }
     }
 

@@ -256,9 +256,21 @@ impl Failure {
         relink(kept, Some(Arc::new(Self::error(system::FAILURE_CHAIN_TRUNCATED, cut))))
     }
 
-    /// Reads an envelope that an expression made (`previous` of a constructed failure).
+    /// Reads an envelope as an author writes one, whose `type` may be left out. A `previous` is a whole Result.
     ///
     /// `None` if `value` is not a failure: not an object, without a `code`, or of type `success`.
+    pub fn from_envelope(value: &Value) -> Option<Self> {
+        let Value::Object(map) = value else {
+            return Self::from_value(value);
+        };
+        let mut typed = Map::clone(map);
+        typed.entry("type".into()).or_insert_with(|| Value::from(FailureType::Error.as_str()));
+        Self::from_value(&Value::Object(Arc::new(typed)))
+    }
+
+    /// Reads a non-success Result that an expression made (`previous` of a constructed failure).
+    ///
+    /// `None` if `value` is not one: not an object, without a `type` and a `code`, or of type `success`.
     pub fn from_value(value: &Value) -> Option<Self> {
         let mut links = Vec::new();
         let mut at = Some(value.clone());
@@ -270,10 +282,7 @@ impl Failure {
                 break;
             }
             let map = value.as_object()?;
-            let ty = match map.get("type") {
-                None => FailureType::Error,
-                Some(ty) => FailureType::parse(ty.as_str()?)?,
-            };
+            let ty = FailureType::parse(map.get("type")?.as_str()?)?;
             let Value::String(code) = map.get("code")?.clone() else {
                 return None;
             };

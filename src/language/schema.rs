@@ -218,7 +218,13 @@ fn check_of(closed: &Map) -> Result<Check, String> {
         .map_err(|error| {
             let place = error.instance_path().to_string();
             let place = if place.is_empty() { "/" } else { &place };
-            format!("the parameter schema is not valid at {place}: {error}")
+            let error = error.to_string();
+            match error.strip_prefix("Unknown format: '").and_then(|rest| rest.split_once('\'')) {
+                Some((format, _)) => format!(
+                    "the parameter schema is not valid at {place}: the format `{format}` cannot be checked here; write a `pattern` in its place"
+                ),
+                None => format!("the parameter schema is not valid at {place}: {error}"),
+            }
         })
 }
 

@@ -21,6 +21,9 @@ pub(crate) const OVERLOADED: &str = "Proxy.Overloaded";
 pub(crate) const BAD_REQUEST: &str = "Proxy.BadRequest";
 /// A Flow returned `{status, …}` that is not a valid response.
 pub(crate) const BAD_RESPONSE: &str = "Proxy.BadResponse";
+/// The upstream broke its response off after the head. No answer has it, because the client has the head: only the
+/// record, the log and the metrics do. So it is not in the table.
+pub(crate) const RESPONSE_TRUNCATED: &str = "Proxy.ResponseTruncated";
 /// An execution ended without a Result.
 pub(crate) const INTERNAL: &str = "Proxy.Internal";
 /// No connection was made, so nothing was sent.

@@ -22,6 +22,9 @@ use crate::language::temporal::Span;
 /// How many events a listener's queue holds.
 const BEHIND: usize = 1024;
 
+/// The event of a response that broke off after its head.
+pub(super) const TRUNCATED: &str = "response.truncated";
+
 /// Sends the events of all executions to the listeners.
 static LISTENERS: LazyLock<broadcast::Sender<Arc<Json>>> =
     LazyLock::new(|| broadcast::channel(BEHIND).0);
@@ -84,6 +87,22 @@ pub fn resent(
     put(&mut members, "endpoint", endpoint);
     put(&mut members, "reason", "staleConnection");
     tell("attempt.resent", execution, route, members);
+}
+
+/// The upstream broke a response off after its head, which had this `status`. The execution has ended by then.
+pub fn truncated(
+    (execution, route): (&str, &str),
+    (upstream, endpoint): (&str, &str),
+    code: &str,
+    status: u16,
+) {
+    if LISTENING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let members = json!({
+        "upstream": upstream, "endpoint": endpoint, "type": "error", "code": code, "status": status,
+    });
+    tell(TRUNCATED, execution, route, members);
 }
 
 /// Starts to listen to the events of all executions, for `/tap`.

@@ -27,6 +27,7 @@ pub(super) struct Families {
     pub(super) departed: IntGaugeVec,
     pub(super) refused: IntCounterVec,
     pub(super) interim: IntCounterVec,
+    pub(super) truncated: IntCounterVec,
     pub(super) buffered: IntGauge,
     pub(super) unbuffered: IntCounterVec,
     pub(super) connections: IntGaugeVec,
@@ -36,6 +37,7 @@ pub(super) struct Families {
     pub(super) certificate_expiry: GaugeVec,
     pub(super) tasks: IntGauge,
     pub(super) reloads: IntCounterVec,
+    pub(super) takeovers: IntCounterVec,
     pub(super) last_reload: Gauge,
     pub(super) last_successful: IntGauge,
     pub(super) config_info: GaugeVec,
@@ -81,7 +83,7 @@ impl Families {
         Self {
             requests: all.counters(
                 "requests_total",
-                "Requests answered, by the status that the client got; 499: it left before; 444: it got none.",
+                "Requests answered, by the status that the client got; 499: it left before; 444: it got none; 598: the upstream broke it off.",
                 &["route", "status"],
             ),
             request_duration: all.histograms(
@@ -142,6 +144,11 @@ impl Families {
                 "Interim answers (1xx) of upstreams that did not reach the client, by reason.",
                 &["route", "reason"],
             ),
+            truncated: all.counters(
+                "responses_truncated_total",
+                "Answers that an upstream broke off after their head.",
+                &["route", "upstream"],
+            ),
             buffered: all.keep(IntGauge::with_opts(opts(
                 "buffered_bytes",
                 "What bodies take in memory that are kept, read or parsed, of limits.bufferedBytes.",
@@ -183,6 +190,11 @@ impl Families {
             reloads: all.counters(
                 "config_reloads_total",
                 "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
+                &["outcome"],
+            ),
+            takeovers: all.counters(
+                "takeovers_total",
+                "Processes that wanted to take the listening sockets over, by outcome: handedOver, refused or failed.",
                 &["outcome"],
             ),
             last_reload: all.keep(Gauge::with_opts(opts(

@@ -33,6 +33,10 @@ pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 /// The status for a client whose connection or stream was closed without an answer. nginx uses it too.
 pub const NO_ANSWER: u16 = 444;
 
+/// The status for an answer that its upstream broke off after the head: the client had got another one. Some proxies use
+/// it for an upstream that falls silent.
+pub const RESPONSE_TRUNCATED: u16 = 598;
+
 /// Collects the record of a running request.
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<RecorderState>);
@@ -46,6 +50,8 @@ struct RecorderState {
     /// The outcome, once it is known.
     end: Option<Vec<Cause>>,
     answer: Option<AnswerSummary>,
+    /// How the upstream broke the answer off.
+    broken: Option<Cause>,
 }
 
 /// The identity of an attempt, in records and events.
@@ -105,7 +111,7 @@ pub struct SentSpan {
 /// What the client got.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerSummary {
-    /// The status, or [`CLIENT_CLOSED_REQUEST`].
+    /// The status, or [`CLIENT_CLOSED_REQUEST`], [`NO_ANSWER`] or [`RESPONSE_TRUNCATED`].
     pub status: u16,
     /// When the request began.
     pub began: Instant,
@@ -208,6 +214,11 @@ impl Recorder {
         trail.end.get_or_insert_with(|| causes(outcome));
     }
 
+    /// The upstream broke the answer off, whatever the execution's Result was.
+    pub fn broke_off(&self, code: &str, message: &str) {
+        self.lock().broken = Some(Cause::new(&FailureType::Error, code, message));
+    }
+
     /// The client got its answer.
     pub fn answered(&self, answer: AnswerSummary) {
         self.lock().answer = Some(answer);
@@ -217,7 +228,7 @@ impl Recorder {
     /// [provisional](Self::provisional) and nobody needs it.
     pub fn finish(&self, request: impl FnOnce(&AnswerSummary) -> Request) -> Option<Execution> {
         let trail = std::mem::take(&mut *self.lock());
-        let RecorderState { provisional, mut attempts, omitted, end, answer } = trail;
+        let RecorderState { provisional, mut attempts, omitted, end, answer, broken } = trail;
         let answer = answer?;
         if provisional && !retried(&attempts) {
             return None;
@@ -226,7 +237,8 @@ impl Recorder {
         // Dropped before its Result, it was cancelled.
         let cancelled =
             || Cause::new(&FailureType::Cancellation, system::CANCELLED, "the client went away");
-        let failures = end.unwrap_or_else(|| vec![cancelled()]);
+        let mut failures = end.unwrap_or_else(|| vec![cancelled()]);
+        failures.splice(0..0, broken);
         Some(Execution { request: request(&answer), answer, attempts, omitted, failures })
     }
 

@@ -114,6 +114,13 @@ impl PendingEvents {
             }
             return;
         }
+        if text("event") == events::TRUNCATED {
+            // The execution ended before, with whatever Result. This is a failure of its own.
+            if wanted.is(text("type")) {
+                self.ready.push_back(TapMessage::Event(event));
+            }
+            return;
+        }
         self.hold(execution, event);
     }
 
@@ -199,6 +206,16 @@ mod tests {
                 .collect();
             assert_eq!(heard(&mut sieve), wanted);
             assert_eq!((sieve.count, sieve.held.len()), (0, 0));
+        }
+    }
+
+    /// The response broke off after the execution's end.
+    #[test]
+    fn a_truncated_response_is_a_failure_whatever_the_execution_was() {
+        for (wanted, count) in [("failure", 1), ("success", 0), ("error", 1), ("timeout", 0)] {
+            let mut sieve = sieve(None, Some(wanted));
+            sieve.put(event("1", "pay", events::TRUNCATED, "error"));
+            assert_eq!((heard(&mut sieve).len(), sieve.held.len()), (count, 0), "{wanted}");
         }
     }
 

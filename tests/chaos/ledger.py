@@ -8,6 +8,8 @@ import program
 
 # Codes of attempts of which an upstream need not have seen the request: stopped before it was sent, or while it was.
 STOPPED = ("Provider.Middleware.Timeout.Exceeded", "System.Cancelled", "Provider.Call.Http.RequestAborted", "other")
+# The status and the code of an answer that the upstream broke off.
+TRUNCATED, BROKEN_OFF = 598, "Proxy.ResponseTruncated"
 UNSENT = "Provider.Call.Http.ConnectionFailed"
 
 
@@ -106,14 +108,17 @@ def _requests(report, ledger, metrics, lines, dropped):
         told = line[0]["status"]
         if kind == "answered" and told != status:
             wrong["answered, but the log says another status"].append((id, status, told))
-        if kind == "broken" and told == 499:
+        if kind == "broken" and told != TRUNCATED:
             wrong["answers that the upstream broke off"].append(id)
     report.held("answers without a line", unlogged <= dropped, f"{unlogged}, {dropped:g} lines were dropped")
     report.ids("answers whose status in the log is another one", wrong["answered, but the log says another status"])
     report.ids(
-        "answers that were broken off and are told as a client that left",
+        "answers that were broken off and are told as something else",
         wrong["answers that the upstream broke off"],
-        "faults: F2",
+    )
+    truncated = program.total(metrics, "mwl_responses_truncated_total")
+    report.equal(
+        "responses truncated = lines that say so", truncated, sum(line["code"] == BROKEN_OFF for line in ledger.lines)
     )
     report.ids("connections closed without an answer", [id for id, (kind, _) in ledger.clients.items() if kind == "silent"])
     report.equal("requests in flight at the end", program.total(metrics, "mwl_requests_in_flight"), 0)

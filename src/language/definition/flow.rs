@@ -9,7 +9,7 @@ use super::middleware::Level;
 use super::site::Site;
 use super::template::is_expression;
 use super::{Compiler, Edge, SCHEMA_URI, literal, suggestion};
-use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan};
+use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan, leads_back};
 use crate::language::schema::Schema;
 use crate::source::{Diagnostic, Diagnostics, Node, Span};
 
@@ -119,6 +119,7 @@ impl Compiler<'_> {
                 inline,
                 parameters,
                 stack,
+                leads_back: leads_back(&steps, entrypoint),
                 steps: steps.into(),
                 entrypoint,
             })

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::execution::Execution;
 use super::frame::{Frame, run_nested};
+use super::location::Location;
 use super::scope::{Interrupted, Rise, Scope};
 use super::stack::{Operation, Site};
 use super::template::{Evaluated, bindings_of, evaluate, evaluate_or};
@@ -59,10 +60,11 @@ enum ResolvedTarget<'p> {
 }
 
 impl Operation for CallOperation<'_> {
-    async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Rise {
+    async fn run(&self, frame: &mut Frame<'_, '_>, at: &Location<'_>, input: Value) -> Rise {
         let place = self.site.step.map_or(&*frame.flow.name, |step| step.name);
+        let site = Site { location: at, ..self.site };
         let dispatcher =
-            Dispatcher { execution: frame.execution, state: &frame.state, site: self.site, place };
+            Dispatcher { execution: frame.execution, state: &frame.state, site, place };
         if let Some((provider, with)) = self.call.bare() {
             // There is no field to evaluate and no arm to run, so nothing reads the window.
             let answer = dispatcher.attempt(frame.scope, provider, (with, &input), false).await?;
@@ -83,6 +85,8 @@ impl<'a> Dispatcher<'a> {
         arriving: Value,
         index: Option<usize>,
     ) -> Result<Settled, Interrupted> {
+        let gathered = index.map(|index| self.site.location.dispatch(index));
+        let location = gathered.as_ref().unwrap_or(self.site.location);
         let entered = self.execution.stamp();
         let mut record = CallRecord { entered, dispatched: None, accepted: None };
         let fields = self.fields(call, &arriving, index, &record);
@@ -90,11 +94,13 @@ impl<'a> Dispatcher<'a> {
         let window = match fields {
             Err(fault) => Err(Arc::new(fault)),
             Ok((input, ResolvedTarget::Flow(flow, with))) => {
-                let frame = run_nested(self.execution, flow, scope, with, input).await?;
+                let at = (scope, location);
+                let frame = run_nested(self.execution, flow, at, with, input).await?;
                 Ok(Window::Flow(frame))
             }
             Ok((input, ResolvedTarget::Provider(provider, with))) => {
-                let answer = self.attempt(scope, provider, (&with, &input), call.has_arms());
+                let dispatcher = Dispatcher { site: Site { location, ..self.site }, ..self };
+                let answer = dispatcher.attempt(scope, provider, (&with, &input), call.has_arms());
                 let Answer { outcome: result, metadata } = answer.await?;
                 Ok(Window::Provider { input, result, metadata })
             }
@@ -158,8 +164,7 @@ impl<'a> Dispatcher<'a> {
             attempt: &attempt,
             with,
             input,
-            execution_id: self.execution.id,
-            step_id: self.site.step.map_or("", |step| step.id.as_str()),
+            identity: self.site.location,
             attempts: scope.attempts,
             host: self.execution.host,
             windowed,

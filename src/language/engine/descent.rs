@@ -279,6 +279,9 @@ impl Frame<'_, '_> {
         if run.armed && entry.middleware.reruns() {
             run.restore_to = Some(self.state.vars.clone());
             self.begin_run(entry, &mut run);
+        } else if entry.middleware.reruns() {
+            // Gated off, it counts the one run that there is.
+            run.state.runs = 1;
         }
         let passed = run.passed().clone();
         Ok((run, Descent::Down(passed)))

@@ -22,6 +22,7 @@ pub(super) struct Execution<'e> {
     pub(super) observer: &'e dyn Observer,
     pub(super) host: Option<&'e (dyn Any + Send + Sync)>,
     pub(super) cleanup_limit: Duration,
+    pub(super) gives_up_early: bool,
     pub(super) entered: Timestamp,
     /// Numbers the Step executions.
     pub(super) steps: AtomicU64,

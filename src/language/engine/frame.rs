@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::call::CallOperation;
 use super::execution::Execution;
+use super::location::Location;
 use super::scope::{Interrupted, Rise, Scope};
 use super::stack::{Operation, Site};
 use super::vars::Vars;
@@ -24,14 +25,16 @@ pub(super) struct Frame<'e, 's> {
     pub(super) state: FrameState,
     /// What may interrupt it. The parent lends it.
     pub(super) scope: &'s mut Scope,
+    /// Where it is.
+    pub(super) location: &'s Location<'s>,
 }
 
 /// The operation that a Flow-level stack wraps.
 struct GraphOperation;
 
 impl Operation for GraphOperation {
-    async fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> Rise {
-        frame.graph(input).await
+    async fn run(&self, frame: &mut Frame<'_, '_>, at: &Location<'_>, input: Value) -> Rise {
+        frame.graph(at, input).await
     }
 }
 
@@ -39,15 +42,16 @@ impl Operation for GraphOperation {
 pub(super) fn run_nested<'a, 'e: 'a>(
     execution: &'e Execution<'e>,
     flow: FlowId,
-    scope: &'a mut Scope,
+    (scope, location): (&'a mut Scope, &'a Location<'a>),
     with: Value,
     input: Value,
 ) -> Pin<Box<dyn Future<Output = Result<CompletedFrame, Interrupted>> + Send + 'a>> {
     Box::pin(async move {
-        let mut frame = Frame::new(execution, flow, scope, input.clone());
+        let location = location.frame();
+        let mut frame = Frame::new(execution, flow, (scope, &location), input.clone());
         let result = frame.run(with, input).await?;
         let exited = execution.stamp();
-        let FrameState { input, entered, vars, failure: _ } = frame.state;
+        let FrameState { input, entered, vars, failure: _, severed: _ } = frame.state;
         Ok(CompletedFrame { input, vars: vars.to_value(), result, entered, exited })
     })
 }
@@ -79,13 +83,14 @@ impl<'e, 's> Frame<'e, 's> {
     pub(super) fn new(
         execution: &'e Execution<'e>,
         flow: FlowId,
-        scope: &'s mut Scope,
+        (scope, location): (&'s mut Scope, &'s Location<'s>),
         input: Value,
     ) -> Self {
         // The execution begins with its root frame, at the same instant ("execution").
         let entered = if flow == FlowId::ROOT { execution.entered } else { execution.stamp() };
-        let state = FrameState { input, entered, vars: Vars::default(), failure: None };
-        Self { execution, flow: execution.plan.flow(flow), state, scope }
+        let state =
+            FrameState { input, entered, vars: Vars::default(), failure: None, severed: None };
+        Self { execution, flow: execution.plan.flow(flow), state, scope, location }
     }
 
     /// Runs the frame, from the arguments to the Result.
@@ -97,15 +102,16 @@ impl<'e, 's> Frame<'e, 's> {
         }
         let Some((plan, call)) = self.flow.only_call() else {
             // Boxed, so that Flows of one call, which are the most, do not carry its size.
-            return Box::pin(self.stack(Site::FLOW, &self.flow.stack, input, &GraphOperation))
-                .await;
+            let site = Site { step: None, phase: None, location: self.location };
+            return Box::pin(self.stack(site, &self.flow.stack, input, &GraphOperation)).await;
         };
         // The same as the graph would do, without the transitions, which nothing in this Flow can see.
         let step = self.begin_step(plan, input.clone());
-        let site = Site { step: Some(&step), phase: None };
+        let location = self.location.step(step.name, 1);
+        let site = Site { step: Some(&step), phase: None, location: &location };
         let operation = CallOperation { site, call: &call.call };
         if call.stack.is_empty() {
-            return operation.run(self, input).await;
+            return operation.run(self, &location, input).await;
         }
         self.stack(site, &call.stack, input, &operation).await
     }

@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use super::call::{Dispatcher, Settled};
 use super::frame::Frame;
 use super::graph::Transition;
+use super::location::Location;
 use super::part::count_value;
 use super::scope::{Canceller, Interrupted, cancellation};
 use super::stack::Site;
@@ -50,18 +51,21 @@ impl<'e> Frame<'e, '_> {
     pub(super) async fn gather_step(
         &mut self,
         plan: &'e GatherStep,
+        location: &Location<'_>,
         mut step: StepState<'_>,
     ) -> Result<Transition, Interrupted> {
         let mut own_fault = None;
         let slots = match self.enumerate(plan, &mut step) {
             Ok(fan_out) => {
-                let slots = self.fan_out(&fan_out, &step).await?;
-                self.collect(fan_out.calls, slots, &step, Some(fan_out.wanted))
+                let site = Site { step: Some(&step), phase: None, location };
+                let slots = self.fan_out(&fan_out, site, &step).await?;
+                self.collect(fan_out.calls, slots, site, Some(fan_out.wanted))
             }
             Err(fault) => {
                 own_fault = Some(Arc::new(fault));
                 let skipped = (0..step.dispatch_count.unwrap_or_default()).map(|_| skipped());
-                self.collect(&plan.calls, skipped.collect(), &step, None)
+                let site = Site { step: Some(&step), phase: None, location };
+                self.collect(&plan.calls, skipped.collect(), site, None)
             }
         };
         let (results, unmet) = slots;
@@ -121,15 +125,11 @@ impl<'e> Frame<'e, '_> {
     async fn fan_out(
         &mut self,
         fan_out: &FanOut<'_>,
+        site: Site<'_>,
         step: &StepState<'_>,
     ) -> Result<Vec<Slot>, Interrupted> {
         let Frame { execution, state, scope, .. } = self;
-        let dispatcher = Dispatcher {
-            execution,
-            state,
-            site: Site { step: Some(step), phase: None },
-            place: step.name,
-        };
+        let dispatcher = Dispatcher { execution, state, site, place: step.name };
         let canceller = Canceller::new();
         let mut slots: Vec<Option<Slot>> = (0..fan_out.count).map(|_| None).collect();
         let mut tally = Tally::new(fan_out);
@@ -180,10 +180,9 @@ impl<'e> Frame<'e, '_> {
         &mut self,
         calls: &[CallPlan],
         slots: Vec<Slot>,
-        step: &StepState<'_>,
+        site: Site<'_>,
         wanted: Option<usize>,
     ) -> (Vec<Outcome>, Option<Arc<Failure>>) {
-        let site = Site { step: Some(step), phase: None };
         let mut results = Vec::with_capacity(slots.len());
         for (index, slot) in slots.into_iter().enumerate() {
             results.push(match slot {

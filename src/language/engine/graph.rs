@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::call::CallOperation;
 use super::frame::Frame;
+use super::location::{Location, Visits};
 use super::scope::{Interrupted, Rise};
 use super::stack::Site;
 use super::template::{Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong};
@@ -33,12 +34,15 @@ pub(super) enum Transition {
 
 impl<'e> Frame<'e, '_> {
     /// Runs the graph to its Result.
-    pub(super) async fn graph(&mut self, input: Value) -> Rise {
+    pub(super) async fn graph(&mut self, location: &Location<'_>, input: Value) -> Rise {
         let mut at = self.flow.entrypoint;
+        let mut visits = Visits::begin(self.flow);
         let mut value = input;
         let mut steps = 0_u32;
         loop {
-            match self.step(self.flow.step(at), value).await? {
+            let plan = self.flow.step(at);
+            let location = location.step(&plan.name, visits.next(at));
+            match self.step(plan, &location, value).await? {
                 Transition::Complete(outcome) => return Ok(outcome),
                 Transition::To(next, emitted) => {
                     at = next;
@@ -67,11 +71,18 @@ impl<'e> Frame<'e, '_> {
         }
     }
 
-    async fn step(&mut self, plan: &'e StepPlan, input: Value) -> Result<Transition, Interrupted> {
+    async fn step(
+        &mut self,
+        plan: &'e StepPlan,
+        location: &Location<'_>,
+        input: Value,
+    ) -> Result<Transition, Interrupted> {
         let mut step = self.begin_step(plan, input);
         let ended = match &plan.action {
-            Action::Call(call) => return self.call_step(call, step).await,
-            Action::Gather(gather) => return Box::pin(self.gather_step(gather, step)).await,
+            Action::Call(call) => return self.call_step(call, location, step).await,
+            Action::Gather(gather) => {
+                return Box::pin(self.gather_step(gather, location, step)).await;
+            }
             Action::Sleep(sleep) => match self.sleep_until(sleep, &step) {
                 Err(fault) => Err(fault),
                 Ok(until) => {
@@ -95,6 +106,7 @@ impl<'e> Frame<'e, '_> {
     async fn call_step(
         &mut self,
         plan: &'e CallStep,
+        location: &Location<'_>,
         mut step: StepState<'_>,
     ) -> Result<Transition, Interrupted> {
         let shaped = {
@@ -104,7 +116,7 @@ impl<'e> Frame<'e, '_> {
         let result = match shaped {
             Err(fault) => Outcome::from(fault),
             Ok(input) => {
-                let site = Site { step: Some(&step), phase: None };
+                let site = Site { step: Some(&step), phase: None, location };
                 let operation = CallOperation { site, call: &plan.call };
                 self.stack(site, &plan.stack, input, &operation).await?
             }
@@ -176,7 +188,12 @@ impl<'e> Frame<'e, '_> {
     /// A Step failed with `failure`. It becomes the failure context, linked to the failure that was being
     /// handled ("A failed recovery").
     fn handling(&mut self, failure: &Arc<Failure>) -> Arc<Failure> {
-        let failure = Failure::superseding(failure, self.state.failure.as_ref());
+        let severed = self.state.severed.take();
+        let is_severed = severed.is_some_and(|severed| {
+            failure.chain().any(|link| std::ptr::eq(link, severed.as_ref()))
+        });
+        let handled = self.state.failure.as_ref().filter(|_| !is_severed);
+        let failure = Failure::superseding(failure, handled);
         self.state.failure = Some(Arc::clone(&failure));
         failure
     }
@@ -256,9 +273,14 @@ impl<'e> Frame<'e, '_> {
         Ok((until > now).then_some(until))
     }
 
-    fn return_step(&self, value: Option<&Template>, step: &StepState<'_>) -> Evaluated<Transition> {
+    fn return_step(
+        &mut self,
+        value: Option<&Template>,
+        step: &StepState<'_>,
+    ) -> Evaluated<Transition> {
         let view = self.view(step.entered, Some(step), None);
         let value = evaluate_or(value, &view, || step.input.clone())?;
+        self.state.failure = None;
         Ok(Transition::Complete(Outcome::Success(value)))
     }
 

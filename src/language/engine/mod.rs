@@ -6,7 +6,7 @@
 //!
 //! The modules: `frame` creates and completes frames, `graph` runs Steps, `stack` crosses entries up and
 //! `descent` down, `phase` runs one phase of one, `call` dispatches, `gather` fans out, `scope` interrupts,
-//! `view` and `part` show all this to expressions.
+//! `location` knows where a construct is, `view` and `part` show all this to expressions.
 
 mod alarm;
 mod call;
@@ -15,6 +15,7 @@ mod execution;
 mod frame;
 mod gather;
 mod graph;
+mod location;
 mod part;
 mod phase;
 mod scope;
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::execution::Execution;
 use self::frame::Frame;
+use self::location::Location;
 use self::scope::Scope;
 use super::clock::Clock;
 use super::observe::Observer;
@@ -63,6 +65,9 @@ pub struct Start<'a> {
     pub alarm: Option<&'a mut Alarm>,
     /// How long one cleanup may take during a teardown.
     pub cleanup_limit: Duration,
+    /// Whether a `Retry` gives up at once if a bound would interrupt the wait before its re-run. The specification lets
+    /// it wait for the bound.
+    pub gives_up_early: bool,
 }
 
 impl<'a> Start<'a> {
@@ -77,6 +82,7 @@ impl<'a> Start<'a> {
             cancel: None,
             alarm: None,
             cleanup_limit: Duration::from_secs(10),
+            gives_up_early: false,
         }
     }
 }
@@ -91,7 +97,8 @@ impl fmt::Debug for Start<'_> {
 ///
 /// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
 pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
-    let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit } = start;
+    let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit, gives_up_early } =
+        start;
     // The clock is read only if an expression may read the instant.
     let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
@@ -102,6 +109,7 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
         observer,
         host,
         cleanup_limit,
+        gives_up_early,
         entered,
         steps: AtomicU64::new(1),
         attempts: AtomicU64::new(1),
@@ -109,7 +117,8 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
     let mut kept = alarm;
     let alarm = kept.as_deref_mut().map(std::mem::take).unwrap_or_default();
     let mut scope = Scope::root(cancel, alarm);
-    let mut frame = Frame::new(&execution, FlowId::ROOT, &mut scope, input.clone());
+    let mut frame =
+        Frame::new(&execution, FlowId::ROOT, (&mut scope, &Location::ROOT), input.clone());
     let risen = frame.run(with, input).await;
     if let Some(kept) = kept {
         *kept = scope.into_alarm();

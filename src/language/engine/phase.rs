@@ -62,9 +62,13 @@ impl<'e> Frame<'e, '_> {
         let pin = self.execution.stamp();
         let rising = Outcome::Success(value.clone());
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
-        let ascent = if holds(phase.when.as_ref(), &view)? && (run.armed || !phase.acts) {
+        let ascent = if holds(phase.when.as_ref(), &view)? {
             let with = prepared(entry, Phase::Success, &view)?;
-            entry.middleware.on_success(&mut run.state, &with, &value)?
+            if run.armed {
+                entry.middleware.on_success(&mut run.state, &with, &value)?
+            } else {
+                Ascent::Pass
+            }
         } else {
             Ascent::Pass
         };
@@ -99,11 +103,15 @@ impl<'e> Frame<'e, '_> {
         let rising = Outcome::Failure(Arc::clone(&failure));
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
         let gated = !holds(phase.when.as_ref(), &view)?;
-        let ascent = if !gated && (run.armed || !phase.acts) {
-            let with = prepared(entry, Phase::Failure, &view)?;
-            entry.middleware.on_failure(&mut run.state, &with, &failure)?
-        } else {
-            Ascent::Pass
+        // The phase runs even if the entry is gated off, so its `with` is evaluated and validated ("Validation").
+        let with = if gated { None } else { Some(prepared(entry, Phase::Failure, &view)?) };
+        let ascent = match with.filter(|_| run.armed) {
+            Some(with) => {
+                let room = || self.scope.room();
+                run.state.room = self.execution.gives_up_early.then(room).flatten();
+                entry.middleware.on_failure(&mut run.state, &with, &failure)?
+            }
+            None => Ascent::Pass,
         };
         let emitted = match ascent {
             Ascent::Pass => {
@@ -143,6 +151,9 @@ impl<'e> Frame<'e, '_> {
         };
         let bindings = bindings_of(&phase.assign, &view)?;
         self.state.vars.apply(bindings);
+        if phase.shape.writes_previous() {
+            self.state.severed = Some(Arc::clone(&product));
+        }
         Ok(Crossed::Emit(Outcome::Failure(product)))
     }
 
@@ -167,12 +178,12 @@ impl<'e> Frame<'e, '_> {
         Crossed::Again(Rerun { reentry, fed, consumed })
     }
 
-    /// `onAlways`. It runs once on every exit, and does not change the value that rises.
+    /// `onAlways` of the entry at a position. It runs once on every exit, and does not change the value that rises.
     pub(super) async fn always(
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
-        run: &EntryRun,
+        run: (&EntryRun, usize),
         rising: Rise,
     ) -> Rise {
         let phase = entry.phase(Phase::Always);
@@ -205,7 +216,7 @@ impl<'e> Frame<'e, '_> {
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
-        run: &EntryRun,
+        (run, position): (&EntryRun, usize),
         in_flight: &Outcome,
         teardown: bool,
     ) -> Result<(), Arc<Failure>> {
@@ -217,7 +228,8 @@ impl<'e> Frame<'e, '_> {
             let wanted = entry.middleware.on_always(&run.state, &with, in_flight)?;
             if let (Always::Dispatch, Some(cleanup)) = (wanted, &phase.cleanup) {
                 let phase = entry_view(entry, run, Some(in_flight), pin);
-                let site = Site { step: site.step, phase: Some(&phase) };
+                let location = site.location.cleanup(position);
+                let site = Site { step: site.step, phase: Some(&phase), location: &location };
                 let operation = CallOperation { site, call: &cleanup.call };
                 let scope = self.scope.for_cleanup(self.execution.cleanup_limit, teardown);
                 let outer = std::mem::replace(self.scope, scope);

@@ -69,6 +69,8 @@ pub(super) struct Scope {
     pub(super) attempts: Option<u32>,
     /// The index of the dispatch in the innermost `Gather`, if there is one around this scope.
     pub(super) dispatch: Option<usize>,
+    /// When the first bound around the `Gather` fires, if this is the scope of a dispatch.
+    outside: Option<Instant>,
     /// The wait before the current re-run, until its first attempt takes it.
     pub(super) wait: Option<Wait>,
 }
@@ -131,6 +133,7 @@ impl Scope {
             attempt: 1,
             attempts: None,
             dispatch: None,
+            outside: None,
             wait: None,
         }
     }
@@ -176,9 +179,20 @@ impl Scope {
     pub(super) fn for_dispatch(&mut self, canceller: Canceller, place: usize) -> Self {
         let (cancel, wait) = (Cancel::Token(canceller), self.wait.take());
         let Self { role, attempt, attempts, .. } = *self;
-        let dispatch = Some(place);
+        let (dispatch, outside) = (Some(place), self.first_bound());
         let root = Self::root(None, Alarm::default());
-        Self { cancel, role, attempt, attempts, dispatch, wait, ..root }
+        Self { cancel, role, attempt, attempts, dispatch, outside, wait, ..root }
+    }
+
+    /// The time until the first bound fires, of this scope or around its `Gather`. `None`: nothing bounds it.
+    pub(super) fn room(&self) -> Option<Duration> {
+        Some(self.first_bound()?.saturating_duration_since(Instant::now()))
+    }
+
+    /// When that is.
+    fn first_bound(&self) -> Option<Instant> {
+        let own = self.earliest().map(|(_, deadline)| deadline);
+        own.into_iter().chain(self.outside).min()
     }
 
     /// Imposes a bound until [`lift`](Self::lift).

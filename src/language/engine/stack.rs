@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::descent::Descent;
 use super::frame::Frame;
+use super::location::Location;
 use super::phase::after_cleanup;
 use super::scope::{Interrupted, Owner, Rise};
 use super::vars::Vars;
@@ -24,20 +25,21 @@ use crate::language::value::Value;
 
 /// What a stack wraps: a call or a graph.
 pub(super) trait Operation: Sync {
-    /// Runs it once, with what the innermost entry passed down.
-    fn run(&self, frame: &mut Frame<'_, '_>, input: Value) -> impl Future<Output = Rise> + Send;
+    /// Runs it once, below the entries, with what the innermost of them passed down.
+    fn run(
+        &self,
+        frame: &mut Frame<'_, '_>,
+        at: &Location<'_>,
+        input: Value,
+    ) -> impl Future<Output = Rise> + Send;
 }
 
-/// The place of a stack or a call: its Step, and for a cleanup its phase.
+/// The place of a stack or a call: its Step, unless it is around a graph, and for a cleanup its phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'a> {
     pub(super) step: Option<&'a StepState<'a>>,
     pub(super) phase: Option<&'a PhaseView<'a>>,
-}
-
-impl Site<'_> {
-    /// Around a graph, where no Step runs.
-    pub(super) const FLOW: Self = Self { step: None, phase: None };
+    pub(super) location: &'a Location<'a>,
 }
 
 /// An established entry.
@@ -58,6 +60,8 @@ pub(super) struct EntryRun {
     pub(super) emitted: bool,
     /// The attempt number and budget outside this entry.
     pub(super) outer: (u32, Option<u32>),
+    /// How often its inner scope succeeded and is run again: a run after a failure repeats the same work.
+    pub(super) iterations: u32,
 }
 
 /// The outcome of crossing `onSuccess` or `onFailure`.
@@ -109,6 +113,7 @@ impl EntryRun {
             armed: true,
             emitted: false,
             outer,
+            iterations: 0,
         }
     }
 
@@ -128,7 +133,7 @@ impl Frame<'_, '_> {
         operation: &O,
     ) -> Rise {
         if stack.is_empty() {
-            return operation.run(self, input).await;
+            return operation.run(self, site.location, input).await;
         }
         let mut runs = Vec::new();
         let mut pending = stack.static_descent().map(|plan| self.descend_static(plan, &input));
@@ -151,7 +156,7 @@ impl Frame<'_, '_> {
                 };
             };
             let mut rising = match descended {
-                Ok(passed) => operation.run(self, passed).await,
+                Ok(passed) => operation.run(self, &site.location.below(&runs), passed).await,
                 Err(risen) => risen,
             };
             if let Some(pending) = pending.take() {
@@ -159,8 +164,10 @@ impl Frame<'_, '_> {
                 self.establish(stack, pending, crossed, &mut runs);
             }
             value = loop {
-                let position = runs.len().wrapping_sub(1);
-                let (Some(entry), Some(run)) = (stack.get(position), runs.last_mut()) else {
+                let Some((run, outer)) = runs.split_last_mut() else {
+                    return rising;
+                };
+                let Some(entry) = stack.get(outer.len()) else {
                     return rising;
                 };
                 rising = match self.ascend(site, entry, run, rising) {
@@ -168,6 +175,7 @@ impl Frame<'_, '_> {
                     // Boxed, like everything that is rare.
                     Ascended::Again(rerun) => match Box::pin(self.gap(site, &rerun)).await {
                         Ok(()) => {
+                            run.iterations += u32::from(rerun.consumed.is_none());
                             self.begin_run(entry, run);
                             self.scope.wait = rerun.consumed.map(|_| Wait::from(&rerun.reentry));
                             break rerun.fed;
@@ -181,7 +189,9 @@ impl Frame<'_, '_> {
                     self.scope.wait = None;
                 }
                 if !entry.phase(Phase::Always).is_idle() {
-                    rising = Box::pin(self.always(site, entry, run, rising)).await;
+                    let below = site.location.below(outer);
+                    let site = Site { location: &below, ..site };
+                    rising = Box::pin(self.always(site, entry, (run, outer.len()), rising)).await;
                 }
                 runs.pop();
             };

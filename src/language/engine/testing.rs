@@ -32,6 +32,7 @@ pub fn past<R>(
         observer: &(),
         host: None,
         cleanup_limit: std::time::Duration::from_secs(10),
+        gives_up_early: false,
         entered: now,
         steps: AtomicU64::new(1),
         attempts: AtomicU64::new(1),
@@ -47,7 +48,8 @@ pub fn past<R>(
         results: None,
         dispatch_count: None,
     };
-    let frame = FrameState { input, entered: now, vars: Vars::new(vars), failure: None };
+    let frame =
+        FrameState { input, entered: now, vars: Vars::new(vars), failure: None, severed: None };
     let state = EntryState { runs: 2, ..EntryState::default() };
     let phase = PhaseView {
         input: &step.input,

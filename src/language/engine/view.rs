@@ -26,6 +26,8 @@ pub(super) struct FrameState {
     pub(super) vars: Vars,
     /// The failure being handled.
     pub(super) failure: Option<Arc<Failure>>,
+    /// The last failure of a phase whose author wrote its `previous`: the engine links nothing to the end of it.
+    pub(super) severed: Option<Arc<Failure>>,
 }
 
 /// The Step that runs.

@@ -14,6 +14,7 @@ pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
 pub use stack::{EntryBound, StackPlan, StaticDescent};
 pub use worst::Calls;
+pub(in crate::language) use worst::leads_back;
 
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub struct FlowPlan {
     pub steps: Box<[StepPlan]>,
     /// The Step with which an execution begins.
     pub entrypoint: StepId,
+    /// Whether the graph may come to a Step more than once.
+    pub leads_back: bool,
 }
 
 /// One Step.
@@ -377,6 +380,13 @@ impl Action {
             Self::Return(_) => "Return",
             Self::Raise(_) => "Raise",
         }
+    }
+}
+
+impl Shape {
+    /// Whether it writes a failure's `previous`, so that the engine does not link it.
+    pub const fn writes_previous(&self) -> bool {
+        matches!(self, Self::Envelope(envelope) if envelope.previous.is_some())
     }
 }
 

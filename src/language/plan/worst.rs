@@ -3,7 +3,7 @@
 //! This is an upper bound, from literals alone. Predicates count as true, each Step takes its costliest way,
 //! and bounds on time do not count.
 
-use super::{Action, CallPlan, EntryPlan, FlowId, FlowPlan, Plan, StepId, Target, Template, With};
+use super::{Action, CallPlan, EntryPlan, FlowId, Plan, StepId, StepPlan, Target, Template, With};
 use crate::language::provider::Phase;
 use crate::language::value::Value;
 
@@ -26,7 +26,7 @@ impl Plan {
         let flow = self.flow(id);
         let own: Vec<Calls> =
             flow.steps.iter().map(|step| self.step_calls(&step.action, known)).collect();
-        let graph = flow.costliest_way(&own);
+        let graph = costliest_way(&flow.steps, flow.entrypoint, &own);
         let calls = self.stack_calls(&flow.stack, graph, known);
         if let Some(place) = known.get_mut(id.0) {
             *place = Some(calls);
@@ -91,29 +91,31 @@ impl EntryPlan {
     }
 }
 
-impl FlowPlan {
-    /// The sum of the Steps' costs along the costliest way through the graph. It is relaxed until it no
-    /// longer changes. If a way that costs something leads back, that never happens, and there is no limit.
-    fn costliest_way(&self, own: &[Calls]) -> Calls {
-        let mut from = vec![Some(0); self.steps.len()];
-        for _ in 0..=self.steps.len() {
-            let cost = |id: StepId| from.get(id.0).copied().flatten();
-            let next: Vec<Calls> = self
-                .steps
-                .iter()
-                .zip(own)
-                .map(|(step, own)| {
-                    let ways = step.action.successors().into_iter().map(cost);
-                    plus(*own, ways.fold(Some(0), most))
-                })
-                .collect();
-            if next == from {
-                return cost(self.entrypoint);
-            }
-            from = next;
+/// Whether the graph of `steps` may come to a Step more than once.
+pub(in crate::language) fn leads_back(steps: &[StepPlan], entrypoint: StepId) -> bool {
+    costliest_way(steps, entrypoint, &vec![Some(1); steps.len()]).is_none()
+}
+
+/// The sum of the Steps' costs along the costliest way through a graph. It is relaxed until it no longer changes. If a
+/// way that costs something leads back, that never happens, and there is no limit.
+fn costliest_way(steps: &[StepPlan], entrypoint: StepId, own: &[Calls]) -> Calls {
+    let mut from = vec![Some(0); steps.len()];
+    for _ in 0..=steps.len() {
+        let cost = |id: StepId| from.get(id.0).copied().flatten();
+        let next: Vec<Calls> = steps
+            .iter()
+            .zip(own)
+            .map(|(step, own)| {
+                let ways = step.action.successors().into_iter().map(cost);
+                plus(*own, ways.fold(Some(0), most))
+            })
+            .collect();
+        if next == from {
+            return cost(entrypoint);
         }
-        None
+        from = next;
     }
+    None
 }
 
 fn plus(a: Calls, b: Calls) -> Calls {

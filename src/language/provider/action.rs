@@ -18,6 +18,9 @@ pub struct EntryState {
     pub runs: u32,
     /// When the bound that the entry imposed fires. The engine sets it.
     pub deadline: Option<Timestamp>,
+    /// In `onFailure`, the time until the first bound in force fires, if a wait beyond that is in vain. The engine sets
+    /// it.
+    pub room: Option<Duration>,
     /// The middleware's own state.
     pub own: Option<Box<dyn Any + Send + Sync>>,
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 
 use super::attempt::{Attempt, Slot};
 use super::contract::{Contract, Prepared};
+use super::identity::Identity;
 use crate::language::code::system;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::Value;
@@ -36,10 +37,8 @@ pub struct Dispatch<'a> {
     pub with: &'a Prepared,
     /// The call's evaluated `input`.
     pub input: &'a Value,
-    /// The execution's `id`.
-    pub execution_id: &'a str,
-    /// `step.id`; empty if there is no Step.
-    pub step_id: &'a str,
+    /// Which operation of the execution this is, however often it is run again.
+    pub identity: &'a dyn Identity,
     /// How many runs the innermost re-running entry around this call may make, if that is one number.
     pub attempts: Option<u32>,
     /// What the host gave the execution to carry.

@@ -15,6 +15,7 @@ mod contract;
 mod dispatch;
 mod document;
 mod draws;
+mod identity;
 pub mod middleware;
 mod written;
 
@@ -26,4 +27,5 @@ pub use contract::{Contract, ContractKind, Parameters, Phase, PhaseContract, Pre
 pub use dispatch::{Answer, CallProvider, Dispatch};
 pub use document::SCHEMA_URI;
 pub use draws::Draws;
+pub use identity::{Identity, OperationKey};
 pub use written::{Arguments, WrittenEntry, words};

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use jiff::civil;
-use jiff::tz::Offset;
 
 use super::span::digits;
 use super::{DAY, HOUR, MINUTE, SECOND};
@@ -48,8 +47,10 @@ impl Timestamp {
         reader.0.is_empty().then_some(())?;
         let leap = second == 60;
         let time = civil::Time::new(hour, minute, if leap { 59 } else { second }, 0).ok()?;
-        let local = Offset::UTC.to_timestamp(date.to_datetime(time)).ok()?;
-        let utc = local.as_nanosecond() - offset;
+        // The last hours of 9999 are outside jiff's range of timestamps, but within that of its civil times.
+        let days = date.duration_since(civil::date(1970, 1, 1)).as_hours() / 24;
+        let of_day = time.duration_since(civil::Time::midnight()).as_nanos();
+        let utc = i128::from(days) * DAY + of_day - offset;
         if leap && utc.rem_euclid(DAY) != DAY - SECOND {
             return None;
         }

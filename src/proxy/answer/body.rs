@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
+use super::truncated::truncated;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::whole::Whole;
 use crate::proxy::io::splice::{Pipe, PipePool};
@@ -140,7 +141,7 @@ impl AnswerBody {
         let polled = body.poll_splice(pipes, cx);
         match &polled {
             Poll::Ready(Some(Ok(pipe))) => self.handed(pipe.held()),
-            Poll::Ready(Some(Err(error))) => report(error),
+            Poll::Ready(Some(Err(error))) => self.truncated(error),
             Poll::Ready(None) | Poll::Pending => {}
         }
         polled
@@ -158,6 +159,13 @@ impl AnswerBody {
     pub(crate) fn over(mut self, cx: &mut Context<'_>) {
         if !self.is_end_stream() {
             let _end = Pin::new(&mut self).poll_frame(cx).is_ready();
+        }
+    }
+
+    /// The upstream's response broke off.
+    fn truncated(&mut self, error: &BodyError) {
+        if let (AnswerKind::Upstream(body), Some(flight)) = (&self.kind, self.flight.take()) {
+            truncated(flight, self.sent, body.origin(), error);
         }
     }
 
@@ -193,7 +201,7 @@ impl Body for AnswerBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                report(&error);
+                answer.truncated(&error);
                 Poll::Ready(Some(Err(error.into())))
             }
         }
@@ -214,11 +222,6 @@ impl Body for AnswerBody {
             AnswerKind::Upstream(body) => body.size_hint(),
         }
     }
-}
-
-/// The answer broke off after its head. The client only sees a closed connection, so the log reports it.
-fn report(error: &BodyError) {
-    tracing::warn!(error = %error, reason = "responseTruncated", "The response broke off after its head.");
 }
 
 impl Drop for AnswerBody {

@@ -8,3 +8,4 @@ mod rate_limit;
 pub(crate) mod render;
 pub(crate) mod reply;
 pub(crate) mod retry_after;
+mod truncated;

@@ -59,6 +59,8 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// The endpoint that last refused a connection, and its upstream.
     avoid: Mutex<Option<(usize, usize)>>,
+    /// A random value of this execution, once somebody needs it.
+    secret: OnceLock<[u8; 16]>,
     /// Cancels the execution, if that is possible.
     cancel: OnceLock<CancellationToken>,
     /// Whether `limits.cleanups` has cut its cleanups off.
@@ -134,6 +136,7 @@ impl Exchange {
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             avoid: Mutex::new(None),
+            secret: OnceLock::new(),
             cancel: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             trace,
@@ -181,6 +184,11 @@ impl Exchange {
     /// `execution.id`.
     pub(crate) fn id(&self) -> &str {
         id::text(&self.id)
+    }
+
+    /// A random value of this execution, which nobody outside the proxy knows. Its id may be the client's choice.
+    pub(crate) fn secret(&self) -> [u8; 16] {
+        *self.secret.get_or_init(|| self.site.core.ids.random())
     }
 
     /// Counts a dispatch of one of the Flow's own Steps.

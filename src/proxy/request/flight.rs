@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::exchange::Exchange;
 use crate::telemetry::record::{AnswerSummary, CLIENT_CLOSED_REQUEST};
 
-/// Counted once: with its status if the answer was completed, with 499 if it was dropped before (the client left).
+/// Counted once: with its status if the answer was completed, with 499 if it was dropped before (the client left), with
+/// 598 if the upstream broke it off.
 #[derive(Debug)]
 pub(crate) struct Flight {
     exchange: Arc<Exchange>,
@@ -27,14 +28,33 @@ impl Flight {
         self.status = status;
     }
 
+    /// Whose it is.
+    pub(crate) const fn exchange(&self) -> &Arc<Exchange> {
+        &self.exchange
+    }
+
+    /// The status of the answer's head.
+    pub(crate) const fn status(&self) -> u16 {
+        self.status
+    }
+
     /// The whole answer was handed over, with `sent` bytes of body.
     pub(crate) fn finish(mut self, sent: u64) {
         self.end(self.status, sent);
     }
 
-    /// The client left, or the answer broke off, after `sent` bytes of body.
+    /// The client left after `sent` bytes of body.
     pub(crate) fn abandon(mut self, sent: u64) {
         self.end(CLIENT_CLOSED_REQUEST, sent);
+    }
+
+    /// The upstream broke its response off after `sent` bytes of body. It counts as `status`, and as a failure with
+    /// this code and message.
+    pub(crate) fn truncated(mut self, sent: u64, status: u16, (code, message): (&str, &str)) {
+        if let Some(recorder) = self.exchange.recorder(true) {
+            recorder.broke_off(code, message);
+        }
+        self.end(status, sent);
     }
 
     fn end(&mut self, status: u16, sent: u64) {

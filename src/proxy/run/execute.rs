@@ -177,6 +177,7 @@ async fn run(
         cancel,
         alarm,
         cleanup_limit: exchange.site.runtime.limits.cleanup,
+        gives_up_early: true,
     };
     let input = Value::Native(Arc::clone(exchange) as _);
     let arguments = route.arguments.clone();

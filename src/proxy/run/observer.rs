@@ -2,6 +2,8 @@
 
 use crate::language::observe::{Ended, Event, Observer};
 use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::middleware::retry::BEYOND_BOUND;
+use crate::language::value::Value;
 use crate::proxy::request::exchange::Exchange;
 use crate::telemetry::record::Attempt;
 
@@ -37,10 +39,14 @@ impl RequestObserver<'_> {
         if let Some(policy) = policy.and_then(|policy| usize::try_from(policy).ok()) {
             metrics.exhausted(policy);
         }
-        let previous = failure.previous.as_ref();
-        if let Some(reason) = previous.and_then(|previous| previous.rerun_refusal())
-            && details.is_some_and(|details| details.get("reason").is_some())
-        {
+        let told = details.and_then(|details| details.get("reason"));
+        let refused = || failure.previous.as_ref()?.rerun_refusal();
+        let reason = match told.as_ref().and_then(Value::as_str) {
+            None => None,
+            Some(BEYOND_BOUND) => Some(BEYOND_BOUND),
+            Some(_) => refused(),
+        };
+        if let Some(reason) = reason {
             self.suppressed(step, reason);
         }
     }

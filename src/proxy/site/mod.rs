@@ -81,6 +81,8 @@ pub(crate) struct WorkerRoute {
     pub(crate) arguments: Value,
     /// Limits which of its failures are logged.
     pub(crate) failures: LogLimiter,
+    /// The same for its answers that an upstream breaks off.
+    pub(crate) truncated: LogLimiter,
     /// The same for its cleanups that are cut off.
     pub(crate) cut_cleanups: LogLimiter,
 }
@@ -246,6 +248,7 @@ impl WorkerRoute {
             route: Arc::clone(route),
             arguments,
             failures: limiter("A request failed."),
+            truncated: limiter("The response broke off after its head."),
             cut_cleanups: limiter("A cleanup was cut off (limits.cleanups)."),
         }
     }

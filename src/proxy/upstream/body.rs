@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Http1Lease, Http2Stream, ResponseSource};
 use super::early_response::EarlyResponse;
+use super::origin::ResponseOrigin;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::request::UploadProgress;
 use crate::proxy::body::stall::StallTimer;
@@ -48,7 +49,7 @@ enum BodySource {
     /// Nothing more will come.
     Ended,
     /// The body broke off.
-    Broken,
+    Broken(Option<ResponseOrigin>),
 }
 
 /// The result of one read.
@@ -87,6 +88,14 @@ impl ResponseBody {
         }
         match self.peeked.as_deref() {
             Some(Some(Ok(frame))) => frame.trailers_ref(),
+            _ => None,
+        }
+    }
+
+    /// Where it came from, if it broke off.
+    pub(crate) const fn origin(&self) -> Option<&ResponseOrigin> {
+        match &self.from {
+            BodySource::Broken(origin) => origin.as_ref(),
             _ => None,
         }
     }
@@ -154,7 +163,7 @@ impl ResponseBody {
             BodySource::Http2(incoming, _) => {
                 crate::proxy::body::poll_frame(Pin::new(incoming), cx).map_err(upstream)
             }
-            BodySource::Ended | BodySource::Broken => return Poll::Ready(None),
+            BodySource::Ended | BodySource::Broken(_) => return Poll::Ready(None),
         };
         match polled {
             Poll::Pending => self.poll_stall(cx),
@@ -229,7 +238,7 @@ impl ResponseBody {
                 drop((incoming, stream));
                 return self.request.abandon_rest();
             }
-            BodySource::Ended | BodySource::Broken => return,
+            BodySource::Ended | BodySource::Broken(_) => return,
         };
         match lease {
             Some(lease) if lease.conn.is_sent() => lease.release(),
@@ -240,7 +249,13 @@ impl ResponseBody {
     /// The body and its connection broke off. The writer to the client drops its buffered data when it gets the
     /// error, so it must first have the chance to send it.
     fn poll_fail(&mut self, error: BodyError, cx: &Context<'_>) -> Poll<ReadResult> {
-        self.from = BodySource::Broken;
+        let origin = match std::mem::replace(&mut self.from, BodySource::Broken(None)) {
+            BodySource::Http1(lease) => Some(lease.origin()),
+            BodySource::EarlyResponse(meanwhile) => meanwhile.take().map(|lease| lease.origin()),
+            BodySource::Http2(_, stream) => Some(stream.origin()),
+            BodySource::Ended | BodySource::Broken(_) => None,
+        };
+        self.from = BodySource::Broken(origin);
         self.request.abandon();
         if std::mem::take(&mut self.given) {
             self.peeked = Some(Box::new(Some(Err(error))));
@@ -285,7 +300,7 @@ impl Body for ResponseBody {
             BodySource::EarlyResponse(meanwhile) => meanwhile.left(),
             BodySource::Http2(incoming, _) => incoming.size_hint().exact(),
             BodySource::Ended => Some(0),
-            BodySource::Broken => None,
+            BodySource::Broken(_) => None,
         };
         let peeked = match self.peeked.as_deref() {
             Some(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len) as u64,
@@ -305,7 +320,7 @@ impl Drop for ResponseBody {
             BodySource::Http1(_) | BodySource::EarlyResponse(_) | BodySource::Http2(..) => {
                 self.request.abandon();
             }
-            BodySource::Ended | BodySource::Broken => {}
+            BodySource::Ended | BodySource::Broken(_) => {}
         }
     }
 }

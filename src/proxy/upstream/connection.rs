@@ -11,6 +11,7 @@ use super::capacity::Place;
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
+use super::origin::ResponseOrigin;
 use super::request_head::RequestHead;
 use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;
@@ -217,6 +218,15 @@ impl Http1Lease {
         }
     }
 
+    /// Where its response comes from.
+    pub(super) fn origin(&self) -> ResponseOrigin {
+        let Lease { upstream, endpoint, .. } = &self.lease;
+        ResponseOrigin {
+            upstream: Arc::clone(&upstream.settings.name),
+            endpoint: Arc::clone(upstream.authority(*endpoint)),
+        }
+    }
+
     /// Returns it to the pool, if it can carry another request.
     pub(crate) fn release(self) {
         let Self { mut conn, mut lease, line, reused: _ } = self;
@@ -302,6 +312,11 @@ impl Http2Stream {
             tokio::spawn(http2::read_to_end(incoming, self));
         }
         ResponseSource::Empty { reused }
+    }
+
+    /// Where its response comes from.
+    pub(super) fn origin(&self) -> ResponseOrigin {
+        self.place.shared().origin.response()
     }
 
     fn failed(&self, http2::NotSent { error, unsent, heard }: http2::NotSent) -> SendError {

@@ -12,6 +12,7 @@ mod early_response;
 pub(crate) mod failure;
 pub(crate) mod h1;
 mod http2;
+pub(crate) mod origin;
 pub(crate) mod pool;
 mod race;
 pub(crate) mod request_head;
@@ -249,7 +250,11 @@ impl Upstream {
 
     async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
         let opened = connect::open_shared(&self, endpoint).await?;
-        let origin = (self.scheme(endpoint), Arc::clone(self.authority(endpoint)));
+        let origin = http2::Origin {
+            upstream: Arc::clone(&self.settings.name),
+            scheme: self.scheme(endpoint),
+            authority: Arc::clone(self.authority(endpoint)),
+        };
         let settings::Upstream { heads, idle_timeout: idle, .. } = *self.settings;
         let limits = ExchangeLimits { heads, idle };
         let metrics = Arc::clone(&self.metrics);

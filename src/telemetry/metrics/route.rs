@@ -9,7 +9,7 @@ use super::live::{Label, NameGuard};
 use super::{Codes, Metrics};
 use crate::language::provider::DelaySource;
 use crate::telemetry::families::{counter, gauge, histogram};
-use crate::telemetry::record::{CLIENT_CLOSED_REQUEST, NO_ANSWER};
+use crate::telemetry::record::{CLIENT_CLOSED_REQUEST, NO_ANSWER, RESPONSE_TRUNCATED};
 use crate::telemetry::series::Series;
 
 /// The label of a code that neither the catalog nor the route's own definition names.
@@ -93,7 +93,7 @@ impl RouteMetrics {
         self.in_flight.inc();
     }
 
-    /// `mwl_requests_total`, `mwl_request_duration_seconds`, in flight -1. 499: the client left.
+    /// `mwl_requests_total`, `mwl_request_duration_seconds`, in flight -1.
     pub fn request_done(&self, status: u16, took: Duration) {
         self.in_flight.dec();
         self.duration.observe(took.as_secs_f64());
@@ -202,6 +202,11 @@ impl RouteMetrics {
         counter(&self.metrics.families.interim, &[&self.name, reason]).inc();
     }
 
+    /// `mwl_responses_truncated_total`. Rare, like the one above. `upstream` is a name from the configuration.
+    pub fn truncated(&self, upstream: &str) {
+        counter(&self.metrics.families.truncated, &[&self.name, upstream]).inc();
+    }
+
     /// The index of `code` in the list of codes; `None` if it counts as `other`.
     fn place(&self, code: &str) -> Option<usize> {
         self.codes.binary_search_by(|known| (**known).cmp(code)).ok()
@@ -217,10 +222,10 @@ impl RouteMetrics {
     }
 }
 
-/// Whether a status is counted under its own number: registered ones, 444 for no answer, and 499 for a client
-/// that left. An upstream could invent nine hundred more.
+/// Whether a status is counted under its own number: registered ones, 444 for no answer, 499 for a client that
+/// left, and 598 for an answer that was broken off. An upstream could invent nine hundred more.
 fn is_usual(status: u16) -> bool {
     matches!(status,
         100..=104 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=418 | 421..=426 | 428 | 429 | 431
-        | NO_ANSWER | 451 | CLIENT_CLOSED_REQUEST | 500..=508 | 510 | 511)
+        | NO_ANSWER | 451 | CLIENT_CLOSED_REQUEST | 500..=508 | 510 | 511 | RESPONSE_TRUNCATED)
 }

@@ -122,6 +122,23 @@ async fn an_execution_that_was_dropped_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_broke_off_failed_whatever_the_result_was() {
+    let lost = Failure::error("A.Lost", "x");
+    for (outcome, wanted) in [
+        (Outcome::Success(crate::language::value::Value::Null), &["Proxy.Broken"][..]),
+        (lost.into(), &["Proxy.Broken", "A.Lost"]),
+    ] {
+        let recorder = Recorder::default();
+        recorder.result(&outcome);
+        recorder.broke_off("Proxy.Broken", "after 5 bytes");
+        recorder.answered(answer(RESPONSE_TRUNCATED, Instant::now(), 1));
+        let record = finish(&recorder);
+        let codes: Vec<&str> = record.failures.iter().map(|cause| &*cause.code).collect();
+        assert_eq!((record.failed(), codes.as_slice()), (true, wanted));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_provisional_record_is_one_where_something_came_of_it() {
     let begun = Instant::now();
     let came = |attempts: &[(u32, bool)], wanted: bool| {

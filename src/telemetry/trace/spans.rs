@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::context::SpanId;
 use crate::telemetry::record::{
-    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, SentSpan, Traced,
+    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, RESPONSE_TRUNCATED, SentSpan,
+    Traced,
 };
 
 /// The methods that may be part of a span's name. Any other becomes `_OTHER`.
@@ -56,8 +57,8 @@ impl SpanBuilder<'_> {
             KeyValue::new("mwl.execution.id", text(&request.id)),
         ]);
         attributes.extend(optional("mwl.route", request.route.as_deref().map(text)));
-        // 499 and 444 stand for a client that got no status.
-        let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER);
+        // 499, 444 and 598 stand for a client that got no whole answer.
+        let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER | RESPONSE_TRUNCATED);
         let sent = (!left).then(|| i64::from(status));
         attributes.extend(optional("http.response.status_code", sent));
         let code = failures.first().map(|cause| &*cause.code);
@@ -337,6 +338,7 @@ mod tests {
             ),
             (503, None, "GET", "503"),
             (499, Some("System.Cancelled"), "GET", "System.Cancelled"),
+            (598, Some("Proxy.ResponseTruncated"), "GET", "Proxy.ResponseTruncated"),
             (404, Some("Provider.Call.Http.NonSuccessStatus"), "GET", ""),
         ] {
             let recorder = Recorder::default();
@@ -355,7 +357,8 @@ mod tests {
             assert_eq!(spans[0].status == Status::Unset, wanted.is_empty());
             let known = if method == "BREW" { "_OTHER" } else { "GET" };
             assert_eq!(of("http.request.method"), known);
-            assert_eq!(of("http.response.status_code").is_empty(), status == 499);
+            let unsaid = matches!(status, 499 | 598);
+            assert_eq!(of("http.response.status_code").is_empty(), unsaid);
         }
     }
 

@@ -8,6 +8,7 @@ use std::thread;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Client, ask, request};
 use crate::support::message::Framing;
@@ -273,8 +274,16 @@ fn an_answer_that_breaks_off_is_said_in_the_log_and_not_tried_again() {
         let head = client.head();
         assert!(head.line.starts_with("HTTP/1.1 200 "), "{}", head.line);
         assert!(client.body(head).is_none(), "{begun} bytes of an answer that is not whole");
-        let truncated = |line: &str| line.contains("responseTruncated").then_some(());
-        proxy.program().line("the broken answer", truncated);
+        let said = proxy.program().line("the broken answer", |line| {
+            let line = serde_json::from_str::<Value>(line).ok()?;
+            (line["code"] == "Proxy.ResponseTruncated").then_some(line)
+        });
+        assert_eq!(said["message"], "The response broke off after its head.");
+        let named = ["route", "upstream", "method", "path", "status", "bytes", "untold"];
+        let wanted = json!(["all", "billing", "GET", "/", 200, begun, 0]);
+        assert_eq!(json!(named.map(|name| &said[name])), wanted);
+        assert_eq!(said["endpoint"], origin.address.to_string());
+        assert!(said["execution"].is_string() && said["error"].is_string(), "{said}");
         assert_eq!(origin.count(), 1);
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::admin::Tap;
 use crate::support::client::{Client, ask, get, post, request};
 use crate::support::origin::{Origin, State, Turn, answer};
 use crate::support::program::{Proxy, configuration};
@@ -164,6 +165,37 @@ fn the_last_executions_show_their_attempts_and_failures() {
     assert!((32..=128).contains(&kept), "{kept}");
     let none = get(proxy.admin, "/executions?route=other").json();
     assert_eq!(none, json!({ "kept": 128, "executions": [] }));
+}
+
+/// Neither a success nor a client that left, in the record and in both its readers, and on `/tap`.
+#[test]
+fn an_answer_that_the_upstream_broke_off_is_a_failure_of_its_own() {
+    let short = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100\r\n\r\nhello";
+    let origin = Origin::always(Turn::Say(short.as_bytes().to_vec()));
+    let file = configuration(&[("billing", origin.address)], RETRIED);
+    let proxy = Proxy::start(&format!("log: {{ access: {{ when: failures }} }}\n{file}"));
+    let mut tap = Tap::open(proxy.admin, "?outcome=failure");
+    let mut client = Client::connect(proxy.address);
+    client.send(with_id("GET", "/pay", "short", ""));
+    let head = client.head();
+    assert!(client.body(head).is_none());
+    let found = record(&proxy, "short");
+    let told = ["status", "result", "code", "bytesOut"].map(|name| &found[name]);
+    assert_eq!(json!(told), json!([598, "error", "Proxy.ResponseTruncated", 5]));
+    let attempt = ["status", "code"].map(|name| &found["attempts"][0][name]);
+    assert_eq!(json!(attempt), json!([200, null]), "the head was accepted");
+    let failures = get(proxy.admin, "/executions?outcome=failure").json();
+    let failure = &failures["executions"][0]["failures"][0];
+    assert_eq!(failure["code"], "Proxy.ResponseTruncated");
+    let message = failure["message"].as_str().unwrap();
+    let wanted = "upstream billing broke its response off after 5 bytes: ";
+    assert!(message.starts_with(wanted), "{message}");
+    tap.until("response.truncated");
+    tap.until("\n\n");
+    let told = tap.data().into_iter().find(|event| event["event"] == "response.truncated");
+    let told =
+        ["execution", "route", "upstream", "code"].map(|name| told.as_ref().unwrap()[name].clone());
+    assert_eq!(json!(told), json!(["short", "pay", "billing", "Proxy.ResponseTruncated"]));
 }
 
 #[test]

@@ -90,6 +90,19 @@ fn step(flow: &Flow, at: usize) -> Json {
             }],
             "default": { "next": next },
         }),
+        Step::Back(jump, times) => {
+            let count = format!("back{at}");
+            let so_far = format!("(has(vars.{count}) ? vars.{count} : 0.0)");
+            json!({
+                "action": "Match",
+                "cases": [{
+                    "when": format!("{{{{ {so_far} < {times}.0 }}}}"),
+                    "assign": { (count): format!("{{{{ {so_far} + 1.0 }}}}") },
+                    "next": name(back(at, *jump)),
+                }],
+                "default": { "next": next },
+            })
+        }
         Step::Sleep(millis) => {
             json!({ "action": "Sleep", "for": duration(*millis), "next": next })
         }
@@ -146,7 +159,7 @@ fn flow(plan: &Flow) -> Json {
     json!({ "entrypoint": "step-0", "middleware": stack(&plan.stack), "steps": steps })
 }
 
-pub(super) async fn observed(case: &Case) -> Observed {
+pub(super) async fn observed(case: &Case) -> (Observed, Operations) {
     let scripted = Scripted::new(Vec::new());
     let (outcome, ended) = ended(&scripted, flow(&case.flow), case.cancel).await;
     let result = match &outcome {
@@ -158,7 +171,9 @@ pub(super) async fn observed(case: &Case) -> Observed {
     let seen = scripted.seen.lock().unwrap();
     let dispatches = seen.iter().map(|seen| {
         let began = u64::try_from(seen.began.as_millis()).unwrap();
-        (began, seen.tag.clone())
+        (seen.key, began, seen.tag.clone())
     });
-    Observed { result, began: in_order(dispatches.collect(), case), ended }
+    let operations = by_operation(dispatches.clone());
+    let began = dispatches.map(|(_, began, tag)| (began, tag)).collect();
+    (Observed { result, began: in_order(began, case), ended }, operations)
 }

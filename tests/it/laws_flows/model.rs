@@ -37,7 +37,12 @@ struct Model {
     attempt: u32,
     /// The frame's failure context. A re-run of the graph keeps it, because it is the same frame.
     failure: Option<Chain>,
-    began: Vec<(u64, String)>,
+    /// The frame's variables: how often each [`Step::Back`] led back.
+    vars: BTreeMap<usize, u64>,
+    /// The operation: everything around the call that is not a retry.
+    at: Vec<String>,
+    /// Each dispatch with its operation, its instant and its tag.
+    began: Vec<(String, u64, String)>,
     /// When it checked whether it is interrupted: before a re-run without a wait, and after a cleanup, which
     /// is shielded. A dispatch may check before its `Gather` has seen an interruption at the same instant.
     checked: Vec<u64>,
@@ -53,6 +58,8 @@ impl Model {
             bounds: Vec::new(),
             attempt,
             failure: None,
+            vars: BTreeMap::new(),
+            at: Vec::new(),
             began: Vec::new(),
             checked: Vec::new(),
             ambiguous: false,
@@ -99,6 +106,10 @@ impl Model {
             && at < done
         {
             self.now = self.now.max(at);
+            if owner == OUTSIDE && self.bounds.contains(&at) {
+                // A dispatch's own bound fires at the instant at which its `Gather` is interrupted.
+                self.checked.push(at);
+            }
             return Err(self.unwind(owner, false, vec![]));
         }
         self.now = done;
@@ -117,6 +128,18 @@ impl Model {
         }
     }
 
+    /// Runs `inner` at a place of its own.
+    fn within<T>(&mut self, place: String, inner: impl FnOnce(&mut Self) -> T) -> T {
+        self.at.push(place);
+        let result = inner(self);
+        self.at.pop();
+        result
+    }
+
+    fn dispatched(&mut self, tag: String) {
+        self.began.push((self.at.join("/"), self.now, tag));
+    }
+
     fn call(&mut self, call: &Call, input: Json) -> Rise {
         match self.target(&call.target, &tag_of(call), input) {
             Rise::Settled(settled) => Rise::Settled(call.arms.finish(settled)),
@@ -125,9 +148,9 @@ impl Model {
     }
 
     fn flow(&mut self, flow: &Flow, input: Json) -> Rise {
-        let outer = self.failure.take();
+        let outer = (self.failure.take(), std::mem::take(&mut self.vars));
         let rise = self.stack(&flow.stack, Inner::Graph(flow), input);
-        self.failure = outer;
+        (self.failure, self.vars) = outer;
         rise
     }
 
@@ -137,7 +160,7 @@ impl Model {
             Target::Script(turns) => {
                 let number = usize::try_from(self.attempt).unwrap() - 1;
                 let (after, code) = turns[number.min(turns.len() - 1)];
-                self.began.push((self.now, tag.to_owned()));
+                self.dispatched(tag.to_owned());
                 match self.wait(after) {
                     Ok(()) => Rise::Settled(code.map_or(Ok(input), |code| Err(vec![code]))),
                     Err(unwind) => unwind,
@@ -156,6 +179,7 @@ impl Model {
         match layer {
             Layer::Retry { code, attempts, delay } => {
                 let outer = self.attempt;
+                let vars = self.vars.clone();
                 self.attempt = 0;
                 let rise = loop {
                     let runs = self.attempt + 1;
@@ -171,6 +195,7 @@ impl Model {
                     if runs >= *attempts {
                         break Rise::Settled(Err([vec![EXHAUSTED], chain.clone()].concat()));
                     }
+                    self.vars.clone_from(&vars);
                     if let Err(unwind) = self.gap(*delay) {
                         break unwind;
                     }
@@ -185,7 +210,8 @@ impl Model {
                 let rise = loop {
                     let runs = self.attempt + 1;
                     self.attempt = runs;
-                    let rise = self.stack(rest, inner, fed);
+                    let place = format!("{layer:p} iteration {runs}");
+                    let rise = self.within(place, |model| model.stack(rest, inner, fed));
                     self.attempt = runs;
                     fed = match &rise {
                         Rise::Settled(Ok(value)) if runs < *times => value.clone(),
@@ -207,7 +233,8 @@ impl Model {
             }
             Layer::Finally { after, fails } => {
                 let rise = self.stack(rest, inner, input);
-                self.began.push((self.now, cleanup_tag(layer)));
+                let tag = cleanup_tag(layer);
+                self.within(format!("cleanup {tag}"), |model| model.dispatched(tag));
                 self.clean_up(rise, *after, fails.then_some("Script.Cleanup"))
             }
         }
@@ -260,24 +287,34 @@ impl Model {
         }
     }
 
+    /// The Result of a graph that comes to this terminal Step.
+    fn terminal(&mut self, place: Place, value: Json) -> Settled {
+        match place {
+            Place::Step(_) | Place::Done => {
+                self.failure = None;
+                Ok(value)
+            }
+            Place::Again => Err(self.failure.get_or_insert_with(|| vec![EMPTY_RAISE]).clone()),
+            Place::Fail => {
+                let chain = [vec![RAISED], self.failure.take().unwrap_or_default()].concat();
+                self.failure = Some(chain.clone());
+                Err(chain)
+            }
+        }
+    }
+
     fn graph(&mut self, flow: &Flow, input: Json) -> Rise {
         let mut value = input;
         let mut place = Place::Step(0);
+        let mut visits = BTreeMap::<usize, u64>::new();
         loop {
-            let at = match place {
-                Place::Step(at) => at,
-                Place::Done => return Rise::Settled(Ok(value)),
-                Place::Again => {
-                    let chain = self.failure.get_or_insert_with(|| vec![EMPTY_RAISE]);
-                    return Rise::Settled(Err(chain.clone()));
-                }
-                Place::Fail => {
-                    let chain = [vec![RAISED], self.failure.take().unwrap_or_default()].concat();
-                    self.failure = Some(chain.clone());
-                    return Rise::Settled(Err(chain));
-                }
+            let Place::Step(at) = place else {
+                return Rise::Settled(self.terminal(place, value));
             };
             place = flow.next(at);
+            let visit = visits.entry(at).or_default();
+            *visit += 1;
+            let here = format!("step {at} visit {visit}");
             let (rise, catch) = match &flow.steps[at] {
                 Step::Pass(output) => {
                     value = output.map_or(value, Json::from);
@@ -291,6 +328,15 @@ impl Model {
                     self.failure = None;
                     continue;
                 }
+                Step::Back(jump, times) => {
+                    let count = self.vars.entry(at).or_default();
+                    if *count < *times {
+                        *count += 1;
+                        place = back(at, *jump);
+                    }
+                    self.failure = None;
+                    continue;
+                }
                 Step::Sleep(millis) => {
                     if let Err(unwind) = self.wait(*millis) {
                         return unwind;
@@ -299,14 +345,18 @@ impl Model {
                     continue;
                 }
                 Step::Call { call, stack, catch } => {
-                    (self.stack(stack, Inner::Call(call), value.clone()), catch)
+                    let inner = Inner::Call(call);
+                    let run = |model: &mut Self| model.stack(stack, inner, value.clone());
+                    (self.within(here, run), catch)
                 }
                 Step::Gather { form, faults: true, catch, .. } => {
                     let code = if matches!(form, Form::Over(..)) { FAULT } else { INVALID };
                     (Rise::Settled(Err(vec![code])), catch)
                 }
                 Step::Gather { form, concurrency, completion, catch, .. } => {
-                    (self.gather(form, *concurrency, *completion, &value), catch)
+                    let run =
+                        |model: &mut Self| model.gather(form, *concurrency, *completion, &value);
+                    (self.within(here, run), catch)
                 }
             };
             match rise {
@@ -330,7 +380,7 @@ impl Model {
 }
 
 /// `None` if the outcome depends on the scheduler.
-pub(super) fn expected(case: &Case) -> Option<Observed> {
+pub(super) fn expected(case: &Case) -> Option<(Observed, Operations)> {
     let cancel = case.cancel.map(|at| (at, vec![CANCELLED]));
     let mut model = Model::new(0, 1, cancel);
     let result = match model.flow(&case.flow, json!(1)) {
@@ -347,6 +397,8 @@ pub(super) fn expected(case: &Case) -> Option<Observed> {
     };
     let result =
         result.map(|value| value.to_string()).map_err(|chain| chain.iter().map(typed).collect());
-    let observed = Observed { result, began: in_order(model.began, case), ended: model.now };
-    (!model.ambiguous).then_some(observed)
+    let operations = by_operation(model.began.iter().cloned());
+    let began = model.began.into_iter().map(|(_, began, tag)| (began, tag)).collect();
+    let observed = Observed { result, began: in_order(began, case), ended: model.now };
+    (!model.ambiguous).then_some((observed, operations))
 }

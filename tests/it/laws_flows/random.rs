@@ -61,6 +61,7 @@ fn step_over(target: BoxedStrategy<Target>) -> impl Strategy<Value = Step> {
         1 => proptest::option::of(0..4_u64).prop_map(Step::Pass),
         1 => (0..4_u64, 0..8_usize).prop_map(|(number, jump)| Step::Match(number, jump)),
         1 => even(0, 20).prop_map(Step::Sleep),
+        1 => (0..8_usize, 1..3_u64).prop_map(|(jump, times)| Step::Back(jump, times)),
         4 => (call, layers(3), catch.clone()).prop_map(|(call, stack, catch)| Step::Call {
             call,
             stack,

@@ -34,6 +34,8 @@ mod h2_messages;
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
+/// Keys that name operations.
+mod keys;
 /// Clients that leave, and clients that are still sending when they get their answer.
 mod leaving;
 /// Clients that leave, cleanups, reload and drain.
@@ -59,6 +61,8 @@ mod targets;
 mod tls_clients;
 /// TLS to upstreams.
 mod tls_upstreams;
+/// Answers that their upstreams break off.
+mod truncated;
 /// Tunnels.
 mod upgrades;
 

@@ -245,7 +245,7 @@ async fn a_wait_is_read_in_every_form_that_the_grammar_has_and_in_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_beyond_the_bound_ends_with_it_and_the_client_hears_of_the_wait() {
+async fn a_wait_beyond_the_bound_is_not_begun_and_the_client_gets_the_response() {
     let route = "    middleware:
       - { provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: { with: { duration: PT2S } } }
       - provider: mwl:provider.middleware/mwl/retry/v1
@@ -253,11 +253,14 @@ async fn a_wait_beyond_the_bound_ends_with_it_and_the_client_hears_of_the_wait()
         onFailure: { with: { delay: \"{{ middleware.result.details.retryAfter }}\" } }
 ";
     let (mut piped, upstream) = Piped::before([always(429, "retry-after: 60\r\n", "")], "", route);
+    let begun = Instant::now();
     let response = piped.client.ask(GET).await;
-    assert_eq!(response.status, 504);
-    assert_eq!(response.json()["code"], "Provider.Middleware.Timeout.Exceeded");
+    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+    assert_eq!(response.status, 429);
     assert_eq!(response.field("retry-after"), ["60"]);
     assert_eq!(upstream.requests().len(), 1);
+    let suppressed = r#"mwl_retries_suppressed_total{reason="beyondBound",route="r"}"#;
+    assert_eq!(piped.metric(suppressed), 1);
 }
 
 /// A route whose Step is retried until it succeeds, and whose Flow then fails with `end`.

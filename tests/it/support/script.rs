@@ -9,7 +9,7 @@ use std::time::Duration;
 use mwl_proxy::language::outcome::{Failure, Outcome};
 use mwl_proxy::language::provider::{
     Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState, Middleware,
-    Phase, Prepared, Role,
+    OperationKey, Phase, Prepared, Role,
 };
 use mwl_proxy::language::value::{Array, Value};
 use tokio::time::Instant;
@@ -28,6 +28,8 @@ pub(crate) struct Seen {
     pub(crate) tag: String,
     pub id: AttemptId,
     pub role: Role,
+    /// The key of its operation.
+    pub key: OperationKey,
     pub attempt: u32,
     pub began: Duration,
     /// The call's input.
@@ -149,6 +151,7 @@ impl CallProvider for Scripted {
                 tag: tag.unwrap_or_default(),
                 id: dispatch.attempt.id,
                 role: dispatch.attempt.role,
+                key: dispatch.identity.key([0; 16]),
                 attempt: dispatch.attempt.number,
                 began: self.start.elapsed(),
                 input: dispatch.input.clone(),

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_bound_fires_in_a_gap() {
+fn a_wait_beyond_the_bound_is_not_begun() {
     let said = recipe(&["--request", "GET /total-budget", "--respond", "429,retry-after=60"]);
     insta::assert_snapshot!(told(&said), @r##"
         0.000 s total-budget: attempt 1
@@ -9,20 +9,16 @@ fn a_bound_fires_in_a_gap() {
                   answers --respond #1: 429,retry-after=60
         0.000 s   Provider.Call.Http.Throttled, retryable
                   total-budget: attempt 1: upstream billing answered 429
-        0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1M: its `delay` says so; the upstream asks for PT1M
-                  policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
-       30.000 s a bound fires: Provider.Middleware.Timeout.Exceeded
-                  no Result was accepted in time: the bound is PT30S
+        0.000 s retry gives up: Provider.Middleware.Retry.Exhausted
+                  gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
 
-    Result: timeout Provider.Middleware.Timeout.Exceeded
-        no Result was accepted in time: the bound is PT30S
-    The client gets 504 after PT30S:
-      content-type: application/problem+json
-      proxy-status: mwl-proxy; error=http_response_timeout
+    Result: error Provider.Middleware.Retry.Exhausted
+        gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
+      because of error Provider.Call.Http.Throttled
+        total-budget: attempt 1: upstream billing answered 429
+    The client gets 429:
       retry-after: 60
-      content-length: 152
-
-      {"attempts":1,"code":"Provider.Middleware.Timeout.Exceeded","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":504,"title":"Gateway Timeout"}
+      content-length: 0
     "##);
 }
 

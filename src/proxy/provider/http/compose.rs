@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderValue};
 
-use super::params::Params;
+use super::params::{IdempotencyKey, Params};
 use crate::language::outcome::Failure;
 use crate::language::provider::Dispatch;
 use crate::language::value::Value;
@@ -72,11 +72,10 @@ pub(super) fn compose<'a>(
         (None, true) => own_body(exchange, &mut fields),
         (None, false) => written_json(dispatch.input, fields.to_mut()),
     };
-    if params.idempotency_key && !fields.contains_key(&IDEMPOTENCY_KEY) {
-        let key = format!("{}-{}", exchange.id(), dispatch.step_id);
-        if let Ok(key) = HeaderValue::try_from(key) {
-            fields.to_mut().insert(&IDEMPOTENCY_KEY, key);
-        }
+    if let Some(key) = &params.idempotency_key
+        && !fields.contains_key(&IDEMPOTENCY_KEY)
+    {
+        fields.to_mut().insert(&IDEMPOTENCY_KEY, key_of(key, dispatch, exchange));
     }
     let method = match &params.method {
         Some(method) => method.clone(),
@@ -95,6 +94,18 @@ pub(super) fn compose<'a>(
         trailers: own && exchange.asked.trailers,
     };
     Ok((outgoing, body))
+}
+
+/// The value of `Idempotency-Key`.
+fn key_of(key: &IdempotencyKey, dispatch: &Dispatch<'_>, exchange: &Exchange) -> HeaderValue {
+    match key {
+        IdempotencyKey::Given(key) => key.clone(),
+        IdempotencyKey::Operation => {
+            let key = dispatch.identity.key(exchange.secret()).to_string();
+            // Hexadecimal digits, which every field may hold.
+            HeaderValue::try_from(key).unwrap_or(HeaderValue::from_static("0"))
+        }
+    }
 }
 
 /// Whether the client's own request is sent on.

@@ -25,8 +25,20 @@ pub(super) struct Params {
     /// Each name with its values; no values means that it is removed.
     pub(super) headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     pub(super) body: Option<Value>,
-    pub(super) idempotency_key: bool,
+    pub(super) idempotency_key: Option<IdempotencyKey>,
 }
+
+/// The `Idempotency-Key` of a request that has none.
+#[derive(Debug, PartialEq)]
+pub(super) enum IdempotencyKey {
+    /// It names the operation.
+    Operation,
+    /// This one.
+    Given(HeaderValue),
+}
+
+/// The longest key that an expression may give.
+const MAX_KEY: usize = 255;
 
 /// Fields that the proxy writes itself, because they frame the message or belong to one connection.
 static OURS: [HeaderName; 8] = [
@@ -66,7 +78,23 @@ pub(super) fn read(
         query: query(with),
         headers: headers(with)?,
         body: with.get("body"),
-        idempotency_key: with.get("idempotencyKey").and_then(|key| key.as_bool()) == Some(true),
+        idempotency_key: idempotency_key(with)?,
+    })
+}
+
+fn idempotency_key(with: &Value) -> Result<Option<IdempotencyKey>, Failure> {
+    let key = with.get("idempotencyKey").unwrap_or_default();
+    let Some(text) = key.as_str() else {
+        return Ok((key.as_bool() == Some(true)).then_some(IdempotencyKey::Operation));
+    };
+    let graphic = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    let sound = (1..=MAX_KEY).contains(&text.len()) && text.bytes().all(graphic);
+    let field = HeaderValue::from_str(text.trim()).ok().filter(|field| sound && !field.is_empty());
+    field.map(|field| Some(IdempotencyKey::Given(field))).ok_or_else(|| {
+        let message = format!(
+            "{key} is no Idempotency-Key: that is `true`, or 1 to {MAX_KEY} characters of visible ASCII"
+        );
+        refuse(message, "idempotencyKey", key.clone())
     })
 }
 
@@ -190,8 +218,22 @@ mod tests {
         assert_eq!(params.query, [n, ("x".into(), Vec::new())]);
         assert_eq!(params.headers[0].1, ["1"]);
         assert!(params.headers[1].1.is_empty());
-        assert!(params.idempotency_key);
+        assert_eq!(params.idempotency_key, Some(IdempotencyKey::Operation));
         assert_eq!(of("{}").unwrap().upstream, 3);
+    }
+
+    #[test]
+    fn a_key_is_asked_for_or_given() {
+        let key = |json: &str| of(json).map(|params| params.idempotency_key);
+        assert_eq!(key("{}"), Ok(None));
+        assert_eq!(key(r#"{"idempotencyKey":false}"#), Ok(None));
+        assert_eq!(key(r#"{"idempotencyKey":true}"#), Ok(Some(IdempotencyKey::Operation)));
+        let given = Some(IdempotencyKey::Given(HeaderValue::from_static("order 7")));
+        assert_eq!(key(r#"{"idempotencyKey":"order 7"}"#), Ok(given));
+        for wrong in ["", " ", "a\\nb", "é"] {
+            let refused = key(&format!(r#"{{"idempotencyKey":"{wrong}"}}"#)).unwrap_err();
+            assert!(refused.ends_with("1 to 255 characters of visible ASCII"), "{refused}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(super) use self::open::{NewConnection, open, read_to_end};
 use super::capacity::Place;
 use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
+use super::origin::ResponseOrigin;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
 use crate::proxy::stage::ScriptedConnection;
@@ -49,8 +50,8 @@ pub(super) struct Http2Connection {
     /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<ScriptedConnection>>,
     pub(super) endpoint: usize,
-    /// The scheme and the endpoint's name in messages.
-    origin: (Scheme, Arc<str>),
+    /// Where it leads.
+    pub(super) origin: Origin,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     limits: ExchangeLimits,
@@ -63,6 +64,17 @@ pub(super) struct Http2Connection {
     retired: AtomicBool,
     /// Since when it carries none.
     idle_since: Mutex<Instant>,
+}
+
+/// Where a connection leads.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// The name of the upstream.
+    pub(super) upstream: Arc<str>,
+    /// The scheme.
+    pub(super) scheme: Scheme,
+    /// The endpoint's name in messages.
+    pub(super) authority: Arc<str>,
 }
 
 /// All connections of one worker and one upstream.
@@ -93,7 +105,7 @@ impl Http2Connection {
     pub(super) fn new(
         opened: NewHttp2,
         endpoint: usize,
-        origin: (Scheme, Arc<str>),
+        origin: Origin,
         limits: ExchangeLimits,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
@@ -153,6 +165,16 @@ impl Http2Connection {
     }
 }
 
+impl Origin {
+    /// The same, as a response's.
+    pub(super) fn response(&self) -> ResponseOrigin {
+        ResponseOrigin {
+            upstream: Arc::clone(&self.upstream),
+            endpoint: Arc::clone(&self.authority),
+        }
+    }
+}
+
 impl Drop for Http2Connection {
     fn drop(&mut self) {
         // Every stream holds the connection, so there is none left.
@@ -174,7 +196,7 @@ impl StreamSlot {
 
     /// The scheme and the endpoint's name in messages.
     pub(super) fn origin(&self) -> (Scheme, &str) {
-        let (scheme, authority) = &self.shared.origin;
+        let Origin { scheme, authority, .. } = &self.shared.origin;
         (scheme.clone(), authority)
     }
 

@@ -46,7 +46,7 @@ impl Model {
                 && let Some(index) = pending.next()
             {
                 let (call, input) = &dispatches[index];
-                let mut alone = Self::new(self.now, self.attempt, None);
+                let mut alone = self.alone(index, self.now, None);
                 alone.target(&call.target, &tag_of(call), input.clone());
                 self.ambiguous |= alone.ambiguous;
                 active.push((alone.now, index, self.now));
@@ -75,7 +75,7 @@ impl Model {
             self.ambiguous |= together && !wait && (hurries || !pending.is_empty());
             active.remove(0);
             let (call, input) = &dispatches[index];
-            let mut alone = Self::new(since, self.attempt, None);
+            let mut alone = self.alone(index, since, None);
             let Rise::Settled(settled) = alone.target(&call.target, &tag_of(call), input.clone())
             else {
                 unreachable!("nothing interrupts it");
@@ -98,6 +98,14 @@ impl Model {
         })
     }
 
+    /// The dispatch at `index`, which began at `since`, on its own clock.
+    fn alone(&self, index: usize, since: u64, cancel: Option<(u64, Chain)>) -> Self {
+        let mut alone = Self::new(since, self.attempt, cancel);
+        alone.at.clone_from(&self.at);
+        alone.at.push(format!("dispatch {index}"));
+        alone
+    }
+
     /// Interrupts what is in flight, and returns when the last of it has resolved.
     fn interrupt(
         &mut self,
@@ -109,7 +117,7 @@ impl Model {
         let mut end = cancel.0;
         for (_, index, since) in active {
             let (call, input) = &dispatches[*index];
-            let mut alone = Self::new(*since, self.attempt, Some(cancel.clone()));
+            let mut alone = self.alone(*index, *since, Some(cancel.clone()));
             let rise = alone.target(&call.target, &tag_of(call), input.clone());
             slots[*index] = Some(match rise {
                 Rise::Settled(settled) => (settled, call.arms),

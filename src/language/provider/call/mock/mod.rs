@@ -23,7 +23,7 @@ struct MockResult {
     /// `None`: the dispatch's input.
     value: Option<Value>,
     /// Takes precedence over the value.
-    failure: Option<Arc<Failure>>,
+    failure: Option<Failure>,
     delay: Option<Span>,
     metadata: Value,
 }
@@ -36,11 +36,11 @@ impl CallProvider for Mock {
     fn prepare(&self, with: &Value) -> Result<Prepared, Failure> {
         let failure = match with.get("failure").filter(|failure| !failure.is_null()) {
             None => None,
-            Some(failure) => Some(Arc::new(Failure::from_value(&failure).ok_or_else(|| {
+            Some(failure) => Some(Failure::from_envelope(&failure).ok_or_else(|| {
                 let message = "`failure` must be a failure envelope: a non-success `type` and a \
                                `code`, and a `previous` that is one too";
                 Failure::validation(message, "/properties/failure", failure)
-            })?)),
+            })?),
         };
         let delay = with.get("delay").and_then(|delay| Span::parse(delay.as_str()?));
         let metadata = with.get("metadata").unwrap_or_else(Value::empty_object);
@@ -61,7 +61,8 @@ impl CallProvider for Mock {
                 tokio::time::sleep(delay).await;
             }
             let outcome = match &result.failure {
-                Some(failure) => Outcome::Failure(Arc::clone(failure)),
+                // Each time a new one: the next is linked to it, as any other failure is.
+                Some(failure) => failure.clone().into(),
                 None => {
                     Outcome::Success(result.value.clone().unwrap_or_else(|| dispatch.input.clone()))
                 }

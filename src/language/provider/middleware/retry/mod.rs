@@ -10,6 +10,7 @@ mod backoff;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use self::backoff::Backoff;
 use crate::language::code::CodePattern;
@@ -26,6 +27,9 @@ use crate::source::{Diagnostic, Diagnostics, Node};
 
 /// Emitted when the budget of the matching policy has run out, or the work cannot be run again.
 pub const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
+
+/// `details.reason` of a failure whose re-run could only begin when a bound has fired.
+pub const BEYOND_BOUND: &str = "beyondBound";
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("retry.v1.json")));
@@ -177,25 +181,29 @@ impl Middleware for Retry {
         let Some((position, policy)) = matching else {
             return Ok(Ascent::Pass);
         };
-        let runs = entry.runs;
+        let (runs, room) = (entry.runs, entry.room);
         let count = count(entry, policies.len(), position);
         count.handled = count.handled.saturating_add(1);
         if count.handled >= policy.attempts {
-            return Ok(Ascent::Fail(exhausted(runs, position, None)));
+            return Ok(Ascent::Fail(exhausted(runs, position, Ending::Spent)));
         }
         if let Some(reason) = failure.rerun_refusal() {
-            return Ok(Ascent::Fail(exhausted(runs, position, Some(reason))));
+            return Ok(Ascent::Fail(exhausted(runs, position, Ending::Refused(reason))));
         }
         let overridden = with.downcast_ref::<Override>().and_then(|delay| delay.0);
         let (after, source, range) = match (overridden, &policy.backoff) {
             (Some(delay), _) => (delay.to_duration(), DelaySource::Override, None),
-            (None, None) => (std::time::Duration::ZERO, DelaySource::Schedule, None),
+            (None, None) => (Duration::ZERO, DelaySource::Schedule, None),
             (None, Some(backoff)) => {
                 let gap = backoff.gap(count.handled, count.drawn, self.draws.uniform());
                 count.drawn = gap.drawn;
                 (gap.wait, DelaySource::Schedule, gap.range)
             }
         };
+        if let Some(room) = room.filter(|room| after > *room) {
+            let ending = Ending::Beyond { wait: after, room };
+            return Ok(Ascent::Fail(exhausted(runs, position, ending)));
+        }
         Ok(Ascent::Reenter(Reentry {
             after,
             source,
@@ -263,19 +271,43 @@ fn count(entry: &mut EntryState, policies: usize, position: usize) -> &mut Polic
     &mut counts[position]
 }
 
+/// Why a policy that takes a failure does not run the work again.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// Its attempts are spent.
+    Spent,
+    /// The failure says why the work cannot run again.
+    Refused(&'static str),
+    /// A bound fires before the wait is over.
+    Beyond { wait: Duration, room: Duration },
+}
+
 /// `Provider.Middleware.Retry.Exhausted`. The engine links the last failure to it.
-fn exhausted(runs: u32, policy: usize, reason: Option<&'static str>) -> Failure {
+fn exhausted(runs: u32, policy: usize, ending: Ending) -> Failure {
     let policy = u32::try_from(policy).unwrap_or(u32::MAX);
     let mut details = vec![("attempts", Value::from(runs)), ("policy", Value::from(policy))];
     let plural = if runs == 1 { "" } else { "s" };
-    let message = match reason {
-        None => format!("policy {policy} is exhausted after {runs} run{plural}"),
-        Some(reason) => {
+    let message = match ending {
+        Ending::Spent => format!("policy {policy} is exhausted after {runs} run{plural}"),
+        Ending::Refused(reason) => {
             details.push(("reason", Value::from(reason)));
             format!("gave up after {runs} run{plural}: the work cannot run again ({reason})")
         }
+        Ending::Beyond { wait, room } => {
+            details.push(("reason", Value::from(BEYOND_BOUND)));
+            let (wait, room) = (shown(wait), shown(room));
+            format!(
+                "gave up after {runs} run{plural}: the wait is {wait}, and a bound fires in {room}"
+            )
+        }
     };
     Failure::error(EXHAUSTED, message).with_details(Value::object(details))
+}
+
+/// In whole milliseconds.
+fn shown(length: Duration) -> Span {
+    let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    Span::from_duration(Duration::from_millis(millis))
 }
 
 /// Reads a matcher from a value, which an expression or a literal made.
