@@ -176,7 +176,7 @@ impl Idle {
     }
 
     /// The request is answered, and it was the last one.
-    fn is_answered_once_more(mut self) {
+    fn has_one_more_answer(mut self) {
         let got = self.0.ask(request("POST", "/", &[], b"once"));
         assert_eq!((&*who(&got), got.field("connection")), ("old", Some("close")));
         assert!(self.0.ended());
@@ -212,7 +212,7 @@ fn a_new_process_takes_the_sockets_and_no_client_notices() {
     has_line(&new, "A listening socket is taken over.");
     has_line(&old, "A listening socket was handed over.");
     has_line(&old, "Stopping.");
-    idle.is_answered_once_more();
+    idle.has_one_more_answer();
     pause(300);
     // What was in flight ends on the old process.
     app.gate.open();
@@ -265,7 +265,7 @@ fn the_sockets_of_a_service_manager_outlive_the_process() {
     pause(200);
     old.signal("TERM");
     has_line(&old, "Stopping.");
-    idle.is_answered_once_more();
+    idle.has_one_more_answer();
     // Who comes now waits for the next process.
     pause(200);
     app.gate.open();
