@@ -165,6 +165,24 @@ fn activated(directory: &Directory, sockets: [&TcpListener; 2], process: &str) -
     Program::of(shell.stdin(clients).stdout(admin).stderr(Stdio::piped()).spawn().unwrap())
 }
 
+/// A connection without a request, whose next one comes when the old process has begun to stop.
+struct Idle(Client);
+
+impl Idle {
+    fn new(address: SocketAddr) -> Self {
+        let mut client = Client::connect(address);
+        assert_eq!(who(&client.ask(request("GET", "/", &[], b""))), "old");
+        Self(client)
+    }
+
+    /// The request is answered, and it was the last one.
+    fn has_one_more_answer(mut self) {
+        let got = self.0.ask(request("POST", "/", &[], b"once"));
+        assert_eq!((&*who(&got), got.field("connection")), ("old", Some("close")));
+        assert!(self.0.ended());
+    }
+}
+
 fn has_line(program: &Program, what: &str) {
     program.line(what, |line| line.contains(what).then_some(()));
 }
@@ -186,6 +204,7 @@ fn a_new_process_takes_the_sockets_and_no_client_notices() {
     let mut old = Program::spawn(run_at(&directory, "old.yaml", "old"));
     let (address, admin) = old.addresses();
     let mut waiting = app.waiting(address);
+    let idle = Idle::new(address);
     let load = Load::begin(address, Some(admin));
     pause(200);
     let mut new = Program::spawn(run_at(&directory, "new.yaml", "new"));
@@ -193,6 +212,7 @@ fn a_new_process_takes_the_sockets_and_no_client_notices() {
     has_line(&new, "A listening socket is taken over.");
     has_line(&old, "A listening socket was handed over.");
     has_line(&old, "Stopping.");
+    idle.has_one_more_answer();
     pause(300);
     // What was in flight ends on the old process.
     app.gate.open();
@@ -240,10 +260,12 @@ fn the_sockets_of_a_service_manager_outlive_the_process() {
     assert_eq!(old.addresses(), (address, admin));
     has_line(&old, "\"name\":\"web\"");
     let mut waiting = app.waiting(address);
+    let idle = Idle::new(address);
     let load = Load::begin(address, None);
     pause(200);
     old.signal("TERM");
     has_line(&old, "Stopping.");
+    idle.has_one_more_answer();
     // Who comes now waits for the next process.
     pause(200);
     app.gate.open();

@@ -224,6 +224,11 @@ impl Http1Session {
         self.state.is_draining() || self.worker.core.draining()
     }
 
+    /// Whether the connection closes after its next answer.
+    fn is_leaving(&self) -> bool {
+        self.state.is_draining() || self.worker.core.is_leaving()
+    }
+
     /// Has a request answered and sends the answer.
     async fn serve(&mut self, head: Box<Head>, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
         let Head { request, body, keeps, asks, trailers } = *head;
@@ -249,7 +254,7 @@ impl Http1Session {
         let mut answering = execute::serve(site, request, body, self.client, busy, interim);
         let response = std::future::poll_fn(|cx| self.poll_answer(&mut answering, cx)).await?;
         drop(answering);
-        asking.keeps &= !self.ends();
+        asking.keeps &= !self.is_leaving();
         self.say(response, &asking, trailers).await
     }
 
