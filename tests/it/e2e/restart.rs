@@ -154,13 +154,23 @@ fn run_at(directory: &Directory, file: &str, process: &str) -> Command {
 
 /// The program as a service manager starts it, with these sockets for clients and for the admin address.
 fn activated(directory: &Directory, sockets: [&TcpListener; 2], process: &str) -> Program {
+    activated_with(&[], directory, sockets, process)
+}
+
+fn activated_with(
+    arguments: &[&str],
+    directory: &Directory,
+    sockets: [&TcpListener; 2],
+    process: &str,
+) -> Program {
     let given = |socket: &TcpListener| OwnedFd::from(socket.try_clone().unwrap());
     let script = "exec 3<&0 4<&1 0</dev/null 1>&2; \
                   export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=web:admin; exec \"$0\" \"$@\"";
     let program = command(&[]);
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(program.get_program());
-    shell.args(["run", "-c"]).arg(directory.path("proxy.yaml")).env("PROCESS", process);
+    shell.args(["run", "-c"]).arg(directory.path("proxy.yaml")).args(arguments);
+    shell.env("PROCESS", process);
     let [clients, admin] = sockets.map(given);
     Program::of(shell.stdin(clients).stdout(admin).stderr(Stdio::piped()).spawn().unwrap())
 }
@@ -327,6 +337,13 @@ fn sockets_that_do_not_fit_the_configuration_are_told() {
     assert_eq!(proxy.exit().code(), Some(1));
     let told = format!("the service manager listens on {address} (`web`)");
     assert!(proxy.lines().iter().any(|line| line.contains(&told)), "{:?}", proxy.lines());
+    // They come from one place only.
+    let socket = directory.path("takeover");
+    let takeover = ["--takeover", socket.to_str().unwrap()];
+    let mut proxy = activated_with(&takeover, &directory, [&sockets[0], &sockets[1]], "old");
+    assert_eq!(proxy.exit().code(), Some(1));
+    assert!(proxy.lines().iter().any(|line| line.contains("--takeover and LISTEN_FDS")));
+    assert!(!socket.exists());
     // Those of another process are not ours, and a number is a number.
     let file = directory.path("proxy.yaml");
     let start = |pid: &str, count: &str| {
