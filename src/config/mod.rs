@@ -24,6 +24,7 @@ mod shape;
 mod shaping;
 mod shown;
 mod stacks;
+mod standard;
 mod tls;
 mod upstream;
 

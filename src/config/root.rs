@@ -50,7 +50,7 @@ pub(super) const ROOT: Section = Section {
             "stacks",
             Shape::Map(&Shape::Mwl(Piece::Middleware)),
             "{}",
-            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list.",
+            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list. `mwl-proxy/standard` is always there: what is `retryable` gets up to 3 attempts, all within PT2M.",
         ),
         or(
             "middleware",

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::read::Report;
+use super::standard::{self, RESERVED, STANDARD};
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
@@ -67,6 +68,13 @@ struct Expansion<'a> {
 impl<'a> Stacks<'a> {
     /// Expands the stacks themselves. They may name one another, but not in a circle.
     pub(super) fn read(report: &'a Report, members: &[Member]) -> Self {
+        for member in members.iter().filter(|member| member.key.starts_with(RESERVED)) {
+            let message = format!(
+                "the stack `{}` has a reserved name: `{RESERVED}` is the proxy's own",
+                member.key
+            );
+            report.error("bad-name", member.key_span, message);
+        }
         let room = Cell::new(Some(ROOM));
         let written = Written {
             report,
@@ -90,8 +98,11 @@ impl<'a> Stacks<'a> {
             return;
         }
         let mut stack = |name: &str, span| {
+            if name == STANDARD {
+                return standard::entries(span);
+            }
             let Some(entries) = self.lists.get(name) else {
-                let known = self.lists.keys().map(AsRef::as_ref);
+                let known = self.lists.keys().map(AsRef::as_ref).chain([STANDARD]);
                 self.report.unknown_name("unknown-stack", "stack", (name, span), known);
                 return Vec::new();
             };
@@ -137,8 +148,11 @@ impl<'a> Written<'a> {
 
     /// The entries of a stack that another one names.
     fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Expanded {
+        if name == STANDARD {
+            return Expanded { entries: standard::entries(span), height: 1 };
+        }
         let Some(inner) = self.members.get(name) else {
-            let known = self.members.keys().copied();
+            let known = self.members.keys().copied().chain([STANDARD]);
             self.report.unknown_name("unknown-stack", "stack", (name, span), known);
             return Expanded::default();
         };

@@ -1,7 +1,7 @@
 //! One attempt: its identity, and what its provider may report while it runs.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -52,10 +52,19 @@ pub enum Role {
     Cleanup,
 }
 
-/// Lent to a provider for one call. It is read when the call has ended, whether it was answered, interrupted or
-/// dropped.
+/// Lent to a provider for one call. What the provider says of itself is read when the call has ended, whether it was
+/// answered, interrupted or dropped. A call can also ask here to be polled at an instant: the engine has a timer anyway.
 #[derive(Debug, Default)]
-pub struct Slot<'a>(Mutex<Option<Destination<'a>>>);
+pub struct Slot<'a>(Mutex<SlotState<'a>>);
+
+#[derive(Debug, Default)]
+struct SlotState<'a> {
+    destination: Option<Destination<'a>>,
+    /// When the call is to be polled.
+    deadline: Option<Instant>,
+    /// Whether that instant has come.
+    past: bool,
+}
 
 /// Where a call goes, for whoever records it.
 #[derive(Debug)]
@@ -77,11 +86,39 @@ impl From<&Reentry> for Wait {
 impl<'a> Slot<'a> {
     /// Says where the call goes.
     pub fn fill(&self, destination: Destination<'a>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+        self.lock().destination = Some(destination);
+    }
+
+    /// Has the call polled at `deadline`, in place of an earlier one.
+    pub fn wake_at(&self, deadline: Instant) {
+        let mut state = self.lock();
+        state.deadline = Some(deadline);
+        state.past = false;
+    }
+
+    /// Whether the instant for which the call asked has come.
+    pub fn is_past(&self) -> bool {
+        self.lock().past
+    }
+
+    /// The instant for which the call asks, unless it has come.
+    pub(in crate::language) fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline
+    }
+
+    /// That instant has come.
+    pub(in crate::language) fn pass(&self) {
+        let mut state = self.lock();
+        state.deadline = None;
+        state.past = true;
     }
 
     /// What the provider said.
     pub(in crate::language) fn take(&self) -> Option<Destination<'a>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lock().destination.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState<'a>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,7 +44,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
     ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
     ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
-    ("request", &["body", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site"]),
+    (
+        "request",
+        &["body", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site", "upstream"],
+    ),
     (
         "answer",
         &[
