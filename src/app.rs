@@ -5,10 +5,11 @@ mod address_space;
 mod backend;
 mod build;
 mod descriptors;
+mod start;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::process::ExitCode;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -18,17 +19,20 @@ use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
 pub use self::build::{AdminView, Built, Input, build, check, complete};
+pub use self::start::{Addresses, Sockets, StartError, run};
 use crate::admin;
 use crate::config::{ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
 use crate::language::provider::Catalog;
-use crate::proxy::{self, Runtime, Server};
+use crate::proxy::settings::Shutdown;
+use crate::proxy::{Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::{Diagnostics, Severity};
+use crate::system::inherited::{ADMIN, LISTENER};
+use crate::takeover::{Giver, Outcome, Passed};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
-use crate::telemetry::trace;
 
 /// How many of a configuration's warnings are logged.
 const WARNINGS: usize = 20;
@@ -47,6 +51,10 @@ pub struct App {
     shown: ArcSwap<AdminView>,
     /// The admin address. Fixed at start.
     admin: Option<SocketAddr>,
+    /// The same while it runs. Another process may take it over.
+    running_admin: std::sync::Mutex<Option<admin::Running>>,
+    /// Whether another process has taken the addresses over.
+    replaced: AtomicBool,
     workers: usize,
     handle: ReloadHandle<Applied>,
     /// Why the configuration that was loaded last is not served. `None` if it is.
@@ -68,114 +76,13 @@ const MAY_PASS: [&str; 3] = ["address", "no-roots", "unreadable"];
 /// The outcome of a reload: the hash of what is served now, or the diagnostics as JSON.
 type Applied = Result<Arc<str>, Json>;
 
-/// The addresses on which the process listens, with the ports that the system chose.
-#[derive(Clone, Debug)]
-pub struct Addresses {
-    /// For clients, in the order of the configuration.
-    pub listeners: Vec<SocketAddr>,
-    /// For operators.
-    pub admin: Option<SocketAddr>,
-}
-
-/// Why the process cannot start. Each message says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration is not valid.
-    #[error(transparent)]
-    Config(#[from] Box<ConfigError>),
-    /// The process cannot listen on an address.
-    #[error("{message}")]
-    Address {
-        /// Which address, and why not.
-        message: String,
-        /// Whether another process already listens on it.
-        taken: bool,
-    },
-    /// The process may use too little address space.
-    #[error(
-        "the limit of address space is {limit} MiB (`ulimit -v`, RLIMIT_AS), and a start with {workers} workers reserves about {needed} MiB, most of which is never used: raise the limit, or lower `limits.workers`"
-    )]
-    AddressSpace {
-        /// In MiB.
-        limit: u64,
-        /// In MiB, at least.
-        needed: u64,
-        /// How many workers were to be started.
-        workers: usize,
-    },
-    /// Spans cannot be exported.
-    #[error(transparent)]
-    Tracing(#[from] trace::TracerError),
-    /// The system provides no threads, signals or runtime. The source says which error it was.
-    #[error("the system refuses")]
-    System(#[from] io::Error),
-}
-
 impl App {
-    /// Reads the configuration and starts to listen. Must be called within the runtime that will run the
-    /// reloader.
-    ///
-    /// # Errors
-    /// When the configuration is not valid or an address is not available.
-    fn start(input: Input) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
-        address_space::before_load()?;
-        let catalog = proxy::catalog(None);
-        let mut loaded = input.load()?;
-        address_space::for_workers(loaded.settings.limits.workers)?;
-        descriptors::raise();
-        descriptors::fit(&mut loaded.settings.limits, true);
-        let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
-        let telemetry = Telemetry::new(Arc::clone(&metrics));
-        let built = build(loaded, &catalog, &metrics)?;
-        warn(&built);
-        let kept = built.shown.executions();
-        built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
-        telemetry.executions().resize(kept);
-        let address = built.shown.admin.as_ref().map(|admin| admin.address);
-        let admin = address.map(listen).transpose()?;
-        let server =
-            Server::start(Arc::clone(&built.runtime)).map_err(|error| StartError::Address {
-                taken: error.kind() == io::ErrorKind::AddrInUse,
-                message: error.to_string(),
-            })?;
-        metrics.config_loaded(&built.shown.hash, now());
-        certificates(&metrics, &built.runtime);
-        let addresses = Addresses {
-            listeners: server.local_addrs(),
-            admin: admin.as_ref().map(TcpListener::local_addr).transpose()?,
-        };
-        let (handle, reloader) = reload::reloader(input.watched(built.files));
-        let app = Arc::new(Self {
-            input,
-            catalog,
-            metrics,
-            telemetry,
-            buckets: built.observed.buckets,
-            server,
-            readiness: Readiness::default(),
-            shown: ArcSwap::from_pointee(built.shown),
-            admin: address,
-            workers: built.workers,
-            handle,
-            refusal: std::sync::Mutex::default(),
-        });
-        if let Some(listener) = admin {
-            let backend: Arc<dyn admin::Backend> = Arc::clone(&app) as _;
-            admin::start(listener, backend)?;
-        }
-        app.readiness.set(true);
-        announce(&addresses.listeners, &[]);
-        if let Some(address) = addresses.admin {
-            tracing::info!(%address, "The admin address is served.");
-        }
-        Ok((app, reloader, addresses))
-    }
-
-    /// Serves until a signal tells the process to stop.
+    /// Serves until a signal tells the process to stop, or another process has taken its sockets from `giver`.
     async fn run(
         self: Arc<Self>,
         mut signals: reload::Signals,
         reloader: Reloader<Applied>,
+        giver: Option<Giver>,
     ) -> Stopped {
         let first = async {
             while signals.next().await == reload::Signal::Reload {
@@ -183,11 +90,21 @@ impl App {
                 self.handle.tell(Cause::Signal);
             }
         };
-        tokio::select! {
-            () = first => {}
-            () = reloader.run(&*self) => {}
+        let handed_over = tokio::select! {
+            () = first => false,
+            () = reloader.run(&*self) => false,
+            () = self.hand_over(giver) => true,
+        };
+        let mut settings = self.server.runtime().shutdown().clone();
+        if handed_over {
+            // Whoever asks whether the process is ready now asks the new one, so nobody needs time to notice.
+            settings.delay = Duration::ZERO;
         }
-        let runtime = self.server.runtime();
+        self.stop(signals, &settings).await
+    }
+
+    /// Lets the requests end, and tells those who want to hear of them.
+    async fn stop(&self, signals: reload::Signals, settings: &Shutdown) -> Stopped {
         let signals = Arc::new(Mutex::new(signals));
         let again = || {
             let signals = Arc::clone(&signals);
@@ -196,11 +113,42 @@ impl App {
                 while signals.next().await != reload::Signal::Stop {}
             }
         };
-        let stopped = stop(&self.server, runtime.shutdown(), &self.readiness, again).await;
+        let stopped = stop(&self.server, settings, &self.readiness, again).await;
         // The requests that are left log their end.
         self.server.end().await;
         self.telemetry.flush();
         stopped
+    }
+
+    /// Waits until another process has taken the sockets. For ever if none can.
+    async fn hand_over(&self, giver: Option<Giver>) {
+        let Some(giver) = giver else {
+            return std::future::pending().await;
+        };
+        let count = |outcome: Outcome| self.metrics.takeover(outcome.as_str());
+        let (process, passed) = giver.give(|| self.sockets(), count).await;
+        for Passed { name, configured, listener } in &passed {
+            let address = listener.local_addr().unwrap_or(*configured);
+            tracing::info!(name, %address, process, "A listening socket was handed over.");
+        }
+        self.replaced.store(true, Ordering::Release);
+        let admin = self.running_admin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(admin) = admin {
+            admin.leave();
+        }
+    }
+
+    /// All listening sockets, for another process.
+    fn sockets(&self) -> io::Result<Vec<Passed>> {
+        let clients = self.server.sockets()?.into_iter();
+        let mut all: Vec<_> = clients
+            .map(|(configured, listener)| Passed { name: LISTENER, configured, listener })
+            .collect();
+        let admin = self.running_admin.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(admin), Some(configured)) = (&*admin, self.admin) {
+            all.push(Passed { name: ADMIN, configured, listener: admin.socket()? });
+        }
+        Ok(all)
     }
 
     /// Serves what was loaded. If it is refused, nothing changes.
@@ -372,30 +320,4 @@ fn now() -> f64 {
     // Milliseconds since the epoch are whole numbers far below 2^53.
     u32::try_from(nanos / 1_000_000_000).map_or(0.0, f64::from)
         + u32::try_from(nanos / 1_000_000 % 1000).map_or(0.0, f64::from) / 1000.0
-}
-
-fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    admin::listen(address).map_err(|error| StartError::Address {
-        taken: error.kind() == io::ErrorKind::AddrInUse,
-        message: format!("cannot listen on {address} for `admin`: {error}"),
-    })
-}
-
-/// Runs the process on this thread until it is told to stop.
-///
-/// # Errors
-/// When it cannot start.
-pub fn run(input: Input, started: impl FnOnce(&Addresses)) -> Result<ExitCode, StartError> {
-    let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Signals are caught before anybody learns an address: whoever knows one may send a signal.
-    let signals = {
-        let _inside = driver.enter();
-        reload::Signals::new()?
-    };
-    let (app, reloader, addresses) = {
-        let _inside = driver.enter();
-        App::start(input)?
-    };
-    started(&addresses);
-    Ok(driver.block_on(app.run(signals, reloader)).into())
 }

@@ -10,5 +10,6 @@ pub mod reload;
 pub mod shutdown;
 pub mod source;
 pub mod system;
+pub(crate) mod takeover;
 pub mod telemetry;
 pub mod testing;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
@@ -34,6 +34,7 @@ use serde_json::{Value as Json, json};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use self::places::{PlaceState, Places, Reserve};
 use self::write_timeout::WriteTimeout;
@@ -145,6 +146,15 @@ struct AdminServer {
     places: Places,
     /// The address that is listened on.
     own: IpAddr,
+    /// Cancelled when another process has the address.
+    leaves: CancellationToken,
+}
+
+/// The running admin address.
+#[derive(Debug)]
+pub struct Running {
+    listener: StdListener,
+    leaves: CancellationToken,
 }
 
 /// Listens on `address`. Many may wait to be accepted: whoever connects when the queue is full tries again only a second
@@ -164,25 +174,47 @@ pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
 ///
 /// # Errors
 /// When the system provides no thread or no runtime.
-pub fn start(listener: StdListener, backend: Arc<dyn Backend>) -> io::Result<()> {
+pub fn start(listener: StdListener, backend: Arc<dyn Backend>) -> io::Result<Running> {
     listener.set_nonblocking(true)?;
     let reserve = Reserve::of(&listener)?;
     let own = listener.local_addr()?.ip();
+    let kept = listener.try_clone()?;
     let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = driver.enter();
         TcpListener::from_std(listener)?
     };
     let server = Arc::new(AdminServer::new(backend, own));
+    let leaves = server.leaves.clone();
     std::thread::Builder::new()
         .name("admin".into())
         .spawn(move || driver.block_on(accept(listener, reserve, server)))?;
-    Ok(())
+    Ok(Running { listener: kept, leaves })
+}
+
+impl Running {
+    /// A further descriptor of the listening socket.
+    ///
+    /// # Errors
+    /// When there is none left.
+    pub fn socket(&self) -> io::Result<StdListener> {
+        self.listener.try_clone()
+    }
+
+    /// Leaves the address to another process: accepts no connection any more, and closes those that are open, the busy ones
+    /// after their answer. An open `/tap` goes on as long as this process.
+    pub fn leave(self) {
+        self.leaves.cancel();
+    }
 }
 
 async fn accept(listener: TcpListener, mut reserve: Reserve, server: Arc<AdminServer>) {
     loop {
-        let stream = reserve.accept(&listener, &server.places).await;
+        let stream = tokio::select! {
+            biased;
+            () = server.leaves.cancelled() => break,
+            stream = reserve.accept(&listener, &server.places) => stream,
+        };
         let (state, serving) = (PlaceState::new(), Arc::clone(&server));
         server.places.take(Arc::clone(&state), |key| {
             let task = tokio::spawn(async move {
@@ -192,6 +224,10 @@ async fn accept(listener: TcpListener, mut reserve: Reserve, server: Arc<AdminSe
             task.abort_handle()
         });
     }
+    drop((listener, reserve));
+    server.places.close_idle();
+    // Those that are busy go on, as long as the process.
+    std::future::pending::<()>().await;
 }
 
 /// Serves one connection.
@@ -200,7 +236,10 @@ async fn serve(stream: TcpStream, server: &Arc<AdminServer>, state: &Arc<PlaceSt
         let (server, state) = (Arc::clone(server), Arc::clone(state));
         async move {
             state.set_busy(true);
-            let response = server.answer(&request).await;
+            let mut response = server.answer(&request).await;
+            if server.leaves.is_cancelled() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             // A tap is answered as long as it is open.
             state.set_busy(tap::is_open(&response));
             Ok::<_, Infallible>(response)
@@ -217,7 +256,8 @@ async fn serve(stream: TcpStream, server: &Arc<AdminServer>, state: &Arc<PlaceSt
 impl AdminServer {
     fn new(backend: Arc<dyn Backend>, own: IpAddr) -> Self {
         let taps = Arc::new(Semaphore::new(MAX_LISTENERS));
-        Self { backend, taps, places: Places::default(), own }
+        let (places, leaves) = (Places::default(), CancellationToken::new());
+        Self { backend, taps, places, own, leaves }
     }
 
     /// The response to one request, whose body is not read.

@@ -46,6 +46,8 @@ struct Taken {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct PlaceState {
+    /// Whether a request has come.
+    asked: AtomicBool,
     /// Whether a request is being answered.
     busy: AtomicBool,
     /// Since when.
@@ -63,13 +65,20 @@ pub(super) struct Reserve {
 impl PlaceState {
     /// A connection that was just accepted.
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { busy: AtomicBool::new(false), since: Mutex::new(Instant::now()) })
+        let since = Mutex::new(Instant::now());
+        Arc::new(Self { asked: AtomicBool::new(false), busy: AtomicBool::new(false), since })
     }
 
     /// Sets whether a request is being answered, from now on.
     pub(super) fn set_busy(&self, busy: bool) {
+        self.asked.fetch_or(busy, Ordering::Relaxed);
         self.busy.store(busy, Ordering::Relaxed);
         *lock(&self.since) = Instant::now();
+    }
+
+    /// Whether it waits for another request. One that has not asked at all may be about to.
+    fn is_idle(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) && !self.busy.load(Ordering::Relaxed)
     }
 
     /// What goes first is least: idle connections before busy ones, the longest before the others.
@@ -92,6 +101,13 @@ impl Places {
     /// The connection with this key is closed.
     pub(super) fn leave(&self, key: u64) {
         lock(&self.0).taken.retain(|taken| taken.key != key);
+    }
+
+    /// Closes all connections between two requests.
+    pub(super) fn close_idle(&self) {
+        let mut open = lock(&self.0);
+        let idle = open.taken.extract_if(.., |taken| taken.state.is_idle());
+        idle.for_each(|taken| taken.task.abort());
     }
 
     /// Closes the connection that has been idle for longest. `false` if there is none at all.
@@ -199,6 +215,18 @@ mod tests {
         assert!(places.evict(), "somebody goes, however busy");
         tokio::task::yield_now().await;
         assert_eq!(all.iter().filter(|(_, task)| task.is_finished()).count(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_is_between_two_requests_is_closed_and_nobody_else() {
+        let places = Places::default();
+        let [new, busy, idle] = [(); 3].map(|()| connect(&places));
+        busy.0.set_busy(true);
+        idle.0.set_busy(true);
+        idle.0.set_busy(false);
+        places.close_idle();
+        tokio::task::yield_now().await;
+        assert!(idle.1.is_finished() && !new.1.is_finished() && !busy.1.is_finished());
     }
 
     #[tokio::test]

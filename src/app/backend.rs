@@ -1,6 +1,7 @@
 //! What the admin address shows and controls.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value as Json, json};
 
@@ -16,7 +17,8 @@ impl admin::Backend for App {
     }
 
     fn is_ready(&self) -> bool {
-        self.readiness.is_ready()
+        // Who asked before another process took the address wants to know whether requests are served there: they are.
+        self.readiness.is_ready() || self.replaced.load(Ordering::Acquire)
     }
 
     fn token(&self) -> Option<Arc<str>> {

@@ -108,6 +108,10 @@ pub(super) struct Run {
     /// Where operators are answered, without a file. The quick-start has 127.0.0.1:9900.
     #[arg(long, value_name = "ADDR")]
     pub(super) admin: Option<SocketAddr>,
+    /// Restarts without an outage: the process that waits at this Unix socket hands its listening sockets over and
+    /// drains; without one, this process starts by itself. Then this one waits there for the next.
+    #[arg(long, value_name = "SOCKET")]
+    pub(super) takeover: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

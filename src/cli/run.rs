@@ -8,20 +8,25 @@ use serde_json::{Value as Json, json};
 
 use super::arguments::{ADMIN, Run};
 use super::output::{complain, say};
-use crate::app::{self, Addresses, Input, StartError};
+use crate::app::{self, Addresses, Input, Sockets, StartError};
 use crate::quickstart;
 use crate::source::Causes;
+use crate::system::inherited::Inherited;
 use crate::telemetry::log;
 
 /// The built-in configuration of the quick-start.
 const QUICKSTART: &str = include_str!("../../config/quickstart.yaml");
 
 pub(super) fn run(run: &Run) -> ExitCode {
+    // First of all: the log has a thread.
+    let inherited = Inherited::of_service_manager();
     let filter = std::env::var("MWL_LOG").ok();
     if let Err(problem) = log::start(filter.as_deref()) {
         complain(&problem);
     }
-    let started = start(run);
+    let sockets = inherited.map_err(StartError::Sockets);
+    let sockets = sockets.map(|inherited| Sockets { inherited, takeover: run.takeover.clone() });
+    let started = sockets.and_then(|sockets| start(run, sockets));
     // The log must come out before our own message and before the exit.
     log::flush();
     match started {
@@ -36,18 +41,18 @@ pub(super) fn run(run: &Run) -> ExitCode {
     }
 }
 
-fn start(run: &Run) -> Result<ExitCode, StartError> {
+fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
     if let Some(file) = &run.config {
-        return app::run(Input::File(file.clone()), |_| {});
+        return app::run(Input::File(file.clone()), sockets, |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let input = before(upstream, run.listen, run.admin);
-        return app::run(input, |addresses| say(&dev_banner(addresses, upstream)));
+        return app::run(input, sockets, |addresses| say(&dev_banner(addresses, upstream)));
     }
     let flaky = quickstart::start()?;
     let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
     let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
-    app::run(input, |addresses| say(&banner(addresses)))
+    app::run(input, sockets, |addresses| say(&banner(addresses)))
 }
 
 /// The quick-start's configuration, with the built-in upstream at the address `flaky`.
@@ -151,6 +156,7 @@ mod tests {
             upstream: None,
             listen: "127.0.0.1:0".parse().unwrap(),
             admin: Some("127.0.0.1:0".parse().unwrap()),
+            takeover: None,
         }
     }
 

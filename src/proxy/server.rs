@@ -3,6 +3,8 @@
 //! A worker is a thread with its own runtime, sockets and upstream connections. A request is served by one
 //! worker, from its first byte to its last.
 
+mod listeners;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -17,11 +19,13 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::listeners::{Listeners, shares};
 use crate::proxy::client::listener;
 use crate::proxy::settings::Limits;
 use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::watch::Timeouts;
+use crate::system::inherited::Inherited;
 
 /// How often a drain checks whether it is complete.
 const LOOK: Duration = Duration::from_millis(10);
@@ -37,8 +41,7 @@ const POLLS_BETWEEN_LOOKS: u32 = 256;
 pub struct Server {
     runtime: ArcSwap<Runtime>,
     workers: Vec<WorkerHandle>,
-    /// The listening addresses: as configured, and as bound.
-    addresses: Mutex<HashMap<SocketAddr, SocketAddr>>,
+    listeners: Mutex<Listeners>,
 }
 
 #[derive(Debug)]
@@ -73,17 +76,14 @@ struct Replacement {
 impl Server {
     /// Binds the listeners of `runtime` and starts its workers. The error names the address.
     pub fn start(runtime: Arc<Runtime>) -> io::Result<Self> {
+        Self::start_with(runtime, Inherited::default())
+    }
+
+    /// The same, but listeners take the sockets of their addresses from `inherited`, and only the others are bound.
+    pub fn start_with(runtime: Arc<Runtime>, inherited: Inherited) -> io::Result<Self> {
         let count = runtime.limits.workers.max(1);
-        let mut addresses = HashMap::new();
-        let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
-        for address in listened(&runtime) {
-            let (bound, opened) = listener::bind(address, count).map_err(|e| at(address, &e))?;
-            addresses.insert(address, bound);
-            for (socket, worker) in opened.into_iter().zip(&mut sockets) {
-                worker.push((address, socket));
-            }
-        }
-        let workers: io::Result<Vec<_>> = sockets
+        let (listeners, shares) = Listeners::start(&runtime.addresses(), count, inherited)?;
+        let workers: io::Result<Vec<_>> = shares
             .into_iter()
             .enumerate()
             .map(|(number, sockets)| WorkerHandle::start(number, &runtime, sockets))
@@ -91,15 +91,21 @@ impl Server {
         Ok(Self {
             runtime: ArcSwap::new(runtime),
             workers: workers?,
-            addresses: Mutex::new(addresses),
+            listeners: Mutex::new(listeners),
         })
     }
 
     /// The addresses on which it listens.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        let mut all: Vec<_> = self.lock().values().copied().collect();
-        all.sort_unstable();
-        all
+        self.lock().local_addrs()
+    }
+
+    /// Further descriptors of its listening sockets, each with its address as configured.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn sockets(&self) -> io::Result<Vec<(SocketAddr, StdListener)>> {
+        self.lock().copies()
     }
 
     /// The runtime that serves new requests.
@@ -131,26 +137,15 @@ impl Server {
     /// Serves new requests with `runtime`; running requests keep the one with which they began. New addresses are
     /// bound before anything changes, so after an error everything is as before. The number of workers never changes.
     pub async fn replace(&self, runtime: Arc<Runtime>) -> io::Result<()> {
-        let wanted = listened(&runtime);
-        let current = self.lock().clone();
-        let mut bound = Vec::new();
-        for address in wanted.iter().filter(|address| !current.contains_key(address)) {
-            let opened = listener::bind(*address, self.workers.len());
-            bound.push((*address, opened.map_err(|error| at(*address, &error))?));
-        }
-        let closed: Vec<_> =
-            current.keys().filter(|address| !wanted.contains(address)).copied().collect();
-        let mut sockets: Vec<Vec<_>> = self.workers.iter().map(|_| Vec::new()).collect();
-        {
-            let mut addresses = self.lock();
-            addresses.retain(|address, _| wanted.contains(address));
-            for (address, (local, opened)) in bound {
-                addresses.insert(address, local);
-                for (socket, worker) in opened.into_iter().zip(&mut sockets) {
-                    worker.push((address, socket));
-                }
-            }
-        }
+        let wanted = runtime.addresses();
+        let (sockets, closed) = {
+            let mut listeners = self.lock();
+            let opened = listeners.open_missing(&wanted, self.workers.len())?;
+            let sockets = shares(&opened, self.workers.len())?;
+            let closed = listeners.close_others(&wanted);
+            listeners.add(opened);
+            (sockets, closed)
+        };
         // Kept until no worker uses it, so that this thread frees what it allocated. If another thread freed
         // it, the memory would stay with the allocator until the next reload.
         let last = self.runtime.swap(Arc::clone(&runtime));
@@ -166,6 +161,7 @@ impl Server {
 
     /// Stops listening, and closes connections: idle ones now, the others after their answer.
     pub async fn begin_drain(&self) {
+        self.lock().close();
         for worker in &self.workers {
             let (done, wait) = oneshot::channel();
             worker.ask(Command::Drain(done), wait).await;
@@ -222,8 +218,8 @@ impl Server {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,15 +236,6 @@ impl Drop for Server {
             }
         }
     }
-}
-
-fn listened(runtime: &Runtime) -> Vec<SocketAddr> {
-    let listeners = runtime.listeners.iter();
-    listeners.map(|listener| listener.address).collect()
-}
-
-fn at(address: SocketAddr, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
 }
 
 impl WorkerHandle {
@@ -352,10 +339,10 @@ fn open(
     for (address, socket) in sockets {
         match TcpListener::from_std(socket) {
             Ok(listener) => {
-                let stop = CancellationToken::new();
+                // A worker may have several sockets of one address.
+                let stop = listening.entry(address).or_default().clone();
                 let (worker, room) = (Arc::clone(worker), Arc::clone(room));
-                tokio::spawn(listener::accept(address, listener, worker, room, stop.clone()));
-                listening.insert(address, stop);
+                tokio::spawn(listener::accept(address, listener, worker, room, stop));
             }
             Err(error) => tracing::error!(%address, error = %error, "A socket cannot be used."),
         }

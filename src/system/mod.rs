@@ -1,5 +1,7 @@
-//! What the operating system lends: files, descriptors and address space. Beneath everything else.
+//! What the operating system lends: files, descriptors, sockets and address space. Beneath everything else.
 
 pub mod address_space;
 pub mod descriptors;
 pub mod file;
+pub mod inherited;
+pub mod passing;

@@ -37,6 +37,7 @@ pub(super) struct Families {
     pub(super) certificate_expiry: GaugeVec,
     pub(super) tasks: IntGauge,
     pub(super) reloads: IntCounterVec,
+    pub(super) takeovers: IntCounterVec,
     pub(super) last_reload: Gauge,
     pub(super) last_successful: IntGauge,
     pub(super) config_info: GaugeVec,
@@ -189,6 +190,11 @@ impl Families {
             reloads: all.counters(
                 "config_reloads_total",
                 "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",
+                &["outcome"],
+            ),
+            takeovers: all.counters(
+                "takeovers_total",
+                "Processes that wanted to take the listening sockets over, by outcome: handedOver, refused or failed.",
                 &["outcome"],
             ),
             last_reload: all.keep(Gauge::with_opts(opts(

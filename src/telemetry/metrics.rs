@@ -190,6 +190,11 @@ impl Metrics {
         counter(&self.families.reloads, &[outcome]).inc();
     }
 
+    /// `mwl_takeovers_total{outcome}`: `handedOver`, `refused` or `failed`.
+    pub fn takeover(&self, outcome: &'static str) {
+        counter(&self.families.takeovers, &[outcome]).inc();
+    }
+
     /// Sets `mwl_worker_tasks`.
     pub fn tasks(&self, count: usize) {
         self.families.tasks.set(i64::try_from(count).unwrap_or(i64::MAX));

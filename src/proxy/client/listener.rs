@@ -1,5 +1,6 @@
 //! Listening sockets. Each worker has its own for each address, so the kernel spreads the connections and no
-//! thread hands one to another.
+//! thread hands one to another. Of sockets that another process has opened there may be fewer or more than workers
+//! (`server::listeners`).
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -21,6 +22,7 @@ use crate::proxy::site::runtime::ListenerTls;
 use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::tls::{AcceptedConnection, ServerStream};
 use crate::system::descriptors;
+use crate::system::inherited::Shared;
 use crate::telemetry::limiter::LogLimiter;
 
 /// How many connections may wait to be accepted.
@@ -30,25 +32,30 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long to wait for a place before another idle connection is looked for.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// `count` sockets on `address`, one per worker, and the address that they are bound to: with port 0 the system
-/// chooses one, the same for all.
+/// `count` sockets on `address`, one per worker. With port 0 the system chooses one, the same for all.
 ///
 /// The address is first bound without sharing. Only our own sockets may share a port: a second process on it
 /// would silently get half of the connections.
-pub(crate) fn bind(
-    address: SocketAddr,
-    count: usize,
-) -> io::Result<(SocketAddr, Vec<StdListener>)> {
+pub(crate) fn bind(address: SocketAddr, count: usize) -> io::Result<Shared> {
     let alone = socket(address, false)?;
-    let bound = StdListener::from(alone).local_addr()?;
+    let local = StdListener::from(alone).local_addr()?;
     let sockets: io::Result<Vec<_>> = (0..count)
         .map(|_| {
-            let socket = socket(bound, true)?;
+            let socket = socket(local, true)?;
             socket.listen(BACKLOG)?;
             Ok(StdListener::from(socket))
         })
         .collect();
-    Ok((bound, sockets?))
+    Ok(Shared { local, sockets: sockets? })
+}
+
+/// Makes sockets on `address` that another process has opened like those of [`bind`].
+pub(crate) fn adopt(address: SocketAddr, sockets: &[StdListener]) {
+    if address.ip().is_loopback() {
+        for socket in sockets {
+            loopback::disable_pacing(&SockRef::from(socket));
+        }
+    }
 }
 
 fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -213,7 +220,7 @@ mod tests {
     #[test]
     fn the_workers_share_the_port_that_the_system_chose_and_nobody_else_may() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (bound, sockets) = bind(any, 3).unwrap();
+        let Shared { local: bound, sockets } = bind(any, 3).unwrap();
         assert_ne!(bound.port(), 0);
         for socket in &sockets {
             assert_eq!(socket.local_addr().unwrap(), bound);
@@ -226,7 +233,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn what_a_listener_on_the_loopback_accepts_is_not_paced() {
-        let (address, listeners) = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let Shared { local: address, sockets: listeners } =
+            bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
         listeners[0].set_nonblocking(false).unwrap();
         let (accepted, _) = listeners[0].accept().unwrap();

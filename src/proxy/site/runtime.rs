@@ -152,6 +152,11 @@ impl Runtime {
         self.sinks.get().unwrap_or_else(|| &NOBODY)
     }
 
+    /// The addresses for clients as configured, in order.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(|listener| listener.address).collect()
+    }
+
     /// How the process stops.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown

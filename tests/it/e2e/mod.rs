@@ -34,6 +34,8 @@ mod quickstart;
 mod recipe;
 /// A new configuration, without losing a request.
 mod reload;
+/// A restart without an outage.
+mod restart;
 /// The forms of a route, and the answers made from Results.
 mod routes;
 /// What the log says about failures.

@@ -90,11 +90,17 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 
 impl Program {
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// A process of whose outputs at least one is piped.
+    pub(crate) fn of(mut child: Child) -> Self {
         let log = Arc::new(Watched::<Log>::default());
-        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        follow(out, &log);
-        follow(err, &log);
+        match child.stdout.take() {
+            Some(out) => follow(out, &log),
+            None => log.update(|log| log.ended += 1),
+        }
+        follow(child.stderr.take().unwrap(), &log);
         Self { child, log }
     }
 
