@@ -59,7 +59,7 @@ impl Report {
 
     /// The diagnostics, a line that counts them, and the costs.
     fn summary(&self, file: &Path) -> String {
-        let name = file.display();
+        let name = file.display().to_string();
         let plural = |count, word: &str| match count {
             1 => format!("1 {word}"),
             count => format!("{count} {word}s"),
@@ -76,12 +76,10 @@ impl Report {
         if !found.is_empty() {
             found.push('\n');
         }
-        let mut summary = format!("{found}{name}: {counted}");
-        for cost in &self.costs {
-            summary.push_str("\n  ");
-            summary.push_str(cost);
-        }
-        summary
+        let costs = self.costs.iter().flat_map(|cost| ["\n  ", cost]);
+        found.push_str(&[&name, ": ", &counted].concat());
+        found.extend(costs);
+        found
     }
 }
 

@@ -47,7 +47,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
     let outcome = driver.block_on(async {
         let cancel = CancellationToken::new();
         let id = uuid::Uuid::now_v7().to_string();
-        let start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
+        let mut start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
         // A signal cancels the execution: its cleanups run, and its Result is printed.
         tokio::spawn(async move {
             if let Ok(mut signals) = Signals::new() {
@@ -55,7 +55,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
                 cancel.cancel();
             }
         });
-        unless_endless(engine::run(&plan, start, arguments, input), ENDLESS).await
+        unless_endless(engine::run(&plan, &mut start, arguments, input), ENDLESS).await
     });
     outcome.ok_or_else(|| {
         let name = run.definition.display();

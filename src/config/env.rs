@@ -122,9 +122,10 @@ fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
             Mark::Escape => out.push_str("${"),
             Mark::Reference => {
                 let start = text.len().saturating_sub(rest.len() + 2);
-                let offset = text.get(..start).map_or(0, |before| before.chars().count());
-                let (value, after) =
-                    reference(rest, lookup).map_err(|problem| Problem { offset, ..problem })?;
+                let (value, after) = reference(rest, lookup).map_err(|problem| {
+                    let offset = text.get(..start).map_or(0, |before| before.chars().count());
+                    Problem { offset, ..problem }
+                })?;
                 out.push_str(&value);
                 rest = after;
             }
@@ -148,13 +149,11 @@ enum Mark {
 /// The first special mark, and the text before and after it.
 fn next_special(text: &str) -> Option<(&str, Mark, &str)> {
     let marks = [("$${", Mark::Escape), ("${", Mark::Reference), ("{{", Mark::Braces)];
-    let found = marks.iter().filter_map(|(mark, special)| {
-        let at = text.find(mark)?;
-        Some((at, *mark, *special))
-    });
-    // `$${` begins one character before the `${` inside it, so the smallest offset finds it.
-    let (at, mark, special) = found.min_by_key(|(at, ..)| *at)?;
-    Some((text.get(..at)?, special, text.get(at + mark.len()..)?))
+    text.match_indices(['$', '{']).find_map(|(at, _)| {
+        let (before, rest) = text.split_at_checked(at)?;
+        let special = |(mark, special)| Some((before, special, rest.strip_prefix(mark)?));
+        marks.into_iter().find_map(special)
+    })
 }
 
 /// The value of the reference at the start of `text` (after its `${`), and the text behind it.

@@ -129,8 +129,8 @@ impl CodePattern {
         if text == "*" {
             return Ok(Self::Any);
         }
-        if text.chars().any(char::is_whitespace) {
-            return refuse("it holds white space");
+        if text.trim() != text {
+            return refuse("it begins or ends with white space");
         }
         let prefix = text.strip_suffix(".*");
         let segments = prefix.unwrap_or(text);
@@ -197,6 +197,7 @@ mod tests {
         assert!(!prefix.matches("Provider.Call."));
         assert!(CodePattern::parse("*").unwrap().matches("anything"));
         assert!(CodePattern::parse("A.B").unwrap().matches("A.B"));
+        assert!(CodePattern::parse("Not found.at all").unwrap().matches("Not found.at all"));
         assert!(!CodePattern::parse("A.B").unwrap().matches("A.B.C"));
     }
 

@@ -106,7 +106,7 @@ fn expressions() {
       |             ^^^^^^^^^^^^^^^^^^^^^^^^
       = help: write it between `{{` and `}}`
 
-    error[bad-expression]: Syntax error: token recognition error at: '= '
+    error[bad-expression]: `=` is no operator: `==` compares
      --> c.yaml:8:35
       |
     8 |   - { when: "{{ response.status === 402 }}", code: A }

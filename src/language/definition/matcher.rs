@@ -73,14 +73,19 @@ impl Compiler<'_> {
         Some(ty)
     }
 
-    /// Warns of a type in lower case, which the specification reserves for its own ("Result types").
+    /// Warns of a type that is not written as the specification asks: its own in lower case, others in
+    /// `PascalCase` ("Result types").
     pub(super) fn advise_type(&mut self, text: &str, span: Span) {
-        let lower = text.starts_with(|c: char| c.is_ascii_lowercase());
-        if !lower || TYPES.contains(&text) {
+        let pascal = text.starts_with(|c: char| c.is_ascii_uppercase())
+            && text.chars().all(|c| c.is_ascii_alphanumeric());
+        if pascal || TYPES.contains(&text) {
             return;
         }
-        let message =
-            format!("`{text}` is no type of the specification, which reserves lower case");
+        let message = if text.starts_with(|c: char| c.is_ascii_lowercase()) {
+            format!("`{text}` is no type of the specification, which reserves lower case")
+        } else {
+            format!("the type `{text}` is not written in PascalCase")
+        };
         let help = did_you_mean(text, TYPES)
             .unwrap_or_else(|| "write a type of your own in PascalCase".to_owned());
         self.warn("reserved-type", span, message, help);

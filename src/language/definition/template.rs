@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Compiler;
 use super::fields::boolean_word;
 use super::site::{self, Site};
-use crate::language::expr::{PathEnd, Program};
+use crate::language::expr::{MISTAKES, PathEnd, Program};
 use crate::language::plan::{Assign, Template, When};
 use crate::language::value::{Map, Value};
 use crate::source::{Diagnostic, Kind, Member, Node, with_article};
@@ -92,12 +92,11 @@ impl Compiler<'_> {
     /// Reports what the expression reads and can never exist here. Asking whether it exists is always right.
     fn check_reads(&mut self, node: &Node, shift: usize, program: &Program, site: Site<'_>) {
         let read = program.reads().iter().filter(|path| path.end != PathEnd::Presence);
-        for path in read {
-            if let Some(reason) = site.absence(path) {
-                let message = format!("`{}` cannot be read here: {reason}", site::name(path));
-                let diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
-                self.load_error(diagnostic.with_offset(shift + path.offset));
-            }
+        let absent = read.filter_map(|path| Some((path, site.absence(path)?)));
+        for (path, reason) in absent.take(MISTAKES) {
+            let message = format!("`{}` cannot be read here: {reason}", site::name(path));
+            let diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
+            self.load_error(diagnostic.with_offset(shift + path.offset));
         }
     }
 

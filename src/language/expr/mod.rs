@@ -3,11 +3,12 @@
 //! This folder is a wall: nothing outside it names the CEL crate. So the crate can be replaced, and its
 //! evaluator never runs unbounded. What comes in is text, and the roots that a site may read. What goes out
 //! is a [`Program`], checked as far as is possible without data. An evaluation takes shared values and gives
-//! one. Whatever the expression does, it ends soon and does not overflow the stack: `compile` bounds the
+//! one. Whatever the expression does, it ends soon and does not overflow the stack: `syntax` bounds the
 //! tree, `work` bounds the time.
 //!
 //! - `roots`: the names that a site may read;
-//! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
+//! - `syntax`: from text to a tree;
+//! - `compile`, `rewrite`, `signatures`, `references`: from that tree to the one that is evaluated;
 //! - `simple`: expressions that need no evaluator;
 //! - `environment`, `functions`, `json`, `duration`: what can be called;
 //! - `evaluation`, `values`, `equality`: the bindings as CEL values;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 
 use cel::IdedExpr;
 
-pub use self::compile::COMPILER_STACK;
 use self::compile::Compiled;
 use self::evaluation::Evaluation;
 use self::rewrite::{Names, Uses};
@@ -38,9 +38,9 @@ mod json;
 mod references;
 mod rewrite;
 mod roots;
-
 mod signatures;
 mod simple;
+mod syntax;
 #[doc(hidden)]
 pub mod testing;
 mod values;
@@ -121,6 +121,9 @@ impl EvalError {
         }
     }
 }
+
+/// How many mistakes of one expression are told. Each costs time, and nobody reads hundreds.
+pub const MISTAKES: usize = 20;
 
 impl Program {
     /// The body between the delimiters, if `text` is an expression ("The embedding"): it begins with `{{`,

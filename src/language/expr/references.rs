@@ -27,7 +27,7 @@ pub struct Path {
 }
 
 /// What an expression does at the end of a [`Path`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathEnd {
     /// It uses the value there, whatever that holds.
     Value,
@@ -83,19 +83,18 @@ pub(super) fn static_path(
         match expr {
             Expr::Ident(name) => break is_root(name)?,
             Expr::Select(select) if !select.test => {
-                members.push(Arc::from(select.field.as_str()));
+                members.push(select.field.as_str());
                 expr = &select.operand.expr;
             }
             Expr::Call(call) if call.func_name == operators::INDEX => {
                 let (operand, member) = literal_index(call)?;
-                members.push(Arc::from(member));
+                members.push(member);
                 expr = &operand.expr;
             }
             _ => return None,
         }
     };
-    members.reverse();
-    Some((root, members))
+    Some((root, members.into_iter().rev().map(Arc::from).collect()))
 }
 
 /// The operand and the member of `operand['member']`, or of one of its optional forms.

@@ -101,7 +101,8 @@ fn check_knows_the_codes_that_a_route_s_calls_may_fail_with() {
     let (exit, spaced) = told("Provider.Call.Http.Throttled ");
     assert_eq!(exit, Some(1));
     assert!(
-        spaced.contains("it holds white space") && spaced.contains("codes.yaml:12:59"),
+        spaced.contains("it begins or ends with white space")
+            && spaced.contains("codes.yaml:12:59"),
         "{spaced}"
     );
 }

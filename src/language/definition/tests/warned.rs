@@ -116,6 +116,29 @@ steps:
 }
 
 #[test]
+fn types_that_are_not_in_pascal_case() {
+    insta::assert_snapshot!(warned(&root(r"
+steps:
+  a:
+    action: Call
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+    catch: [{ match: { types: [Processing_Error, processingError, ProcessingError, HTTP2, error] }, next: b }]
+  b: { action: Raise, result: { code: A.B, type: Processing-Error } }
+")), @"
+    warning[reserved-type]: the type `Processing_Error` is not written in PascalCase
+     --> f:9:32 `Processing_Error`
+      = help: write a type of your own in PascalCase
+    warning[reserved-type]: `processingError` is no type of the specification, which reserves lower case
+     --> f:9:50 `processingError`
+      = help: write a type of your own in PascalCase
+    warning[reserved-type]: the type `Processing-Error` is not written in PascalCase
+     --> f:10:50 `Processing-Error`
+      = help: write a type of your own in PascalCase
+    ");
+}
+
+#[test]
 fn retries() {
     insta::assert_snapshot!(warned(&root(r#"
 middleware:
@@ -286,4 +309,21 @@ flows:
     assert_eq!(gather(&format!("{over}, concurrency: 2000")), "");
     assert_eq!(gather(&format!("{over}, concurrency: null")), "");
     assert_eq!(gather("over: [1, 2, 3]"), "");
+}
+
+/// A predicate is the author's own affair.
+#[test]
+fn predicates_that_always_or_never_hold_get_no_warning() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a:
+    action: Match
+    cases:
+      - { when: "{{ 1 > 2 }}", next: b }
+      - { when: true, next: b }
+      - { when: "{{ true }}", next: c }
+    default: { next: c }
+  b: { action: Return }
+  c: { action: Return }
+"#)), @"");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
-use super::super::references::{PathEnd, literal_index};
+use super::super::references::{PathEnd, first, literal_index};
 use super::super::{functions, signatures};
 use super::nodes::{call, ident, is_operator, is_scalar, literal_list, qualified};
 use super::{Names, Rewriter};
@@ -13,16 +13,18 @@ use super::{Names, Rewriter};
 impl Rewriter<'_> {
     /// Rewrites a call of an operator, of a namespace's function, or of any other function.
     pub(super) fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
-        if let Some(space) =
-            parsed.target.as_deref().and_then(|target| self.namespace(target, &parsed))
+        let mut place = self.places.of(id);
+        if let Some(target) = parsed.target.as_deref()
+            && let Some(space) = self.namespace(target, &parsed)
         {
+            place = self.places.of(first(target).id);
             parsed.func_name = format!("{space}.{}", parsed.func_name);
             parsed.target = None;
         }
         if is_operator(&parsed) {
             return self.operator(id, parsed);
         }
-        self.function(id, parsed)
+        self.function(id, place, parsed)
     }
 
     /// The namespace that the target of a call names: `math` in `math.abs(x)`. As in cel-go, it is one if the
@@ -129,12 +131,14 @@ impl Rewriter<'_> {
         Some(call(id, name, args))
     }
 
-    fn function(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
+    /// Rewrites the call of a function whose name is written at `place`.
+    fn function(&mut self, id: u64, place: usize, parsed: CallExpr) -> IdedExpr {
         let CallExpr { func_name: name, target, args } = parsed;
-        if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
-            && matches!(self.names, Names::Roots(_))
+        if matches!(self.names, Names::Roots(_))
+            && !self.has_enough()
+            && let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
         {
-            self.refuse_call(id, &name, problem);
+            self.refuse_at(place, problem);
         }
         match (name.as_str(), target.is_some(), args.len()) {
             ("now", false, 0) => {

@@ -3,7 +3,7 @@
 use cel::IdedExpr;
 use cel::common::ast::{ComprehensionExpr, Expr, LiteralValue, operators};
 
-use super::super::compile;
+use super::super::syntax::each_child;
 use super::Rewriter;
 use super::nodes::{call, tick};
 
@@ -116,7 +116,7 @@ fn is_false(literal: &LiteralValue) -> bool {
 
 /// The number of nodes of `expr`.
 fn nodes(expr: &IdedExpr) -> usize {
-    let mut below = Vec::new();
-    compile::children(&expr.expr, &mut below);
-    1 + below.into_iter().map(nodes).sum::<usize>()
+    let mut count = 1;
+    each_child(&expr.expr, &mut |child| count += nodes(child));
+    count
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::CONTRACT;
 use super::compose::{BodySource, compose, is_own};
+use super::judge::Judged;
 use super::params::Params;
 use super::send::NoResponse;
 use crate::language::outcome::Failure;
@@ -17,6 +18,7 @@ use crate::language::provider::{Answer, Destination, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::answer::classify::Repeatable;
 use crate::proxy::body::request::UploadProgress;
+use crate::proxy::boxed::pinned;
 use crate::proxy::code;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
@@ -105,10 +107,10 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         span,
     };
     let Some(mut connection) = upstream.at_hand(endpoint, dispatch.attempt.begun) else {
-        return Box::pin(attempt.over_new(outgoing, body));
+        return pinned(|| attempt.over_new(outgoing, body));
     };
     match attempt.hand_over(&mut connection, (outgoing, body), dispatch.attempt.begun) {
-        Ok(()) => Box::pin(attempt.over(connection)),
+        Ok(()) => pinned(|| attempt.over(connection)),
         Err(lost) => Box::pin(async move { attempt.lost(lost).await }),
     }
 }
@@ -129,7 +131,10 @@ impl Attempt<'_> {
     /// Finishes an attempt whose request was handed to an idle connection.
     async fn over(self, connection: Connection) -> Answer {
         match self.response(connection).await {
-            Ok(answered) => self.got(answered).await,
+            Ok(answered) => match self.got(answered) {
+                Judged::Done(answer) => answer,
+                Judged::Reading(reading) => reading.await,
+            },
             // Boxed, like everything rare, so that the common case does not carry its size.
             Err(lost) => Box::pin(self.failed_over(lost)).await,
         }
@@ -157,7 +162,10 @@ impl Attempt<'_> {
             lost => Err(lost),
         };
         match answered {
-            Ok(answered) => self.got(answered).await,
+            Ok(answered) => match self.got(answered) {
+                Judged::Done(answer) => answer,
+                Judged::Reading(reading) => reading.await,
+            },
             Err(lost) => self.lost(lost).await,
         }
     }

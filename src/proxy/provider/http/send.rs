@@ -108,7 +108,7 @@ impl Attempt<'_> {
     }
 
     /// Handles an interim response. One for a call of the Flow's own goes nowhere.
-    fn interim(&self, answer: &h1::ResponseHead) {
+    pub(super) fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
             interim.pass(route, answer.status, answer.reason.as_deref(), &answer.fields);

@@ -153,7 +153,7 @@ fn expressions_that_do_not_compile() {
 steps:
   a: { action: Return, value: { b: ["{{ 1 + }}", "{{ nothing }}"] } }
 "#)), @"
-    error[invalid-expression]: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
+    error[invalid-expression]: the expression ends here, where a value is wanted
      --> f:5:44 ` `
     error[invalid-expression]: `nothing` is unknown; in scope here: `vars`, `execution`, `frame`, `step` and `failure`
      --> f:5:54 `n`
