@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
-pub use self::build::{AdminView, Built, Input, build, check, complete};
+pub use self::build::{AdminView, Built, Input, build, check, complete, given_text};
 use self::refusal::Refusal;
 pub use self::start::{Addresses, Sockets, StartError, run};
 use crate::admin;
@@ -260,7 +260,8 @@ impl reload::Reload for App {
 fn complain(cause: Cause, refused: &ConfigError) -> Json {
     let error = refused.to_string();
     let error = error.trim_end();
-    tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+    // As `%`, its lines stay lines on a terminal.
+    tracing::error!(%cause, %error, "The configuration is refused; what ran before goes on.");
     refused.sources.to_json(&refused.diagnostics)
 }
 
@@ -294,7 +295,7 @@ fn warn(built: &Built) {
     let rendered = built.sources.render(&Diagnostics(first.to_vec()));
     let more = all.len() - first.len();
     tracing::warn!(
-        warnings = rendered.trim_end(),
+        warnings = %rendered.trim_end(),
         more,
         "The configuration may not do what it seems to; `mwl-proxy check` shows all of it."
     );

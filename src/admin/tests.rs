@@ -106,6 +106,7 @@ async fn each_page_answers_its_methods() {
     assert_eq!(serde_json::from_str::<Json>(&filter).unwrap(), json!(["a b", false]));
     let (.., index) = ask(&server, Method::GET, "/none").await;
     assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.summary)));
+    assert!(index.contains("\nGET  /metrics     Prometheus metrics.\n"), "{index}");
 }
 
 #[tokio::test]

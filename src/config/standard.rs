@@ -4,13 +4,27 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::read::Report;
 use crate::source::{Kind, Member, Node, Span};
 
 /// Its name.
 pub(super) const STANDARD: &str = "mwl-proxy/standard";
 
 /// The first part of names that are not the author's to give.
-pub(super) const RESERVED: &str = "mwl-proxy/";
+const RESERVED: &str = "mwl-proxy/";
+
+/// The written stacks, and this one as if it were among them, at `at`.
+pub(super) fn beside(report: &Report, written: &[Member], at: Span) -> Vec<Member> {
+    for member in written.iter().filter(|member| member.key.starts_with(RESERVED)) {
+        let name = &member.key;
+        let message =
+            format!("the stack `{name}` has a reserved name: `{RESERVED}` is the proxy's own");
+        report.error("bad-name", member.key_span, message);
+    }
+    let entries = Node { span: at, kind: Kind::Array(entries(at).into()) };
+    let own = Member { key: Arc::from(STANDARD), key_span: at, value: entries };
+    written.iter().filter(|member| &*member.key != STANDARD).cloned().chain([own]).collect()
+}
 
 /// Its entries, as if they were written at `at`: a Retry of what is retryable, under a bound for all attempts. Each attempt
 /// is bounded by the upstream's `responseTimeout`, because a Timeout could not tell a GET from a POST.

@@ -154,6 +154,16 @@ impl CodePattern {
             Self::Exact(exact) => code == exact.as_ref(),
         }
     }
+
+    /// Whether this pattern selects every code that `narrow` selects.
+    pub fn covers(&self, narrow: &Self) -> bool {
+        match (self, narrow) {
+            (Self::Any, _) => true,
+            (_, Self::Exact(code)) => self.matches(code),
+            (Self::Prefix(wide), Self::Prefix(narrow)) => narrow.starts_with(wide.as_ref()),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for CodePattern {

@@ -131,31 +131,6 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether `earlier` matches everything that `later` matches.
-pub(super) fn covers(earlier: &Matcher, later: &Matcher) -> bool {
-    let Matcher { codes, types, retryable } = earlier;
-    let codes = codes.as_ref().is_none_or(|wide| {
-        let narrow = later.codes.as_deref().unwrap_or(&[CodePattern::Any]);
-        narrow.iter().all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
-    });
-    let types = types.as_ref().is_none_or(|wide| {
-        let narrow = later.types.as_ref();
-        narrow.is_some_and(|narrow| narrow.iter().all(|ty| wide.contains(ty)))
-    });
-    codes && types && retryable.is_none_or(|wanted| later.retryable == Some(wanted))
-}
-
-fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
-    match (wide, narrow) {
-        (CodePattern::Any, _) => true,
-        (_, CodePattern::Exact(code)) => wide.matches(code),
-        (CodePattern::Prefix(wide), CodePattern::Prefix(narrow)) => {
-            narrow.starts_with(wide.as_ref())
-        }
-        _ => false,
-    }
-}
-
 /// `None` if the member was written and is wrong.
 fn transposed<T>(member: Option<Option<T>>) -> Option<Option<T>> {
     match member {
