@@ -225,6 +225,13 @@ impl Exchange {
         }
         upstream.pick(lock(&self.tried).entry(index).or_default())
     }
+
+    /// Nothing was asked of the endpoint that was picked.
+    pub(crate) fn spare(&self, index: usize, endpoint: usize) {
+        if let Some(tried) = lock(&self.tried).get_mut(&index) {
+            tried.retain(|tried| *tried != endpoint);
+        }
+    }
 }
 
 impl Drop for Exchange {

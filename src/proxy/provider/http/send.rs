@@ -47,7 +47,7 @@ impl Attempt<'_> {
     /// A connection for the request, idle or new.
     pub(super) async fn connection(&self) -> Result<Connection, NoResponse> {
         let connection = self.upstream.connection(self.endpoint).await;
-        connection.map_err(NoResponse::Connect)
+        connection.map_err(|error| self.unreached(error))
     }
 
     /// Hands a request to `connection`, `now`.
@@ -135,7 +135,7 @@ impl Attempt<'_> {
             Some(unsent) => self.upstream.resend(self.endpoint, unsent).await,
             None => self.upstream.fresh(self.endpoint).await,
         };
-        let mut connection = connection.map_err(NoResponse::Connect)?;
+        let mut connection = connection.map_err(|error| self.unreached(error))?;
         if !resent {
             let composed = compose(self.params, &self.dispatch, self.exchange, self.span);
             let composed = composed.map_err(NoResponse::Compose)?;
@@ -149,6 +149,14 @@ impl Attempt<'_> {
     fn is_repeatable(&self, unprocessed: bool) -> bool {
         let harmless = self.repeatable.idempotent || unprocessed;
         harmless && self.progress.broken().is_none() && self.progress.replayable()
+    }
+
+    /// No connection could be made. If that was no fault of the endpoint's, it counts as not tried.
+    fn unreached(&self, error: ConnectError) -> NoResponse {
+        if error.cause.is_own() {
+            self.exchange.spare(self.params.upstream, self.endpoint);
+        }
+        NoResponse::Connect(error)
     }
 
     fn report_resend(&self) {
