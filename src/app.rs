@@ -23,7 +23,7 @@ pub use self::build::{AdminView, Built, Input, build, check, complete, given_tex
 use self::refusal::Refusal;
 pub use self::start::{Addresses, Sockets, StartError, run};
 use crate::admin;
-use crate::config::{ConfigError, FileContents, Loaded};
+use crate::config::{Changes, ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
 use crate::language::provider::Catalog;
 use crate::proxy::settings::Shutdown;
@@ -62,6 +62,14 @@ pub struct App {
     handle: ReloadHandle<Applied>,
     /// Why the configuration that was loaded last is not served. `None` if it is.
     refusal: std::sync::Mutex<Option<Refusal>>,
+}
+
+/// A configuration that is served now, and what it changed.
+#[derive(Debug)]
+struct Served {
+    hash: Arc<str>,
+    routes: Changes,
+    upstreams: Changes,
 }
 
 /// The outcome of a reload: the hash of what is served now, or the diagnostics as JSON.
@@ -148,7 +156,7 @@ impl App {
     async fn serve(
         &self,
         loaded: Result<Loaded, Box<ConfigError>>,
-    ) -> Result<Arc<str>, Box<ConfigError>> {
+    ) -> Result<Served, Box<ConfigError>> {
         let mut loaded = loaded?;
         descriptors::fit(&mut loaded.settings.limits, false);
         let built = build(loaded, &self.catalog, &self.metrics)?;
@@ -176,8 +184,10 @@ impl App {
             );
         }
         let hash = Arc::clone(&shown.hash);
-        self.shown.store(Arc::new(shown));
-        Ok(hash)
+        let last = self.shown.swap(Arc::new(shown));
+        let now = self.shown.load();
+        let (routes, upstreams) = Changes::between(&last.comparable(), &now.comparable());
+        Ok(Served { hash, routes, upstreams })
     }
 
     /// What was loaded is what is served already. Returns its hash.
@@ -190,17 +200,20 @@ impl App {
     }
 
     /// Counts and logs the outcome of a reload.
-    fn report_outcome(&self, cause: Cause, applied: Result<Arc<str>, Box<ConfigError>>) -> Applied {
+    fn report_outcome(&self, cause: Cause, applied: Result<Served, Box<ConfigError>>) -> Applied {
         let refusal = applied.as_ref().err().map(|refused| Refusal::of(refused));
         let mut last = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         let known = cause == Cause::Again && refusal == *last;
         *last = refusal;
         drop(last);
         match applied {
-            Ok(hash) => {
+            Ok(Served { hash, routes, upstreams }) => {
                 self.metrics.config_reload("applied");
                 self.metrics.config_loaded(&hash, now());
-                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
+                let hashed = &*hash;
+                tracing::info!(
+                    %cause, hash = hashed, %routes, %upstreams, "The configuration was loaded anew."
+                );
                 Ok(hash)
             }
             // Nothing new: it was counted and logged when it was refused first.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::admin::routes::{RouteDescriptions, RouteHeads};
-use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
+use crate::config::{self, Comparable, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
 use crate::proxy::settings::{Admin, Settings};
 use crate::proxy::{self, Runtime};
@@ -67,9 +67,16 @@ pub struct AdminView {
     pub routes: RouteDescriptions,
     /// The admin settings: who may see it, and how many executions are kept.
     pub admin: Option<Admin>,
+    /// The files that it was made of.
+    pub files: Vec<FileContents>,
 }
 
 impl AdminView {
+    /// What a reload compares.
+    pub fn comparable(&self) -> Comparable<'_> {
+        Comparable { written: &self.config, files: &self.files }
+    }
+
     /// How many executions of each kind are kept: none when there is no admin address.
     pub fn executions(&self) -> usize {
         self.admin.as_ref().map_or(0, |admin| admin.executions)
@@ -165,7 +172,7 @@ pub(crate) fn build_with(
             found.append(more);
             let found = config::distinct(found);
             let routes = heads.described(runtime.plans());
-            let shown = AdminView { hash, config: written, routes, admin };
+            let shown = AdminView { hash, config: written, routes, admin, files: files.clone() };
             Ok(Built {
                 runtime: Arc::new(runtime),
                 observed,

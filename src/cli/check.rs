@@ -27,6 +27,8 @@ struct Report {
     found: Diagnostics,
     /// What a valid file may cost at most, one line each.
     costs: Vec<String>,
+    /// The hash of a valid configuration, as `mwl_config_info` has it.
+    hash: Option<String>,
 }
 
 pub(super) fn check(check: &Check) -> ExitCode {
@@ -83,7 +85,7 @@ fn escaped(text: &str) -> String {
 
 impl Report {
     fn of(refused: ConfigError) -> Self {
-        Self { sources: refused.sources, found: refused.diagnostics, costs: Vec::new() }
+        Self { sources: refused.sources, found: refused.diagnostics, costs: Vec::new(), hash: None }
     }
 
     fn count(&self, severity: Severity) -> usize {
@@ -120,6 +122,10 @@ impl Report {
         let costs = self.costs.iter().flat_map(|cost| ["\n  ", cost]);
         found.push_str(&[&name, ": ", &counted].concat());
         found.extend(costs);
+        if let Some(hash) = &self.hash {
+            found.push_str("\n  hash ");
+            found.push_str(hash);
+        }
         found
     }
 }
@@ -155,7 +161,8 @@ fn of_file(path: &Path, text: io::Result<String>, origin: Origin<'_>) -> Report 
                 let costs = built.runtime.most_calls();
                 let costs = costs.map(|(route, calls)| cost(&format!("route {route}"), calls));
                 let costs = costs.collect();
-                return Report { sources: built.sources, found: built.warnings, costs };
+                let hash = Some(built.runtime.hash().to_owned());
+                return Report { sources: built.sources, found: built.warnings, costs, hash };
             }
             Err(refused) => refused,
         },
@@ -176,7 +183,7 @@ fn definition(sources: Sources, node: &Node) -> Report {
         Ok((plan, warnings)) => (warnings, vec![cost("one execution", plan.most_calls())]),
         Err(found) => (found, Vec::new()),
     };
-    Report { sources, found: config::distinct(found), costs }
+    Report { sources, found: config::distinct(found), costs, hash: None }
 }
 
 /// The providers that a definition may name. Only a configuration knows which upstreams exist, so every
@@ -240,8 +247,48 @@ mod tests {
         let told = "f.json: ok\n  one execution: at most 3 calls";
         assert_eq!(report("f.json", flow), (0, 0, told.into()));
         let config = include_str!("../../config/minimal.yaml");
-        let told = "c.yaml: ok\n  route everything: at most 1 call";
-        assert_eq!(report("c.yaml", config), (0, 0, told.into()));
+        let (errors, warnings, text) = report("c.yaml", config);
+        let (told, hash) = text.rsplit_once("\n  hash ").unwrap();
+        assert_eq!((errors, warnings), (0, 0));
+        assert_eq!(told, "c.yaml: ok\n  route everything: at most 1 call");
+        let variable = |_: &str| None;
+        let origin = Origin { variable: &variable, ..Origin::system() };
+        let loaded = config::parse(Path::new("c.yaml"), config, origin).unwrap();
+        assert_eq!(hash, &*loaded.settings.hash);
+    }
+
+    #[test]
+    fn a_cleanup_that_sends_a_client_s_credentials_on_is_warned_of() {
+        let http = "provider: mwl:provider.call/mwl-proxy/http/v1, with: { method: POST";
+        let flow = format!(
+            "flow: {{ entrypoint: t, steps: {{ t: {{ action: Call, call: {{ {http} }} }}, next: e }}, e: {{ action: Return }} }} }}"
+        );
+        let removed = "  requestHeaders: { remove: [authorization, cookie] }\n";
+        for (call, route, warned) in [
+            (format!("{http} }}"), "", true),
+            (format!("{http}, path: \"{{{{ '/' + execution.id }}}}\" }}"), "", true),
+            (format!("{http}, headers: {{ authorization: null }} }}"), "", true),
+            (flow.clone(), "", true),
+            (format!("input: null, {http} }}"), "", false),
+            (format!("input: \"{{{{ middleware.result }}}}\", {flow}"), "", false),
+            (format!("{http}, headers: {{ Authorization: null, cookie: null }} }}"), "", false),
+            (format!("{http} }}"), removed, false),
+        ] {
+            let config = format!(
+                "listeners: [{{ address: 127.0.0.1:0 }}]\n\
+                 upstreams: {{ a: {{ endpoints: [http://a] }} }}\n\
+                 routes:\n\
+                 - name: r\n\
+                 \x20 upstream: a\n\
+                 {route}\
+                 \x20 middleware:\n\
+                 \x20 - provider: mwl:provider.middleware/mwl/finally/v1\n\
+                 \x20   onAlways: {{ with: {{ call: {{ {call} }} }} }}\n"
+            );
+            let (errors, _, text) = report("c.yaml", &config);
+            assert_eq!(errors, 0, "{text}");
+            assert_eq!(text.contains("cleanup-sends-credentials"), warned, "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! every row is read and that `config/reference.yaml` shows it.
 
 mod answers;
+mod changes;
 mod classify;
 mod covering;
 mod document;
@@ -43,6 +44,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::changes::{Changes, Comparable};
 pub use self::literals::without_literals;
 pub use self::resolved::resolved;
 
@@ -119,7 +121,6 @@ pub struct FileContents {
 
 impl WrittenConfig {
     /// All of it.
-    #[cfg(test)]
     fn to_json(&self) -> serde_json::Value {
         self.read(Node::to_json)
     }
@@ -326,6 +327,7 @@ impl<'a> Load<'a> {
             observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
+            request_id: shaping::request_id(report, &root),
             paths,
             routes: routes.read(&root),
             limits,

@@ -43,6 +43,11 @@ pub(super) const ROOT: Section = Section {
             "How the client's address is found, and which fields tell it to upstreams. Without this section the fields pass unchanged.",
         ),
         optional(
+            "requestIdHeader",
+            Shape::Text,
+            "The header field of every answer that carries the execution's id, such as `x-request-id`. Without it only problem documents say the id.",
+        ),
+        optional(
             "paths",
             Shape::Section(&PATHS),
             "How routes read paths, and which paths are refused.",

@@ -87,6 +87,13 @@ pub mod system {
     pub const EMPTY_RAISE: &str = "System.EmptyRaise";
     /// A chain of `previous` was cut at the platform's depth.
     pub const FAILURE_CHAIN_TRUNCATED: &str = "System.FailureChainTruncated";
+    /// Those that say that a definition is at fault, and not what it calls.
+    pub const FAULTS: [&str; 4] = [
+        EXPRESSION_EVALUATION_ERROR,
+        UNREPRESENTABLE_VALUE,
+        PARAMETER_VALIDATION_FAILED,
+        EMPTY_RAISE,
+    ];
     /// All of them.
     pub const ALL: [&str; 9] = [
         CANCELLED,

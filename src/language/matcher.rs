@@ -19,6 +19,12 @@ pub struct Matcher {
 }
 
 impl Matcher {
+    /// Whether this would select `failure` if that said something else about `retryable`.
+    pub fn misses_retryable(&self, failure: &Failure) -> bool {
+        let any = Self { retryable: None, ..self.clone() };
+        !self.matches(failure) && any.matches(failure)
+    }
+
     /// Whether this selects `failure`. A failure that says nothing about `retryable` matches neither value.
     pub fn matches(&self, failure: &Failure) -> bool {
         let Self { codes, types, retryable } = self;

@@ -1,5 +1,7 @@
 //! Makes a configuration ready to serve: compiles each route's document with the route's own catalog.
 
+mod credentials;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -48,6 +50,7 @@ impl Runtime {
             observed: _,
             upstreams,
             forwarded,
+            request_id,
             paths,
             routes,
             limits,
@@ -109,6 +112,7 @@ impl Runtime {
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             via: forwarded.as_ref().map_or(may_return, |forwarded| forwarded.via),
             forwarded,
+            request_id,
             paths,
             limits,
             shutdown,
@@ -197,9 +201,11 @@ impl Builder<'_> {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
         });
-        catalog.declare_codes(uri, classified);
-        let (plan, warnings) =
+        catalog.declare_codes(uri.clone(), classified);
+        let (plan, mut warnings) =
             compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
+        let removed = request_fields.as_ref().map_or(&[][..], |edits| &edits.remove);
+        credentials::advise(&plan, &uri, removed, &mut warnings);
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);
@@ -209,6 +215,11 @@ impl Builder<'_> {
         if facts.unwinds {
             metrics.cleans_up();
         }
+        plan.each_entry(&mut |place, entry| {
+            if entry.middleware.contract().bounds() {
+                metrics.bounded_by(&place.to_string());
+            }
+        });
         let route = Route {
             name,
             plan,

@@ -30,6 +30,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
+    /// The field of every answer that carries the execution's id.
+    pub request_id: Option<HeaderName>,
     /// What paths mean, and which are refused.
     pub paths: Paths,
     /// In order: the first match wins. Names are unique.

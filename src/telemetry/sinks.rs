@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::executions::Executions;
 use super::limiter::LogLimiter;
 use super::metrics::Metrics;
-use super::record::Execution;
+use super::record::{Execution, Kind};
 use super::settings::{Access, TelemetrySettings, Tracing, When};
 use super::trace::{Tracer, TracerError};
 use super::write_queue::WriteQueue;
@@ -169,8 +169,8 @@ impl AccessLog {
     fn takes(&self, execution: &Execution) -> bool {
         let always = match self.settings.when {
             When::None => false,
-            When::Failures => execution.failed(),
-            When::Retried => execution.failed() || execution.retried(),
+            When::Failures => execution.kind() != Kind::Success,
+            When::Retried => execution.kind() != Kind::Success || execution.retried(),
             When::All => true,
         };
         always || self.samples(&execution.request.id)

@@ -117,8 +117,11 @@ def _requests(report, ledger, metrics, lines, dropped):
         wrong["answers that the upstream broke off"],
     )
     truncated = program.total(metrics, "mwl_responses_truncated_total")
-    report.equal(
-        "responses truncated = lines that say so", truncated, sum(line["code"] == BROKEN_OFF for line in ledger.lines)
+    told = sum(line["code"] == BROKEN_OFF for line in ledger.lines)
+    report.held(
+        "responses truncated = lines that say so",
+        told <= truncated <= told + dropped,
+        f"{truncated:g}, {told}; {dropped:g} lines were dropped",
     )
     report.ids("connections closed without an answer", [id for id, (kind, _) in ledger.clients.items() if kind == "silent"])
     report.equal("requests in flight at the end", program.total(metrics, "mwl_requests_in_flight"), 0)

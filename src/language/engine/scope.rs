@@ -73,6 +73,8 @@ pub(super) struct Scope {
     outside: Option<Instant>,
     /// The wait before the current re-run, until its first attempt takes it.
     pub(super) wait: Option<Wait>,
+    /// Whether a `catch` has taken a failure here. It is read for a cleanup.
+    pub(super) caught: bool,
 }
 
 /// Cancellation from outside the scope.
@@ -137,6 +139,7 @@ impl Scope {
             dispatch: None,
             outside: None,
             wait: None,
+            caught: false,
         }
     }
 
@@ -373,11 +376,13 @@ impl Interrupted {
     /// What the owner emits ("The conversion seam"): its explanation if the cancellation is still bare, else
     /// the whole chain. It is a new failure each time. A bound has only one explanation, but if it fires
     /// again, that is a new failure, which links to the one that is being handled.
-    pub(super) fn convert(self) -> Arc<Failure> {
+    ///
+    /// `placed` adds to the explanation where the bound is.
+    pub(super) fn convert(self, placed: impl FnOnce(Failure) -> Failure) -> Arc<Failure> {
         match &self.chain.previous {
             Some(explanation) if !self.superseded => {
                 let awaited = self.chain.awaited.clone();
-                Arc::new(Failure { awaited, ..explanation.as_ref().clone() })
+                Arc::new(placed(Failure { awaited, ..explanation.as_ref().clone() }))
             }
             _ => self.chain,
         }

@@ -6,6 +6,7 @@ use super::{
     PhasePlan, Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
 };
 use crate::language::expr::Program;
+use crate::language::observe::EntryPlace;
 use crate::language::provider::Phase;
 
 /// The place of a [`Program`] in a plan.
@@ -47,6 +48,21 @@ impl Plan {
     /// Every middleware entry: of Flows, of Steps and of cleanups.
     pub fn entries(&self) -> impl Iterator<Item = &EntryPlan> {
         self.stacks().flat_map(|stack| stack.iter().flat_map(EntryPlan::with_cleanups))
+    }
+
+    /// Calls `found` with each of these entries and its place.
+    pub fn each_entry(&self, found: &mut impl FnMut(EntryPlace<'_>, &EntryPlan)) {
+        for (index, flow) in self.flows().iter().enumerate() {
+            let stack = if FlowId(index) == FlowId::ROOT { "flow" } else { &*flow.name };
+            let place = EntryPlace { step: &flow.name, stack, cleanup: false, position: 0 };
+            each_entry(place, &flow.stack, found);
+            for step in &flow.steps {
+                if let Action::Call(call) = &step.action {
+                    let place = EntryPlace { step: &step.name, stack: &step.name, ..place };
+                    each_entry(place, &call.stack, found);
+                }
+            }
+        }
     }
 
     fn stacks(&self) -> impl Iterator<Item = &[EntryPlan]> {
@@ -99,6 +115,20 @@ impl Plan {
     pub fn calls_several(&self) -> bool {
         let provider = |call: &&CallPlan| matches!(call.target, Target::Provider(_));
         self.calls().filter(provider).count() > 1 || self.flows().iter().any(FlowPlan::calls_again)
+    }
+}
+
+/// Calls `found` with the entries of a stack, and with those around their cleanups.
+fn each_entry(
+    place: EntryPlace<'_>,
+    stack: &[EntryPlan],
+    found: &mut impl FnMut(EntryPlace<'_>, &EntryPlan),
+) {
+    for (position, entry) in stack.iter().enumerate() {
+        found(EntryPlace { position, ..place }, entry);
+        for cleanup in entry.cleanups() {
+            each_entry(EntryPlace { cleanup: true, ..place }, &cleanup.stack, found);
+        }
     }
 }
 
@@ -164,7 +194,7 @@ impl EntryPlan {
     }
 
     /// The cleanups of its phases.
-    fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
+    pub fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
         self.phases.iter().filter_map(|phase| phase.cleanup.as_deref())
     }
 }

@@ -1,12 +1,13 @@
 //! One attempt: its identity, and what its provider may report while it runs.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::action::{DelaySource, Reentry};
+use crate::language::outcome::Failure;
 
 /// One dispatch of a call to a provider: which one it is, what came before it and when it began. The provider
 /// and the observers get the same value.
@@ -55,7 +56,10 @@ pub enum Role {
 /// Lent to a provider for one call. What the provider says of itself is read when the call has ended, whether it was
 /// answered, interrupted or dropped. A call can also ask here to be polled at an instant: the engine has a timer anyway.
 #[derive(Debug, Default)]
-pub struct Slot<'a>(Mutex<SlotState<'a>>);
+pub struct Slot<'a> {
+    state: Mutex<SlotState<'a>>,
+    fault: OnceLock<Box<Failure>>,
+}
 
 #[derive(Debug, Default)]
 struct SlotState<'a> {
@@ -113,12 +117,22 @@ impl<'a> Slot<'a> {
         state.past = true;
     }
 
-    /// What the provider said.
+    /// Says that the definition is at fault, although the call goes on without what is. The first fault counts.
+    pub fn blame(&self, fault: Failure) {
+        self.fault.get_or_init(|| Box::new(fault));
+    }
+
+    /// What is at fault.
+    pub(in crate::language) fn fault(&self) -> Option<&Failure> {
+        self.fault.get().map(|fault| &**fault)
+    }
+
+    /// Where the provider said that the call goes.
     pub(in crate::language) fn take(&self) -> Option<Destination<'a>> {
         self.lock().destination.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState<'a>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

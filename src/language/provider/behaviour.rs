@@ -78,7 +78,7 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How many runs of the inner scope an entry with `config` may make, if that is one number.
+    /// How many runs of the inner scope an entry with `config` may make, if that is limited: the M of "attempt N of M".
     fn budget(&self, config: &Prepared) -> Option<u32> {
         let _ = config;
         None
@@ -138,6 +138,12 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     ) -> Result<Ascent, Failure> {
         let _ = (entry, with, failure);
         Ok(Ascent::Pass)
+    }
+
+    /// Why [`on_failure`](Self::on_failure) lets `failure` rise, in one word, if the middleware can say.
+    fn passes(&self, state: &EntryState, failure: &Failure) -> Option<&'static str> {
+        let _ = (state, failure);
+        None
     }
 
     /// The action at `onAlways`.

@@ -95,13 +95,14 @@ pub(crate) struct ResponseView<'a> {
     pub(crate) now: i128,
 }
 
-/// Classifies the response to a request, by the route's rules and then by the table. The error comes from a
-/// rule's own expression.
+/// Classifies the response to a request, by the route's rules and then by the table. A rule whose own expression fails
+/// does not apply: a slip in it must not turn a good answer into a failure. The first such error is returned, too.
 pub(crate) fn classify(
     rules: &[ClassifyRule],
     repeatable: Repeatable,
     seen: ResponseView<'_>,
-) -> Result<Class, EvalError> {
+) -> (Class, Option<EvalError>) {
+    let mut fault = None;
     let table = match seen.grpc {
         Some(ended) => Class::Failure {
             code: Code::Static(ended.status.code()),
@@ -111,10 +112,15 @@ pub(crate) fn classify(
         None => by_status(seen.status, seen.headers, repeatable),
     };
     for rule in rules {
-        if !matches(rule, seen)? {
-            continue;
+        match matches(rule, seen) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => {
+                fault.get_or_insert(error);
+                continue;
+            }
         }
-        return Ok(match &rule.verdict {
+        let class = match &rule.verdict {
             Verdict::Success => Class::Success,
             Verdict::Failure { code, retryable } => Class::Failure {
                 code: Code::Shared(code.clone()),
@@ -126,9 +132,10 @@ pub(crate) fn classify(
                 },
                 waits: true,
             },
-        });
+        };
+        return (class, fault);
     }
-    Ok(table)
+    (table, fault)
 }
 
 /// The built-in table.
@@ -245,7 +252,7 @@ mod tests {
             idempotent: method.is_idempotent(),
             keyed: fields.iter().any(|(name, _)| *name == "idempotency-key"),
         };
-        match classify(rules, repeatable, seen).unwrap() {
+        match classify(rules, repeatable, seen).0 {
             Class::Success => "success".to_owned(),
             Class::Failure { code, retryable, .. } => {
                 let code = code.to_string();

@@ -67,6 +67,7 @@ pub(crate) fn serve(
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+        render::identify(&mut response, asked.runtime.request_id.as_ref(), &id);
         if !read && version < Version::HTTP_2 {
             finish::closes(response.headers_mut());
         }

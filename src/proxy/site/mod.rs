@@ -12,7 +12,7 @@ pub(crate) mod runtime;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderValue;
@@ -91,10 +91,21 @@ pub(crate) struct WorkerRoute {
     pub(crate) arguments: Value,
     /// Limits which of its failures are logged.
     pub(crate) failures: LogLimiter,
-    /// The same for its answers that an upstream breaks off.
-    pub(crate) truncated: LogLimiter,
     /// The same for its cleanups that are cut off.
     pub(crate) cut_cleanups: LogLimiter,
+    /// The same for what most routes never tell, so that a long table does not pay for it.
+    rare: OnceLock<Box<RareLimiters>>,
+}
+
+/// Limits what one route logs of each kind.
+#[derive(Debug)]
+pub(crate) struct RareLimiters {
+    /// Answers that an upstream breaks off.
+    pub(crate) truncated: LogLimiter,
+    /// Failures that a `catch` takes.
+    pub(crate) caught: LogLimiter,
+    /// Faults of the definition.
+    pub(crate) faults: LogLimiter,
 }
 
 /// A worker's present site.
@@ -263,9 +274,21 @@ impl WorkerRoute {
             route: Arc::clone(route),
             arguments,
             failures: limiter("A request failed."),
-            truncated: limiter("The response broke off after its head."),
             cut_cleanups: limiter("A cleanup was cut off (limits.cleanups)."),
+            rare: OnceLock::new(),
         }
+    }
+
+    /// Limits what is rarely logged.
+    pub(crate) fn rare(&self) -> &RareLimiters {
+        self.rare.get_or_init(|| {
+            let limiter = |line| LogLimiter::new(line, Some(Arc::clone(&self.route.name)));
+            Box::new(RareLimiters {
+                truncated: limiter("The response broke off after its head."),
+                caught: limiter("A failure was caught."),
+                faults: limiter("A definition is at fault."),
+            })
+        })
     }
 }
 

@@ -24,6 +24,8 @@ mod explain;
 mod filled;
 /// Requests with more than one framing.
 mod framing;
+/// What a policy hides from clients and not from operators.
+mod hidden;
 /// Clients that leave.
 mod leaving;
 /// Start, administration, stop.

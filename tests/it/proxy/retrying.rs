@@ -46,7 +46,7 @@ async fn an_exhausted_retry_passes_the_last_answer_on() {
     let response = proxy.ask(GET).await;
     assert_eq!((response.status, response.body.as_str()), (503, "no 2"));
     assert_eq!(upstream.requests().len(), 3);
-    assert_eq!(proxy.metric(r#"mwl_retries_exhausted_total{policy="0",route="r"}"#), 1);
+    assert_eq!(proxy.metric(r#"mwl_retries_exhausted_total{entry="r/0",policy="0",route="r"}"#), 1);
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_timeout_inside_a_retry_bounds_each_attempt() {
     assert_eq!(piped.client.ask(GET).await.body, "good");
     assert_eq!(begun.elapsed().as_millis() / 100, 20);
     upstream.ended(2).await;
-    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{entry="r/1",route="r"}"#), 2);
     let code = "Provider.Middleware.Timeout.Exceeded";
     let series = format!(r#"mwl_attempts_total{{code="{code}",route="r",upstream="u"}}"#);
     assert_eq!(piped.metric(&series), 2);

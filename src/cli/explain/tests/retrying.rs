@@ -48,37 +48,37 @@ fn throttled_until_the_policy_is_exhausted() {
         0.000 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1: 429
         0.000 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 1: upstream billing answered 429
+                  charge-payment: attempt 1 of 7: upstream billing answered 429
         0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT3.246S: its schedule, drawn from PT0S to PT10S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
         3.246 s charge-payment: attempt 2
         3.246 s   POST /billing/charge to billing (127.0.0.1:3000), on the connection from before
                   answers --respond #1 again, for want of another: 429
         3.246 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 2: upstream billing answered 429
+                  charge-payment: attempt 2 of 7: upstream billing answered 429
         3.246 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT7.645S: its schedule, drawn from PT0S to PT20S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        10.891 s charge-payment: attempt 3
        10.891 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1 again, for want of another: 429
        10.891 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 3: upstream billing answered 429
+                  charge-payment: attempt 3 of 7: upstream billing answered 429
        10.891 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT14.385S: its schedule, drawn from PT0S to PT40S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        25.276 s charge-payment: attempt 4
        25.276 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1 again, for want of another: 429
        25.276 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 4: upstream billing answered 429
+                  charge-payment: attempt 4 of 7: upstream billing answered 429
        25.276 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT0.917S: its schedule, drawn from PT0S to PT1M20S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        26.193 s charge-payment: attempt 5
        26.193 s   POST /billing/charge to billing (127.0.0.1:3000), on the connection from before
                   answers --respond #1 again, for want of another: 429
        26.193 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 5: upstream billing answered 429
+                  charge-payment: attempt 5 of 7: upstream billing answered 429
        26.193 s retry gives up: Provider.Middleware.Retry.Exhausted
-                  policy 0 is exhausted after 5 runs
+                  charge-payment: policy 0 is exhausted after 5 runs
        26.193 s cleanup, tell: attempt 1
        26.193 s   POST /audit to audit (127.0.0.1:3001)
                   answers 200 (nothing else is scripted for it)
@@ -86,9 +86,9 @@ fn throttled_until_the_policy_is_exhausted() {
        26.193 s the cleanup of charge-payment is done
 
     Result: error Provider.Middleware.Retry.Exhausted
-        policy 0 is exhausted after 5 runs
+        charge-payment: policy 0 is exhausted after 5 runs
       because of error Provider.Call.Http.Throttled
-        charge-payment: attempt 5: upstream billing answered 429
+        charge-payment: attempt 5 of 7: upstream billing answered 429
     The client gets 429 after PT26.193S:
       content-length: 0
     "##);
@@ -104,7 +104,7 @@ fn a_post_is_not_sent_twice() {
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, not retryable
                   retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: a POST without an Idempotency-Key)
-        0.000 s retry: no policy takes Provider.Call.Http.Unavailable; it rises
+        0.000 s retry: a policy takes Provider.Call.Http.Unavailable, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.Unavailable
         retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: a POST without an Idempotency-Key)
@@ -120,7 +120,7 @@ fn a_post_is_not_sent_twice() {
                   answers --respond #1: reset
         0.000 s   Provider.Call.Http.ConnectionClosed, not retryable
                   retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
-        0.000 s retry: no policy takes Provider.Call.Http.ConnectionClosed; it rises
+        0.000 s retry: a policy takes Provider.Call.Http.ConnectionClosed, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.ConnectionClosed
         retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)

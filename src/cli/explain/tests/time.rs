@@ -8,14 +8,14 @@ fn a_wait_beyond_the_bound_is_not_begun() {
         0.000 s   GET /total-budget to billing (127.0.0.1:3000)
                   answers --respond #1: 429,retry-after=60
         0.000 s   Provider.Call.Http.Throttled, retryable
-                  total-budget: attempt 1: upstream billing answered 429
+                  total-budget: attempt 1 of 7: upstream billing answered 429
         0.000 s retry gives up: Provider.Middleware.Retry.Exhausted
-                  gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
+                  total-budget: gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
 
     Result: error Provider.Middleware.Retry.Exhausted
-        gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
+        total-budget: gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
       because of error Provider.Call.Http.Throttled
-        total-budget: attempt 1: upstream billing answered 429
+        total-budget: attempt 1 of 7: upstream billing answered 429
     The client gets 429:
       retry-after: 60
       content-length: 0

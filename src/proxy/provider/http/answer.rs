@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use super::attempt::Attempt;
 use crate::language::code::Code;
-use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::outcome::{Failure, FailureType, Outcome, RunNumber};
 use crate::language::provider::Answer;
 use crate::language::value::{Map, Native, Value};
 use crate::proxy::answer::classify::{Repeatable, Retryable};
@@ -45,18 +45,6 @@ impl Native for AttemptMetadata {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// `3 of 5`, or `3` if nobody knows how many there may be.
-struct RunNumber(u32, Option<u32>);
-
-impl fmt::Display for RunNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(number, Some(all)) => write!(f, "{number} of {all}"),
-            Self(number, None) => number.fmt(f),
-        }
     }
 }
 

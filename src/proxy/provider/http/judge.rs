@@ -129,14 +129,12 @@ impl Attempt<'_> {
         let now = if timed { clock.now() } else { clock.begun() }.as_nanos();
         let seen =
             ResponseView { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
-        let class = match classify(rules, self.repeatable, seen) {
-            Ok(class) => class,
-            // A rule's own expression failed.
-            Err(fault) => {
-                let message = format!("{}: classify: {fault}", self.dispatch.attempt.step);
-                return self.answer(at, Failure::error(fault.code(), message).into());
-            }
-        };
+        let (class, fault) = classify(rules, self.repeatable, seen);
+        if let Some(fault) = fault {
+            let step = self.dispatch.attempt.step;
+            let message = format!("{step}: a rule of `classify` does not apply: {fault}");
+            self.dispatch.destination.blame(Failure::error(fault.code(), message));
+        }
         let (code, retryable, waits) = match class {
             Class::Success => {
                 let reply = self.reply(line, fields, payload, value);

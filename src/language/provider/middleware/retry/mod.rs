@@ -171,10 +171,7 @@ impl Middleware for Retry {
     }
 
     fn budget(&self, config: &Prepared) -> Option<u32> {
-        match &*config.downcast_ref::<Policies>()?.0 {
-            [only] => Some(only.attempts),
-            _ => None,
-        }
+        self.most_runs(config).map(|runs| u32::try_from(runs).unwrap_or(u32::MAX))
     }
 
     /// Each policy handles all but the last of its `attempts` with another run.
@@ -236,6 +233,12 @@ impl Middleware for Retry {
             feed: Feed::Same,
             restore: true,
         }))
+    }
+
+    fn passes(&self, state: &EntryState, failure: &Failure) -> Option<&'static str> {
+        let Policies(policies) = state.config.as_ref()?.downcast_ref()?;
+        let named = policies.iter().any(|policy| policy.matcher.misses_retryable(failure));
+        named.then_some("notRetryable")
     }
 
     fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
