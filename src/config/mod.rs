@@ -295,8 +295,8 @@ impl<'a> Load<'a> {
             return None;
         }
         let root = Object::open(report, "the configuration", &node, &ROOT)?;
-        let named = standard::beside(report, root.map("stacks"), root.node.span);
-        let stacks = Stacks::read(report, &named);
+        let known = standard::beside(report, root.map("stacks"), root.node.span);
+        let stacks = Stacks::read(report, &known);
         stacks::unused(report, &root);
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {

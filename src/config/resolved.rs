@@ -25,8 +25,8 @@ impl Load<'_> {
     fn resolved(&self, written: &Node) -> Option<Node> {
         let node = env::resolve(&self.report, written, self.origin.variable);
         let root = Object::open(&self.report, "the configuration", &node, &ROOT)?;
-        let named = standard::beside(&self.report, root.map("stacks"), node.span);
-        let stacks = Stacks::read(&self.report, &named);
+        let known = standard::beside(&self.report, root.map("stacks"), node.span);
+        let stacks = Stacks::read(&self.report, &known);
         let members = node.as_object()?.iter().filter(|member| &*member.key != "stacks");
         let members = members.map(|member| {
             let mut member = member.clone();
