@@ -221,6 +221,9 @@ pub fn check(loaded: Loaded) -> Result<Built, Box<ConfigError>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
     use serde_json::{Value as Json, json};
 
     use super::*;
@@ -241,6 +244,23 @@ routes:
         let refused = input.load().unwrap_err();
         let codes: Vec<_> = refused.diagnostics.0.iter().map(|found| found.code).collect();
         assert_eq!(codes, ["unknown-key", "unknown-upstream", "unknown-step"]);
+    }
+
+    #[test]
+    fn a_pipe_is_read_once_and_loaded_as_often_as_one_likes() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let text = b"listeners: [{ address: 127.0.0.1:0 }]\n\
+            upstreams: { app: { endpoints: [http://a] } }\n\
+            routes: [{ name: r, upstream: app }]\n";
+        writer.write_all(text).unwrap();
+        drop(writer);
+        let input = Input::given(Path::new(&format!("/dev/fd/{}", reader.as_raw_fd())));
+        let hashes = [(); 2].map(|()| input.load().unwrap().settings.hash);
+        assert_eq!(hashes[0], hashes[1]);
+        assert_eq!((input.file(), input.watched(Vec::new()).len()), (None, 0));
+        // A file is read anew each time.
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/minimal.yaml");
+        assert_eq!(Input::given(&file).file(), Some(file.as_path()));
     }
 
     /// The places of all texts in `value`.

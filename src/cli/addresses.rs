@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 
 /// The URL of an upstream. Only a port, or a host and a port, are of this machine and of `http`.
 pub(super) fn upstream(text: &str) -> Result<String, String> {
+    let example = "write for example `http://127.0.0.1:3000`";
     let url = match text.split_once("://") {
         Some(_) => text.to_owned(),
         None if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
             format!("http://127.0.0.1:{text}")
         }
-        None => format!("http://{}", text.strip_prefix("//").unwrap_or(text)),
+        None if text.contains(':') => format!("http://{}", text.strip_prefix("//").unwrap_or(text)),
+        None => return Err(format!("this is no URL; {example}")),
     };
-    let example = "write for example `http://127.0.0.1:3000`";
     let uri = url.parse::<http::Uri>().map_err(|_| format!("this is no URL; {example}"))?;
     let scheme = uri.scheme_str().unwrap_or_default();
     if !matches!(scheme, "http" | "https") {
@@ -66,7 +67,17 @@ mod tests {
         ] {
             assert_eq!(upstream(text).as_deref(), Ok(url), "{text}");
         }
-        for text in ["", "ftp://a", "http://", "http://a/b", "http://u@a", "a b", "99999", "a:x"] {
+        for text in [
+            "",
+            "nonsense",
+            "ftp://a",
+            "http://",
+            "http://a/b",
+            "http://u@a",
+            "a b",
+            "99999",
+            "a:x",
+        ] {
             let refused = upstream(text).unwrap_err();
             assert!(refused.ends_with("write for example `http://127.0.0.1:3000`"), "{refused}");
         }

@@ -224,6 +224,22 @@ routes:
     );
 }
 
+/// What an expression asks for, only a request has: its Flow is called with the arguments.
+#[test]
+fn arguments_by_expression_are_those_of_a_call() {
+    let settings = yaml(
+        "listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://a] } }
+middleware: [{ provider: P }]
+routes:
+  - { name: r, upstream: app, parameters: { type: object, properties: { n: {} } }, with: { n: \"{{ frame.input.path }}\" } }
+",
+    );
+    let route = &settings.unwrap_or_else(|refused| panic!("{refused}")).settings.routes[0];
+    assert!(route.with.as_object().unwrap().is_empty());
+    insta::assert_snapshot!(route.document, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"r","steps":{"r":{"action":"Call","call":{"flow":{"entrypoint":"r","parameters":{"type":"object","properties":{"n":{}}},"steps":{"r":{"action":"Call","call":{"provider":"mwl:provider.call/mwl-proxy/http/v1","with":{"upstream":"app"}},"next":"return"},"return":{"action":"Return"}},"middleware":[{"provider":"P"}]},"with":{"n":"{{ frame.input.path }}"}},"next":"return"},"return":{"action":"Return"}}}"#);
+}
+
 #[test]
 fn shipped_files_load() {
     let recipe = shipped("recipe.yaml", &[("AUDIT_URL", "http://audit:1")]);

@@ -13,7 +13,7 @@ mod timestamp;
 #[cfg(test)]
 mod tests;
 
-pub use self::guess::meant_duration;
+pub use self::guess::{meant_duration, months};
 pub use self::span::Span;
 pub use self::timestamp::Timestamp;
 

@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn execution_events_and_what_libraries_repeat_are_off_unless_named() {
         for (asked, wanted) in [
-            (None, "notify=off,opentelemetry=off,mwl::execution=off,info"),
-            (Some("debug"), "notify=off,opentelemetry=off,mwl::execution=off,debug"),
+            (None, "mwl::execution=off,opentelemetry=off,notify=off,info"),
+            (Some("debug"), "mwl::execution=off,opentelemetry=off,notify=off,debug"),
             (
                 Some("warn,mwl::execution=info,opentelemetry=warn"),
-                "notify=off,mwl::execution=info,opentelemetry=warn,warn",
+                "mwl::execution=info,opentelemetry=warn,notify=off,warn",
             ),
         ] {
             let (filter, problem) = parse(asked);
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_bad_filter_is_named_and_the_default_holds() {
         let (filter, problem) = parse(Some("a=b=c"));
-        assert_eq!(filter.to_string(), "notify=off,opentelemetry=off,mwl::execution=off,info");
+        assert_eq!(filter.to_string(), "mwl::execution=off,opentelemetry=off,notify=off,info");
         assert!(problem.unwrap().starts_with("MWL_LOG is `a=b=c`, which is no filter"));
     }
 }

@@ -175,7 +175,46 @@ fn whose_arguments_are_wrong() {
 
 #[test]
 fn whose_arguments_are_missing_or_out_of_range() {
-    insta::assert_snapshot!(of_use(""), @r#"
+    insta::assert_snapshot!(of_use(""), @r"
+    error[bad-arguments]: the stack `patient` needs `attempts`
+     --> c.yaml:8:55
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient }] }
+      |                                                       ^^^^^^^
+     ::: c.yaml:5:19
+      |
+    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
+      |                   ^^^^^^^^ required
+      = help: write `with: { attempts: … }` beside `stack`
+    ");
+    insta::assert_snapshot!(of_use(", with: { attempts: 0 }, comment: x"), @r"
+    error[bad-arguments]: `attempts`: 0 is less than the minimum of 1
+     --> c.yaml:8:82
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }
+      |                                                                                  ^
+     ::: c.yaml:5:19
+      |
+    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
+      |                   ^^^^^^^^ the parameter
+
+    error[unknown-key]: `comment` beside `stack`: the item stands for the whole list
+     --> c.yaml:8:87
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }
+      |                                                                                       ^^^^^^^
+    ");
+}
+
+#[test]
+fn whose_parameters_are_wrong() {
+    let rest = "stacks:
+  a: { parameters: { n: { type: nothing } }, midleware: [], middleware: [{ provider: \"${with.m}\" }] }
+  b: [{ stack: a, with: { n: 1 } }]
+environment: \"${with.n}\"
+routes:
+- { name: r, upstream: billing, middleware: [{ stack: b, with: { n: 1 } }] }";
+    insta::assert_snapshot!(of_file(rest), @r#"
     error[bad-parameter]: the parameter schema is not valid at /properties/n/type: "nothing" is not valid under any of the schemas listed in the 'anyOf' keyword
      --> c.yaml:4:25
       |
@@ -209,44 +248,5 @@ fn whose_arguments_are_missing_or_out_of_range() {
     8 | - { name: r, upstream: billing, middleware: [{ stack: b, with: { n: 1 } }] }
       |                                                                  ^
       = help: it has none; remove it
-    error[bad-arguments]: `attempts`: 0 is less than the minimum of 1
-     --> c.yaml:8:82
-      |
-    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }
-      |                                                                                  ^
-     ::: c.yaml:5:19
-      |
-    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
-      |                   ^^^^^^^^ the parameter
-
-    error[unknown-key]: `comment` beside `stack`: the item stands for the whole list
-     --> c.yaml:8:87
-      |
-    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }
-      |                                                                                       ^^^^^^^
-    error[bad-arguments]: the stack `patient` needs `attempts`
-     --> c.yaml:8:55
-      |
-    8 | - { name: r, upstream: billing, middleware: [{ stack: patient }] }
-      |                                                       ^^^^^^^
-     ::: c.yaml:5:19
-      |
-    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
-      |                   ^^^^^^^^ required
-      = help: write `with: { attempts: … }` beside `stack`
-    "#);
-    insta::assert_snapshot!(of_use(", with: { attempts: 0 }, comment: x"), @r#"
-    "#);
-}
-
-#[test]
-fn whose_parameters_are_wrong() {
-    let rest = "stacks:
-  a: { parameters: { n: { type: nothing } }, midleware: [], middleware: [{ provider: \"${with.m}\" }] }
-  b: [{ stack: a, with: { n: 1 } }]
-environment: \"${with.n}\"
-routes:
-- { name: r, upstream: billing, middleware: [{ stack: b, with: { n: 1 } }] }";
-    insta::assert_snapshot!(of_file(rest), @r#"
     "#);
 }

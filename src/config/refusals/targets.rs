@@ -223,16 +223,3 @@ fn arguments_of_the_wrong_type() {
       |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the parameters
     "#);
 }
-
-#[test]
-fn arguments_that_are_expressions() {
-    let keys = "parameters: { type: object, properties: { n: {} } }\n\
-         with: { n: \"{{ 1 }}\" }";
-    insta::assert_snapshot!(of_route(keys), @r#"
-    error[not-a-literal]: `{{ 1 }}` is an expression; a route's arguments are literals
-     --> c.yaml:7:14
-      |
-    7 |   with: { n: "{{ 1 }}" }
-      |              ^^^^^^^^^
-    "#);
-}

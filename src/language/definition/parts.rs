@@ -11,7 +11,7 @@ use super::template::is_expression;
 use super::with::Declared;
 use super::{Compiler, literal, part};
 use crate::language::schema::Schema;
-use crate::language::temporal::meant_duration;
+use crate::language::temporal::{meant_duration, months};
 use crate::source::{Diagnostic, Kind, Member, Node, did_you_mean};
 
 impl Compiler<'_> {
@@ -165,12 +165,6 @@ fn resolved<'s>(schema: &'s Json, root: &'s Json) -> Option<&'s Json> {
         None => Some(schema),
         Some(reference) => root.pointer(reference.as_str()?.strip_prefix('#')?),
     }
-}
-
-/// The number of months, if a duration is written in months alone.
-fn months(text: &str) -> Option<&str> {
-    let number = text.strip_prefix('P')?.strip_suffix('M')?;
-    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(number)
 }
 
 fn holds_months(node: &Node) -> bool {

@@ -56,6 +56,12 @@ pub fn meant_duration(text: &str) -> Option<String> {
     Span::parse(&meant).map(|_| meant)
 }
 
+/// The number of months, if a duration is written in months alone: `P5M`, by which five minutes are meant more often.
+pub fn months(text: &str) -> Option<&str> {
+    let number = text.strip_prefix('P')?.strip_suffix('M')?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(number)
+}
+
 /// The numbers of `text`, each with its unit. A single number without one counts seconds.
 fn parts(text: &str) -> Option<Vec<(f64, &str)>> {
     let mut parts = Vec::new();
@@ -77,6 +83,15 @@ fn parts(text: &str) -> Option<Vec<(f64, &str)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn months_stand_before_a_t() {
+        for (written, number) in
+            [("P5M", Some("5")), ("PT5M", None), ("P1Y5M", None), ("PM", None), ("5M", None)]
+        {
+            assert_eq!(months(written), number, "{written}");
+        }
+    }
 
     #[test]
     fn what_others_write_is_understood() {

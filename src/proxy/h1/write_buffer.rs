@@ -37,7 +37,12 @@ impl WriteBuffer {
     pub(crate) fn reserve(&mut self, head: usize, body: Option<u64>) {
         let body = body.and_then(|size| usize::try_from(size).ok());
         let copied = body.filter(|size| *size <= SMALL).unwrap_or_default();
-        self.text().reserve(head.saturating_add(copied));
+        let (text, size) = (self.text(), head.saturating_add(copied));
+        if text.capacity() == 0 {
+            *text = Vec::with_capacity(size);
+        } else {
+            text.reserve(size);
+        }
     }
 
     /// Puts in the next chunk of a body. There must be none yet: see [`WriteBuffer::is_full`].

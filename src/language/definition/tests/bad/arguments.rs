@@ -149,7 +149,11 @@ steps: { a: { action: Return } }
         (11, "\"2m\" is not a duration", "write `PT2M`"),
         (11, "\"Full\" is not one of \"none\", \"full\"", "did you mean `full`?"),
         (11, "\"2\" is not of type \"number\"", "write 2, without quotes"),
-        (12, "\"System.Cancelled\" is not of type \"array\"", "write a list: `[System.Cancelled]`"),
+        (
+            12,
+            "\"System.Cancelled\" is not of type \"array\"",
+            "write a list: `[\"System.Cancelled\"]`",
+        ),
         (12, "\"yes\" is not of type \"boolean\"", ""),
         (13, "0 is less than the minimum of 1", ""),
         (14, "`backof` is not a parameter", "did you mean `backoff`?"),
