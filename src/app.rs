@@ -133,6 +133,7 @@ impl App {
             tracing::info!(name, %address, process, "A listening socket was handed over.");
         }
         self.replaced.store(true, Ordering::Release);
+        self.server.succeeded();
         let admin = self.running_admin.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(admin) = admin {
             admin.leave();

@@ -11,7 +11,7 @@ pub(crate) mod runtime;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -31,6 +31,13 @@ use crate::proxy::tls::TlsFailure;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
 use crate::telemetry::limiter::{LogLimiter, RateLimiter, ReasonLimiter};
+
+/// Nobody has told the worker to stop.
+const SERVING: u8 = 0;
+/// Answers are the last ones of their connections.
+const LAST_CALL: u8 = 1;
+/// Idle connections close as well.
+const DRAINING: u8 = 2;
 
 /// The state that outlives configurations.
 #[derive(Debug)]
@@ -54,7 +61,8 @@ pub(crate) struct WorkerState {
     pub(crate) departed: Departed,
     /// How many of them are executions on their own task, whose cleanups must run.
     unwinding: AtomicUsize,
-    draining: AtomicBool,
+    /// [`SERVING`], [`LAST_CALL`] or [`DRAINING`].
+    leaving: AtomicU8,
     cut: AtomicBool,
     date: Mutex<Option<KnownDate>>,
 }
@@ -149,7 +157,7 @@ impl WorkerState {
             in_flight: AtomicUsize::new(0),
             departed: Departed::default(),
             unwinding: AtomicUsize::new(0),
-            draining: AtomicBool::new(false),
+            leaving: AtomicU8::new(SERVING),
             cut: AtomicBool::new(false),
             date: Mutex::new(None),
         }
@@ -195,15 +203,26 @@ impl WorkerState {
         self.unwinding.load(Ordering::Relaxed)
     }
 
+    /// Closes every connection after its next answer. Idle ones stay open: a request may be on its way.
+    pub(crate) fn last_call(&self) {
+        self.leaving.store(LAST_CALL, Ordering::Relaxed);
+        self.connections.wake();
+    }
+
     /// Closes idle connections now, and the others after their answer.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.leaving.store(DRAINING, Ordering::Relaxed);
         self.connections.drain();
     }
 
-    /// Whether the process is stopping.
+    /// Whether connections close after their next answer.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) != SERVING
+    }
+
+    /// Whether idle connections close.
     pub(crate) fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.leaving.load(Ordering::Relaxed) == DRAINING
     }
 
     /// Cancels everything that still runs.

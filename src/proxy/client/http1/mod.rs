@@ -223,6 +223,11 @@ impl Http1Session {
         self.state.is_draining() || self.worker.core.draining()
     }
 
+    /// Whether the connection closes after its next answer.
+    fn is_leaving(&self) -> bool {
+        self.state.is_draining() || self.worker.core.is_leaving()
+    }
+
     /// Has a request answered and sends the answer.
     async fn serve(&mut self, head: Head, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
         let Head { request, body, keeps, asks, trailers } = head;
@@ -249,7 +254,7 @@ impl Http1Session {
         let mut sending = None;
         let answered = |cx: &mut Context<'_>| -> Poll<io::Result<_>> {
             let response = ready!(self.poll_answer(&mut answering, cx))?;
-            asking.keeps &= !self.ends();
+            asking.keeps &= !self.is_leaving();
             Poll::Ready(Ok(self.begin_answer(response, &asking, trailers, &mut sending)))
         };
         let begun = std::future::poll_fn(answered).await?;
