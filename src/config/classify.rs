@@ -6,11 +6,14 @@ use super::matching::{VALUE_OR_ANY, headers};
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::{OperationKind, Program, Root, Roots};
-use crate::proxy::settings::{ClassifyRule, Verdict};
+use crate::proxy::settings::{ClassifyRule, RuledRetryable, Verdict};
 use crate::source::{Diagnostic, Kind, Node};
 
 const STATUS: Shape =
     Shape::Either(&[Shape::Count(100, 599), Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"])]);
+
+/// The word for `retryable` that leaves it to the method.
+const BY_METHOD: &str = "byMethod";
 
 pub(super) const CLASSIFY: Section = Section {
     name: "a `classify` rule",
@@ -36,8 +39,8 @@ pub(super) const CLASSIFY: Section = Section {
         optional("code", Shape::Text, "The response is a failure with this code."),
         optional(
             "retryable",
-            Shape::Boolean,
-            "Whether the failure says that a retry may help. Without it, the status decides.",
+            Shape::Either(&[Shape::Boolean, Shape::Word(&[BY_METHOD])]),
+            "Whether the failure says that a retry may help. `byMethod`: if the method is idempotent or the request has an `Idempotency-Key`. Without it, the status decides.",
         ),
         or("success", Shape::Boolean, "false", "The response is a success, whatever its status."),
     ],
@@ -172,7 +175,7 @@ fn compared(report: &Report, node: &Node, shift: usize, program: &Program) {
 fn verdict(report: &Report, object: &Object<'_>) -> Option<Verdict> {
     let success = object.boolean("success");
     let retryable = object.get("retryable");
-    let retryable = retryable.map(|node| (node, object.optional_boolean("retryable", node)));
+    let retryable = retryable.map(|node| (node, retryable_by(object, node)));
     match (object.get("code"), success) {
         (Some(node), false) => Some(Verdict::Failure {
             code: code(report, node)?,
@@ -197,6 +200,14 @@ fn verdict(report: &Report, object: &Object<'_>) -> Option<Verdict> {
             None
         }
     }
+}
+
+/// `true`, `false` or `byMethod`.
+fn retryable_by(object: &Object<'_>, node: &Node) -> Option<RuledRetryable> {
+    if node.as_str().is_some_and(|word| &**word == BY_METHOD) {
+        return Some(RuledRetryable::ByMethod);
+    }
+    object.optional_boolean("retryable", node).map(RuledRetryable::Is)
 }
 
 fn code(report: &Report, node: &Node) -> Option<Arc<str>> {

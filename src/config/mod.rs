@@ -28,6 +28,7 @@ mod shaping;
 mod shown;
 mod stack_parameters;
 mod stacks;
+mod standard;
 mod tls;
 mod upstream;
 
@@ -294,7 +295,8 @@ impl<'a> Load<'a> {
             return None;
         }
         let root = Object::open(report, "the configuration", &node, &ROOT)?;
-        let stacks = Stacks::read(report, root.map("stacks"));
+        let known = standard::beside(report, root.map("stacks"), root.node.span);
+        let stacks = Stacks::read(report, &known);
         stacks::unused(report, &root);
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::read::Object;
 use super::root::ROOT;
 use super::stacks::{Part, Stacks};
-use super::{Load, Origin, env};
+use super::{Load, Origin, env, standard};
 use crate::source::{Format, Kind, Member, Node, Sources};
 
 /// The configuration `text` at `path`, which was loaded before, with everything in place. It shows the values of variables.
@@ -25,7 +25,8 @@ impl Load<'_> {
     fn resolved(&self, written: &Node) -> Option<Node> {
         let node = env::resolve(&self.report, written, self.origin.variable);
         let root = Object::open(&self.report, "the configuration", &node, &ROOT)?;
-        let stacks = Stacks::read(&self.report, root.map("stacks"));
+        let known = standard::beside(&self.report, root.map("stacks"), node.span);
+        let stacks = Stacks::read(&self.report, &known);
         let members = node.as_object()?.iter().filter(|member| &*member.key != "stacks");
         let members = members.map(|member| {
             let mut member = member.clone();

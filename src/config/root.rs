@@ -56,7 +56,7 @@ pub(super) const ROOT: Section = Section {
             "stacks",
             Shape::Map(&Shape::Either(&[Shape::Mwl(Piece::Middleware), Shape::Section(&STACK)])),
             "{}",
-            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list. One with parameters gets them in the item's `with`.",
+            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list. One with parameters gets them in the item's `with`. `mwl-proxy/standard` is always there: what is `retryable` gets up to 3 attempts, all within PT2M.",
         ),
         or(
             "middleware",

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::read::{Object, Report};
 use super::stack_parameters::{Use, declared, filled, list_of, parameters_of};
+use super::standard::{self, STANDARD};
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
@@ -109,6 +110,9 @@ impl<'a> Stacks<'a> {
 
     /// The entries of the stack that an item of a route names.
     fn entries(&self, used: Use<'_>) -> Vec<Node> {
+        if used.name == STANDARD && used.with.is_none() {
+            return standard::entries(used.span);
+        }
         let Written { report, members, .. } = &self.written;
         let plain = members.get(used.name).is_none_or(|member| parameters_of(member).is_none());
         if !plain || used.with.is_some() {
@@ -161,6 +165,9 @@ impl<'a> Written<'a> {
     /// The entries of a stack that another one names.
     fn named(&self, used: Use<'_>, open: &mut Vec<&'a str>) -> Expanded {
         let Use { name, span, .. } = used;
+        if name == STANDARD && used.with.is_none() {
+            return Expanded { entries: standard::entries(span), height: 1 };
+        }
         let Some(inner) = self.members.get(name) else {
             let known = self.members.keys().copied();
             self.report.unknown_name("unknown-stack", "stack", (name, span), known);

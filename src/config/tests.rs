@@ -10,8 +10,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream,
-    Verdict,
+    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, RuledRetryable,
+    Shutdown, Upstream, Verdict,
 };
 use crate::proxy::tls::testing::Authority;
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, When};
@@ -128,6 +128,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         endpoints: vec![endpoint],
         protocol: Protocol::Http1,
         connect_timeout: Duration::from_secs(1),
+        response_timeout: Duration::from_mins(1),
         idle_timeout: Duration::from_mins(1),
         keep_alive: Duration::from_secs(4),
         max_idle: 256,
@@ -248,7 +249,7 @@ fn shipped_files_load() {
     let charge = &recipe.settings.routes[0];
     let expected = Verdict::Failure {
         code: "Provider.Call.Payments.CardDeclined".into(),
-        retryable: Some(false),
+        retryable: Some(RuledRetryable::Is(false)),
     };
     assert_eq!(charge.classify[0].verdict, expected);
     assert_eq!(charge.classify[0].status, [(402, 402)]);

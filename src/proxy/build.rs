@@ -65,11 +65,8 @@ impl Runtime {
                 settings: Arc::new(upstream),
             })
             .collect();
-        let names: HashMap<Arc<str>, usize> = upstreams
-            .iter()
-            .enumerate()
-            .map(|(position, parts)| (Arc::clone(&parts.settings.name), position))
-            .collect();
+        let names = upstreams.iter().map(|parts| Arc::clone(&parts.settings.name));
+        let names: HashMap<Arc<str>, usize> = names.zip(0..).collect();
         let http2 = upstreams.iter().map(|parts| parts.settings.protocol == Protocol::Http2);
         let mut builder = Builder {
             http2: http2.collect(),

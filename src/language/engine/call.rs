@@ -167,7 +167,7 @@ impl<'a> Dispatcher<'a> {
             windowed,
             destination: &slot,
         });
-        let answered = scope.leaf(&mut call).await;
+        let answered = scope.call(&mut call, &slot).await;
         drop(call);
         running.ended(answered)
     }

@@ -81,11 +81,6 @@ impl Plan {
         self.entries().any(|entry| !entry.phase(Phase::Always).is_empty())
     }
 
-    /// Whether any entry may bound the time of its inner scope.
-    pub fn bounds(&self) -> bool {
-        self.entries().any(|entry| entry.middleware.contract().bounds())
-    }
-
     /// Whether any entry may run its inner scope more than once.
     pub fn reruns(&self) -> bool {
         self.entries().any(|entry| entry.middleware.reruns())

@@ -1,7 +1,7 @@
 //! One attempt: its identity, and what its provider may report while it runs.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -53,12 +53,21 @@ pub enum Role {
     Cleanup,
 }
 
-/// Lent to a provider for one call. It is read when the call has ended, whether it was answered, interrupted or
-/// dropped.
+/// Lent to a provider for one call. What the provider says of itself is read when the call has ended, whether it was
+/// answered, interrupted or dropped. A call can also ask here to be polled at an instant: the engine has a timer anyway.
 #[derive(Debug, Default)]
 pub struct Slot<'a> {
-    destination: Mutex<Option<Destination<'a>>>,
+    state: Mutex<SlotState<'a>>,
     fault: OnceLock<Box<Failure>>,
+}
+
+#[derive(Debug, Default)]
+struct SlotState<'a> {
+    destination: Option<Destination<'a>>,
+    /// When the call is to be polled.
+    deadline: Option<Instant>,
+    /// Whether that instant has come.
+    past: bool,
 }
 
 /// Where a call goes, for whoever records it.
@@ -81,7 +90,31 @@ impl From<&Reentry> for Wait {
 impl<'a> Slot<'a> {
     /// Says where the call goes.
     pub fn fill(&self, destination: Destination<'a>) {
-        *self.destination.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+        self.lock().destination = Some(destination);
+    }
+
+    /// Has the call polled at `deadline`, in place of an earlier one.
+    pub fn wake_at(&self, deadline: Instant) {
+        let mut state = self.lock();
+        state.deadline = Some(deadline);
+        state.past = false;
+    }
+
+    /// Whether the instant for which the call asked has come.
+    pub fn is_past(&self) -> bool {
+        self.lock().past
+    }
+
+    /// The instant for which the call asks, unless it has come.
+    pub(in crate::language) fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline
+    }
+
+    /// That instant has come.
+    pub(in crate::language) fn pass(&self) {
+        let mut state = self.lock();
+        state.deadline = None;
+        state.past = true;
     }
 
     /// Says that the definition is at fault, although the call goes on without what is. The first fault counts.
@@ -96,6 +129,10 @@ impl<'a> Slot<'a> {
 
     /// Where the provider said that the call goes.
     pub(in crate::language) fn take(&self) -> Option<Destination<'a>> {
-        self.destination.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lock().destination.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

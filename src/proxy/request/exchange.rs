@@ -5,6 +5,7 @@
 //! that is sent gets its own copy of the header fields, so the next one can always be made from here.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,6 +30,7 @@ use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
+use crate::proxy::upstream::{TriedEndpoints, Upstream};
 use crate::telemetry::record::Recorder;
 
 /// A request that a route has matched.
@@ -58,8 +60,8 @@ pub(crate) struct Exchange {
     pub(crate) scheme: &'static str,
     /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
-    /// The endpoint that last refused a connection, and its upstream.
-    avoid: Mutex<Option<(usize, usize)>>,
+    /// The endpoints to which it has sent attempts, by upstream. Only upstreams with several are in it.
+    tried: Mutex<BTreeMap<usize, TriedEndpoints>>,
     /// A random value of this execution, once somebody needs it.
     secret: OnceLock<[u8; 16]>,
     /// Cancels the execution, if that is possible.
@@ -139,7 +141,7 @@ impl Exchange {
             client,
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
-            avoid: Mutex::new(None),
+            tried: Mutex::default(),
             secret: OnceLock::new(),
             cancel: OnceLock::new(),
             cut_off: AtomicBool::new(false),
@@ -215,15 +217,20 @@ impl Exchange {
         self.upload.broken() == Some(BodyFailure::Gone)
     }
 
-    /// The endpoint of `upstream` that the next attempt should avoid.
-    pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
-        let avoid = *lock(&self.avoid);
-        avoid.filter(|(of, _)| *of == upstream).map(|(_, endpoint)| endpoint)
+    /// The endpoint for the next attempt at the upstream with this index: one that this execution has not tried, if
+    /// there is one.
+    pub(crate) fn pick(&self, index: usize, upstream: &Upstream) -> usize {
+        if upstream.settings.endpoints.len() < 2 {
+            return 0;
+        }
+        upstream.pick(lock(&self.tried).entry(index).or_default())
     }
 
-    /// `endpoint` of `upstream` refused a connection.
-    pub(crate) fn avoid(&self, upstream: usize, endpoint: usize) {
-        *lock(&self.avoid) = Some((upstream, endpoint));
+    /// Nothing was asked of the endpoint that was picked.
+    pub(crate) fn spare(&self, index: usize, endpoint: usize) {
+        if let Some(tried) = lock(&self.tried).get_mut(&index) {
+            tried.retain(|tried| *tried != endpoint);
+        }
     }
 }
 
@@ -318,8 +325,9 @@ impl Native for Exchange {
         }
     }
 
+    /// Without the body: whether that was read depends on what else the route's expressions name.
     fn to_map(&self) -> Map {
-        ["method", "scheme", "host", "path", "query", "headers", "body"]
+        ["method", "scheme", "host", "path", "query", "headers"]
             .into_iter()
             .filter_map(|name| Some((name.into(), self.member(name)?)))
             .collect()

@@ -115,9 +115,9 @@ async fn answer(
 /// Runs the route's Flow within this future.
 async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     let core = &exchange.site.core;
-    let mut alarm = exchange.route.facts.bounds.then(|| busy.take_alarm());
+    let mut alarm = busy.take_alarm();
     let outcome = {
-        let mut run = pin!(run(exchange, None, alarm.as_mut()));
+        let mut run = pin!(run(exchange, None, Some(&mut alarm)));
         std::future::poll_fn(|cx| {
             if core.is_cut() {
                 let outcome = cancelled();
@@ -128,9 +128,7 @@ async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
         })
         .await
     };
-    if let Some(alarm) = alarm {
-        busy.keep_alarm(alarm);
-    }
+    busy.keep_alarm(alarm);
     outcome
 }
 

@@ -132,6 +132,14 @@ pub(crate) enum UnsentRequest {
 }
 
 impl Connection {
+    /// Whether it was used before this request.
+    pub(crate) fn reused(&self) -> bool {
+        match self {
+            Self::Http1(lease) => lease.reused,
+            Self::Http2(shared) => shared.reused,
+        }
+    }
+
     /// Hands a request over.
     ///
     /// # Errors

@@ -47,7 +47,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
     (
         "request",
-        &["body", "boxed", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site"],
+        &[
+            "body", "boxed", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site",
+            "upstream",
+        ],
     ),
     (
         "answer",

@@ -80,6 +80,22 @@ async fn a_refused_connect_is_tried_on_the_other_endpoint() {
 }
 
 #[tokio::test]
+async fn an_attempt_after_any_failure_goes_to_an_endpoint_that_was_not_tried() {
+    let bad = Upstream::run(|_, _| always(503, "", "bad")).await;
+    let good = Upstream::run(|_, _| always(200, "", "good")).await;
+    let route = retry("'*'", "");
+    let both = format!("['http://{}', 'http://{}']", bad.address, good.address);
+    let one = format!("['http://{}']", good.address);
+    let route = one_route(&good, &route).replace(&one, &both).replace("attempts: 3", "attempts: 2");
+    let proxy = Proxy::start(&route);
+    for _ in 0..20 {
+        assert_eq!(proxy.ask(GET).await.body, "good");
+    }
+    assert_eq!(good.requests().len(), 20);
+    assert!(!bad.requests().is_empty());
+}
+
+#[tokio::test]
 async fn a_refused_connect_is_a_502_that_says_so() {
     let upstream = Upstream::play([always(200, "", "")]).await;
     let proxy = Proxy::start(&format!("{}    exposeFailures: true\n", one_route(&upstream, "")));
@@ -313,7 +329,7 @@ async fn an_invalid_response_is_said_once() {
     steps: { told: { action: Return } }
 ";
     let proxy = Proxy::start(&one_route(&upstream, told));
-    let message = "r: attempt 1: upstream u sent no valid response: the head cannot be read: invalid response status";
+    let message = "r: attempt 1: upstream u sent no valid response: the head cannot be read: invalid response status (not retryable: a POST without an Idempotency-Key)";
     assert_eq!(proxy.ask(POST).await.json(), message);
 }
 

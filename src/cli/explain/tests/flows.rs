@@ -47,7 +47,7 @@ fn an_audit_of_each_attempt_fails_and_is_caught() {
         0.000 s   POST /audit to audit (127.0.0.1:3001)
                   answers --respond #3: 500,upstream=audit
         0.000 s   Provider.Call.Http.NonSuccessStatus, not retryable
-                  tell: attempt 1: upstream audit answered 500 (not retryable: no idempotent method and no Idempotency-Key)
+                  tell: attempt 1: upstream audit answered 500 (not retryable: a POST without an Idempotency-Key)
         0.000 s the `catch` of tell takes Provider.Call.Http.NonSuccessStatus: next is told
         0.000 s the cleanup of audit-each-attempt is done, but its Flow caught a failure
         0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1S: its `delay` says so; the upstream asks for PT1S
@@ -155,7 +155,7 @@ routes:
         0.000 s   POST /a to app (app:80)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, not retryable
-                  all: attempt 1 of 5: upstream app answered 503 (not retryable: no idempotent method and no Idempotency-Key)
+                  all: attempt 1 of 5: upstream app answered 503 (not retryable: a POST without an Idempotency-Key)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT1S: its schedule
                   policy 0: *, 5 attempts, waits PT1S
         1.000 s all: attempt 2
@@ -168,7 +168,7 @@ routes:
         2.000 s   POST /a to app (app:80)
                   answers --respond #3: reset
         2.000 s   Provider.Call.Http.ConnectionClosed, not retryable
-                  all: attempt 3 of 5: upstream app closed the connection before it answered: connection error: connection reset (not retryable: no idempotent method and no Idempotency-Key)
+                  all: attempt 3 of 5: upstream app closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
         2.000 s retry: policy 0 takes Provider.Call.Http.ConnectionClosed and waits PT1S: its schedule
                   policy 0: *, 5 attempts, waits PT1S
         3.000 s all: attempt 4

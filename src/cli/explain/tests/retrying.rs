@@ -16,7 +16,7 @@ fn a_503_that_says_when_a_lost_connection_and_a_200() {
         0.000 s   PUT /attempt-count to billing (127.0.0.1:3000)
                   answers --respond #1: 503,retry-after=2
         0.000 s   Provider.Call.Http.Unavailable, retryable
-                  attempt-count: attempt 1 of 5: upstream billing answered 503
+                  attempt-count: attempt 1 of 5: upstream billing answered 503 (retryable: PUT is idempotent)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT0.1S: its schedule; the upstream asks for PT2S
                   policy 0: Provider.Call.Http.*, retryable, 5 attempts, waits PT0.1S
         0.100 s attempt-count: attempt 2
@@ -103,11 +103,11 @@ fn a_post_is_not_sent_twice() {
         0.000 s   POST /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, not retryable
-                  retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: no idempotent method and no Idempotency-Key)
+                  retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: a POST without an Idempotency-Key)
         0.000 s retry: a policy takes Provider.Call.Http.Unavailable, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.Unavailable
-        retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: no idempotent method and no Idempotency-Key)
+        retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: a POST without an Idempotency-Key)
     The client gets 503:
       content-length: 0
 
@@ -119,11 +119,11 @@ fn a_post_is_not_sent_twice() {
         0.000 s   POST /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: reset
         0.000 s   Provider.Call.Http.ConnectionClosed, not retryable
-                  retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: no idempotent method and no Idempotency-Key)
+                  retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
         0.000 s retry: a policy takes Provider.Call.Http.ConnectionClosed, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.ConnectionClosed
-        retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: no idempotent method and no Idempotency-Key)
+        retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
     The client gets 502:
       content-type: application/problem+json
       proxy-status: mwl-proxy; error=connection_terminated
@@ -142,7 +142,7 @@ fn a_connection_that_was_found_closed_is_no_attempt() {
         0.000 s   GET /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, retryable
-                  retryable-only: attempt 1 of 3: upstream billing answered 503
+                  retryable-only: attempt 1 of 3: upstream billing answered 503 (retryable: GET is idempotent)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT0.033S: its schedule, drawn from PT0S to PT0.1S
                   policy 0: Provider.Call.*, retryable, 3 attempts, waits PT0.1S ×2, jitter full
         0.033 s retryable-only: attempt 2
@@ -168,13 +168,12 @@ fn the_policy_of_the_dev_proxy_can_be_seen() {
     route app: every request
       timeout: PT2M
       retry: Provider.Call.*, retryable, 3 attempts, waits PT0.1S ×2 up to PT2S, jitter full; waits {{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }} where that says so
-      timeout: PT30S
 
         0.000 s app: attempt 1
         0.000 s   GET / to app (127.0.0.1:3000)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, retryable
-                  app: attempt 1 of 3: upstream app answered 503
+                  app: attempt 1 of 3: upstream app answered 503 (retryable: GET is idempotent)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT0.033S: its schedule, drawn from PT0S to PT0.1S
                   policy 0: Provider.Call.*, retryable, 3 attempts, waits PT0.1S ×2 up to PT2S, jitter full
         0.033 s app: attempt 2

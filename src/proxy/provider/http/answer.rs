@@ -4,16 +4,16 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::attempt::Attempt;
 use crate::language::code::Code;
 use crate::language::outcome::{Failure, FailureType, Outcome, RunNumber};
 use crate::language::provider::Answer;
 use crate::language::value::{Map, Native, Value};
+use crate::proxy::answer::classify::{Repeatable, Retryable};
 use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
-use crate::proxy::code;
 use crate::proxy::message::id;
 
 /// `provider.metadata`.
@@ -48,20 +48,32 @@ impl Native for AttemptMetadata {
     }
 }
 
-/// Why a failure is not `retryable` for which a retry might help.
-const UNSAFE_AGAIN: &str = " (not retryable: no idempotent method and no Idempotency-Key)";
+/// Why a failure is retryable or not, if its code alone does not say it.
+struct Because<'a> {
+    retryable: Retryable,
+    refusal: Option<&'static str>,
+    method: &'a Method,
+    repeatable: Repeatable,
+}
 
-/// Whether a retry might help with a failure that the built-in table classified, if it were safe.
-fn may_help(code: &Code, status: Option<StatusCode>) -> bool {
-    let Code::Static(code) = code else {
-        return false;
-    };
-    match *code {
-        code::UNAVAILABLE | code::BAD_GATEWAY | code::GATEWAY_TIMEOUT | code::CONNECTION_CLOSED => {
-            true
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { retryable, refusal, method, repeatable } = self;
+        match (*retryable, *refusal) {
+            (Retryable::Is(_), None) => Ok(()),
+            (retryable, Some(_)) if !retryable.holds(*repeatable) => Ok(()),
+            (_, Some(refusal)) => write!(f, " (not retryable: {refusal})"),
+            (Retryable::Asked, None) => f.write_str(" (retryable: it says when to try again)"),
+            (Retryable::ByMethod, None) if repeatable.idempotent => {
+                write!(f, " (retryable: {method} is idempotent)")
+            }
+            (Retryable::ByMethod, None) if repeatable.keyed => {
+                write!(f, " (retryable: a {method} with an Idempotency-Key)")
+            }
+            (Retryable::ByMethod, None) => {
+                write!(f, " (not retryable: a {method} without an Idempotency-Key)")
+            }
         }
-        code::NON_SUCCESS_STATUS => status.is_some_and(|status| status.is_server_error()),
-        _ => false,
     }
 }
 
@@ -115,23 +127,27 @@ impl Attempt<'_> {
         &self,
         at: Destination,
         code: impl Into<Code>,
-        retryable: bool,
+        retryable: Retryable,
         what: fmt::Arguments<'_>,
         details: Details,
     ) -> Answer {
         let attempt = self.dispatch.attempt;
-        let code = code.into();
-        let unsafe_again = !retryable && !self.repeatable.any() && may_help(&code, at.status);
         let message = format!(
             "{}: attempt {}: upstream {} {what}{}",
             attempt.step,
             RunNumber(attempt.number, self.dispatch.attempts),
             self.upstream.settings.name,
-            if unsafe_again { UNSAFE_AGAIN } else { "" },
+            Because {
+                retryable,
+                refusal: details.refusal,
+                method: &self.method,
+                repeatable: self.repeatable,
+            },
         );
+        let retryable = retryable.holds(self.repeatable);
         let failure = Failure {
             ty: FailureType::Error,
-            code,
+            code: code.into(),
             message: Some(message.into()),
             retryable: Some(retryable && details.refusal.is_none()),
             details: Some(Value::Native(Arc::new(details))),

@@ -31,8 +31,9 @@ pub(crate) struct RouteFacts {
 const REPEATED: &str = "a request that is neither idempotent nor has an `Idempotency-Key`";
 
 /// The codes after which the upstream may have done its work.
-const DONE: [&str; 6] = [
+const DONE: [&str; 7] = [
     code::CONNECTION_CLOSED,
+    code::RESPONSE_TIMEOUT,
     code::PROTOCOL_ERROR,
     code::UNAVAILABLE,
     code::BAD_GATEWAY,
@@ -209,6 +210,7 @@ mod tests {
             headers: Vec::new(),
             body: None,
             idempotency_key: keyed.then_some(IdempotencyKey::Operation),
+            response_timeout: None,
         };
         for (methods, method, key, own_input, wanted) in [
             (true, None, false, true, true),

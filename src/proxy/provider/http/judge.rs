@@ -11,7 +11,7 @@ use super::attempt::{Attempt, Running};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Answer, Role};
 use crate::language::value::Value;
-use crate::proxy::answer::classify::{Class, ResponseView, classify, system_time};
+use crate::proxy::answer::classify::{Class, ResponseView, Retryable, classify, system_time};
 use crate::proxy::answer::reply::{Details, Payload, Reply, StatusLine};
 use crate::proxy::answer::retry_after::{RetryAfter, retry_after};
 use crate::proxy::body::BodyError;
@@ -217,7 +217,7 @@ impl Attempt<'_> {
                 let what = format_args!(
                     "answered {status} with a body over the {limit} bytes that the route reads"
                 );
-                self.failed(at, code::BODY_TOO_LARGE, false, what, details)
+                self.failed(at, code::BODY_TOO_LARGE, Retryable::Is(false), what, details)
             }
             CollectError::Full => {
                 self.exchange.site.memory.refused(BodyUse::Response);
@@ -225,12 +225,12 @@ impl Attempt<'_> {
                 let what = format_args!(
                     "answered {status} with a body for which there is no room (limits.bufferedBytes)"
                 );
-                self.failed(at, code::BODY_NOT_BUFFERED, false, what, details)
+                self.failed(at, code::BODY_NOT_BUFFERED, Retryable::Is(false), what, details)
             }
             CollectError::Broken(error) => {
                 let details = Details { sent, ..self.details(at, "http_response_incomplete") };
                 let what = format_args!("answered {status}, but {error}");
-                self.failed(at, code::CONNECTION_CLOSED, self.repeatable.any(), what, details)
+                self.failed(at, code::CONNECTION_CLOSED, Retryable::ByMethod, what, details)
             }
         }
     }
@@ -269,6 +269,6 @@ impl Attempt<'_> {
         what: fmt::Arguments<'_>,
     ) -> Answer {
         let details = Details { sent: self.sent(true), ..self.details(at, proxy_status) };
-        self.failed(at, code::PROTOCOL_ERROR, self.repeatable.any(), what, details)
+        self.failed(at, code::PROTOCOL_ERROR, Retryable::ByMethod, what, details)
     }
 }
