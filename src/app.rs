@@ -5,6 +5,7 @@ mod address_space;
 mod backend;
 mod build;
 mod descriptors;
+mod refusal;
 mod start;
 
 use std::io;
@@ -18,7 +19,8 @@ use serde_json::Value as Json;
 use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
-pub use self::build::{AdminView, Built, Input, build, check, complete};
+pub use self::build::{AdminView, Built, Input, build, check, complete, given_text};
+use self::refusal::Refusal;
 pub use self::start::{Addresses, Sockets, StartError, run};
 use crate::admin;
 use crate::config::{Changes, ConfigError, FileContents, Loaded};
@@ -28,9 +30,10 @@ use crate::proxy::settings::Shutdown;
 use crate::proxy::{Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostics, Severity};
+use crate::source::Diagnostics;
 use crate::system::inherited::{ADMIN, LISTENER};
 use crate::takeover::{Giver, Outcome, Passed};
+use crate::telemetry::limiter;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
 
@@ -61,18 +64,6 @@ pub struct App {
     refusal: std::sync::Mutex<Option<Refusal>>,
 }
 
-/// Why a configuration was refused.
-#[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    /// The rendered diagnostics.
-    text: String,
-    /// Whether the reason may pass although nothing changes.
-    may_pass: bool,
-}
-
-/// The codes of refusals that the system causes: it may accept the same configuration a moment later.
-const MAY_PASS: [&str; 3] = ["address", "no-roots", "unreadable"];
-
 /// A configuration that is served now, and what it changed.
 #[derive(Debug)]
 struct Served {
@@ -101,6 +92,7 @@ impl App {
         let handed_over = tokio::select! {
             () = first => false,
             () = reloader.run(&*self) => false,
+            () = limiter::tell_held() => false,
             () = self.hand_over(giver) => true,
         };
         let mut settings = self.server.runtime().shutdown().clone();
@@ -124,6 +116,7 @@ impl App {
         let stopped = stop(&self.server, settings, &self.readiness, again).await;
         // The requests that are left log their end.
         self.server.end().await;
+        limiter::tell_all_held();
         self.telemetry.flush();
         stopped
     }
@@ -233,14 +226,6 @@ impl App {
     }
 }
 
-impl Refusal {
-    fn of(refused: &ConfigError) -> Self {
-        let mut errors = refused.diagnostics.0.iter().filter(|d| d.severity == Severity::Error);
-        let may_pass = errors.any(|error| MAY_PASS.contains(&error.code));
-        Self { text: refused.to_string(), may_pass }
-    }
-}
-
 impl reload::Reload for App {
     type Loaded = Result<Loaded, Box<ConfigError>>;
     type Applied = Applied;
@@ -288,7 +273,8 @@ impl reload::Reload for App {
 fn complain(cause: Cause, refused: &ConfigError) -> Json {
     let error = refused.to_string();
     let error = error.trim_end();
-    tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+    // As `%`, its lines stay lines on a terminal.
+    tracing::error!(%cause, %error, "The configuration is refused; what ran before goes on.");
     refused.sources.to_json(&refused.diagnostics)
 }
 
@@ -322,7 +308,7 @@ fn warn(built: &Built) {
     let rendered = built.sources.render(&Diagnostics(first.to_vec()));
     let more = all.len() - first.len();
     tracing::warn!(
-        warnings = rendered.trim_end(),
+        warnings = %rendered.trim_end(),
         more,
         "The configuration may not do what it seems to; `mwl-proxy check` shows all of it."
     );

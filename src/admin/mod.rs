@@ -356,8 +356,9 @@ fn dashboard() -> Response<Body> {
 }
 
 fn index() -> String {
-    let rows =
-        PAGES.iter().map(|page| format!("{:<5}{:<13}{}\n", page.method, page.path, page.summary));
+    let rows = PAGES
+        .iter()
+        .map(|page| format!("{:<5}{:<13}{}\n", page.method.as_str(), page.path, page.summary));
     format!("no such page; there are\n{}", rows.collect::<String>())
 }
 

@@ -110,6 +110,7 @@ async fn each_page_answers_its_methods() {
     );
     let (.., index) = ask(&server, Method::GET, "/none").await;
     assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.summary)));
+    assert!(index.contains("\nGET  /metrics     Prometheus metrics.\n"), "{index}");
 }
 
 #[tokio::test]

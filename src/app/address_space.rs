@@ -4,7 +4,6 @@
 //! on a thread, and the process is aborted without a reason.
 
 use crate::app::StartError;
-use crate::language::expr::COMPILER_STACK;
 use crate::system::address_space::{self, AddressSpace};
 
 const MIB: u64 = 1 << 20;
@@ -28,19 +27,19 @@ const REST: u64 = 16 * MIB;
 
 /// Whether a configuration can be compiled, and then served by at least one worker.
 pub(super) fn before_load() -> Result<(), StartError> {
-    check(1, u64::try_from(COMPILER_STACK).unwrap_or(u64::MAX))
+    check(1)
 }
 
 /// Whether this many workers can be started.
 pub(super) fn for_workers(workers: usize) -> Result<(), StartError> {
-    check(workers, 0)
+    check(workers)
 }
 
-fn check(workers: usize, more: u64) -> Result<(), StartError> {
+fn check(workers: usize) -> Result<(), StartError> {
     let Some(space) = address_space::limited() else {
         return Ok(());
     };
-    let needed = needed(workers, space.used).saturating_add(more);
+    let needed = needed(workers, space.used);
     if needed <= space.limit {
         return Ok(());
     }

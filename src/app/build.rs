@@ -1,5 +1,6 @@
 //! Turns a configuration's source into something that can be served: read, compiled and described.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use crate::config::{self, Comparable, ConfigError, FileContents, Loaded, Origin,
 use crate::language::provider::Catalog;
 use crate::proxy::settings::{Admin, Settings};
 use crate::proxy::{self, Runtime};
-use crate::source::{Diagnostics, Sources, Span};
+use crate::source::{Diagnostics, MAX_BYTES, Sources, Span};
+use crate::system::file;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::settings::TelemetrySettings;
 
@@ -17,6 +19,13 @@ use crate::telemetry::settings::TelemetrySettings;
 pub enum Input {
     /// A file, read again at each reload.
     File(PathBuf),
+    /// A pipe, which was read once: at a reload there is nothing new.
+    Pipe {
+        /// What diagnostics call it.
+        name: PathBuf,
+        /// What was in it.
+        text: Arc<str>,
+    },
     /// A text inside the program, with the variables that it names.
     Text {
         /// What diagnostics call the text.
@@ -74,7 +83,28 @@ impl AdminView {
     }
 }
 
+/// The text of whatever a user names: a file, or a pipe, which can be read only once; `-` is standard input.
+///
+/// # Errors
+/// As [`file::read_given_text`].
+pub fn given_text(path: &Path) -> io::Result<String> {
+    let stdin = path == Path::new("-");
+    file::read_given_text(if stdin { Path::new("/dev/stdin") } else { path }, MAX_BYTES)
+}
+
 impl Input {
+    /// What a user names as the configuration. What is no regular file is read at once.
+    pub fn given(path: &Path) -> Self {
+        let irregular = |kind: std::fs::Metadata| !kind.is_file() && !kind.is_dir();
+        let piped = path == Path::new("-") || std::fs::metadata(path).is_ok_and(irregular);
+        match piped.then(|| given_text(path)) {
+            // Files of Flows are relative to the current folder.
+            Some(Ok(text)) => Self::Pipe { name: PathBuf::from("(pipe)"), text: text.into() },
+            // If it cannot be read, loading it says why.
+            _ => Self::File(path.to_owned()),
+        }
+    }
+
     /// Reads the configuration.
     ///
     /// # Errors
@@ -86,6 +116,7 @@ impl Input {
     fn read(&self) -> Result<Loaded, Box<ConfigError>> {
         match self {
             Self::File(path) => config::load(path, Origin::system()),
+            Self::Pipe { name, text } => config::parse(name, Arc::clone(text), Origin::system()),
             Self::Text { name, text, variables } => {
                 let variable = |wanted: &str| {
                     let mut known = variables.iter();
@@ -101,7 +132,7 @@ impl Input {
     pub fn watched(&self, files: Vec<FileContents>) -> Vec<FileContents> {
         match self {
             Self::File(_) => files,
-            Self::Text { .. } => Vec::new(),
+            Self::Pipe { .. } | Self::Text { .. } => Vec::new(),
         }
     }
 
@@ -109,7 +140,7 @@ impl Input {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::Text { .. } => None,
+            Self::Pipe { .. } | Self::Text { .. } => None,
         }
     }
 }

@@ -1,16 +1,18 @@
 //! `check`: reports every mistake in configurations and definitions, with its place.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::arguments::{Check, Format};
-use super::output::{complain, say};
+use super::arguments::{Check, Report as Form};
+use super::output::{complain, refuse, say};
+use super::variables::Variables;
 use crate::app;
-use crate::config::{self, Origin};
+use crate::config::{self, ConfigError, Origin};
 use crate::language::definition::{SCHEMA_URI, Strictness, compile};
 use crate::language::plan::Calls;
 use crate::language::provider::Catalog;
@@ -30,23 +32,62 @@ struct Report {
 }
 
 pub(super) fn check(check: &Check) -> ExitCode {
+    let variables = match check.env_file.as_deref().map(Variables::read).transpose() {
+        Ok(variables) => variables.unwrap_or_default(),
+        Err(problem) => return refuse(&problem),
+    };
+    let variable = |name: &str| variables.value(name);
+    let origin = Origin { variable: &variable, ..Origin::system() };
     let mut failed = false;
     let mut all = Vec::new();
     for file in &check.files {
-        let report = of_file(file, Origin::system());
+        let mut report = of_file(file, app::given_text(file), origin);
+        if check.strict {
+            report.found.0.iter_mut().for_each(|found| found.severity = Severity::Error);
+        }
         failed |= report.found.has_errors();
         match check.format {
-            Format::Text => say(report.summary(file).trim_end()),
-            Format::Json => all.extend(report.to_json()),
+            Form::Text => say(report.summary(file).trim_end()),
+            Form::Json => all.extend(report.to_json()),
+            Form::Github => report.to_json().iter().for_each(|found| say(&annotation(found))),
         }
     }
-    if check.format == Format::Json {
+    if check.format == Form::Json {
         say(&format!("{:#}", Json::Array(all)));
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// A finding as a command of a GitHub workflow, which shows it beside the line.
+fn annotation(found: &Json) -> String {
+    let text = |name: &str| found.get(name).and_then(Json::as_str).unwrap_or_default();
+    let number = |name: &str| found.get(name).and_then(Json::as_u64).unwrap_or(1);
+    let help = match text("help") {
+        "" => String::new(),
+        help => format!("\nhelp: {help}"),
+    };
+    let property = |text: &str| escaped(text).replace(':', "%3A").replace(',', "%2C");
+    format!(
+        "::{} file={},line={},col={},title={}::{}",
+        text("severity"),
+        property(text("file")),
+        number("line"),
+        number("column"),
+        property(text("code")),
+        escaped(&format!("{}{help}", text("message")))
+    )
+}
+
+/// `text` in the form that a workflow command has for it.
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
 impl Report {
+    fn of(refused: ConfigError) -> Self {
+        Self { sources: refused.sources, found: refused.diagnostics, costs: Vec::new(), hash: None }
+    }
+
     fn count(&self, severity: Severity) -> usize {
         self.found.0.iter().filter(|found| found.severity == severity).count()
     }
@@ -61,7 +102,7 @@ impl Report {
 
     /// The diagnostics, a line that counts them, and the costs.
     fn summary(&self, file: &Path) -> String {
-        let name = file.display();
+        let name = file.display().to_string();
         let plural = |count, word: &str| match count {
             1 => format!("1 {word}"),
             count => format!("{count} {word}s"),
@@ -78,16 +119,14 @@ impl Report {
         if !found.is_empty() {
             found.push('\n');
         }
-        let mut summary = format!("{found}{name}: {counted}");
-        for cost in &self.costs {
-            summary.push_str("\n  ");
-            summary.push_str(cost);
-        }
+        let costs = self.costs.iter().flat_map(|cost| ["\n  ", cost]);
+        found.push_str(&[&name, ": ", &counted].concat());
+        found.extend(costs);
         if let Some(hash) = &self.hash {
-            summary.push_str("\n  hash ");
-            summary.push_str(hash);
+            found.push_str("\n  hash ");
+            found.push_str(hash);
         }
-        summary
+        found
     }
 }
 
@@ -102,18 +141,21 @@ fn cost(what: &str, calls: Calls) -> String {
     }
 }
 
-/// Reads the file once to learn what kind it is, then checks it as that kind.
-fn of_file(path: &Path, origin: Origin<'_>) -> Report {
+/// Checks the `text` of a file as the kind of file that it is.
+fn of_file(path: &Path, text: io::Result<String>, origin: Origin<'_>) -> Report {
     let name = path.display().to_string();
-    if let Ok(text) = (origin.read)(path) {
-        let mut sources = Sources::default();
-        if let Ok(node) = sources.parse(&name, &text, source::Format::of_name(&name))
-            && is_definition(&node)
-        {
-            return definition(sources, &node);
-        }
+    let text: Arc<str> = match text {
+        Ok(text) => text.into(),
+        Err(error) => return Report::of(*config::unreadable(path, &error)),
+    };
+    let mut sources = Sources::default();
+    let format = source::Format::of_name(&name);
+    if let Ok(node) = sources.parse_shared(&name, &text, format)
+        && is_definition(&node)
+    {
+        return definition(sources, &node);
     }
-    let refused = match config::load(path, origin) {
+    let refused = match config::parse(path, text, origin) {
         Ok(loaded) => match app::check(loaded) {
             Ok(built) => {
                 let costs = built.runtime.most_calls();
@@ -126,7 +168,7 @@ fn of_file(path: &Path, origin: Origin<'_>) -> Report {
         },
         Err(refused) => app::complete(refused),
     };
-    Report { sources: refused.sources, found: refused.diagnostics, costs: Vec::new(), hash: None }
+    Report::of(*refused)
 }
 
 /// A root Flow is known by its `$schema`, or by keys that only a Flow has.
@@ -178,12 +220,23 @@ fn upstreams(node: &Node, names: &mut HashMap<Arc<str>, usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_annotation_is_one_line() {
+        let found = json!({
+            "severity": "warning", "code": "no-backoff", "message": "50% off:\nall, of it",
+            "file": "a,b.yaml", "line": 7, "column": 3, "help": "wait",
+        });
+        let wanted = "::warning file=a%2Cb.yaml,line=7,col=3,title=no-backoff::50%25 off:%0Aall, of it%0Ahelp: wait";
+        assert_eq!(annotation(&found), wanted);
+    }
 
     fn report(name: &str, text: &str) -> (usize, usize, String) {
         let read = |_: &Path| Ok(text.to_owned());
         let variable = |_: &str| None;
         let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
-        let report = of_file(Path::new(name), origin);
+        let report = of_file(Path::new(name), Ok(text.to_owned()), origin);
         let counts = (report.count(Severity::Error), report.count(Severity::Warning));
         (counts.0, counts.1, report.summary(Path::new(name)))
     }

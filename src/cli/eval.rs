@@ -198,7 +198,7 @@ mod tests {
           |            ^
         "##);
         insta::assert_snapshot!(refused("\"a\" +"), @r##"
-        error[invalid-expression]: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
+        error[invalid-expression]: the expression ends here, where a value is wanted
          --> EXPR:1:6
           |
         1 | "a" +

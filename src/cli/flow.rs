@@ -42,7 +42,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
     Ok(driver.block_on(async {
         let cancel = CancellationToken::new();
         let id = uuid::Uuid::now_v7().to_string();
-        let start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
+        let mut start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
         // A signal cancels the execution: its cleanups run, and its Result is printed.
         tokio::spawn(async move {
             if let Ok(mut signals) = Signals::new() {
@@ -50,7 +50,7 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
                 cancel.cancel();
             }
         });
-        engine::run(&plan, start, arguments, input).await
+        engine::run(&plan, &mut start, arguments, input).await
     }))
 }
 

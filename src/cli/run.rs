@@ -43,7 +43,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
 
 fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
     if let Some(file) = &run.config {
-        return app::run(Input::File(file.clone()), sockets, |_| {});
+        return app::run(Input::given(file), sockets, |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let input = before(upstream, run.listen, run.admin);

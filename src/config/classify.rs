@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::matching::{VALUE_OR_ANY, headers};
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
-use crate::language::expr::{Program, Root, Roots};
+use crate::language::expr::{OperationKind, Program, Root, Roots};
 use crate::proxy::settings::{ClassifyRule, Verdict};
 use crate::source::{Diagnostic, Kind, Node};
 
@@ -46,7 +46,44 @@ pub(super) const CLASSIFY: Section = Section {
 /// The rules of a route, in order.
 pub(super) fn classify(report: &Report, route: &Object<'_>) -> Vec<ClassifyRule> {
     let rules = route.list("classify").iter();
-    rules.filter_map(|node| rule(report, node)).collect()
+    let rules: Vec<_> = rules.filter_map(|node| Some((node, rule(report, node)?))).collect();
+    for (position, (node, rule)) in rules.iter().enumerate() {
+        let mut earlier = rules.iter().take(position);
+        let wider =
+            earlier.find(|(node, earlier)| is_whole(node, earlier) && covers(earlier, rule));
+        if let Some((wider, _)) = wider.filter(|_| is_whole(node, rule)) {
+            let message =
+                "this rule is never reached: an earlier one takes every response that it takes";
+            let diagnostic = Diagnostic::warning("unreachable-rule", node.span, message);
+            let diagnostic = diagnostic.with_related(wider.span, "takes them");
+            report.add(diagnostic.with_help("put the narrower rule first"));
+        }
+    }
+    rules.into_iter().map(|(_, rule)| rule).collect()
+}
+
+/// Whether all conditions of a rule could be read.
+fn is_whole(node: &Node, rule: &ClassifyRule) -> bool {
+    let statuses = node.get("status").and_then(Node::as_array).map_or(0, <[Node]>::len);
+    statuses == rule.status.len() && node.get("when").is_some() == rule.when.is_some()
+}
+
+/// Whether `earlier` takes every response that `later` takes.
+fn covers(earlier: &ClassifyRule, later: &ClassifyRule) -> bool {
+    let any = [(100, 599)];
+    let wide = if earlier.status.is_empty() { &any } else { earlier.status.as_slice() };
+    let narrow = if later.status.is_empty() { &any } else { later.status.as_slice() };
+    let within = |(first, last): &(u16, u16)| {
+        (*first..=*last)
+            .all(|status| wide.iter().any(|(low, high)| (*low..=*high).contains(&status)))
+    };
+    let implied = |(name, value): &(_, Option<Arc<str>>)| {
+        later
+            .headers
+            .iter()
+            .any(|(other, found)| other == name && (value.is_none() || value == found))
+    };
+    earlier.when.is_none() && narrow.iter().all(within) && earlier.headers.iter().all(implied)
 }
 
 fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
@@ -95,13 +132,38 @@ fn when(report: &Report, node: &Node) -> Option<Program> {
         return None;
     };
     match Program::compile(body, Roots::of(&[Root::Response])) {
-        Ok(program) => Some(program),
+        Ok(program) => {
+            compared(report, node, shift, &program);
+            Some(program)
+        }
         Err(errors) => {
             for error in errors {
                 let diagnostic = Diagnostic::error("bad-expression", node.span, error.message);
                 report.add(diagnostic.with_offset(shift + error.offset));
             }
             None
+        }
+    }
+}
+
+/// Warns of comparisons that are never true: a status is a number, and a field's value is a string.
+fn compared(report: &Report, node: &Node, shift: usize, program: &Program) {
+    for operation in program.operations() {
+        let members: Vec<&str> = operation.members.iter().map(AsRef::as_ref).collect();
+        let ty = match members.as_slice() {
+            ["status"] => "number",
+            ["headers", name] if *name != "set-cookie" => "string",
+            _ => continue,
+        };
+        let seen = operation.literal.name();
+        if seen != ty && operation.kind != OperationKind::Arithmetic {
+            let message = format!(
+                "`response.{}` is a {ty}, and this compares it with a {seen}",
+                members.join(".")
+            );
+            let diagnostic = Diagnostic::warning("mismatched-types", node.span, message);
+            let diagnostic = diagnostic.with_offset(shift + operation.offset);
+            report.add(diagnostic.with_help(format!("write a {ty}")));
         }
     }
 }

@@ -5,6 +5,7 @@ use super::read::{LONGEST, Object, Report};
 use super::route::ROUTE;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
+use super::stack_parameters::STACK;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, MinimumRate, Paths, Shutdown};
@@ -53,9 +54,9 @@ pub(super) const ROOT: Section = Section {
         ),
         or(
             "stacks",
-            Shape::Map(&Shape::Mwl(Piece::Middleware)),
+            Shape::Map(&Shape::Either(&[Shape::Mwl(Piece::Middleware), Shape::Section(&STACK)])),
             "{}",
-            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list.",
+            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list. One with parameters gets them in the item's `with`.",
         ),
         or(
             "middleware",

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::answers::answers;
 use super::classify::{CLASSIFY, classify};
 use super::covering::CoverIndex;
 use super::document::{CALL_KEYS, Documents, upstream_call};
@@ -153,6 +154,7 @@ impl Routes<'_> {
         let upstream = object.get("upstream").and_then(|node| self.upstream(node));
         let document = self.document(&object, name?)?;
         check_arguments(report, &document, &with, &object);
+        answers(report, &document);
         Some(Route {
             name: name?.as_str()?.clone(),
             span: name?.span,

@@ -1,6 +1,7 @@
 //! `stacks:`, and the `{ stack: NAME }` items that are replaced by them.
 //!
-//! Items are replaced in place, so that the compiled definition is plain MWL. Only places where MWL
+//! Items are replaced in place, so that the compiled definition is plain MWL. A stack with parameters is filled with the
+//! item's `with` first (`stack_parameters`). Only places where MWL
 //! expects a list of middleware entries are searched: an object in somebody's `with` may have a member
 //! `stack` of its own.
 
@@ -8,32 +9,37 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::read::Report;
+use super::read::{Object, Report};
+use super::stack_parameters::{Use, declared, filled, list_of, parameters_of};
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
 const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 
-/// The largest number of values in all expanded stacks. Lists that name lists could grow without bound.
+/// The largest number of values in all stacks, with those that they name. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
+
+/// The largest number of values in everything else that names stacks.
+const USES: usize = 10_000_000;
 
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;
 
 /// The named stacks, expanded.
-#[derive(Debug)]
 pub(super) struct Stacks<'a> {
-    report: &'a Report,
+    written: Written<'a>,
+    /// Those without parameters.
     lists: BTreeMap<Arc<str>, Vec<Node>>,
-    /// What is left of [`ROOM`]; `None` once the error that nothing is left was reported.
-    room: Cell<Option<usize>>,
 }
 
 /// The stacks as written, while they are expanded.
 struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
-    room: &'a Cell<Option<usize>>,
+    /// What is left of [`ROOM`], or of [`USES`] when all have been read; `None` once the error that nothing is left was
+    /// reported.
+    room: Cell<Option<usize>>,
+    most: Cell<usize>,
     /// What was expanded already, unless it is part of a circle.
     done: RefCell<BTreeMap<&'a str, Expanded>>,
     /// How often an expansion ended because it had come to a circle.
@@ -60,28 +66,31 @@ pub(super) enum Part {
 /// A pass that replaces items.
 struct Expansion<'a> {
     report: &'a Report,
-    /// Returns the entries of a stack; reports a wrong name.
-    stack: &'a mut dyn FnMut(&str, Span) -> Vec<Node>,
+    /// Returns the entries of a stack; reports what is wrong.
+    stack: &'a mut dyn FnMut(Use<'_>) -> Vec<Node>,
 }
 
 impl<'a> Stacks<'a> {
     /// Expands the stacks themselves. They may name one another, but not in a circle.
-    pub(super) fn read(report: &'a Report, members: &[Member]) -> Self {
-        let room = Cell::new(Some(ROOM));
+    pub(super) fn read(report: &'a Report, members: &'a [Member]) -> Self {
         let written = Written {
             report,
             members: members.iter().map(|member| (&*member.key, member)).collect(),
-            room: &room,
+            room: Cell::new(Some(ROOM)),
+            most: Cell::new(ROOM),
             done: RefCell::default(),
             circles: Cell::new(0),
             too_deep: Cell::new(false),
         };
         let expanded = members.iter().map(|member| {
-            let expanded = written.expanded(member, &mut Vec::new());
+            declared(report, member);
+            let expanded = written.expanded(member, None, &mut Vec::new());
             (Arc::clone(&member.key), expanded.entries)
         });
         let lists = expanded.collect();
-        Self { report, lists, room }
+        written.room.set(written.room.get().map(|_| USES));
+        written.most.set(USES);
+        Self { written, lists }
     }
 
     /// Replaces the items in `node`. Parts that name no stack stay shared with the file's tree.
@@ -89,36 +98,50 @@ impl<'a> Stacks<'a> {
         if !names_one(node) {
             return;
         }
-        let mut stack = |name: &str, span| {
-            let Some(entries) = self.lists.get(name) else {
-                let known = self.lists.keys().map(AsRef::as_ref);
-                self.report.unknown_name("unknown-stack", "stack", (name, span), known);
-                return Vec::new();
-            };
-            if takes(self.report, &self.room, entries, span) { entries.clone() } else { Vec::new() }
-        };
-        let mut expansion = Expansion { report: self.report, stack: &mut stack };
+        let mut stack = |used: Use<'_>| self.entries(used);
+        let mut expansion = Expansion { report: self.written.report, stack: &mut stack };
         match part {
             Part::List => expansion.list(node),
             Part::Call => expansion.call(node),
             Part::Flow => expansion.flow(node),
         }
     }
+
+    /// The entries of the stack that an item of a route names.
+    fn entries(&self, used: Use<'_>) -> Vec<Node> {
+        let Written { report, members, .. } = &self.written;
+        let plain = members.get(used.name).is_none_or(|member| parameters_of(member).is_none());
+        if !plain || used.with.is_some() {
+            return self.written.named(used, &mut Vec::new()).entries;
+        }
+        let Some(entries) = self.lists.get(used.name) else {
+            let known = self.lists.keys().map(AsRef::as_ref);
+            report.unknown_name("unknown-stack", "stack", (used.name, used.span), known);
+            return Vec::new();
+        };
+        if self.written.takes(entries, used.span) { entries.clone() } else { Vec::new() }
+    }
 }
 
 impl<'a> Written<'a> {
-    /// The entries of one stack, with the stacks that it names expanded. `open` lists the stacks that are
-    /// being expanded around it.
-    fn expanded(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Expanded {
-        if let Some(done) = self.done.borrow().get(&*member.key) {
+    /// The entries of one stack, with the stacks that it names expanded. `filled` is its list if it has parameters, which
+    /// have values then. `open` lists the stacks that are being expanded around it.
+    fn expanded(
+        &self,
+        member: &'a Member,
+        filled: Option<Node>,
+        open: &mut Vec<&'a str>,
+    ) -> Expanded {
+        let plain = filled.is_none();
+        if let Some(done) = self.done.borrow().get(&*member.key).filter(|_| plain) {
             return done.clone();
         }
-        let mut list = member.value.clone();
+        let mut list = filled.unwrap_or_else(|| list_of(member).clone());
         let circles = self.circles.get();
         let mut height = 0;
         open.push(&member.key);
-        let mut stack = |name: &str, span| {
-            let inner = self.named(name, span, open);
+        let mut stack = |used: Use<'_>| {
+            let inner = self.named(used, open);
             height = height.max(inner.height);
             inner.entries
         };
@@ -129,14 +152,15 @@ impl<'a> Written<'a> {
             _ => Vec::new(),
         };
         let expanded = Expanded { entries, height: height + 1 };
-        if self.circles.get() == circles {
+        if self.circles.get() == circles && plain {
             self.done.borrow_mut().insert(&member.key, expanded.clone());
         }
         expanded
     }
 
     /// The entries of a stack that another one names.
-    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Expanded {
+    fn named(&self, used: Use<'_>, open: &mut Vec<&'a str>) -> Expanded {
+        let Use { name, span, .. } = used;
         let Some(inner) = self.members.get(name) else {
             let known = self.members.keys().copied();
             self.report.unknown_name("unknown-stack", "stack", (name, span), known);
@@ -158,7 +182,11 @@ impl<'a> Written<'a> {
             return Expanded::default();
         }
         let deep = open.len() >= DEEPEST;
-        let expanded = if deep { Expanded::default() } else { self.expanded(inner, open) };
+        let expanded = if deep {
+            Expanded::default()
+        } else {
+            self.expanded(inner, filled(self.report, inner, used), open)
+        };
         if deep || expanded.height >= DEEPEST {
             if !self.too_deep.replace(true) {
                 let message = format!("more than {DEEPEST} stacks name one another in a row");
@@ -167,23 +195,23 @@ impl<'a> Written<'a> {
             }
             return Expanded::default();
         }
-        let room = takes(self.report, self.room, &expanded.entries, span);
-        if room { expanded } else { Expanded::default() }
+        if self.takes(&expanded.entries, span) { expanded } else { Expanded::default() }
     }
-}
 
-/// Takes room for `entries` and returns whether there was enough. Too little is reported once.
-fn takes(report: &Report, room: &Cell<Option<usize>>, entries: &[Node], span: Span) -> bool {
-    // An empty list still costs the item that names it.
-    let needed = entries.iter().map(values).sum::<usize>() + 1;
-    let left = room.get().and_then(|left| left.checked_sub(needed));
-    if left.is_none() && room.get().is_some() {
-        let message = format!("all that stacks stand for holds more than {ROOM} values");
-        let diagnostic = Diagnostic::error("stacks-too-large", span, message);
-        report.add(diagnostic.with_help("let fewer stacks name others"));
+    /// Takes room for `entries` and returns whether there was enough. Too little is reported once.
+    fn takes(&self, entries: &[Node], span: Span) -> bool {
+        // An empty list still costs the item that names it.
+        let needed = entries.iter().map(values).sum::<usize>() + 1;
+        let left = self.room.get().and_then(|left| left.checked_sub(needed));
+        if left.is_none() && self.room.get().is_some() {
+            let most = self.most.get();
+            let message = format!("all that stacks stand for holds more than {most} values");
+            let diagnostic = Diagnostic::error("stacks-too-large", span, message);
+            self.report.add(diagnostic.with_help("let fewer stacks name others"));
+        }
+        self.room.set(left);
+        left.is_some()
     }
-    room.set(left);
-    left.is_some()
 }
 
 /// The number of values in a tree.
@@ -223,7 +251,7 @@ impl Expansion<'_> {
     /// The entries that replace an item with a member `stack`.
     fn named(&mut self, item: &Node, stack: &Member) -> Vec<Node> {
         for other in item.as_object().unwrap_or_default() {
-            if &*other.key != "stack" {
+            if !matches!(&*other.key, "stack" | "with") {
                 let message =
                     format!("`{}` beside `stack`: the item stands for the whole list", other.key);
                 self.report.error("unknown-key", other.key_span, message);
@@ -232,7 +260,7 @@ impl Expansion<'_> {
         let Some(name) = self.report.text("stack", &stack.value) else {
             return Vec::new();
         };
-        (self.stack)(name, stack.value.span)
+        (self.stack)(Use { name, span: stack.value.span, with: item.get("with") })
     }
 
     /// In a middleware entry the structural parameters of a phase contain definitions.
@@ -306,7 +334,7 @@ fn names_one(node: &Node) -> bool {
 }
 
 /// Collects the names of the stacks that `node` uses, to find those that are never used.
-pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
+fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
     match &node.kind {
         Kind::Array(items) => {
             for item in items.iter() {
@@ -318,5 +346,17 @@ pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
         }
         Kind::Object(members) => members.iter().for_each(|member| used(&member.value, names)),
         _ => {}
+    }
+}
+
+/// Warns about stacks that are never used.
+pub(super) fn unused(report: &Report, root: &Object<'_>) {
+    let mut names = BTreeSet::new();
+    used(root.node, &mut names);
+    for member in root.map("stacks") {
+        if !names.contains(&*member.key) {
+            let message = format!("no list names the stack `{}`", member.key);
+            report.add(Diagnostic::warning("unused-stack", member.key_span, message));
+        }
     }
 }

@@ -27,6 +27,11 @@ pub(super) struct TestOrigin<'a> {
 
 impl TestOrigin<'_> {
     pub(super) fn load(&self, path: &str) -> Result<Loaded, Box<ConfigError>> {
+        self.with(|origin| load(Path::new(path), origin))
+    }
+
+    /// Calls `read_in` with this world as its origin.
+    pub(super) fn with<T>(&self, read_in: impl FnOnce(Origin<'_>) -> T) -> T {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no such file");
         let read = |path: &Path| {
             let found = self.files.get(path.to_str().unwrap());
@@ -38,7 +43,7 @@ impl TestOrigin<'_> {
         if self.trusts_nobody {
             origin.roots = &nobody;
         }
-        load(Path::new(path), origin)
+        read_in(origin)
     }
 }
 
@@ -179,6 +184,43 @@ routes:
     insta::assert_snapshot!(one, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"one","parameters":{"type":"object"},"steps":{"one":{"action":"Call","call":{"provider":"mwl:provider.call/mwl-proxy/http/v1","with":{"upstream":"app"}},"input":null,"output":1,"assign":{"a":1},"middleware":[{"provider":"P1"},{"provider":"P2"},{"provider":"F","onAlways":{"with":{"call":{"flow":{"entrypoint":"s","steps":{"s":{"middleware":[{"provider":"P1"}]}}}},"middleware":[{"provider":"P1"}]}}}],"catch":[{"match":{"codes":["*"]},"next":"return"}],"next":"return-2"},"return-2":{"action":"Return"},"return":{"action":"Return","value":{"stack":"kept"}}},"middleware":[{"provider":"P1"}]}"#);
     insta::assert_snapshot!(two, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"two","steps":{"two":{"action":"Call","call":{"provider":"C","with":{"middleware":[{"stack":"kept"}]}},"next":"return"},"return":{"action":"Return"}},"middleware":[{"provider":"P1"}]}"#);
     insta::assert_snapshot!(three, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"s","middleware":[{"provider":"P1"},{"provider":"own"}],"steps":{}}"#);
+}
+
+#[test]
+fn a_stack_is_filled_where_it_is_used() {
+    let settings = yaml(
+        "listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://a] } }
+stacks:
+  inner:
+    parameters: { n: { type: integer }, who: { type: string, default: nobody } }
+    middleware: [{ provider: \"P-${with.who}-${with.n}\", onEntry: { with: { n: \"${with.n}\", kept: \"{{ '${with.n}' }}\" } } }]
+  outer:
+    parameters: { n: { type: [integer, string], default: 1 } }
+    middleware: [{ stack: inner, with: { n: \"${with.n}\" } }, { stack: inner, with: { n: 7, who: me } }]
+routes:
+  - { name: one, upstream: app, middleware: [{ stack: outer }, { stack: outer, with: { n: \"{{ vars.n }}\" } }] }
+",
+    );
+    let settings = settings.unwrap_or_else(|refused| panic!("{refused}")).settings;
+    let entries = settings.routes[0].document.get("steps").unwrap().get("one").unwrap();
+    let entries = entries.get("middleware").unwrap().to_json();
+    let said: Vec<String> = entries.as_array().unwrap().iter().map(ToString::to_string).collect();
+    let entry = |who: &str, n: &str, value: &str| {
+        format!(
+            r#"{{"onEntry":{{"with":{{"kept":"{{{{ '${{with.n}}' }}}}","n":{value}}}}},"provider":"P-{who}-{n}"}}"#
+        )
+    };
+    let computed = "{{ vars.n }}";
+    assert_eq!(
+        said,
+        [
+            entry("nobody", "1", "1"),
+            entry("me", "7", "7"),
+            entry("nobody", computed, r#""{{ vars.n }}""#),
+            entry("me", "7", "7"),
+        ]
+    );
 }
 
 #[test]

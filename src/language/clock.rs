@@ -141,7 +141,8 @@ fn system() -> i64 {
 }
 
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(duration.subsec_nanos().into())
 }
 
 /// The output of `work` in virtual time, which passes only while all tasks wait. `None` if `work` was polled

@@ -9,9 +9,9 @@ use ::http::HeaderValue;
 
 use super::memory::Parsers;
 use super::message::refusal::Reason;
-use super::provider::http::HttpProvider;
+use super::provider::http::{HttpProvider, RouteFacts};
 use super::settings::{
-    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Protocol, Settings, Verdict,
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
@@ -70,7 +70,9 @@ impl Runtime {
             .enumerate()
             .map(|(position, parts)| (Arc::clone(&parts.settings.name), position))
             .collect();
+        let http2 = upstreams.iter().map(|parts| parts.settings.protocol == Protocol::Http2);
         let mut builder = Builder {
+            http2: http2.collect(),
             catalog,
             metrics,
             names: Arc::new(names),
@@ -91,6 +93,7 @@ impl Runtime {
                 Err(errors) => found.0.extend(errors.0),
             }
         }
+        let found = builder.cache.settle(found);
         if found.has_errors() {
             return Err(found);
         }
@@ -162,6 +165,8 @@ struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
+    /// Which upstreams speak HTTP/2.
+    http2: Arc<[bool]>,
     stage: Option<&'a Arc<Stage>>,
     paths: Paths,
     cache: PreparedCache,
@@ -169,6 +174,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn route(&mut self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
+        let facts = RouteFacts::of(&route, Arc::clone(&self.http2));
         let settings::Route {
             name,
             span,
@@ -186,7 +192,7 @@ impl Builder<'_> {
         } = route;
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider: Arc<dyn CallProvider> =
-            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths));
+            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths).on(facts));
         let mut catalog = self.catalog.clone();
         let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
         let uri = provider.contract().uri.clone();

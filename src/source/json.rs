@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
 
     fn members(&mut self, depth: usize) -> Option<Arc<[Member]>> {
         let mut members = Vec::new();
-        let mut seen = HashMap::new();
+        let mut seen = Seen::new();
         loop {
             let lax = match self.next()? {
                 Token::CloseBrace => return Some(members.into()),
@@ -178,11 +178,13 @@ impl<'a> Reader<'a> {
             let Token::Colon = self.next()? else { return None };
             let token = self.next()?;
             let value = self.node(token, depth + 1)?;
-            if let Some(first) = seen.get(&key) {
-                self.found.push(duplicate(&key, key_span, *first));
+            if let Some(first) = seen.get_mut(&key) {
+                if let Some(first) = first.take() {
+                    self.found.push(duplicate(&key, key_span, first));
+                }
                 continue;
             }
-            seen.insert(Arc::clone(&key), key_span);
+            seen.insert(Arc::clone(&key), Some(key_span));
             members.push(Member { key, key_span, value });
         }
     }
@@ -269,6 +271,10 @@ impl<'a> Reader<'a> {
         diagnostic.with_help(help)
     }
 }
+
+/// The keys of an object so far, and where each was first written; `None` once a second one was reported,
+/// for one report is enough.
+pub(super) type Seen = HashMap<Arc<str>, Option<Span>>;
 
 pub(super) fn duplicate(key: &str, span: Span, first: Span) -> Diagnostic {
     let message = format!("the key `{key}` is written twice in one object");

@@ -1,5 +1,6 @@
 //! Renders diagnostics, for people and for machines.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -23,24 +24,29 @@ impl Severity {
 impl Sources {
     /// For people: `error[code]: message`, `--> file:line:column`, the source line with carets, help.
     pub fn render(&self, diagnostics: &Diagnostics) -> String {
-        let all: Vec<String> = diagnostics.0.iter().map(|d| self.render_one(d)).collect();
-        all.join("\n")
+        let mut out = String::new();
+        for diagnostic in &diagnostics.0 {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            self.render_one(&mut out, diagnostic);
+        }
+        out
     }
 
-    fn render_one(&self, diagnostic: &Diagnostic) -> String {
+    fn render_one(&self, out: &mut String, diagnostic: &Diagnostic) {
         let Diagnostic { severity, code, message, help, related, .. } = diagnostic;
         let said = self.replaced.told(diagnostic.span, message);
-        let mut out = format!("{}[{code}]: {}\n", severity.as_str(), clean(&said));
-        self.excerpt(&mut out, self.place(diagnostic), "-->", "");
+        // Writing to a string cannot fail.
+        _ = writeln!(out, "{}[{code}]: {}", severity.as_str(), clean(&said));
+        self.excerpt(out, self.place(diagnostic), "-->", "");
         for (span, note) in related {
-            self.excerpt(&mut out, *span, ":::", &self.replaced.told(*span, note));
+            self.excerpt(out, *span, ":::", &self.replaced.told(*span, note));
         }
         if let Some(help) = help {
-            // Writing to a string cannot fail.
             let help = self.replaced.told(diagnostic.span, help);
             _ = writeln!(out, "  = help: {}", clean(&help));
         }
-        out
     }
 
     fn excerpt(&self, out: &mut String, span: Span, arrow: &str, note: &str) {
@@ -135,7 +141,10 @@ fn window(line: &str, byte: usize, column: usize) -> (String, usize) {
 }
 
 /// Text from a document, without anything that would move a terminal's cursor.
-fn clean(text: &str) -> String {
-    let safe = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(safe).collect()
+fn clean(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        text.replace(char::is_control, "\u{fffd}").into()
+    } else {
+        text.into()
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 
 use super::interner::Interner;
-use super::json::{duplicate, out_of_range, too_deep};
+use super::json::{Seen, duplicate, out_of_range, too_deep};
 use super::node::with_article;
 use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Span};
 
@@ -66,7 +66,7 @@ struct OpenCollection {
 
 enum Content {
     Items(Vec<Node>),
-    Members { members: Vec<Member>, seen: HashMap<Arc<str>, Span>, key: Option<(Arc<str>, Span)> },
+    Members { members: Vec<Member>, seen: Seen, key: Option<(Arc<str>, Span)> },
 }
 
 /// The value of an anchor.
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
             }
             Event::MappingStart(style, anchor, tag) => {
                 let content =
-                    Content::Members { members: Vec::new(), seen: HashMap::new(), key: None };
+                    Content::Members { members: Vec::new(), seen: Seen::new(), key: None };
                 return self.begin(span, style, anchor, tag.is_some(), content);
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
@@ -215,10 +215,10 @@ impl<'a> Builder<'a> {
                     problem
                 }
                 Some((key, key_span)) => {
-                    if let Some(first) = seen.get(&key) {
-                        Some(duplicate(&key, key_span, *first))
+                    if let Some(first) = seen.get_mut(&key) {
+                        first.take().map(|first| duplicate(&key, key_span, first))
                     } else {
-                        seen.insert(Arc::clone(&key), key_span);
+                        seen.insert(Arc::clone(&key), Some(key_span));
                         members.push(Member { key, key_span, value: node });
                         None
                     }

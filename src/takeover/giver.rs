@@ -73,7 +73,8 @@ impl Giver {
         sockets: impl Fn() -> io::Result<Vec<Passed>>,
         count: impl Fn(Outcome),
     ) -> (u32, Vec<Passed>) {
-        let told = LogLimiter::default();
+        let told =
+            LogLimiter::new("A process that wants to take over could not be accepted.", None);
         loop {
             let stream = match self.0.accept().await {
                 Ok(stream) => stream,

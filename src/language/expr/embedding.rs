@@ -10,7 +10,10 @@ pub(super) fn closes_within(body: &str) -> bool {
     let mut rest = body;
     let mut depth = 0_usize;
     loop {
-        rest = skip_string(rest);
+        let word =
+            rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let (word, after) = rest.split_at_checked(word).unwrap_or((rest, ""));
+        rest = skip_string(after, matches!(word, "r" | "R" | "br" | "bR" | "Br" | "BR"));
         let mut chars = rest.chars();
         match chars.next() {
             // The end. Or a quote that nothing closes, since a complete string would have been skipped.
@@ -28,23 +31,19 @@ pub(super) fn closes_within(body: &str) -> bool {
 }
 
 /// The text after the string literal that `text` begins with, or all of it. An unclosed one is not skipped.
-fn skip_string(text: &str) -> &str {
-    let prefix = text.len() - text.trim_start_matches(['r', 'R', 'b', 'B']).len();
-    // Only a letter or two right before a quote is a prefix; a longer run is the end of a name.
-    let (letters, literal) = text.split_at_checked(prefix).unwrap_or(("", text));
+fn skip_string(text: &str, raw: bool) -> &str {
     let quotes = ["\"\"\"", "'''", "\"", "'"];
-    let Some(quote) = quotes.into_iter().find(|quote| literal.starts_with(quote)) else {
+    let Some(quote) = quotes.into_iter().find(|quote| text.starts_with(quote)) else {
         return text;
     };
-    let raw = letters.contains(['r', 'R']);
-    let mut rest = literal.strip_prefix(quote).unwrap_or_default();
+    let mut rest = text.strip_prefix(quote).unwrap_or_default();
     loop {
         if let Some(after) = rest.strip_prefix(quote) {
             return after;
         }
         let mut chars = rest.chars();
         match chars.next() {
-            None => return literal,
+            None => return text,
             Some('\\') if !raw => {
                 chars.next();
             }
@@ -71,6 +70,8 @@ mod tests {
             ("{{ \"}}\" + '}}' }}", "\"}}\" + '}}'"),
             (r"{{ r'\' + '}}' }}", r"r'\' + '}}'"),
             (r"{{ '\'}}' }}", r"'\'}}'"),
+            (r"{{ bR'\' + '}}' }}", r"bR'\' + '}}'"),
+            (r"{{ bar'\'}}' }}", r"bar'\'}}'"),
             ("{{ '''it's }}''' }}", "'''it's }}'''"),
             ("{{ 1 // not }} yet\n }}", "1 // not }} yet"),
             ("{{ a } b }}", "a } b"),

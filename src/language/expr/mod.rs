@@ -3,11 +3,13 @@
 //! This folder is a wall: nothing outside it names the CEL crate. So the crate can be replaced, and its
 //! evaluator never runs unbounded. What comes in is text, and the roots that a site may read. What goes out
 //! is a [`Program`], checked as far as is possible without data. An evaluation takes shared values and gives
-//! one. Whatever the expression does, it ends soon and does not overflow the stack: `compile` bounds the
+//! one. Whatever the expression does, it ends soon and does not overflow the stack: `syntax` bounds the
 //! tree, `work` bounds the time.
 //!
 //! - `roots`: the names that a site may read;
-//! - `compile`, `rewrite`, `signatures`, `references`: from text to the tree that is evaluated;
+//! - `syntax`: from text to a tree;
+//! - `compile`, `rewrite`, `signatures`, `references`: from that tree to the one that is evaluated;
+//! - `operations`: what of types can be checked without data;
 //! - `simple`: expressions that need no evaluator;
 //! - `environment`, `functions`, `json`, `duration`: what can be called;
 //! - `evaluation`, `values`, `equality`: the bindings as CEL values;
@@ -18,7 +20,6 @@ use std::sync::Arc;
 
 use cel::IdedExpr;
 
-pub use self::compile::COMPILER_STACK;
 use self::compile::Compiled;
 use self::evaluation::Evaluation;
 use self::rewrite::{Names, Uses};
@@ -35,17 +36,19 @@ mod evaluation;
 mod fault;
 mod functions;
 mod json;
+mod operations;
 mod references;
 mod rewrite;
 mod roots;
-
 mod signatures;
 mod simple;
+mod syntax;
 #[doc(hidden)]
 pub mod testing;
 mod values;
 mod work;
 
+pub use self::operations::{LiteralType, Operation, OperationKind};
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
 
@@ -122,6 +125,9 @@ impl EvalError {
     }
 }
 
+/// How many mistakes of one expression are told. Each costs time, and nobody reads hundreds.
+pub const MISTAKES: usize = 20;
+
 impl Program {
     /// The body between the delimiters, if `text` is an expression ("The embedding"): it begins with `{{`,
     /// ends with `}}`, and that one pair spans the whole. So `{{ a }} and {{ b }}` is a literal, since its
@@ -187,6 +193,11 @@ impl Program {
     /// The static paths that the expression reads. An evaluation reaches nothing else in the bindings.
     pub fn reads(&self) -> &[Path] {
         &self.0.uses.paths
+    }
+
+    /// Its operations between a static path and a literal.
+    pub fn operations(&self) -> &[Operation] {
+        &self.0.uses.operations
     }
 
     /// Whether it calls `now()`.

@@ -22,12 +22,15 @@ pub struct Path {
     pub members: Vec<Arc<str>>,
     /// What happens at its end.
     pub end: PathEnd,
+    /// Whether each read of it may be kept from happening: it is in a branch, in an operand of `&&` or `||`, in the
+    /// body of a macro, or is optional.
+    pub guarded: bool,
     /// Where it is first written: characters from the start of the body.
     pub offset: usize,
 }
 
 /// What an expression does at the end of a [`Path`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathEnd {
     /// It uses the value there, whatever that holds.
     Value,
@@ -83,19 +86,18 @@ pub(super) fn static_path(
         match expr {
             Expr::Ident(name) => break is_root(name)?,
             Expr::Select(select) if !select.test => {
-                members.push(Arc::from(select.field.as_str()));
+                members.push(select.field.as_str());
                 expr = &select.operand.expr;
             }
             Expr::Call(call) if call.func_name == operators::INDEX => {
                 let (operand, member) = literal_index(call)?;
-                members.push(Arc::from(member));
+                members.push(member);
                 expr = &operand.expr;
             }
             _ => return None,
         }
     };
-    members.reverse();
-    Some((root, members))
+    Some((root, members.into_iter().rev().map(Arc::from).collect()))
 }
 
 /// The operand and the member of `operand['member']`, or of one of its optional forms.

@@ -1,7 +1,9 @@
 //! The functions that an expression may call, and how. The CEL crate notices a missing function only when it
 //! is called, but a typing slip should be found at load.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 use crate::source::nearest;
 
@@ -66,6 +68,20 @@ struct Signature {
     arguments: &'static RangeInclusive<usize>,
 }
 
+/// The functions by their names: a name may stand for two, one of them called on a receiver.
+static BY_NAME: LazyLock<HashMap<&str, Vec<Signature>>> = LazyLock::new(|| {
+    let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
+    for signature in signatures() {
+        by_name.entry(signature.name).or_default().push(signature);
+    }
+    by_name
+});
+
+/// The namespaces of functions, such as `math`.
+static NAMESPACES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    signatures().filter_map(|signature| Some(signature.name.split_once('.')?.0)).collect()
+});
+
 fn signatures() -> impl Iterator<Item = Signature> {
     GROUPS.iter().flat_map(|(receiver, arguments, names)| {
         names.split(' ').map(|name| Signature { name, receiver: *receiver, arguments })
@@ -74,13 +90,12 @@ fn signatures() -> impl Iterator<Item = Signature> {
 
 /// Whether `space` is a namespace of functions, such as `math`.
 pub(super) fn is_namespace(space: &str) -> bool {
-    let under = |name: &str| name.split_once('.').is_some_and(|(head, _)| head == space);
-    signatures().any(|signature| under(signature.name))
+    NAMESPACES.contains(space)
 }
 
 /// Whether `name` is a function of a namespace, such as `math.abs`.
 pub(super) fn is_namespaced(name: &str) -> bool {
-    name.contains('.') && signatures().any(|signature| signature.name == name)
+    name.contains('.') && BY_NAME.contains_key(name)
 }
 
 /// What is wrong with a call of `name`, or `None`.
@@ -89,11 +104,11 @@ pub(super) fn problem(name: &str, receiver: bool, arguments: usize) -> Option<St
     if name.contains('@') {
         return None;
     }
-    let called = |signature: &Signature| signature.name == name && signature.receiver == receiver;
-    if let Some(signature) = signatures().find(called) {
-        return wrong_count(&signature, arguments);
+    let named = BY_NAME.get(name).map(Vec::as_slice).unwrap_or_default();
+    if let Some(signature) = named.iter().find(|signature| signature.receiver == receiver) {
+        return wrong_count(signature, arguments);
     }
-    if let Some(other) = signatures().find(|signature| signature.name == name) {
+    if let Some(other) = named.first() {
         return Some(if other.receiver {
             format!("`{name}` is called on a value: `….{name}(…)`")
         } else {

@@ -3,6 +3,7 @@
 //! The body of an audit looks like this. Every member is a literal or a path, so the CEL crate's evaluator
 //! would add nothing but cost: many times that of the members.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cel::IdedExpr;
@@ -45,6 +46,7 @@ impl Simple {
 
     fn object(map: &MapExpr) -> Option<Self> {
         let mut written: Vec<(Arc<str>, Self)> = Vec::with_capacity(map.entries.len());
+        let mut known = HashSet::new();
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return None;
@@ -54,7 +56,7 @@ impl Simple {
             };
             let name: Arc<str> = name.inner().into();
             // The evaluator reports a name that is written twice.
-            if entry.optional || written.iter().any(|(known, _)| *known == name) {
+            if entry.optional || !known.insert(Arc::clone(&name)) {
                 return None;
             }
             written.push((name, Self::of(&entry.value)?));

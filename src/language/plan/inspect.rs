@@ -2,8 +2,8 @@
 //! an unwind would run anything.
 
 use super::{
-    Action, Assign, CallPlan, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause, PhasePlan,
-    Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
+    Action, Assign, CallPlan, CatchClause, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause,
+    PhasePlan, Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
 };
 use crate::language::expr::Program;
 use crate::language::observe::EntryPlace;
@@ -166,18 +166,27 @@ impl StepPlan {
 impl Action {
     /// The Steps to which control may go after this action.
     pub fn successors(&self) -> Vec<StepId> {
-        let (tail, catch) = match self {
-            Self::Call(step) => (&step.tail, &step.catch),
-            Self::Gather(step) => (&step.tail, &step.catch),
+        let catch: &[CatchClause] = match self {
+            Self::Call(step) => &step.catch,
+            Self::Gather(step) => &step.catch,
+            _ => &[],
+        };
+        catch.iter().map(|clause| clause.tail.next).chain(self.onwards()).collect()
+    }
+
+    /// The Steps to which control may go after this action has succeeded.
+    pub fn onwards(&self) -> Vec<StepId> {
+        match self {
+            Self::Call(step) => vec![step.tail.next],
+            Self::Gather(step) => vec![step.tail.next],
             Self::Match(step) => {
                 let cases = step.cases.iter().map(|(_, tail)| tail.next);
-                return cases.chain([step.default.next]).collect();
+                cases.chain([step.default.next]).collect()
             }
-            Self::Pass(tail) => return vec![tail.next],
-            Self::Sleep(step) => return vec![step.next],
-            Self::Return(_) | Self::Raise(_) => return Vec::new(),
-        };
-        catch.iter().map(|clause| clause.tail.next).chain([tail.next]).collect()
+            Self::Pass(tail) => vec![tail.next],
+            Self::Sleep(step) => vec![step.next],
+            Self::Return(_) | Self::Raise(_) => Vec::new(),
+        }
     }
 }
 

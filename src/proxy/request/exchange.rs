@@ -21,6 +21,7 @@ use super::upload::Upload;
 use crate::language::value::{Map, Missing, Native, Value};
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::{BodyFailure, ReplaySource};
+use crate::proxy::boxed::shared;
 use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
@@ -92,7 +93,7 @@ impl Exchange {
     /// Checks a request and finds its route. A refused request keeps its body.
     pub(crate) fn begin(
         site: Arc<WorkerConfig>,
-        mut parts: ReceivedHead,
+        mut parts: Box<ReceivedHead>,
         body: ClientBody,
         peer: Peer,
         interim: InterimTarget,
@@ -103,7 +104,7 @@ impl Exchange {
             Ok(accepted) => accepted,
             Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
-        let AcceptedHead { route, asked, client, id, written, trace } = accepted;
+        let AcceptedHead { route, mut asked, client, id, written, trace } = accepted;
         let admitted = match AdmissionGuard::admit(&site) {
             Ok(admitted) => admitted,
             Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
@@ -117,9 +118,12 @@ impl Exchange {
             let keep = facts.resends.then_some(route.buffer.replay);
             (Upload::Stream(Arc::new(ReplaySource::new(body, keep).within(&site.memory))), None)
         };
+        if unread.is_none() {
+            settle_expectation(&upload, &mut asked, &mut parts.headers);
+        }
         // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
-        let mut exchange = Self {
+        let exchange = move || Self {
             site,
             route,
             id,
@@ -142,19 +146,10 @@ impl Exchange {
             trace,
             recorder: OnceLock::new(),
         };
-        if let Some(body) = unread {
-            return Ok(Admission::Unread(Box::new(PendingBody { exchange, body })));
-        }
-        exchange.settle_expectation();
-        Ok(Admission::Whole(Arc::new(exchange)))
-    }
-
-    /// A body in memory, or no body, need not be waited for.
-    fn settle_expectation(&mut self) {
-        if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
-            self.asked.body_unasked = false;
-            self.headers.remove(header::EXPECT);
-        }
+        Ok(match unread {
+            Some(body) => Admission::Unread(Box::new(PendingBody { exchange: exchange(), body })),
+            None => Admission::Whole(shared(exchange)),
+        })
     }
 
     /// A request without a body and without a connection, for benches that measure what reading it costs.
@@ -163,7 +158,7 @@ impl Exchange {
         parts: http::request::Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
-        let (head, body) = (ReceivedHead::from(parts), ClientBody::Empty);
+        let (head, body) = (Box::new(ReceivedHead::from(parts)), ClientBody::Empty);
         match Self::begin(site, head, body, peer, InterimTarget::Nowhere(DropReason::Late)) {
             Ok(Admission::Whole(exchange)) => Ok(exchange),
             Ok(Admission::Unread(unread)) => Ok(Arc::new(unread.exchange)),
@@ -249,8 +244,17 @@ impl PendingBody {
             let Exchange { method, headers, .. } = &exchange;
             refusal.asked(RefusedHead::of(method, exchange.path(), None, headers))
         })?;
-        exchange.settle_expectation();
+        let Exchange { upload, asked, headers, .. } = &mut exchange;
+        settle_expectation(upload, asked, headers);
         Ok(Arc::new(exchange))
+    }
+}
+
+/// A body in memory, or no body, need not be waited for.
+fn settle_expectation(upload: &Upload, asked: &mut HopOptions, headers: &mut HeaderMap) {
+    if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
+        asked.body_unasked = false;
+        headers.remove(header::EXPECT);
     }
 }
 

@@ -56,9 +56,19 @@ pub(crate) struct WorkerState {
     unwinding: AtomicUsize,
     draining: AtomicBool,
     cut: AtomicBool,
-    /// The `Date` field of the second in which it was last needed.
-    date: Mutex<Option<(i128, HeaderValue)>>,
+    date: Mutex<Option<KnownDate>>,
 }
+
+/// A `Date` field.
+#[derive(Debug)]
+struct KnownDate {
+    value: HeaderValue,
+    /// Until when it is right: until its second ends, or until the clock must be read again because it may have been set.
+    until: Instant,
+}
+
+/// How often the clock is read for `Date`, at least.
+const DATE_READ: Duration = Duration::from_millis(100);
 
 /// A configuration, as one worker serves it.
 #[derive(Debug)]
@@ -88,7 +98,7 @@ pub(crate) struct WorkerRoute {
 }
 
 /// Limits what one route logs of each kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RareLimiters {
     /// Answers that an upstream breaks off.
     pub(crate) truncated: LogLimiter,
@@ -103,6 +113,17 @@ pub(crate) struct RareLimiters {
 pub(crate) struct Worker {
     pub(crate) core: Arc<WorkerState>,
     site: Mutex<Arc<WorkerConfig>>,
+}
+
+impl KnownDate {
+    fn at(now: Instant, clock: Clock) -> Self {
+        let nanos = u64::try_from(clock.at(now).as_nanos()).unwrap_or_default();
+        let since = Duration::from_nanos(nanos);
+        let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(since.as_secs()));
+        let second_ends = Duration::from_nanos(1_000_000_000 - u64::from(since.subsec_nanos()));
+        let value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+        Self { value, until: now.checked_add(second_ends.min(DATE_READ)).unwrap_or(now) }
+    }
 }
 
 impl WorkerState {
@@ -120,8 +141,11 @@ impl WorkerState {
             cancel: CancellationToken::new(),
             pipes: PipePool::default(),
             pace: RateLimiter::default(),
-            refusals: ReasonLimiter::new(Reason::ALL.len()),
-            handshakes: ReasonLimiter::new(TlsFailure::ALL.len()),
+            refusals: ReasonLimiter::new("A request was refused.", Reason::ALL.map(Reason::as_str)),
+            handshakes: ReasonLimiter::new(
+                "A TLS handshake came to nothing.",
+                TlsFailure::ALL.map(TlsFailure::as_str),
+            ),
             in_flight: AtomicUsize::new(0),
             departed: Departed::default(),
             unwinding: AtomicUsize::new(0),
@@ -133,17 +157,11 @@ impl WorkerState {
 
     /// The current time as a `Date` field (RFC 9110 §5.6.7).
     pub(crate) fn date(&self) -> HeaderValue {
-        let second = self.clock.now().as_nanos().div_euclid(1_000_000_000);
-        let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*date {
-            Some((known, value)) if *known == second => value.clone(),
-            _ => {
-                let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
-                let text = httpdate::fmt_http_date(UNIX_EPOCH + since);
-                let value = HeaderValue::try_from(text);
-                let value = value.unwrap_or(HeaderValue::from_static(""));
-                date.insert((second, value)).1.clone()
-            }
+        let now = Instant::now();
+        let mut known = self.date.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some(date) if now < date.until => date.value.clone(),
+            _ => known.insert(KnownDate::at(now, self.clock)).value.clone(),
         }
     }
 
@@ -251,18 +269,26 @@ impl WorkerRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
+        let limiter = |line| LogLimiter::new(line, Some(Arc::clone(&route.name)));
         Self {
             route: Arc::clone(route),
             arguments,
-            failures: LogLimiter::default(),
-            cut_cleanups: LogLimiter::default(),
+            failures: limiter("A request failed."),
+            cut_cleanups: limiter("A cleanup was cut off (limits.cleanups)."),
             rare: OnceLock::new(),
         }
     }
 
     /// Limits what is rarely logged.
     pub(crate) fn rare(&self) -> &RareLimiters {
-        self.rare.get_or_init(Box::default)
+        self.rare.get_or_init(|| {
+            let limiter = |line| LogLimiter::new(line, Some(Arc::clone(&self.route.name)));
+            Box::new(RareLimiters {
+                truncated: limiter("The response broke off after its head."),
+                caught: limiter("A failure was caught."),
+                faults: limiter("A definition is at fault."),
+            })
+        })
     }
 }
 
@@ -295,5 +321,21 @@ impl Worker {
 
     fn lock(&self) -> MutexGuard<'_, Arc<WorkerConfig>> {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::temporal::Timestamp;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_date_is_kept_until_its_second_ends() {
+        let clock = Clock::starting_at(Timestamp::from_nanos(784_111_777_850_000_000));
+        let core = WorkerState::with(clock, Ids::seeded(1));
+        for (millis, second) in [(0, 37), (99, 37), (50, 37), (1, 38), (998, 38), (2, 39)] {
+            tokio::time::advance(Duration::from_millis(millis)).await;
+            assert_eq!(core.date(), format!("Sun, 06 Nov 1994 08:49:{second} GMT"));
+        }
     }
 }

@@ -8,6 +8,8 @@ mod admin;
 mod attempts;
 /// Bodies: streamed, replayed, bounded, complete.
 mod bodies;
+/// What `check` reads and how it reports.
+mod checking;
 /// A clock that is set while the proxy runs.
 mod clock;
 /// The other commands.

@@ -40,6 +40,7 @@ fn throttled_until_the_policy_is_exhausted() {
 
     route charge-payment: POST, path /billing/charge and beneath
       finally: calls a Flow of its own
+      timeout: PT20M
       retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full; Provider.Call.Http.ConnectionFailed, 3 attempts, waits PT1S ×2; waits {{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }} where that says so
       timeout: PT30S
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
-use super::super::references::{PathEnd, literal_index};
+use super::super::references::{PathEnd, first, literal_index};
 use super::super::{functions, signatures};
 use super::nodes::{call, ident, is_operator, is_scalar, literal_list, qualified};
 use super::{Names, Rewriter};
@@ -13,16 +13,18 @@ use super::{Names, Rewriter};
 impl Rewriter<'_> {
     /// Rewrites a call of an operator, of a namespace's function, or of any other function.
     pub(super) fn call(&mut self, id: u64, mut parsed: CallExpr) -> IdedExpr {
-        if let Some(space) =
-            parsed.target.as_deref().and_then(|target| self.namespace(target, &parsed))
+        let mut place = self.places.of(id);
+        if let Some(target) = parsed.target.as_deref()
+            && let Some(space) = self.namespace(target, &parsed)
         {
+            place = self.places.of(first(target).id);
             parsed.func_name = format!("{space}.{}", parsed.func_name);
             parsed.target = None;
         }
         if is_operator(&parsed) {
             return self.operator(id, parsed);
         }
-        self.function(id, parsed)
+        self.function(id, place, parsed)
     }
 
     /// The namespace that the target of a call names: `math` in `math.abs(x)`. As in cel-go, it is one if the
@@ -41,9 +43,10 @@ impl Rewriter<'_> {
             parsed.func_name.as_str(),
             operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT
         );
-        if let Some(read) = self.optional_read(id, &parsed) {
+        if let Some(read) = self.guarded(|this| this.optional_read(id, &parsed)) {
             return read;
         }
+        self.note_operation(&parsed);
         if parsed.func_name == operators::IN
             && let Some(found) = self.is_in(id, &parsed)
         {
@@ -53,8 +56,13 @@ impl Rewriter<'_> {
         let key = if navigates { Some(self.key(&parsed)) } else { None };
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
-            args.push(match key {
-                Some(end) if index == 0 => self.indexed(arg, end),
+            args.push(match (key, parsed.func_name.as_str()) {
+                (Some(end), _) if index == 0 => self.indexed(arg, end),
+                // Of a condition, one branch is evaluated. Of `&&` and `||`, either side may decide alone.
+                (_, operators::CONDITIONAL) if index > 0 => self.guarded(|this| this.expr(arg)),
+                (_, operators::LOGICAL_AND | operators::LOGICAL_OR) => {
+                    self.guarded(|this| this.expr(arg))
+                }
                 _ => self.expr(arg),
             });
         }
@@ -129,12 +137,14 @@ impl Rewriter<'_> {
         Some(call(id, name, args))
     }
 
-    fn function(&mut self, id: u64, parsed: CallExpr) -> IdedExpr {
+    /// Rewrites the call of a function whose name is written at `place`.
+    fn function(&mut self, id: u64, place: usize, parsed: CallExpr) -> IdedExpr {
         let CallExpr { func_name: name, target, args } = parsed;
-        if let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
-            && matches!(self.names, Names::Roots(_))
+        if matches!(self.names, Names::Roots(_))
+            && !self.has_enough()
+            && let Some(problem) = signatures::problem(&name, target.is_some(), args.len())
         {
-            self.refuse_call(id, &name, problem);
+            self.refuse_at(place, problem);
         }
         match (name.as_str(), target.is_some(), args.len()) {
             ("now", false, 0) => {

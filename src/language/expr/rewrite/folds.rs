@@ -3,7 +3,7 @@
 use cel::IdedExpr;
 use cel::common::ast::{ComprehensionExpr, Expr, LiteralValue, operators};
 
-use super::super::compile;
+use super::super::syntax::each_child;
 use super::Rewriter;
 use super::nodes::{call, tick};
 
@@ -21,6 +21,8 @@ impl Rewriter<'_> {
         self.locals.extend(fold.iter_var2.clone());
         self.locals.push(fold.accu_var.clone());
         let turn = TURN + nodes(&fold.loop_step);
+        // Of an empty list there is no turn.
+        self.guards += 1;
         let (loop_cond, loop_step) = if binds {
             (fold.loop_cond, fold.loop_step)
         } else if appends {
@@ -30,6 +32,7 @@ impl Rewriter<'_> {
             let cond = self.expr(fold.loop_cond);
             (tick(id, turn, cond), self.step(fold.loop_step))
         };
+        self.guards -= 1;
         let result = self.expr(fold.result);
         self.locals.truncate(outer);
         ComprehensionExpr {
@@ -116,7 +119,7 @@ fn is_false(literal: &LiteralValue) -> bool {
 
 /// The number of nodes of `expr`.
 fn nodes(expr: &IdedExpr) -> usize {
-    let mut below = Vec::new();
-    compile::children(&expr.expr, &mut below);
-    1 + below.into_iter().map(nodes).sum::<usize>()
+    let mut count = 1;
+    each_child(&expr.expr, &mut |child| count += nodes(child));
+    count
 }

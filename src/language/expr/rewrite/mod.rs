@@ -11,19 +11,21 @@
 //! - a few calls go to our own functions, because the CEL crate's are wrong or unbounded (see `functions`).
 //!
 //! Names with `@` cannot be written in CEL, so no expression can clash with one or forge one. The walk
-//! recurses, and so does the evaluation of its result. `compile` bounds the depth of the tree before, and
-//! runs both parser and walk on a large stack.
+//! recurses, and so does the evaluation of its result: `syntax` has bounded the depth of the tree.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use cel::common::ast::{EntryExpr, Expr, ListExpr, MapExpr, SelectExpr, SourceInfo};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, ListExpr, MapExpr, SelectExpr};
 use cel::{Env, IdedExpr};
 
 use self::nodes::{call, ident, is_small, qualified};
 use super::functions::Pattern;
+use super::operations::Operation;
 use super::references::{DynamicReads, Path, PathEnd, first, static_path};
 use super::roots::{Root, Roots};
-use super::{CompileError, compile};
+use super::syntax::Places;
+use super::{CompileError, MISTAKES, operations};
 use crate::language::value::Value;
 use crate::source::nearest;
 
@@ -47,6 +49,8 @@ pub(super) enum Names {
 pub(super) struct Uses {
     /// The static paths that are read, each once; `@p0` is the first.
     pub(super) paths: Vec<Path>,
+    /// The operations between a static path and a literal.
+    pub(super) operations: Vec<Operation>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
     /// The lists of literals to the right of `in`; `@list0` is the first.
@@ -61,17 +65,30 @@ pub(super) struct Uses {
 pub(super) struct Rewriter<'a> {
     env: &'a Env,
     names: Names,
-    source: &'a SourceInfo,
+    places: &'a Places,
     /// The variables of the comprehensions around the current node, outermost first.
     locals: Vec<String>,
+    /// The number of each path that was noted.
+    numbers: HashMap<(Root, Vec<Arc<str>>, PathEnd), usize>,
+    /// How many constructs around the current node may keep it from being evaluated, or may ignore that it fails.
+    guards: usize,
     pub(super) uses: Uses,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
 }
 
 impl<'a> Rewriter<'a> {
-    pub(super) fn new(env: &'a Env, names: Names, source: &'a SourceInfo) -> Self {
-        Self { env, names, source, locals: Vec::new(), uses: Uses::default(), errors: Vec::new() }
+    pub(super) fn new(env: &'a Env, names: Names, places: &'a Places) -> Self {
+        Self {
+            env,
+            names,
+            places,
+            locals: Vec::new(),
+            numbers: HashMap::new(),
+            guards: 0,
+            uses: Uses::default(),
+            errors: Vec::new(),
+        }
     }
 
     /// Rewrites `expr`, whose value is used.
@@ -94,7 +111,7 @@ impl<'a> Rewriter<'a> {
                 let name = &message.type_name;
                 let problem =
                     format!("there is no message type `{name}`; write a map: {{'field': value}}");
-                self.refuse_call(id, name, problem);
+                self.refuse(id, problem);
                 Expr::Struct(message)
             }
             other @ (Expr::Literal(_) | Expr::Unspecified) => other,
@@ -124,13 +141,42 @@ impl<'a> Rewriter<'a> {
 
     /// The number of this path, which is noted once. It is written where `expr`, or a part of it, begins.
     fn note(&mut self, expr: &IdedExpr, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
-        let same =
-            |known: &Path| known.root == root && known.members == members && known.end == end;
-        self.uses.paths.iter().position(same).unwrap_or_else(|| {
-            let offset = compile::offset(self.source, first(expr).id);
-            self.uses.paths.push(Path { root, members, end, offset });
-            self.uses.paths.len() - 1
-        })
+        let guarded = self.guards > 0;
+        let paths = &mut self.uses.paths;
+        let number =
+            *self.numbers.entry((root, members, end)).or_insert_with_key(|(_, members, _)| {
+                let offset = self.places.of(first(expr).id);
+                paths.push(Path { root, members: members.clone(), end, guarded, offset });
+                paths.len() - 1
+            });
+        if let Some(path) = paths.get_mut(number) {
+            path.guarded &= guarded;
+        }
+        number
+    }
+
+    /// Rewrites with `rewrite` what a construct around it may keep from being evaluated.
+    fn guarded<T>(&mut self, rewrite: impl FnOnce(&mut Self) -> T) -> T {
+        self.guards += 1;
+        let rewritten = rewrite(self);
+        self.guards -= 1;
+        rewritten
+    }
+
+    /// Notes an operation between a static path and a literal.
+    fn note_operation(&mut self, call: &CallExpr) {
+        let (Some(kind), [left, right]) = (operations::kind(call), call.args.as_slice()) else {
+            return;
+        };
+        for (path, other) in [(left, right), (right, left)] {
+            if let Some((root, members)) = self.static_path(path)
+                && let Some(literal) = operations::literal_type(other)
+            {
+                let offset = self.places.of(first(path).id);
+                let operation = Operation { root, members, kind, literal, offset };
+                self.uses.operations.push(operation);
+            }
+        }
     }
 
     /// Rewrites `expr`, when an index reads an element or a member of it.
@@ -163,6 +209,9 @@ impl<'a> Rewriter<'a> {
         let Names::Roots(allowed) = self.names else {
             return;
         };
+        if self.has_enough() {
+            return;
+        }
         let here = if allowed == Roots::NONE {
             "no binding is in scope here".to_owned()
         } else {
@@ -182,21 +231,18 @@ impl<'a> Rewriter<'a> {
     }
 
     fn refuse(&mut self, id: u64, message: String) {
-        let offset = compile::offset(self.source, id);
-        self.errors.push(CompileError { message, offset });
+        self.refuse_at(self.places.of(id), message);
     }
 
-    /// Refuses a call at its name: the parser's place for it is the bracket after that.
-    fn refuse_call(&mut self, id: u64, name: &str, message: String) {
-        let bracket = compile::offset(self.source, id);
-        let before: Vec<char> = self.source.source.chars().take(bracket).collect();
-        let before: String = before.into_iter().collect();
-        let head = before.trim_end();
-        let offset = match head.strip_suffix(name) {
-            Some(head) => head.chars().count(),
-            None => bracket,
-        };
-        self.errors.push(CompileError { message, offset });
+    fn refuse_at(&mut self, offset: usize, message: String) {
+        if !self.has_enough() {
+            self.errors.push(CompileError { message, offset });
+        }
+    }
+
+    /// Whether no more mistakes are to be told.
+    fn has_enough(&self) -> bool {
+        self.errors.len() >= MISTAKES
     }
 
     /// A selection that is not a static path: a type's qualified name, `has(…)`, or a member of a new value.

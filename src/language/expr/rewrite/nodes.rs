@@ -90,12 +90,21 @@ pub(super) fn is_small(expr: &IdedExpr) -> bool {
 
 /// The qualified name that `expr` writes: `a`, `a.b`.
 pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
-    match &expr.expr {
-        Expr::Ident(name) => Some(name.clone()),
-        Expr::Select(select) if !select.test => {
-            Some(format!("{}.{}", qualified(&select.operand)?, select.field))
+    let mut names = Vec::new();
+    let mut expr = &expr.expr;
+    loop {
+        match expr {
+            Expr::Ident(name) => {
+                names.push(name.as_str());
+                names.reverse();
+                return Some(names.join("."));
+            }
+            Expr::Select(select) if !select.test => {
+                names.push(select.field.as_str());
+                expr = &select.operand.expr;
+            }
+            _ => return None,
         }
-        _ => None,
     }
 }
 

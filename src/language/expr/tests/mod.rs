@@ -89,6 +89,13 @@ fn check(table: &[(&str, &str)]) {
     }
 }
 
+/// The expressions of the tables.
+pub(super) fn bodies() -> Vec<String> {
+    let rows = table::ALL.iter().flat_map(|(_, rows)| *rows).chain(table::TYPICAL);
+    let rows = rows.map(|(body, _)| (*body).to_owned());
+    rows.chain(hostile_table::hostile().into_iter().map(|(_, body, _)| body)).collect()
+}
+
 #[test]
 fn typical_predicates_hold() {
     let live = Fixture(json(LIVE));

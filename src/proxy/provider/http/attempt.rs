@@ -8,12 +8,14 @@ use http::uri::Scheme;
 
 use super::CONTRACT;
 use super::compose::{BodySource, compose, is_own};
+use super::judge::Judged;
 use super::params::Params;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, Destination, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::answer::classify::Repeatable;
 use crate::proxy::body::request::UploadProgress;
+use crate::proxy::boxed::pinned;
 use crate::proxy::code;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
@@ -100,10 +102,10 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         span,
     };
     let Some(mut connection) = upstream.at_hand(endpoint, dispatch.attempt.begun) else {
-        return Box::pin(attempt.over_new(outgoing, body));
+        return pinned(|| attempt.over_new(outgoing, body));
     };
     match attempt.hand_over(&mut connection, outgoing, body) {
-        Ok(()) => Box::pin(attempt.over(connection)),
+        Ok(()) => pinned(|| attempt.over(connection)),
         Err(lost) => Box::pin(async move { attempt.lost(lost).await }),
     }
 }
@@ -123,8 +125,11 @@ fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
 impl Attempt<'_> {
     /// Finishes an attempt whose request was handed to an idle connection.
     async fn over(self, connection: Connection) -> Answer {
-        match self.response(connection).await {
-            Ok(answered) => self.got(answered).await,
+        match connection.response(&mut |answer| self.interim(&answer)).await {
+            Ok(answered) => match self.got(answered) {
+                Judged::Done(answer) => answer,
+                Judged::Reading(reading) => reading.await,
+            },
             // Boxed, like everything rare, so that the common case does not carry its size.
             Err(error) => Box::pin(self.failed_over(error)).await,
         }
@@ -147,7 +152,10 @@ impl Attempt<'_> {
     /// The request failed on its connection.
     async fn failed_over(&self, error: Box<SendError>) -> Answer {
         match self.once_more(error).await {
-            Ok(answered) => self.got(answered).await,
+            Ok(answered) => match self.got(answered) {
+                Judged::Done(answer) => answer,
+                Judged::Reading(reading) => reading.await,
+            },
             Err(lost) => self.lost(lost).await,
         }
     }

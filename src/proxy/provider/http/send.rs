@@ -15,7 +15,7 @@ use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::BodyPatience;
-use crate::proxy::upstream::connect_error::{Cause, ConnectError};
+use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::request_head::RequestHead;
@@ -59,16 +59,8 @@ impl Attempt<'_> {
         sent.map_err(|NoSuchTarget| NoResponse::Target)
     }
 
-    /// Waits for the response to the request that was handed over.
-    pub(super) async fn response(
-        &self,
-        connection: Connection,
-    ) -> Result<UpstreamResponse, Box<SendError>> {
-        connection.response(&mut |answer| self.interim(&answer)).await
-    }
-
     /// Handles an interim response. One for a call of the Flow's own goes nowhere.
-    fn interim(&self, answer: &h1::ResponseHead) {
+    pub(super) fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
             interim.pass(route, answer.status, answer.reason.as_deref(), &answer.fields);
@@ -101,7 +93,8 @@ impl Attempt<'_> {
             let (outgoing, body) = composed.map_err(NoResponse::Compose)?;
             self.hand_over(&mut connection, outgoing, body)?;
         }
-        self.response(connection).await.map_err(NoResponse::Send)
+        let response = connection.response(&mut |answer| self.interim(&answer)).await;
+        response.map_err(NoResponse::Send)
     }
 
     /// Whether the request may be sent again although some of it was written. `unprocessed`: the upstream says
@@ -113,7 +106,7 @@ impl Attempt<'_> {
 
     /// No connection could be made to the endpoint: the next attempt avoids it.
     fn unreached(&self, error: ConnectError) -> NoResponse {
-        if error.cause != Cause::Capacity {
+        if !error.cause.is_own() {
             self.exchange.avoid(self.params.upstream, self.endpoint);
         }
         NoResponse::Connect(error)
