@@ -239,6 +239,9 @@ impl Observer for Events {
             Event::PassedOver(passed) => {
                 let mut event = at_entry(passed.entry, passed.failure);
                 put(&mut event, "reason", passed.reason());
+                if let Some(retryable) = passed.failure.retryable {
+                    put(&mut event, "retryable", retryable);
+                }
                 self.report("retry.passed", event);
             }
             Event::GaveUp { entry, failure } => self.gave_up(entry, failure),
@@ -320,6 +323,7 @@ fn log(event: &Json) {
         source = text("source"),
         attempts = number("attempts"),
         reason = text("reason"),
+        retryable = flag("retryable"),
         caught = number("caught"),
         degraded = flag("degraded"),
         duration = event.get("duration").and_then(Json::as_f64),

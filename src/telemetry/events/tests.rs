@@ -23,6 +23,8 @@ fn rare(both: &dyn Observer) {
     let lost = &failure();
     let passed = Passed { entry: ENTRY, failure: lost, gated: false, middleware, state };
     both.on(&Event::PassedOver(&passed));
+    let once = &Arc::new(Failure::error("A.B", "x").with_retryable(false));
+    both.on(&Event::PassedOver(&Passed { failure: once, ..passed }));
     let caught = Caught { step: "pay", failure: lost, next: "apologize", cleanup: true };
     both.on(&Event::Caught(&caught));
     both.on(&Event::Faulted { step: "pay", failure: lost });
@@ -101,6 +103,7 @@ async fn events_tell_what_happened_and_only_when_asked() {
     {"event":"finally.done","step":"pay","type":"success"}
     {"degraded":true,"event":"finally.done","step":"pay","type":"success"}
     {"code":"A.B","entry":"pay/1","event":"retry.passed","reason":"noPolicy","step":"pay"}
+    {"code":"A.B","entry":"pay/1","event":"retry.passed","reason":"noPolicy","retryable":false,"step":"pay"}
     {"cleanup":true,"code":"A.B","event":"failure.caught","next":"apologize","step":"pay"}
     {"code":"A.B","event":"definition.faulted","step":"pay"}
     {"attempts":2,"caught":1,"code":"A.B","duration":0.25,"event":"execution.done","type":"error"}
