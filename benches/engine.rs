@@ -76,7 +76,8 @@ fn plan(definition: &Json) -> Arc<Plan> {
 }
 
 fn once(runtime: &Runtime, plan: &Plan, with: &Value) {
-    let outcome = run(plan, Start::new("bench"), with.clone(), Value::Null);
+    let mut start = Start::new("bench");
+    let outcome = run(plan, &mut start, with.clone(), Value::Null);
     black_box(runtime.block_on(outcome));
 }
 

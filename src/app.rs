@@ -5,6 +5,7 @@ mod address_space;
 mod backend;
 mod build;
 mod descriptors;
+mod refusal;
 mod start;
 
 use std::io;
@@ -18,19 +19,21 @@ use serde_json::Value as Json;
 use tokio::sync::Mutex;
 
 pub(crate) use self::build::build_with;
-pub use self::build::{AdminView, Built, Input, build, check, complete};
+pub use self::build::{AdminView, Built, Input, build, check, complete, given_text};
+use self::refusal::Refusal;
 pub use self::start::{Addresses, Sockets, StartError, run};
 use crate::admin;
-use crate::config::{ConfigError, FileContents, Loaded};
+use crate::config::{Changes, ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
 use crate::language::provider::Catalog;
 use crate::proxy::settings::Shutdown;
 use crate::proxy::{Runtime, Server};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
-use crate::source::{Diagnostics, Severity};
+use crate::source::Diagnostics;
 use crate::system::inherited::{ADMIN, LISTENER};
 use crate::takeover::{Giver, Outcome, Passed};
+use crate::telemetry::limiter;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
 
@@ -61,17 +64,13 @@ pub struct App {
     refusal: std::sync::Mutex<Option<Refusal>>,
 }
 
-/// Why a configuration was refused.
-#[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    /// The rendered diagnostics.
-    text: String,
-    /// Whether the reason may pass although nothing changes.
-    may_pass: bool,
+/// A configuration that is served now, and what it changed.
+#[derive(Debug)]
+struct Served {
+    hash: Arc<str>,
+    routes: Changes,
+    upstreams: Changes,
 }
-
-/// The codes of refusals that the system causes: it may accept the same configuration a moment later.
-const MAY_PASS: [&str; 3] = ["address", "no-roots", "unreadable"];
 
 /// The outcome of a reload: the hash of what is served now, or the diagnostics as JSON.
 type Applied = Result<Arc<str>, Json>;
@@ -93,6 +92,7 @@ impl App {
         let handed_over = tokio::select! {
             () = first => false,
             () = reloader.run(&*self) => false,
+            () = limiter::tell_held() => false,
             () = self.hand_over(giver) => true,
         };
         let mut settings = self.server.runtime().shutdown().clone();
@@ -116,6 +116,7 @@ impl App {
         let stopped = stop(&self.server, settings, &self.readiness, again).await;
         // The requests that are left log their end.
         self.server.end().await;
+        limiter::tell_all_held();
         self.telemetry.flush();
         stopped
     }
@@ -132,6 +133,7 @@ impl App {
             tracing::info!(name, %address, process, "A listening socket was handed over.");
         }
         self.replaced.store(true, Ordering::Release);
+        self.server.succeeded();
         let admin = self.running_admin.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(admin) = admin {
             admin.leave();
@@ -155,7 +157,7 @@ impl App {
     async fn serve(
         &self,
         loaded: Result<Loaded, Box<ConfigError>>,
-    ) -> Result<Arc<str>, Box<ConfigError>> {
+    ) -> Result<Served, Box<ConfigError>> {
         let mut loaded = loaded?;
         descriptors::fit(&mut loaded.settings.limits, false);
         let built = build(loaded, &self.catalog, &self.metrics)?;
@@ -183,8 +185,10 @@ impl App {
             );
         }
         let hash = Arc::clone(&shown.hash);
-        self.shown.store(Arc::new(shown));
-        Ok(hash)
+        let last = self.shown.swap(Arc::new(shown));
+        let now = self.shown.load();
+        let (routes, upstreams) = Changes::between(&last.comparable(), &now.comparable());
+        Ok(Served { hash, routes, upstreams })
     }
 
     /// What was loaded is what is served already. Returns its hash.
@@ -197,17 +201,20 @@ impl App {
     }
 
     /// Counts and logs the outcome of a reload.
-    fn report_outcome(&self, cause: Cause, applied: Result<Arc<str>, Box<ConfigError>>) -> Applied {
+    fn report_outcome(&self, cause: Cause, applied: Result<Served, Box<ConfigError>>) -> Applied {
         let refusal = applied.as_ref().err().map(|refused| Refusal::of(refused));
         let mut last = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         let known = cause == Cause::Again && refusal == *last;
         *last = refusal;
         drop(last);
         match applied {
-            Ok(hash) => {
+            Ok(Served { hash, routes, upstreams }) => {
                 self.metrics.config_reload("applied");
                 self.metrics.config_loaded(&hash, now());
-                tracing::info!(%cause, hash = &*hash, "The configuration was loaded anew.");
+                let hashed = &*hash;
+                tracing::info!(
+                    %cause, hash = hashed, %routes, %upstreams, "The configuration was loaded anew."
+                );
                 Ok(hash)
             }
             // Nothing new: it was counted and logged when it was refused first.
@@ -217,14 +224,6 @@ impl App {
                 Err(complain(cause, &refused))
             }
         }
-    }
-}
-
-impl Refusal {
-    fn of(refused: &ConfigError) -> Self {
-        let mut errors = refused.diagnostics.0.iter().filter(|d| d.severity == Severity::Error);
-        let may_pass = errors.any(|error| MAY_PASS.contains(&error.code));
-        Self { text: refused.to_string(), may_pass }
     }
 }
 
@@ -275,7 +274,8 @@ impl reload::Reload for App {
 fn complain(cause: Cause, refused: &ConfigError) -> Json {
     let error = refused.to_string();
     let error = error.trim_end();
-    tracing::error!(%cause, error, "The configuration is refused; what ran before goes on.");
+    // As `%`, its lines stay lines on a terminal.
+    tracing::error!(%cause, %error, "The configuration is refused; what ran before goes on.");
     refused.sources.to_json(&refused.diagnostics)
 }
 
@@ -309,7 +309,7 @@ fn warn(built: &Built) {
     let rendered = built.sources.render(&Diagnostics(first.to_vec()));
     let more = all.len() - first.len();
     tracing::warn!(
-        warnings = rendered.trim_end(),
+        warnings = %rendered.trim_end(),
         more,
         "The configuration may not do what it seems to; `mwl-proxy check` shows all of it."
     );

@@ -28,6 +28,19 @@ upstreams:
   billing: {{ endpoints: ["http://127.0.0.1:{upstream}"], keepAlive: PT0.5S }}
   audit: {{ endpoints: ["http://127.0.0.1:{upstream}"] }}
 routes:
+  - name: hidden
+    match: {{ path: /hidden }}
+    upstream: billing
+    catch: [{{ match: {{ codes: ["*"] }}, next: later }}]
+    steps: {{ later: {{ action: Return, value: {{ status: 200 }} }} }}
+  # A slip of its author.
+  - name: slip
+    match: {{ path: /slip }}
+    upstream: billing
+    output: "{{{{ step.result.value.headers['x-nothing'] }}}}"
+  - name: cut
+    match: {{ path: /cut }}
+    upstream: billing
   - name: pay
     upstream: billing
     buffer: {{ replay: 1KiB }}
@@ -55,7 +68,7 @@ routes:
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
-    """Answers, fails, sends Retry-After, and answers too late; a few audits fail."""
+    """Answers, fails, sends Retry-After, breaks answers off, and answers too late; a few audits fail."""
 
     protocol_version = "HTTP/1.1"
 
@@ -67,6 +80,13 @@ class Upstream(http.server.BaseHTTPRequestHandler):
         turn = random.random()
         if self.path == "/audit":
             return self.answer(500 if turn < 0.05 else 204)
+        if self.path == "/cut":
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"x")
+            self.close_connection = True
+            return None
         if turn < 0.1:
             time.sleep(0.4)
         if turn < 0.3:
@@ -177,7 +197,8 @@ class Scene:
         while time.monotonic() < self.until + 10:
             size = 4096 if random.random() < 0.2 else 16
             try:
-                connection.request("POST", "/pay", body=b"x" * size)
+                path = random.choice(["/pay"] * 12 + ["/hidden", "/slip", "/cut"])
+                connection.request("POST", path, body=b"x" * size)
                 connection.getresponse().read()
                 # Now and then wait for longer than the upstream's connections are kept.
                 time.sleep(0.7 if random.random() < 0.05 else 0.01)

@@ -104,8 +104,8 @@ fn run_bounded(plan: &mwl_proxy::language::plan::Plan) {
             tokio::time::sleep(RUN).await;
             cancel.cancel();
         });
-        let start = Start { cancel: Some(token), ..Start::new("fuzz") };
-        let running = run(plan, start, Value::empty_object(), Value::from(1));
+        let mut start = Start { cancel: Some(token), ..Start::new("fuzz") };
+        let running = run(plan, &mut start, Value::empty_object(), Value::from(1));
         let mut running = std::pin::pin!(running);
         let mut polls = 0;
         std::future::poll_fn(move |context| {

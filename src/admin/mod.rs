@@ -41,6 +41,7 @@ use self::write_timeout::WriteTimeout;
 use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
+use crate::telemetry::record::Kind;
 
 /// How many connections may listen to `/tap`, so that probes and scrapes always find room.
 const MAX_LISTENERS: usize = 16;
@@ -109,7 +110,10 @@ static PAGES: [Page; 9] = [
     Page::probe("/livez", "200 as long as the process runs."),
     Page::probe("/readyz", "200 while requests are wanted, 503 once it is stopping."),
     Page::read("/routes", "The routes in order, what their stacks do, and what they counted."),
-    Page::read("/executions", "The last executions. ?route=NAME, ?outcome=success or failure."),
+    Page::read(
+        "/executions",
+        "The last executions. ?route=NAME, ?outcome=success, degraded or failure, ?execution=ID.",
+    ),
     Page::read("/tap", "Execution events as they happen, as server-sent events. The same filters."),
     Page::read("/config", "The configuration as it was loaded, without secrets."),
     Page {
@@ -325,20 +329,24 @@ fn executions(query: &str) -> Result<Filter, String> {
     for (name, value) in query::pairs(query) {
         match (&*name, &*value) {
             ("route", _) => filter.route = Some(value.into_owned()),
-            ("outcome", "success") => filter.failed = Some(false),
-            ("outcome", "failure") => filter.failed = Some(true),
+            ("execution", _) => filter.execution = Some(value.into_owned()),
+            ("outcome", "success") => filter.kind = Some(Kind::Success),
+            ("outcome", "degraded") => filter.kind = Some(Kind::Degraded),
+            ("outcome", "failure") => filter.kind = Some(Kind::Failure),
             ("outcome", _) => {
-                return Err(format!("`outcome` is `{value}`; wanted: success or failure\n"));
+                return Err(format!(
+                    "`outcome` is `{value}`; wanted: success, degraded or failure\n"
+                ));
             }
-            _ => return Err(unknown(&name)),
+            _ => return Err(unknown(&name, "route, outcome, execution")),
         }
     }
     Ok(filter)
 }
 
 /// The error for a parameter that the page does not know.
-fn unknown(name: &str) -> String {
-    format!("`{name}` is no parameter; wanted: route, outcome\n")
+fn unknown(name: &str, wanted: &str) -> String {
+    format!("`{name}` is no parameter; wanted: {wanted}\n")
 }
 
 fn dashboard() -> Response<Body> {
@@ -348,8 +356,9 @@ fn dashboard() -> Response<Body> {
 }
 
 fn index() -> String {
-    let rows =
-        PAGES.iter().map(|page| format!("{:<5}{:<13}{}\n", page.method, page.path, page.summary));
+    let rows = PAGES
+        .iter()
+        .map(|page| format!("{:<5}{:<13}{}\n", page.method.as_str(), page.path, page.summary));
     format!("no such page; there are\n{}", rows.collect::<String>())
 }
 

@@ -135,7 +135,8 @@ impl Reserve {
     /// When there is not a single one.
     pub(super) fn of(listener: &StdListener) -> std::io::Result<Self> {
         let listener = listener.try_clone()?;
-        let mut reserve = Self { listener, kept: Vec::new(), told: LogLimiter::default() };
+        let told = LogLimiter::new("The admin address cannot accept a connection.", None);
+        let mut reserve = Self { listener, kept: Vec::new(), told };
         reserve.fill();
         Ok(reserve)
     }

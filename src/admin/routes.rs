@@ -133,6 +133,7 @@ mod tests {
           "steps": {
             "charge-payment": [
               "finally: calls a Flow of its own",
+              "timeout: PT20M",
               "retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full; Provider.Call.Http.ConnectionFailed, 3 attempts, waits PT1S ×2; waits {{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }} where that says so",
               "timeout: PT30S"
             ]

@@ -37,7 +37,7 @@ pub(super) fn filter(query: &str) -> Result<Filter, String> {
         match &*name {
             "route" => filter.route = Some(value.into_owned()),
             "outcome" => filter.outcome = Some(OutcomeFilter::of(&value)),
-            _ => return Err(unknown(&name)),
+            _ => return Err(unknown(&name, "route, outcome")),
         }
     }
     Ok(filter)

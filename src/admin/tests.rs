@@ -34,7 +34,7 @@ impl Backend for FixedBackend {
     }
 
     fn executions(&self, filter: &Filter) -> Json {
-        json!([filter.route, filter.failed])
+        json!([filter.route, format!("{:?}", filter.kind), filter.execution])
     }
 
     fn config(&self) -> Json {
@@ -102,10 +102,15 @@ async fn each_page_answers_its_methods() {
     }
     let (.., metrics) = ask(&server, Method::GET, "/metrics").await;
     assert_eq!(metrics, "mwl_requests_total 1\n");
-    let (.., filter) = ask(&server, Method::GET, "/executions?outcome=success&route=a%20b").await;
-    assert_eq!(serde_json::from_str::<Json>(&filter).unwrap(), json!(["a b", false]));
+    let (.., filter) =
+        ask(&server, Method::GET, "/executions?outcome=degraded&route=a%20b&execution=x").await;
+    assert_eq!(
+        serde_json::from_str::<Json>(&filter).unwrap(),
+        json!(["a b", "Some(Degraded)", "x"])
+    );
     let (.., index) = ask(&server, Method::GET, "/none").await;
     assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.summary)));
+    assert!(index.contains("\nGET  /metrics     Prometheus metrics.\n"), "{index}");
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
 //! Turns a configuration's source into something that can be served: read, compiled and described.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::admin::routes::{RouteDescriptions, RouteHeads};
-use crate::config::{self, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
+use crate::config::{self, Comparable, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
 use crate::proxy::settings::{Admin, Settings};
 use crate::proxy::{self, Runtime};
-use crate::source::{Diagnostics, Sources, Span};
+use crate::source::{Diagnostics, MAX_BYTES, Sources, Span};
+use crate::system::file;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::settings::TelemetrySettings;
 
@@ -17,6 +19,13 @@ use crate::telemetry::settings::TelemetrySettings;
 pub enum Input {
     /// A file, read again at each reload.
     File(PathBuf),
+    /// A pipe, which was read once: at a reload there is nothing new.
+    Pipe {
+        /// What diagnostics call it.
+        name: PathBuf,
+        /// What was in it.
+        text: Arc<str>,
+    },
     /// A text inside the program, with the variables that it names.
     Text {
         /// What diagnostics call the text.
@@ -58,16 +67,44 @@ pub struct AdminView {
     pub routes: RouteDescriptions,
     /// The admin settings: who may see it, and how many executions are kept.
     pub admin: Option<Admin>,
+    /// The files that it was made of.
+    pub files: Vec<FileContents>,
 }
 
 impl AdminView {
+    /// What a reload compares.
+    pub fn comparable(&self) -> Comparable<'_> {
+        Comparable { written: &self.config, files: &self.files }
+    }
+
     /// How many executions of each kind are kept: none when there is no admin address.
     pub fn executions(&self) -> usize {
         self.admin.as_ref().map_or(0, |admin| admin.executions)
     }
 }
 
+/// The text of whatever a user names: a file, or a pipe, which can be read only once; `-` is standard input.
+///
+/// # Errors
+/// As [`file::read_given_text`].
+pub fn given_text(path: &Path) -> io::Result<String> {
+    let stdin = path == Path::new("-");
+    file::read_given_text(if stdin { Path::new("/dev/stdin") } else { path }, MAX_BYTES)
+}
+
 impl Input {
+    /// What a user names as the configuration. What is no regular file is read at once.
+    pub fn given(path: &Path) -> Self {
+        let irregular = |kind: std::fs::Metadata| !kind.is_file() && !kind.is_dir();
+        let piped = path == Path::new("-") || std::fs::metadata(path).is_ok_and(irregular);
+        match piped.then(|| given_text(path)) {
+            // Files of Flows are relative to the current folder.
+            Some(Ok(text)) => Self::Pipe { name: PathBuf::from("(pipe)"), text: text.into() },
+            // If it cannot be read, loading it says why.
+            _ => Self::File(path.to_owned()),
+        }
+    }
+
     /// Reads the configuration.
     ///
     /// # Errors
@@ -79,6 +116,7 @@ impl Input {
     fn read(&self) -> Result<Loaded, Box<ConfigError>> {
         match self {
             Self::File(path) => config::load(path, Origin::system()),
+            Self::Pipe { name, text } => config::parse(name, Arc::clone(text), Origin::system()),
             Self::Text { name, text, variables } => {
                 let variable = |wanted: &str| {
                     let mut known = variables.iter();
@@ -94,7 +132,7 @@ impl Input {
     pub fn watched(&self, files: Vec<FileContents>) -> Vec<FileContents> {
         match self {
             Self::File(_) => files,
-            Self::Text { .. } => Vec::new(),
+            Self::Pipe { .. } | Self::Text { .. } => Vec::new(),
         }
     }
 
@@ -102,7 +140,7 @@ impl Input {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::Text { .. } => None,
+            Self::Pipe { .. } | Self::Text { .. } => None,
         }
     }
 }
@@ -134,7 +172,7 @@ pub(crate) fn build_with(
             found.append(more);
             let found = config::distinct(found);
             let routes = heads.described(runtime.plans());
-            let shown = AdminView { hash, config: written, routes, admin };
+            let shown = AdminView { hash, config: written, routes, admin, files: files.clone() };
             Ok(Built {
                 runtime: Arc::new(runtime),
                 observed,
@@ -183,6 +221,9 @@ pub fn check(loaded: Loaded) -> Result<Built, Box<ConfigError>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
     use serde_json::{Value as Json, json};
 
     use super::*;
@@ -203,6 +244,23 @@ routes:
         let refused = input.load().unwrap_err();
         let codes: Vec<_> = refused.diagnostics.0.iter().map(|found| found.code).collect();
         assert_eq!(codes, ["unknown-key", "unknown-upstream", "unknown-step"]);
+    }
+
+    #[test]
+    fn a_pipe_is_read_once_and_loaded_as_often_as_one_likes() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let text = b"listeners: [{ address: 127.0.0.1:0 }]\n\
+            upstreams: { app: { endpoints: [http://a] } }\n\
+            routes: [{ name: r, upstream: app }]\n";
+        writer.write_all(text).unwrap();
+        drop(writer);
+        let input = Input::given(Path::new(&format!("/dev/fd/{}", reader.as_raw_fd())));
+        let hashes = [(); 2].map(|()| input.load().unwrap().settings.hash);
+        assert_eq!(hashes[0], hashes[1]);
+        assert_eq!((input.file(), input.watched(Vec::new()).len()), (None, 0));
+        // A file is read anew each time.
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/minimal.yaml");
+        assert_eq!(Input::given(&file).file(), Some(file.as_path()));
     }
 
     /// The places of all texts in `value`.

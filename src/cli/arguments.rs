@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::addresses;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// The default admin address of the quick-start.
@@ -74,6 +75,9 @@ pub(super) enum Command {
     Run(Run),
     /// Validates configurations and MWL definitions. Exit 0: no errors; 1: errors.
     Check(Check),
+    /// Prints a configuration as JSON with everything in place: variables, stacks, the Flows of files. It shows the values
+    /// of variables. Exit 0: it is printed; 1: the file is wrong.
+    Config(Resolve),
     /// Runs and inspects MWL definitions without a proxy.
     #[command(subcommand)]
     Flow(Flow),
@@ -100,13 +104,13 @@ pub(super) struct Run {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "listen", "admin"])]
     pub(super) config: Option<PathBuf>,
     /// No file: a proxy before this URL with a sensible default policy.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = addresses::upstream)]
     pub(super) upstream: Option<String>,
     /// Where to listen, without a file.
-    #[arg(long, value_name = "ADDR", default_value = LISTEN)]
+    #[arg(long, value_name = "ADDR", default_value = LISTEN, value_parser = addresses::listen)]
     pub(super) listen: SocketAddr,
     /// Where operators are answered, without a file. The quick-start has 127.0.0.1:9900.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = addresses::listen)]
     pub(super) admin: Option<SocketAddr>,
     /// Restarts without an outage: the process that waits at this Unix socket hands its listening sockets over and
     /// drains; without one, this process starts by itself. Then this one waits there for the next.
@@ -116,12 +120,38 @@ pub(super) struct Run {
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// Configurations or MWL definitions, YAML or JSON.
+    /// Configurations or MWL definitions, YAML or JSON; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// For people, or for machines.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    /// For people, for machines, or for the annotations of a GitHub workflow.
+    #[arg(long, value_enum, default_value_t = Report::Text)]
+    pub(super) format: Report,
+    /// Makes warnings errors.
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// Environment variables, a line each: `NAME=VALUE`. They come before those of this process.
+    #[arg(long, value_name = "FILE")]
+    pub(super) env_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Resolve {
+    /// The configuration file; `-` is standard input.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// Environment variables, a line each: `NAME=VALUE`. They come before those of this process.
+    #[arg(long, value_name = "FILE")]
+    pub(super) env_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Report {
+    /// With source excerpts.
+    Text,
+    /// One JSON value.
+    Json,
+    /// A workflow command a line.
+    Github,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -179,7 +209,7 @@ pub(super) struct Explain {
     #[arg(short, long, value_name = "FILE", conflicts_with = "upstream")]
     pub(super) config: Option<PathBuf>,
     /// No file: the policy of `run --upstream URL`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = addresses::upstream)]
     pub(super) upstream: Option<String>,
     /// The request: a method and a target.
     #[arg(long, value_name = "REQUEST", default_value = "GET /")]
@@ -207,7 +237,7 @@ pub(super) struct Explain {
 #[derive(Debug, Args)]
 pub(super) struct Probe {
     /// The proxy's admin address.
-    #[arg(long, value_name = "ADDR", default_value = ADMIN)]
+    #[arg(long, value_name = "ADDR", default_value = ADMIN, value_parser = addresses::listen)]
     pub(super) admin: SocketAddr,
 }
 

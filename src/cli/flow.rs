@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::FlowRun;
 use super::output::{refuse, say};
+use crate::language::clock::unless_endless;
 use crate::language::definition::{Strictness, compile};
 use crate::language::engine::{self, Start};
 use crate::language::outcome::Outcome;
@@ -15,6 +16,10 @@ use crate::language::value::Value;
 use crate::reload::{Signal, Signals};
 use crate::source::{Format, MAX_BYTES, Node, Sources};
 use crate::system::file;
+
+/// How often a run may be polled. A graph yields once every 64 Steps, and a re-run each time: a run that only waits for
+/// something never comes to that.
+const ENDLESS: u32 = 1_000_000;
 
 pub(super) fn run(run: &FlowRun) -> ExitCode {
     match outcome(run) {
@@ -39,10 +44,10 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("the system gives no runtime: {error}"))?;
-    Ok(driver.block_on(async {
+    let outcome = driver.block_on(async {
         let cancel = CancellationToken::new();
         let id = uuid::Uuid::now_v7().to_string();
-        let start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
+        let mut start = Start { cancel: Some(cancel.clone()), ..Start::new(&id) };
         // A signal cancels the execution: its cleanups run, and its Result is printed.
         tokio::spawn(async move {
             if let Ok(mut signals) = Signals::new() {
@@ -50,8 +55,14 @@ fn outcome(run: &FlowRun) -> Result<Outcome, String> {
                 cancel.cancel();
             }
         });
-        engine::run(&plan, start, arguments, input).await
-    }))
+        unless_endless(engine::run(&plan, &mut start, arguments, input), ENDLESS).await
+    });
+    outcome.ok_or_else(|| {
+        let name = run.definition.display();
+        format!(
+            "{name}: gave up after {ENDLESS} rounds: it goes round and round and comes to no end"
+        )
+    })
 }
 
 fn optional(sources: &mut Sources, path: Option<&PathBuf>) -> Result<Option<Value>, String> {

@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 the
 //! command's own "no", 2 it could not run (also clap's code for arguments that it cannot parse).
 
+mod addresses;
 mod arguments;
 mod check;
 mod eval;
@@ -12,7 +13,9 @@ mod flow_test;
 mod list;
 mod output;
 mod probe;
+mod resolve;
 mod run;
+mod variables;
 
 use std::process::ExitCode;
 
@@ -26,6 +29,7 @@ pub fn main() -> ExitCode {
     match command.unwrap_or(Command::Run(run)) {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => check::check(&check),
+        Command::Config(resolve) => resolve::resolve(&resolve),
         Command::Flow(Flow::Run(run)) => flow::run(&run),
         Command::Flow(Flow::Test(test)) => flow_test::test(&test),
         Command::Eval(eval) => eval::eval(&eval),

@@ -43,7 +43,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
 
 fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
     if let Some(file) = &run.config {
-        return app::run(Input::File(file.clone()), sockets, |_| {});
+        return app::run(Input::given(file), sockets, |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let input = before(upstream, run.listen, run.admin);
@@ -64,35 +64,24 @@ pub(super) fn quickstart_before(flaky: &str, listen: String, admin: String) -> I
     }
 }
 
-/// The dev proxy's configuration. Each attempt is bounded, and so is the whole request. An attempt that
-/// the proxy calls repeatable is repeated at most twice, and `Retry-After` is respected.
+/// The dev proxy's configuration: the standard stack, with a shorter bound for each attempt.
 pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAddr>) -> Input {
-    let retry = json!({
-        "provider": "mwl:provider.middleware/mwl/retry/v1",
-        "onEntry": { "with": { "policies": [{
-            "match": { "codes": ["Provider.Call.*"], "retryable": true },
-            "attempts": 3,
-            "backoff": { "initial": "PT0.1S", "rate": 2, "max": "PT2S", "jitter": "full" },
-        }] } },
-        "onFailure": { "with": {
-            "delay": "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}",
-        } },
-    });
-    let timeout = |duration: &str| {
-        json!({
-            "provider": "mwl:provider.middleware/mwl/timeout/v1",
-            "onEntry": { "with": { "duration": duration } },
-        })
-    };
-    let stack = [timeout("PT2M"), retry, timeout("PT30S")];
     // A TLS upstream expects its own host name, not that of this proxy.
     let secure = upstream.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
     let host = if secure { "upstream" } else { "preserve" };
     let mut config = json!({
         "environment": "dev",
         "listeners": [{ "address": listen.to_string() }],
-        "upstreams": { "app": { "endpoints": [upstream], "host": host } },
-        "routes": [{ "name": "app", "upstream": "app", "middleware": stack }],
+        "upstreams": { "app": {
+            "endpoints": [upstream],
+            "host": host,
+            "responseTimeout": "PT30S",
+        } },
+        "routes": [{
+            "name": "app",
+            "upstream": "app",
+            "middleware": [{ "stack": "mwl-proxy/standard" }],
+        }],
     });
     if let (Some(admin), Json::Object(config)) = (admin, &mut config) {
         config.insert("admin".into(), json!({ "address": admin.to_string() }));

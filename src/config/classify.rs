@@ -5,12 +5,15 @@ use std::sync::Arc;
 use super::matching::{VALUE_OR_ANY, headers};
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
-use crate::language::expr::{Program, Root, Roots};
-use crate::proxy::settings::{ClassifyRule, Verdict};
+use crate::language::expr::{OperationKind, Program, Root, Roots};
+use crate::proxy::settings::{ClassifyRule, RuledRetryable, Verdict};
 use crate::source::{Diagnostic, Kind, Node};
 
 const STATUS: Shape =
     Shape::Either(&[Shape::Count(100, 599), Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"])]);
+
+/// The word for `retryable` that leaves it to the method.
+const BY_METHOD: &str = "byMethod";
 
 pub(super) const CLASSIFY: Section = Section {
     name: "a `classify` rule",
@@ -36,8 +39,8 @@ pub(super) const CLASSIFY: Section = Section {
         optional("code", Shape::Text, "The response is a failure with this code."),
         optional(
             "retryable",
-            Shape::Boolean,
-            "Whether the failure says that a retry may help. Without it, the status decides.",
+            Shape::Either(&[Shape::Boolean, Shape::Word(&[BY_METHOD])]),
+            "Whether the failure says that a retry may help. `byMethod`: if the method is idempotent or the request has an `Idempotency-Key`. Without it, the status decides.",
         ),
         or("success", Shape::Boolean, "false", "The response is a success, whatever its status."),
     ],
@@ -46,7 +49,44 @@ pub(super) const CLASSIFY: Section = Section {
 /// The rules of a route, in order.
 pub(super) fn classify(report: &Report, route: &Object<'_>) -> Vec<ClassifyRule> {
     let rules = route.list("classify").iter();
-    rules.filter_map(|node| rule(report, node)).collect()
+    let rules: Vec<_> = rules.filter_map(|node| Some((node, rule(report, node)?))).collect();
+    for (position, (node, rule)) in rules.iter().enumerate() {
+        let mut earlier = rules.iter().take(position);
+        let wider =
+            earlier.find(|(node, earlier)| is_whole(node, earlier) && covers(earlier, rule));
+        if let Some((wider, _)) = wider.filter(|_| is_whole(node, rule)) {
+            let message =
+                "this rule is never reached: an earlier one takes every response that it takes";
+            let diagnostic = Diagnostic::warning("unreachable-rule", node.span, message);
+            let diagnostic = diagnostic.with_related(wider.span, "takes them");
+            report.add(diagnostic.with_help("put the narrower rule first"));
+        }
+    }
+    rules.into_iter().map(|(_, rule)| rule).collect()
+}
+
+/// Whether all conditions of a rule could be read.
+fn is_whole(node: &Node, rule: &ClassifyRule) -> bool {
+    let statuses = node.get("status").and_then(Node::as_array).map_or(0, <[Node]>::len);
+    statuses == rule.status.len() && node.get("when").is_some() == rule.when.is_some()
+}
+
+/// Whether `earlier` takes every response that `later` takes.
+fn covers(earlier: &ClassifyRule, later: &ClassifyRule) -> bool {
+    let any = [(100, 599)];
+    let wide = if earlier.status.is_empty() { &any } else { earlier.status.as_slice() };
+    let narrow = if later.status.is_empty() { &any } else { later.status.as_slice() };
+    let within = |(first, last): &(u16, u16)| {
+        (*first..=*last)
+            .all(|status| wide.iter().any(|(low, high)| (*low..=*high).contains(&status)))
+    };
+    let implied = |(name, value): &(_, Option<Arc<str>>)| {
+        later
+            .headers
+            .iter()
+            .any(|(other, found)| other == name && (value.is_none() || value == found))
+    };
+    earlier.when.is_none() && narrow.iter().all(within) && earlier.headers.iter().all(implied)
 }
 
 fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
@@ -95,7 +135,10 @@ fn when(report: &Report, node: &Node) -> Option<Program> {
         return None;
     };
     match Program::compile(body, Roots::of(&[Root::Response])) {
-        Ok(program) => Some(program),
+        Ok(program) => {
+            compared(report, node, shift, &program);
+            Some(program)
+        }
         Err(errors) => {
             for error in errors {
                 let diagnostic = Diagnostic::error("bad-expression", node.span, error.message);
@@ -106,11 +149,33 @@ fn when(report: &Report, node: &Node) -> Option<Program> {
     }
 }
 
+/// Warns of comparisons that are never true: a status is a number, and a field's value is a string.
+fn compared(report: &Report, node: &Node, shift: usize, program: &Program) {
+    for operation in program.operations() {
+        let members: Vec<&str> = operation.members.iter().map(AsRef::as_ref).collect();
+        let ty = match members.as_slice() {
+            ["status"] => "number",
+            ["headers", name] if *name != "set-cookie" => "string",
+            _ => continue,
+        };
+        let seen = operation.literal.name();
+        if seen != ty && operation.kind != OperationKind::Arithmetic {
+            let message = format!(
+                "`response.{}` is a {ty}, and this compares it with a {seen}",
+                members.join(".")
+            );
+            let diagnostic = Diagnostic::warning("mismatched-types", node.span, message);
+            let diagnostic = diagnostic.with_offset(shift + operation.offset);
+            report.add(diagnostic.with_help(format!("write a {ty}")));
+        }
+    }
+}
+
 /// Exactly one of a code and `success: true`.
 fn verdict(report: &Report, object: &Object<'_>) -> Option<Verdict> {
     let success = object.boolean("success");
     let retryable = object.get("retryable");
-    let retryable = retryable.map(|node| (node, object.optional_boolean("retryable", node)));
+    let retryable = retryable.map(|node| (node, retryable_by(object, node)));
     match (object.get("code"), success) {
         (Some(node), false) => Some(Verdict::Failure {
             code: code(report, node)?,
@@ -135,6 +200,14 @@ fn verdict(report: &Report, object: &Object<'_>) -> Option<Verdict> {
             None
         }
     }
+}
+
+/// `true`, `false` or `byMethod`.
+fn retryable_by(object: &Object<'_>, node: &Node) -> Option<RuledRetryable> {
+    if node.as_str().is_some_and(|word| &**word == BY_METHOD) {
+        return Some(RuledRetryable::ByMethod);
+    }
+    object.optional_boolean("retryable", node).map(RuledRetryable::Is)
 }
 
 fn code(report: &Report, node: &Node) -> Option<Arc<str>> {

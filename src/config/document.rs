@@ -74,6 +74,34 @@ impl Documents<'_> {
         flow
     }
 
+    /// A Flow that calls `flow` with the arguments `with`, which ask for what a request says. It has one Step, named after
+    /// the route.
+    pub(super) fn computed(flow: &Node, name: &Node, with: &Node) -> Node {
+        let at = name.span;
+        let step_name = name.as_str().cloned().unwrap_or_default();
+        let end = free_name("return", |name| *step_name == *name);
+        let inner = flow.as_object().unwrap_or_default().iter();
+        let inner = inner.filter(|member| &*member.key != "$schema").cloned().collect();
+        let call =
+            vec![member(at, "flow", object(flow.span, inner)), member(at, "with", with.clone())];
+        let step = vec![
+            member(at, "action", text(at, "Call")),
+            member(at, "call", object(at, call)),
+            member(at, "next", text(at, &end)),
+        ];
+        let ending = object(at, vec![member(at, "action", text(at, "Return"))]);
+        let steps = vec![
+            Member { key: step_name, key_span: at, value: object(at, step) },
+            member(at, &end, ending),
+        ];
+        let root = vec![
+            member(at, "$schema", text(at, SCHEMA_URI)),
+            member(at, "entrypoint", name.clone()),
+            member(at, "steps", object(at, steps)),
+        ];
+        object(flow.span, root)
+    }
+
     /// The Flow of the long form, written in the route. It lacks the `$schema` of a root Flow, which is
     /// added here.
     pub(super) fn inline(&self, mut flow: Node) -> Node {

@@ -2,7 +2,7 @@
 //!
 //! This happens once, at load, and only in literals: expressions belong to the language, which has no
 //! environment. Nor can a variable's value become an expression; one that would is refused. `$${` stands
-//! for `${`.
+//! for `${`. In `stacks:`, `${with.NAME}` is a stack's own parameter, and stays until the stack is used.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,30 +14,52 @@ use crate::source::{Diagnostic, Kind, Member, Node, ReplacedString};
 /// Returns the value of a variable; `None` if it is not set.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// `node` with the variables in its strings replaced. Mistakes are reported and left as written. Parts
+/// How references begin that name a stack's parameter.
+pub(super) const PARAMETER: &str = "with.";
+
+/// What references may name.
+#[derive(Clone, Copy)]
+struct Variables<'a> {
+    lookup: Lookup<'a>,
+    /// Whether a stack's parameters may be named here.
+    parameters: bool,
+}
+
+/// The configuration `node` with the variables in its strings replaced. Mistakes are reported and left as written. Parts
 /// without variables are shared.
 pub(super) fn resolve(report: &Report, node: &Node, lookup: Lookup<'_>) -> Node {
-    resolved(report, node, lookup).unwrap_or_else(|| node.clone())
+    let Kind::Object(members) = &node.kind else {
+        return node.clone();
+    };
+    let changed = |member: &Member| {
+        let parameters = &*member.key == "stacks";
+        resolved(report, &member.value, Variables { lookup, parameters })
+    };
+    let changed = changes(members, changed, with_value);
+    changed.map_or_else(|| node.clone(), |all| Node { span: node.span, kind: Kind::Object(all) })
 }
 
 /// `None` if `node` contains no variable.
-fn resolved(report: &Report, node: &Node, lookup: Lookup<'_>) -> Option<Node> {
+fn resolved(report: &Report, node: &Node, variables: Variables<'_>) -> Option<Node> {
     let kind = match &node.kind {
         Kind::String(text) if text.contains("${") => {
-            Kind::String(string(report, node, text, lookup))
+            Kind::String(string(report, node, text, variables))
         }
         Kind::Array(items) => {
-            let changed = |item: &Node| resolved(report, item, lookup);
+            let changed = |item: &Node| resolved(report, item, variables);
             Kind::Array(changes(items, changed, |_, item| item)?)
         }
         Kind::Object(members) => {
-            let changed = |member: &Member| resolved(report, &member.value, lookup);
-            let member = |member: &Member, value| Member { value, ..member.clone() };
-            Kind::Object(changes(members, changed, member)?)
+            let changed = |member: &Member| resolved(report, &member.value, variables);
+            Kind::Object(changes(members, changed, with_value)?)
         }
         _ => return None,
     };
     Some(Node { span: node.span, kind })
+}
+
+fn with_value(member: &Member, value: Node) -> Member {
+    Member { value, ..member.clone() }
 }
 
 /// `parts` with the replacements that `changed` returns, or `None` if there are none.
@@ -59,22 +81,21 @@ fn changes<T: Clone, C>(
     all.map(Into::into)
 }
 
-fn string(report: &Report, node: &Node, text: &Arc<str>, lookup: Lookup<'_>) -> Arc<str> {
+fn string(report: &Report, node: &Node, text: &Arc<str>, variables: Variables<'_>) -> Arc<str> {
     if Program::body(text).is_some() {
         return Arc::clone(text);
     }
     let used = RefCell::new(Vec::new());
     let noting = |name: &str| {
-        let value = lookup(name);
+        let value = (variables.lookup)(name);
         used.borrow_mut().extend(value.clone().map(|value| (name.to_owned(), value)));
         value
     };
-    let substituted = substitute(text, &noting);
-    report.replaced(ReplacedString {
-        span: node.span,
-        written: Arc::clone(text),
-        values: used.into_inner(),
-    });
+    let substituted = substitute(text, Variables { lookup: &noting, ..variables });
+    let values = used.into_inner();
+    if !values.is_empty() || substituted.as_deref() != Ok(text) {
+        report.replaced(ReplacedString { span: node.span, written: Arc::clone(text), values });
+    }
     match substituted {
         Ok(resolved) if Program::body(&resolved).is_some() => {
             let message = format!("the variables in `{text}` make an expression of it");
@@ -103,7 +124,7 @@ struct Problem {
     offset: usize,
 }
 
-fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
+fn substitute(text: &str, variables: Variables<'_>) -> Result<String, Problem> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, found, after)) = next_special(rest) {
@@ -122,7 +143,7 @@ fn substitute(text: &str, lookup: Lookup<'_>) -> Result<String, Problem> {
             Mark::Escape => out.push_str("${"),
             Mark::Reference => {
                 let start = text.len().saturating_sub(rest.len() + 2);
-                let (value, after) = reference(rest, lookup).map_err(|problem| {
+                let (value, after) = reference(rest, variables).map_err(|problem| {
                     let offset = text.get(..start).map_or(0, |before| before.chars().count());
                     Problem { offset, ..problem }
                 })?;
@@ -157,13 +178,21 @@ fn next_special(text: &str) -> Option<(&str, Mark, &str)> {
 }
 
 /// The value of the reference at the start of `text` (after its `${`), and the text behind it.
-fn reference<'a>(text: &'a str, lookup: Lookup<'_>) -> Result<(String, &'a str), Problem> {
+fn reference<'a>(text: &'a str, variables: Variables<'_>) -> Result<(String, &'a str), Problem> {
     let problem = |code, message, help: String| Problem { code, message, help, offset: 0 };
     let Some((inside, after)) = text.split_once('}') else {
         let message = "`${` without its `}`".to_owned();
         let help = "write `${NAME}`, or `$${` for the text `${`".to_owned();
         return Err(problem("bad-variable", message, help));
     };
+    if inside.starts_with(PARAMETER) {
+        if variables.parameters {
+            return Ok((format!("${{{inside}}}"), after));
+        }
+        let message = format!("`{inside}` is a stack's parameter, and this is not in a stack");
+        let help = "write the value, or a variable as `${NAME}`".to_owned();
+        return Err(problem("bad-variable", message, help));
+    }
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -176,7 +205,7 @@ fn reference<'a>(text: &'a str, lookup: Lookup<'_>) -> Result<(String, &'a str),
             "write `${NAME}` or `${NAME:-default}`; NAME has letters, digits and `_`".to_owned();
         return Err(problem("bad-variable", message, help));
     }
-    let value = lookup(name).or_else(|| default.map(str::to_owned));
+    let value = (variables.lookup)(name).or_else(|| default.map(str::to_owned));
     let Some(value) = value else {
         let message = format!("the environment variable `{name}` is not set");
         let help = format!("set it, or give a default: `${{{name}:-default}}`");
@@ -188,6 +217,8 @@ fn reference<'a>(text: &'a str, lookup: Lookup<'_>) -> Result<(String, &'a str),
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const VARIABLES: Variables<'static> = Variables { lookup: &lookup, parameters: false };
 
     fn lookup(name: &str) -> Option<String> {
         match name {
@@ -211,8 +242,15 @@ mod tests {
             ("a {{ ${HOST}", "a {{ ${HOST}"),
             ("é${HOST}é", "ébillingé"),
         ] {
-            assert_eq!(substitute(text, &lookup).as_deref(), Ok(wanted), "{text}");
+            assert_eq!(substitute(text, VARIABLES).as_deref(), Ok(wanted), "{text}");
         }
+    }
+
+    #[test]
+    fn a_stack_s_parameters_stay() {
+        let variables = Variables { parameters: true, ..VARIABLES };
+        let text = "${HOST}-${with.size}";
+        assert_eq!(substitute(text, variables).as_deref(), Ok("billing-${with.size}"));
     }
 
     #[test]
@@ -223,8 +261,9 @@ mod tests {
             ("a${}", 1, "`` is not the name of a variable"),
             ("${1A}", 0, "`1A` is not the name of a variable"),
             ("${A-B}", 0, "`A-B` is not the name of a variable"),
+            ("${with.a}", 0, "`with.a` is a stack's parameter, and this is not in a stack"),
         ] {
-            let problem = substitute(text, &lookup).unwrap_err();
+            let problem = substitute(text, VARIABLES).unwrap_err();
             assert_eq!((problem.offset, problem.message.as_str()), (offset, message));
         }
     }

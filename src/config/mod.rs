@@ -8,6 +8,8 @@
 //! To add a key, add its row to the table of its section and the line that reads it. Tests check that
 //! every row is read and that `config/reference.yaml` shows it.
 
+mod answers;
+mod changes;
 mod classify;
 mod covering;
 mod document;
@@ -16,6 +18,7 @@ mod literals;
 mod matching;
 mod observed;
 mod read;
+mod resolved;
 mod root;
 mod route;
 mod scalar;
@@ -23,7 +26,9 @@ pub mod schema;
 mod shape;
 mod shaping;
 mod shown;
+mod stack_parameters;
 mod stacks;
+mod standard;
 mod tls;
 mod upstream;
 
@@ -39,7 +44,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::changes::{Changes, Comparable};
 pub use self::literals::without_literals;
+pub use self::resolved::resolved;
 
 use self::document::Documents;
 use self::read::{Object, Report};
@@ -50,7 +57,7 @@ use crate::language::clock::Clock;
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Settings;
 use crate::proxy::tls::{Roots, system_roots};
-use crate::source::{Diagnostic, Diagnostics, Format, Kind, MAX_BYTES, Node, Sources, Span};
+use crate::source::{Diagnostic, Diagnostics, Format, MAX_BYTES, Node, Sources, Span};
 use crate::system::file;
 
 /// Everything outside of the program that a load reads.
@@ -114,7 +121,6 @@ pub struct FileContents {
 
 impl WrittenConfig {
     /// All of it.
-    #[cfg(test)]
     fn to_json(&self) -> serde_json::Value {
         self.read(Node::to_json)
     }
@@ -195,14 +201,17 @@ impl fmt::Debug for Origin<'_> {
 pub fn load(path: &Path, origin: Origin<'_>) -> Result<Loaded, Box<ConfigError>> {
     match (origin.read)(path) {
         Ok(text) => parse(path, text, origin),
-        Err(error) => {
-            let name = path.display().to_string();
-            let message = format!("{name} cannot be read: {error}");
-            let files = vec![FileContents { path: path.to_owned(), text: None }];
-            let refused = ConfigError::without_place(&name, "unreadable", &message);
-            Err(Box::new(ConfigError { files, ..refused }))
-        }
+        Err(error) => Err(unreadable(path, &error)),
     }
+}
+
+/// The refusal of a file that cannot be read.
+pub fn unreadable(path: &Path, error: &io::Error) -> Box<ConfigError> {
+    let name = path.display().to_string();
+    let message = format!("{name} cannot be read: {error}");
+    let files = vec![FileContents { path: path.to_owned(), text: None }];
+    let refused = ConfigError::without_place(&name, "unreadable", &message);
+    Box::new(ConfigError { files, ..refused })
 }
 
 /// Reads `text` as the configuration at `path`, which need not exist. The files of Flows are relative to
@@ -286,8 +295,9 @@ impl<'a> Load<'a> {
             return None;
         }
         let root = Object::open(report, "the configuration", &node, &ROOT)?;
-        let stacks = Stacks::read(report, &root);
-        unused_stacks(report, &root);
+        let known = standard::beside(report, root.map("stacks"), root.node.span);
+        let stacks = Stacks::read(report, &known);
+        stacks::unused(report, &root);
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {
             report.list("middleware", list);
@@ -317,6 +327,7 @@ impl<'a> Load<'a> {
             observed: observed::observed(report, &root),
             upstreams,
             forwarded: shaping::forwarded(report, &root),
+            request_id: shaping::request_id(report, &root),
             paths,
             routes: routes.read(&root),
             limits,
@@ -405,21 +416,6 @@ impl<'a> Load<'a> {
                 readable: readable.map(Box::new),
                 files,
             })),
-        }
-    }
-}
-
-/// Warns about stacks that are never used.
-fn unused_stacks(report: &Report, root: &Object<'_>) {
-    let mut used = BTreeSet::new();
-    stacks::used(root.node, &mut used);
-    for member in root.map("stacks") {
-        if !matches!(member.value.kind, Kind::Array(_)) {
-            report.wrong_type(&member.key, &member.value, "a list of middleware entries");
-        }
-        if !used.contains(&*member.key) {
-            let message = format!("no list names the stack `{}`", member.key);
-            report.add(Diagnostic::warning("unused-stack", member.key_span, message));
         }
     }
 }

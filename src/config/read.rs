@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::scalar;
 use super::shape::{Absent, Section, Shape};
+use crate::language::temporal::months;
 use crate::source::{
     Diagnostic, Diagnostics, Kind, Member, Node, ReplacedString, Span, did_you_mean,
 };
@@ -256,6 +257,15 @@ impl<'a> Object<'a> {
 
     /// A duration within `bounds` (inclusive), or the default.
     pub(super) fn duration(&self, key: &'static str, bounds: (&str, &str)) -> Duration {
+        if let Some(node) = self.get(key)
+            && let Some(number) = node.as_str().and_then(|text| months(text))
+        {
+            let message =
+                format!("`P{number}M` means months of 30 days: minutes stand after a `T`");
+            let help = format!("for minutes write `PT{number}M`");
+            let diagnostic = Diagnostic::warning("month-duration", node.span, message);
+            self.report.add(diagnostic.with_help(help));
+        }
         let wanted = |_: &Node| "an ISO 8601 duration with its unit, such as `PT1.5S`".to_owned();
         self.with_unit("bad-duration", key, bounds, scalar::duration, wanted)
     }

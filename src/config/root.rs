@@ -5,6 +5,7 @@ use super::read::{LONGEST, Object, Report};
 use super::route::ROUTE;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
+use super::stack_parameters::STACK;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Limits, Listener, MinimumRate, Paths, Shutdown};
@@ -42,15 +43,20 @@ pub(super) const ROOT: Section = Section {
             "How the client's address is found, and which fields tell it to upstreams. Without this section the fields pass unchanged.",
         ),
         optional(
+            "requestIdHeader",
+            Shape::Text,
+            "The header field of every answer that carries the execution's id, such as `x-request-id`. Without it only problem documents say the id.",
+        ),
+        optional(
             "paths",
             Shape::Section(&PATHS),
             "How routes read paths, and which paths are refused.",
         ),
         or(
             "stacks",
-            Shape::Map(&Shape::Mwl(Piece::Middleware)),
+            Shape::Map(&Shape::Either(&[Shape::Mwl(Piece::Middleware), Shape::Section(&STACK)])),
             "{}",
-            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list.",
+            "Lists of middleware entries, by name. An item `{ stack: NAME }` in any `middleware` list is replaced by the list. One with parameters gets them in the item's `with`. `mwl-proxy/standard` is always there: what is `retryable` gets up to 3 attempts, all within PT2M.",
         ),
         or(
             "middleware",

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::answers::answers;
 use super::classify::{CLASSIFY, classify};
 use super::covering::CoverIndex;
 use super::document::{CALL_KEYS, Documents, upstream_call};
@@ -46,7 +47,11 @@ pub(super) const ROUTE: Section = Section {
             Shape::Either(&[Shape::Boolean, Shape::Text]),
             "With `upstream`: gives requests without an `Idempotency-Key` one. `true`: one that names the operation, the same however often it is retried. A string, by expression: that key.",
         ),
-        optional("with", Shape::Object, "Arguments for the Flow's `parameters`."),
+        optional(
+            "with",
+            Shape::Object,
+            "Arguments for the Flow's `parameters`. An expression may ask for what the request says.",
+        ),
         optional(
             "rewrite",
             Shape::Section(&REWRITE),
@@ -145,14 +150,25 @@ impl Routes<'_> {
         let response_fields = fields(report, &object, "responseHeaders");
         let buffer = buffer(&object);
         let expose_failures = object.boolean("exposeFailures");
-        let with = self.arguments(&object);
+        let with = object.get("with").filter(|_| !object.map("with").is_empty());
         let name = object.get("name").filter(|_| object.text("name").is_some());
         if let Some(name) = name {
             route_name(report, name);
         }
         let upstream = object.get("upstream").and_then(|node| self.upstream(node));
         let document = self.document(&object, name?)?;
-        check_arguments(report, &document, &with, &object);
+        let (document, with) = match with {
+            Some(with) if holds_expression(with) => {
+                (Documents::computed(&document, name?, with), Value::empty_object())
+            }
+            with => {
+                let with =
+                    with.map_or_else(Value::empty_object, |with| Value::from(with.to_json()));
+                check_arguments(report, &document, &with, &object);
+                (document, with)
+            }
+        };
+        answers(report, &document);
         Some(Route {
             name: name?.as_str()?.clone(),
             span: name?.span,
@@ -248,18 +264,6 @@ impl Routes<'_> {
         None
     }
 
-    fn arguments(&self, route: &Object<'_>) -> Value {
-        let report = self.shared.report;
-        let members = route.map("with");
-        for member in members {
-            literal(report, &member.value);
-        }
-        match route.get("with") {
-            Some(node) if node.as_object().is_some() => Value::from(node.to_json()),
-            _ => Value::empty_object(),
-        }
-    }
-
     /// Warns about routes that can never be reached because an earlier one matches all their requests.
     fn unreachable(&self, routes: &[Route]) {
         let mut earlier = CoverIndex::default();
@@ -300,17 +304,10 @@ fn buffer(route: &Object<'_>) -> Buffer {
     })
 }
 
-/// Reports every expression in `node`: arguments are bound before there is anything to read.
-fn literal(report: &Report, node: &Node) {
-    match &node.kind {
-        Kind::String(text) if Program::body(text).is_some() => {
-            let message = format!("`{text}` is an expression; a route's arguments are literals");
-            report.error("not-a-literal", node.span, message);
-        }
-        Kind::Array(items) => items.iter().for_each(|item| literal(report, item)),
-        Kind::Object(members) => members.iter().for_each(|member| literal(report, &member.value)),
-        _ => {}
-    }
+/// Whether there is an expression in `node`.
+fn holds_expression(node: &Node) -> bool {
+    node.as_str().is_some_and(|text| Program::body(text).is_some())
+        || node.children().any(holds_expression)
 }
 
 /// Checks a route's arguments against its Flow's parameters, as each request will.

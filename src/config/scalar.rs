@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::language::temporal::Span;
+use crate::language::temporal::{Span, meant_duration};
 use crate::proxy::settings::Endpoint;
 
 const UNITS: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
@@ -25,9 +25,11 @@ pub(super) fn within<T: PartialOrd>(
 /// An ISO 8601 duration that is not negative.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let Some(span) = Span::parse(text) else {
-        return Err(format!(
-            "`{text}` is not an ISO 8601 duration; write for example `PT0.25S`, `PT30S` or `PT5M`"
-        ));
+        let write = meant_duration(text).map_or_else(
+            || "write for example `PT0.25S`, `PT30S` or `PT5M`".to_owned(),
+            |meant| format!("write `{meant}`"),
+        );
+        return Err(format!("`{text}` is not an ISO 8601 duration; {write}"));
     };
     if span < Span::ZERO {
         return Err(format!("`{text}` is negative; a duration here is zero or more"));

@@ -111,7 +111,7 @@ fn middleware() -> Value {
             {
                 "type": "object",
                 "description": "The stack of this name, in place.",
-                "properties": { "stack": { "type": "string" } },
+                "properties": { "stack": { "type": "string" }, "with": { "type": "object" } },
                 "required": ["stack"],
                 "additionalProperties": false,
             },

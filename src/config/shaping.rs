@@ -66,6 +66,12 @@ pub(super) const FORWARDED: Section = Section {
     ],
 };
 
+/// The field of answers with the execution's id.
+pub(super) fn request_id(report: &Report, root: &Object<'_>) -> Option<HeaderName> {
+    let node = root.get("requestIdHeader")?;
+    name(report, root.text("requestIdHeader")?, node.span, false)
+}
+
 pub(super) fn rewrite(
     report: &Report,
     route: &Object<'_>,

@@ -1,6 +1,7 @@
 //! `stacks:`, and the `{ stack: NAME }` items that are replaced by them.
 //!
-//! Items are replaced in place, so that the compiled definition is plain MWL. Only places where MWL
+//! Items are replaced in place, so that the compiled definition is plain MWL. A stack with parameters is filled with the
+//! item's `with` first (`stack_parameters`). Only places where MWL
 //! expects a list of middleware entries are searched: an object in somebody's `with` may have a member
 //! `stack` of its own.
 
@@ -9,42 +10,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::read::{Object, Report};
+use super::stack_parameters::{Use, declared, filled, list_of, parameters_of};
+use super::standard::{self, STANDARD};
 use crate::source::{Diagnostic, Kind, Member, Node, Span};
 
 /// The phase keys of a middleware entry, whose `with` may hold definitions.
 const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 
-/// The largest number of values in all expanded stacks. Lists that name lists could grow without bound.
+/// The largest number of values in all stacks, with those that they name. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
 
-/// Or as many for each value of the file, if that is more: ten thousand routes may share a stack.
-const ROOM_PER_VALUE: usize = 4;
+/// The largest number of values in everything else that names stacks.
+const USES: usize = 10_000_000;
 
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;
 
 /// The named stacks, expanded.
-#[derive(Debug)]
 pub(super) struct Stacks<'a> {
-    report: &'a Report,
+    written: Written<'a>,
+    /// Those without parameters.
     lists: BTreeMap<Arc<str>, Vec<Node>>,
-    room: Room<'a>,
-}
-
-/// How many more values stacks may stand for.
-#[derive(Debug)]
-struct Room<'a> {
-    report: &'a Report,
-    limit: usize,
-    /// `None` once the error that nothing is left was reported.
-    left: Cell<Option<usize>>,
 }
 
 /// The stacks as written, while they are expanded.
 struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
-    room: &'a Room<'a>,
+    /// What is left of [`ROOM`], or of [`USES`] when all have been read; `None` once the error that nothing is left was
+    /// reported.
+    room: Cell<Option<usize>>,
+    most: Cell<usize>,
     /// What was expanded already, unless it is part of a circle.
     done: RefCell<BTreeMap<&'a str, Expanded>>,
     /// How often an expansion ended because it had come to a circle.
@@ -71,30 +67,31 @@ pub(super) enum Part {
 /// A pass that replaces items.
 struct Expansion<'a> {
     report: &'a Report,
-    /// Returns the entries of a stack; reports a wrong name.
-    stack: &'a mut dyn FnMut(&str, Span) -> Vec<Node>,
+    /// Returns the entries of a stack; reports what is wrong.
+    stack: &'a mut dyn FnMut(Use<'_>) -> Vec<Node>,
 }
 
 impl<'a> Stacks<'a> {
-    /// Expands the stacks of `config` themselves. They may name one another, but not in a
-    /// circle.
-    pub(super) fn read(report: &'a Report, config: &Object<'_>) -> Self {
-        let members = config.map("stacks");
-        let room = Room::of(report, config.node);
+    /// Expands the stacks themselves. They may name one another, but not in a circle.
+    pub(super) fn read(report: &'a Report, members: &'a [Member]) -> Self {
         let written = Written {
             report,
             members: members.iter().map(|member| (&*member.key, member)).collect(),
-            room: &room,
+            room: Cell::new(Some(ROOM)),
+            most: Cell::new(ROOM),
             done: RefCell::default(),
             circles: Cell::new(0),
             too_deep: Cell::new(false),
         };
         let expanded = members.iter().map(|member| {
-            let expanded = written.expanded(member, &mut Vec::new());
+            declared(report, member);
+            let expanded = written.expanded(member, None, &mut Vec::new());
             (Arc::clone(&member.key), expanded.entries)
         });
         let lists = expanded.collect();
-        Self { report, lists, room }
+        written.room.set(written.room.get().map(|_| USES));
+        written.most.set(USES);
+        Self { written, lists }
     }
 
     /// Replaces the items in `node`. Parts that name no stack stay shared with the file's tree.
@@ -102,36 +99,53 @@ impl<'a> Stacks<'a> {
         if !names_one(node) {
             return;
         }
-        let mut stack = |name: &str, span| {
-            let Some(entries) = self.lists.get(name) else {
-                let known = self.lists.keys().map(AsRef::as_ref);
-                self.report.unknown_name("unknown-stack", "stack", (name, span), known);
-                return Vec::new();
-            };
-            if self.room.takes(entries, span) { entries.clone() } else { Vec::new() }
-        };
-        let mut expansion = Expansion { report: self.report, stack: &mut stack };
+        let mut stack = |used: Use<'_>| self.entries(used);
+        let mut expansion = Expansion { report: self.written.report, stack: &mut stack };
         match part {
             Part::List => expansion.list(node),
             Part::Call => expansion.call(node),
             Part::Flow => expansion.flow(node),
         }
     }
+
+    /// The entries of the stack that an item of a route names.
+    fn entries(&self, used: Use<'_>) -> Vec<Node> {
+        if used.name == STANDARD && used.with.is_none() {
+            return standard::entries(used.span);
+        }
+        let Written { report, members, .. } = &self.written;
+        let plain = members.get(used.name).is_none_or(|member| parameters_of(member).is_none());
+        if !plain || used.with.is_some() {
+            return self.written.named(used, &mut Vec::new()).entries;
+        }
+        let Some(entries) = self.lists.get(used.name) else {
+            let known = self.lists.keys().map(AsRef::as_ref);
+            report.unknown_name("unknown-stack", "stack", (used.name, used.span), known);
+            return Vec::new();
+        };
+        if self.written.takes(entries, used.span) { entries.clone() } else { Vec::new() }
+    }
 }
 
 impl<'a> Written<'a> {
-    /// The entries of one stack, with the stacks that it names expanded. `open` lists the stacks that are
-    /// being expanded around it.
-    fn expanded(&self, member: &'a Member, open: &mut Vec<&'a str>) -> Expanded {
-        if let Some(done) = self.done.borrow().get(&*member.key) {
+    /// The entries of one stack, with the stacks that it names expanded. `filled` is its list if it has parameters, which
+    /// have values then. `open` lists the stacks that are being expanded around it.
+    fn expanded(
+        &self,
+        member: &'a Member,
+        filled: Option<Node>,
+        open: &mut Vec<&'a str>,
+    ) -> Expanded {
+        let plain = filled.is_none();
+        if let Some(done) = self.done.borrow().get(&*member.key).filter(|_| plain) {
             return done.clone();
         }
-        let mut list = member.value.clone();
+        let mut list = filled.unwrap_or_else(|| list_of(member).clone());
         let circles = self.circles.get();
         let mut height = 0;
         open.push(&member.key);
-        let mut stack = |name: &str, span| {
-            let inner = self.named(name, span, open);
+        let mut stack = |used: Use<'_>| {
+            let inner = self.named(used, open);
             height = height.max(inner.height);
             inner.entries
         };
@@ -142,14 +156,18 @@ impl<'a> Written<'a> {
             _ => Vec::new(),
         };
         let expanded = Expanded { entries, height: height + 1 };
-        if self.circles.get() == circles {
+        if self.circles.get() == circles && plain {
             self.done.borrow_mut().insert(&member.key, expanded.clone());
         }
         expanded
     }
 
     /// The entries of a stack that another one names.
-    fn named(&self, name: &str, span: Span, open: &mut Vec<&'a str>) -> Expanded {
+    fn named(&self, used: Use<'_>, open: &mut Vec<&'a str>) -> Expanded {
+        let Use { name, span, .. } = used;
+        if name == STANDARD && used.with.is_none() {
+            return Expanded { entries: standard::entries(span), height: 1 };
+        }
         let Some(inner) = self.members.get(name) else {
             let known = self.members.keys().copied();
             self.report.unknown_name("unknown-stack", "stack", (name, span), known);
@@ -167,11 +185,15 @@ impl<'a> Written<'a> {
             self.circles.set(self.circles.get() + 1);
             return Expanded::default();
         }
-        if self.room.left.get().is_none() {
+        if self.room.get().is_none() {
             return Expanded::default();
         }
         let deep = open.len() >= DEEPEST;
-        let expanded = if deep { Expanded::default() } else { self.expanded(inner, open) };
+        let expanded = if deep {
+            Expanded::default()
+        } else {
+            self.expanded(inner, filled(self.report, inner, used), open)
+        };
         if deep || expanded.height >= DEEPEST {
             if !self.too_deep.replace(true) {
                 let message = format!("more than {DEEPEST} stacks name one another in a row");
@@ -180,29 +202,21 @@ impl<'a> Written<'a> {
             }
             return Expanded::default();
         }
-        if self.room.takes(&expanded.entries, span) { expanded } else { Expanded::default() }
-    }
-}
-
-impl<'a> Room<'a> {
-    /// The room that a configuration has.
-    fn of(report: &'a Report, root: &Node) -> Self {
-        let limit = ROOM.max(values(root).saturating_mul(ROOM_PER_VALUE));
-        Self { report, limit, left: Cell::new(Some(limit)) }
+        if self.takes(&expanded.entries, span) { expanded } else { Expanded::default() }
     }
 
     /// Takes room for `entries` and returns whether there was enough. Too little is reported once.
     fn takes(&self, entries: &[Node], span: Span) -> bool {
         // An empty list still costs the item that names it.
         let needed = entries.iter().map(values).sum::<usize>() + 1;
-        let left = self.left.get().and_then(|left| left.checked_sub(needed));
-        if left.is_none() && self.left.get().is_some() {
-            let message =
-                format!("all that stacks stand for holds more than {} values", self.limit);
+        let left = self.room.get().and_then(|left| left.checked_sub(needed));
+        if left.is_none() && self.room.get().is_some() {
+            let most = self.most.get();
+            let message = format!("all that stacks stand for holds more than {most} values");
             let diagnostic = Diagnostic::error("stacks-too-large", span, message);
             self.report.add(diagnostic.with_help("let fewer stacks name others"));
         }
-        self.left.set(left);
+        self.room.set(left);
         left.is_some()
     }
 }
@@ -244,7 +258,7 @@ impl Expansion<'_> {
     /// The entries that replace an item with a member `stack`.
     fn named(&mut self, item: &Node, stack: &Member) -> Vec<Node> {
         for other in item.as_object().unwrap_or_default() {
-            if &*other.key != "stack" {
+            if !matches!(&*other.key, "stack" | "with") {
                 let message =
                     format!("`{}` beside `stack`: the item stands for the whole list", other.key);
                 self.report.error("unknown-key", other.key_span, message);
@@ -253,7 +267,7 @@ impl Expansion<'_> {
         let Some(name) = self.report.text("stack", &stack.value) else {
             return Vec::new();
         };
-        (self.stack)(name, stack.value.span)
+        (self.stack)(Use { name, span: stack.value.span, with: item.get("with") })
     }
 
     /// In a middleware entry the structural parameters of a phase contain definitions.
@@ -327,7 +341,7 @@ fn names_one(node: &Node) -> bool {
 }
 
 /// Collects the names of the stacks that `node` uses, to find those that are never used.
-pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
+fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
     match &node.kind {
         Kind::Array(items) => {
             for item in items.iter() {
@@ -342,20 +356,14 @@ pub(super) fn used<'a>(node: &'a Node, names: &mut BTreeSet<&'a str>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::source::{Format, Sources};
-
-    #[test]
-    fn a_large_file_has_room_for_more() {
-        let report = Report::default();
-        let room = |items: usize| {
-            let text = format!("[{}]", vec!["1"; items].join(","));
-            let node = Sources::default().parse("c", &text, Format::Json).unwrap();
-            Room::of(&report, &node).limit
-        };
-        assert_eq!(room(100), ROOM);
-        assert_eq!(room(89_999), 360_000);
+/// Warns about stacks that are never used.
+pub(super) fn unused(report: &Report, root: &Object<'_>) {
+    let mut names = BTreeSet::new();
+    used(root.node, &mut names);
+    for member in root.map("stacks") {
+        if !names.contains(&*member.key) {
+            let message = format!("no list names the stack `{}`", member.key);
+            report.add(Diagnostic::warning("unused-stack", member.key_span, message));
+        }
     }
 }

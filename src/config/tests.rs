@@ -10,8 +10,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, Shutdown, Upstream,
-    Verdict,
+    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, RuledRetryable,
+    Shutdown, Upstream, Verdict,
 };
 use crate::proxy::tls::testing::Authority;
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, When};
@@ -27,6 +27,11 @@ pub(super) struct TestOrigin<'a> {
 
 impl TestOrigin<'_> {
     pub(super) fn load(&self, path: &str) -> Result<Loaded, Box<ConfigError>> {
+        self.with(|origin| load(Path::new(path), origin))
+    }
+
+    /// Calls `read_in` with this world as its origin.
+    pub(super) fn with<T>(&self, read_in: impl FnOnce(Origin<'_>) -> T) -> T {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no such file");
         let read = |path: &Path| {
             let found = self.files.get(path.to_str().unwrap());
@@ -38,7 +43,7 @@ impl TestOrigin<'_> {
         if self.trusts_nobody {
             origin.roots = &nobody;
         }
-        load(Path::new(path), origin)
+        read_in(origin)
     }
 }
 
@@ -123,6 +128,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         endpoints: vec![endpoint],
         protocol: Protocol::Http1,
         connect_timeout: Duration::from_secs(1),
+        response_timeout: Duration::from_mins(1),
         idle_timeout: Duration::from_mins(1),
         keep_alive: Duration::from_secs(4),
         max_idle: 256,
@@ -182,6 +188,59 @@ routes:
 }
 
 #[test]
+fn a_stack_is_filled_where_it_is_used() {
+    let settings = yaml(
+        "listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://a] } }
+stacks:
+  inner:
+    parameters: { n: { type: integer }, who: { type: string, default: nobody } }
+    middleware: [{ provider: \"P-${with.who}-${with.n}\", onEntry: { with: { n: \"${with.n}\", kept: \"{{ '${with.n}' }}\" } } }]
+  outer:
+    parameters: { n: { type: [integer, string], default: 1 } }
+    middleware: [{ stack: inner, with: { n: \"${with.n}\" } }, { stack: inner, with: { n: 7, who: me } }]
+routes:
+  - { name: one, upstream: app, middleware: [{ stack: outer }, { stack: outer, with: { n: \"{{ vars.n }}\" } }] }
+",
+    );
+    let settings = settings.unwrap_or_else(|refused| panic!("{refused}")).settings;
+    let entries = settings.routes[0].document.get("steps").unwrap().get("one").unwrap();
+    let entries = entries.get("middleware").unwrap().to_json();
+    let said: Vec<String> = entries.as_array().unwrap().iter().map(ToString::to_string).collect();
+    let entry = |who: &str, n: &str, value: &str| {
+        format!(
+            r#"{{"onEntry":{{"with":{{"kept":"{{{{ '${{with.n}}' }}}}","n":{value}}}}},"provider":"P-{who}-{n}"}}"#
+        )
+    };
+    let computed = "{{ vars.n }}";
+    assert_eq!(
+        said,
+        [
+            entry("nobody", "1", "1"),
+            entry("me", "7", "7"),
+            entry("nobody", computed, r#""{{ vars.n }}""#),
+            entry("me", "7", "7"),
+        ]
+    );
+}
+
+/// What an expression asks for, only a request has: its Flow is called with the arguments.
+#[test]
+fn arguments_by_expression_are_those_of_a_call() {
+    let settings = yaml(
+        "listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://a] } }
+middleware: [{ provider: P }]
+routes:
+  - { name: r, upstream: app, parameters: { type: object, properties: { n: {} } }, with: { n: \"{{ frame.input.path }}\" } }
+",
+    );
+    let route = &settings.unwrap_or_else(|refused| panic!("{refused}")).settings.routes[0];
+    assert!(route.with.as_object().unwrap().is_empty());
+    insta::assert_snapshot!(route.document, @r#"{"$schema":"https://mwl.dev/v0.1/flow/schema.json","entrypoint":"r","steps":{"r":{"action":"Call","call":{"flow":{"entrypoint":"r","parameters":{"type":"object","properties":{"n":{}}},"steps":{"r":{"action":"Call","call":{"provider":"mwl:provider.call/mwl-proxy/http/v1","with":{"upstream":"app"}},"next":"return"},"return":{"action":"Return"}},"middleware":[{"provider":"P"}]},"with":{"n":"{{ frame.input.path }}"}},"next":"return"},"return":{"action":"Return"}}}"#);
+}
+
+#[test]
 fn shipped_files_load() {
     let recipe = shipped("recipe.yaml", &[("AUDIT_URL", "http://audit:1")]);
     assert!(recipe.warnings.is_empty(), "{:?}", recipe.warnings);
@@ -190,7 +249,7 @@ fn shipped_files_load() {
     let charge = &recipe.settings.routes[0];
     let expected = Verdict::Failure {
         code: "Provider.Call.Payments.CardDeclined".into(),
-        retryable: Some(false),
+        retryable: Some(RuledRetryable::Is(false)),
     };
     assert_eq!(charge.classify[0].verdict, expected);
     assert_eq!(charge.classify[0].status, [(402, 402)]);

@@ -35,6 +35,12 @@ pub(super) const UPSTREAM: Section = Section {
             "How long connecting may take, including the name lookup and the TLS handshake.",
         ),
         or(
+            "responseTimeout",
+            Shape::Duration,
+            r#""PT60S""#,
+            "How long an attempt waits for the head of its response, once its request is sent. Then it fails with `ResponseTimeout`. `PT0S` waits for ever.",
+        ),
+        or(
             "idleTimeout",
             Shape::Duration,
             r#""PT60S""#,
@@ -107,6 +113,7 @@ pub(super) fn upstreams(
             endpoints: endpoints(report, &object, protocol, tls),
             protocol,
             connect_timeout: object.duration("connectTimeout", ("PT0.001S", LONGEST)),
+            response_timeout: object.duration("responseTimeout", ("PT0S", LONGEST)),
             idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),
             keep_alive: object.duration("keepAlive", ("PT0S", LONGEST)),
             max_idle: object.count("maxIdle").unwrap_or_default(),

@@ -141,7 +141,8 @@ fn system() -> i64 {
 }
 
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(duration.subsec_nanos().into())
 }
 
 /// The output of `work` in virtual time, which passes only while all tasks wait. `None` if `work` was polled
@@ -161,9 +162,35 @@ pub async fn unless_busy<F: Future>(work: F) -> Option<F::Output> {
     .await
 }
 
+/// The output of `work` in real time. `None` if it was polled `most` times: no work that waits for something comes to that.
+pub async fn unless_endless<F: Future>(work: F, most: u32) -> Option<F::Output> {
+    let mut work = std::pin::pin!(work);
+    let mut polls = 0_u32;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        polls += 1;
+        if polls >= most { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn work_without_an_end_is_given_up_in_real_time_too() {
+        let rounds = |count: u32| async move {
+            for _ in 0..count {
+                tokio::task::yield_now().await;
+            }
+            count
+        };
+        assert_eq!(unless_endless(rounds(9), 10).await, Some(9));
+        assert_eq!(unless_endless(rounds(10), 10).await, None);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_never_waits_is_given_up_in_virtual_time() {

@@ -87,6 +87,13 @@ pub mod system {
     pub const EMPTY_RAISE: &str = "System.EmptyRaise";
     /// A chain of `previous` was cut at the platform's depth.
     pub const FAILURE_CHAIN_TRUNCATED: &str = "System.FailureChainTruncated";
+    /// Those that say that a definition is at fault, and not what it calls.
+    pub const FAULTS: [&str; 4] = [
+        EXPRESSION_EVALUATION_ERROR,
+        UNREPRESENTABLE_VALUE,
+        PARAMETER_VALIDATION_FAILED,
+        EMPTY_RAISE,
+    ];
     /// All of them.
     pub const ALL: [&str; 9] = [
         CANCELLED,
@@ -129,8 +136,8 @@ impl CodePattern {
         if text == "*" {
             return Ok(Self::Any);
         }
-        if text.chars().any(char::is_whitespace) {
-            return refuse("it holds white space");
+        if text.trim() != text {
+            return refuse("it begins or ends with white space");
         }
         let prefix = text.strip_suffix(".*");
         let segments = prefix.unwrap_or(text);
@@ -152,6 +159,16 @@ impl CodePattern {
             Self::Any => true,
             Self::Prefix(prefix) => code.len() > prefix.len() && code.starts_with(prefix.as_ref()),
             Self::Exact(exact) => code == exact.as_ref(),
+        }
+    }
+
+    /// Whether this pattern selects every code that `narrow` selects.
+    pub fn covers(&self, narrow: &Self) -> bool {
+        match (self, narrow) {
+            (Self::Any, _) => true,
+            (_, Self::Exact(code)) => self.matches(code),
+            (Self::Prefix(wide), Self::Prefix(narrow)) => narrow.starts_with(wide.as_ref()),
+            _ => false,
         }
     }
 }
@@ -197,6 +214,7 @@ mod tests {
         assert!(!prefix.matches("Provider.Call."));
         assert!(CodePattern::parse("*").unwrap().matches("anything"));
         assert!(CodePattern::parse("A.B").unwrap().matches("A.B"));
+        assert!(CodePattern::parse("Not found.at all").unwrap().matches("Not found.at all"));
         assert!(!CodePattern::parse("A.B").unwrap().matches("A.B.C"));
     }
 

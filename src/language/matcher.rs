@@ -19,6 +19,12 @@ pub struct Matcher {
 }
 
 impl Matcher {
+    /// Whether this would select `failure` if that said something else about `retryable`.
+    pub fn misses_retryable(&self, failure: &Failure) -> bool {
+        let any = Self { retryable: None, ..self.clone() };
+        !self.matches(failure) && any.matches(failure)
+    }
+
     /// Whether this selects `failure`. A failure that says nothing about `retryable` matches neither value.
     pub fn matches(&self, failure: &Failure) -> bool {
         let Self { codes, types, retryable } = self;
@@ -26,6 +32,28 @@ impl Matcher {
         codes.as_ref().is_none_or(|codes| codes.iter().any(|pattern| pattern.matches(code)))
             && types.as_ref().is_none_or(|types| types.contains(&failure.ty))
             && retryable.is_none_or(|wanted| failure.retryable == Some(wanted))
+    }
+
+    /// Whether this selects every failure with `code`, whatever else it says.
+    pub fn takes_code(&self, code: &str) -> bool {
+        let Self { codes, types, retryable } = self;
+        let named =
+            codes.as_ref().is_some_and(|codes| codes.iter().any(|pattern| pattern.matches(code)));
+        named && types.is_none() && retryable.is_none()
+    }
+
+    /// Whether this selects everything that `later` selects.
+    pub fn covers(&self, later: &Self) -> bool {
+        let Self { codes, types, retryable } = self;
+        let codes = codes.as_ref().is_none_or(|wide| {
+            let narrow = later.codes.as_deref().unwrap_or(&[CodePattern::Any]);
+            narrow.iter().all(|narrow| wide.iter().any(|wide| wide.covers(narrow)))
+        });
+        let types = types.as_ref().is_none_or(|wide| {
+            let narrow = later.types.as_ref();
+            narrow.is_some_and(|narrow| narrow.iter().all(|ty| wide.contains(ty)))
+        });
+        codes && types && retryable.is_none_or(|wanted| later.retryable == Some(wanted))
     }
 }
 

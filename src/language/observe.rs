@@ -8,6 +8,7 @@
 //! Both events carry the whole attempt, so no observer has to pair an end with its beginning by the Step's
 //! name: several attempts may run under one name at once.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,19 +39,63 @@ pub enum Event<'a> {
     RetryMade { failure: &'a Arc<Failure>, wait: Wait },
     /// A scheduled re-run is not made: during its wait the execution was cancelled from outside, or dropped.
     RetryDropped { step: &'a str },
-    /// A re-running entry let this `failure` rise: none of its policies matches, or its own `when` is false
-    /// (`gated`).
-    PassedOver { step: &'a str, failure: &'a Arc<Failure>, gated: bool },
+    /// A re-running entry let a failure rise.
+    PassedOver(&'a Passed<'a>),
     /// A middleware's action emitted its own `failure` instead of the one that rose, which is its `previous`:
     /// a policy's budget ran out (`Provider.Middleware.Retry.Exhausted`; `details` name the policy, and the
     /// reason if it was another).
-    GaveUp { step: &'a str, failure: &'a Arc<Failure> },
+    GaveUp { entry: EntryPlace<'a>, failure: &'a Arc<Failure> },
     /// A bound fired and its scope has unwound. `emitted` is the failure that rises.
-    TimeoutExceeded { step: &'a str, emitted: &'a Arc<Failure> },
-    /// A clause of the Step's `catch` matches this `failure`: the Step `next` is entered.
-    Caught { step: &'a str, failure: &'a Arc<Failure>, next: &'a str },
-    /// A cleanup ended with this `outcome`.
-    CleanupDone { step: &'a str, outcome: &'a Outcome },
+    TimeoutExceeded { entry: EntryPlace<'a>, emitted: &'a Arc<Failure> },
+    /// A clause of a Step's `catch` matches a failure.
+    Caught(&'a Caught<'a>),
+    /// A field of the definition could not be evaluated, or is not what its schema wants: the author's own fault
+    /// ([`system::FAULTS`]), whatever becomes of this `failure`.
+    Faulted { step: &'a str, failure: &'a Failure },
+    /// A cleanup ended with this `outcome`. `caught`: a Step of its Flow caught a failure on the way.
+    CleanupDone { step: &'a str, outcome: &'a Outcome, caught: bool },
+}
+
+/// The place of a middleware entry. It is shown as the label `entry` of metrics: `charge/1` for the second entry of the
+/// Step `charge`, `flow/0` for the first of the Flow's own stack, `charge/cleanup/0` around a cleanup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryPlace<'a> {
+    /// The name of the Step, or of the Flow for its own stack.
+    pub step: &'a str,
+    /// The name of its stack: the Step's, or the Flow's, which is `flow` for the root Flow.
+    pub stack: &'a str,
+    /// Whether the stack is around a cleanup.
+    pub cleanup: bool,
+    /// Its position in the stack, from 0, outermost first.
+    pub position: usize,
+}
+
+/// A failure that a re-running entry let rise.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed<'a> {
+    /// The entry.
+    pub entry: EntryPlace<'a>,
+    /// The failure.
+    pub failure: &'a Arc<Failure>,
+    /// Whether a `when` of the entry is false. Otherwise none of its policies matches.
+    pub gated: bool,
+    /// The middleware, which can say why from its `state`.
+    pub middleware: &'a dyn Middleware,
+    /// What the entry has captured.
+    pub state: &'a EntryState,
+}
+
+/// A failure that a `catch` takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Caught<'a> {
+    /// The Step whose `catch` it is.
+    pub step: &'a str,
+    /// The failure.
+    pub failure: &'a Arc<Failure>,
+    /// The Step that is entered.
+    pub next: &'a str,
+    /// Whether it happens in the Flow of a cleanup.
+    pub cleanup: bool,
 }
 
 /// An attempt that has ended.
@@ -98,6 +143,22 @@ impl Ended<'_> {
             End::Accepted(outcome) => outcome.failure().map(|failure| failure.code.as_str()),
             End::Interrupted(by) => Some(by.map_or(system::CANCELLED, |by| by.code.as_str())),
         }
+    }
+}
+
+impl Passed<'_> {
+    /// Why no policy took the failure, in one word.
+    pub fn reason(&self) -> &'static str {
+        let why = self.middleware.passes(self.state, self.failure);
+        if self.gated { "when" } else { why.unwrap_or("noPolicy") }
+    }
+}
+
+impl fmt::Display for EntryPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step: _, stack, cleanup, position } = self;
+        let cleanup = if *cleanup { "cleanup/" } else { "" };
+        write!(f, "{stack}/{cleanup}{position}")
     }
 }
 

@@ -161,11 +161,24 @@ impl Failure {
         }
     }
 
-    /// The same failure, with the Step `place` in its message.
+    /// The same failure, with the Step `place` in its message, unless that names it already.
     #[must_use]
     pub(crate) fn in_step(mut self, place: &str) -> Self {
-        self.message = self.message.map(|message| format!("{place}: {message}").into());
+        self.message = self.message.map(|message| {
+            let named = message.strip_prefix(place).is_some_and(|rest| rest.starts_with(": "));
+            if named { message } else { format!("{place}: {message}").into() }
+        });
         self
+    }
+
+    /// The same failure, with the Step `place` in its message, and in which of how many runs of the innermost re-running
+    /// entry it happened, if there is such an entry.
+    #[must_use]
+    pub(crate) fn in_run(self, place: &str, (number, of): (u32, Option<u32>)) -> Self {
+        match of {
+            None if number <= 1 => self.in_step(place),
+            of => self.in_step(&format!("{place}: attempt {}", RunNumber(number, of))),
+        }
     }
 
     /// The same failure with these `details`.
@@ -353,6 +366,19 @@ impl PartialEq for Failure {
             )
         };
         self.chain().map(one).eq(other.chain().map(one))
+    }
+}
+
+/// `3 of 5`, or `3` if nobody knows how many there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunNumber(pub(crate) u32, pub(crate) Option<u32>);
+
+impl fmt::Display for RunNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(number, Some(all)) => write!(f, "{number} of {all}"),
+            Self(number, None) => number.fmt(f),
+        }
     }
 }
 

@@ -274,6 +274,11 @@ fn problem(error: &ValidationError<'_>, value: &Value) -> String {
             let names: Vec<&str> = unexpected.iter().map(String::as_str).collect();
             format!("unexpected {}: not declared by the schema", quoted(&names))
         }
+        ValidationErrorKind::Enum { options } => {
+            let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+            format!("{seen} is not one of {}", options.join(", "))
+        }
         ValidationErrorKind::Format { format } if format == "duration" => {
             format!("{seen} is not a duration, wanted ISO 8601 such as \"PT30S\"")
         }

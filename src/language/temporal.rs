@@ -6,12 +6,14 @@
 //! saturates and never overflows. The months and years of a calendar have no fixed length, and an interval to
 //! wait belongs to no calendar: so a year counts as 365 days, a month as 30.
 
+mod guess;
 mod span;
 mod timestamp;
 
 #[cfg(test)]
 mod tests;
 
+pub use self::guess::{meant_duration, months};
 pub use self::span::Span;
 pub use self::timestamp::Timestamp;
 

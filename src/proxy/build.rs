@@ -1,5 +1,7 @@
 //! Makes a configuration ready to serve: compiles each route's document with the route's own catalog.
 
+mod credentials;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -7,9 +9,9 @@ use ::http::HeaderValue;
 
 use super::memory::Parsers;
 use super::message::refusal::Reason;
-use super::provider::http::HttpProvider;
+use super::provider::http::{HttpProvider, RouteFacts};
 use super::settings::{
-    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Protocol, Settings, Verdict,
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
@@ -48,6 +50,7 @@ impl Runtime {
             observed: _,
             upstreams,
             forwarded,
+            request_id,
             paths,
             routes,
             limits,
@@ -62,12 +65,11 @@ impl Runtime {
                 settings: Arc::new(upstream),
             })
             .collect();
-        let names: HashMap<Arc<str>, usize> = upstreams
-            .iter()
-            .enumerate()
-            .map(|(position, parts)| (Arc::clone(&parts.settings.name), position))
-            .collect();
+        let names = upstreams.iter().map(|parts| Arc::clone(&parts.settings.name));
+        let names: HashMap<Arc<str>, usize> = names.zip(0..).collect();
+        let http2 = upstreams.iter().map(|parts| parts.settings.protocol == Protocol::Http2);
         let mut builder = Builder {
+            http2: http2.collect(),
             catalog,
             metrics,
             names: Arc::new(names),
@@ -88,6 +90,7 @@ impl Runtime {
                 Err(errors) => found.0.extend(errors.0),
             }
         }
+        let found = builder.cache.settle(found);
         if found.has_errors() {
             return Err(found);
         }
@@ -106,6 +109,7 @@ impl Runtime {
             refusals: metrics.refusals(&Reason::ALL.map(Reason::as_str)),
             via: forwarded.as_ref().map_or(may_return, |forwarded| forwarded.via),
             forwarded,
+            request_id,
             paths,
             limits,
             shutdown,
@@ -158,6 +162,8 @@ struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
+    /// Which upstreams speak HTTP/2.
+    http2: Arc<[bool]>,
     stage: Option<&'a Arc<Stage>>,
     paths: Paths,
     cache: PreparedCache,
@@ -165,6 +171,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn route(&mut self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
+        let facts = RouteFacts::of(&route, Arc::clone(&self.http2));
         let settings::Route {
             name,
             span,
@@ -182,7 +189,7 @@ impl Builder<'_> {
         } = route;
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider: Arc<dyn CallProvider> =
-            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths));
+            Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths).on(facts));
         let mut catalog = self.catalog.clone();
         let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
         let uri = provider.contract().uri.clone();
@@ -191,9 +198,11 @@ impl Builder<'_> {
             Verdict::Failure { code, .. } => Some(code.as_ref().to_owned()),
             Verdict::Success => None,
         });
-        catalog.declare_codes(uri, classified);
-        let (plan, warnings) =
+        catalog.declare_codes(uri.clone(), classified);
+        let (plan, mut warnings) =
             compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
+        let removed = request_fields.as_ref().map_or(&[][..], |edits| &edits.remove);
+        credentials::advise(&plan, &uri, removed, &mut warnings);
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);
@@ -203,6 +212,11 @@ impl Builder<'_> {
         if facts.unwinds {
             metrics.cleans_up();
         }
+        plan.each_entry(&mut |place, entry| {
+            if entry.middleware.contract().bounds() {
+                metrics.bounded_by(&place.to_string());
+            }
+        });
         let route = Route {
             name,
             plan,

@@ -30,6 +30,8 @@ pub(crate) const INTERNAL: &str = "Proxy.Internal";
 pub(crate) const CONNECTION_FAILED: &str = "Provider.Call.Http.ConnectionFailed";
 /// The connection was lost before a complete response head.
 pub(crate) const CONNECTION_CLOSED: &str = "Provider.Call.Http.ConnectionClosed";
+/// The upstream sent no response head in time.
+pub(crate) const RESPONSE_TIMEOUT: &str = "Provider.Call.Http.ResponseTimeout";
 /// The upstream sent something that is not an HTTP response.
 pub(crate) const PROTOCOL_ERROR: &str = "Provider.Call.Http.ProtocolError";
 /// 429.
@@ -77,7 +79,7 @@ pub(crate) const OTHER: Meaning = means(StatusCode::INTERNAL_SERVER_ERROR, INTER
 
 /// The table.
 #[rustfmt::skip]
-const TABLE: [Row; 20] = [
+const TABLE: [Row; 21] = [
     (NO_ROUTE, means(StatusCode::NOT_FOUND, "destination_not_found", "no route takes the request")),
     (LOOP_DETECTED, means(StatusCode::LOOP_DETECTED, "proxy_loop_detected", "an upstream leads back to this proxy (`Via`)")),
     (OVERLOADED, means(StatusCode::SERVICE_UNAVAILABLE, "http_request_denied", "as many requests run as `limits.requests` allows, or bodies take as much memory as `limits.bufferedBytes` does")),
@@ -86,6 +88,7 @@ const TABLE: [Row; 20] = [
     (INTERNAL, means(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR, "a mistake in the proxy: report it with the log's lines around it")),
     (CONNECTION_FAILED, means(StatusCode::BAD_GATEWAY, "destination_unavailable", "no connection came to be and nothing was sent: is the upstream there, and its address right?")),
     (CONNECTION_CLOSED, means(StatusCode::BAD_GATEWAY, "connection_terminated", "the upstream closed the connection before a whole response head")),
+    (RESPONSE_TIMEOUT, Meaning { grpc: Status::DEADLINE_EXCEEDED, ..means(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", "the upstream sent no response head within its `responseTimeout`") }),
     (PROTOCOL_ERROR, means(StatusCode::BAD_GATEWAY, "http_protocol_error", "the upstream sent what is no HTTP response: is its `protocol` right?")),
     (THROTTLED, upstream_s("the upstream answered 429")),
     (UNAVAILABLE, upstream_s("the upstream answered 503")),

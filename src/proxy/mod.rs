@@ -11,6 +11,7 @@
 
 mod answer;
 mod body;
+mod boxed;
 mod build;
 mod client;
 mod code;

@@ -8,6 +8,7 @@ mod listeners;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,6 +30,8 @@ use crate::system::inherited::Inherited;
 
 /// How often a drain checks whether it is complete.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long idle connections may stay for one more request, if another process serves the addresses after this one.
+const LAST_CALL: Duration = Duration::from_secs(1);
 /// How long the last bytes of answers may take after the grace period.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,8 @@ pub struct Server {
     runtime: ArcSwap<Runtime>,
     workers: Vec<WorkerHandle>,
     listeners: Mutex<Listeners>,
+    /// Whether another process serves the addresses after this one.
+    succeeded: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -58,6 +63,8 @@ struct WorkerHandle {
 enum Command {
     /// Serve this from now on.
     Replace(Replacement),
+    /// Stop listening, and close each connection after its next answer.
+    LastCall(oneshot::Sender<()>),
     /// Stop listening, and close connections once they are idle.
     Drain(oneshot::Sender<()>),
     /// Drop everything.
@@ -91,6 +98,7 @@ impl Server {
         Ok(Self {
             runtime: ArcSwap::new(runtime),
             workers: workers?,
+            succeeded: AtomicBool::new(listeners.are_managed()),
             listeners: Mutex::new(listeners),
         })
     }
@@ -162,17 +170,31 @@ impl Server {
     /// Stops listening, and closes connections: idle ones now, the others after their answer.
     pub async fn begin_drain(&self) {
         self.lock().close();
-        for worker in &self.workers {
-            let (done, wait) = oneshot::channel();
-            worker.ask(Command::Drain(done), wait).await;
-        }
+        self.ask_all(Command::Drain).await;
+    }
+
+    /// Another process serves the addresses from now on. Nobody is refused, so that idle connections need not close at
+    /// once: who has just sent a request on one gets its answer.
+    pub fn succeeded(&self) {
+        self.succeeded.store(true, Ordering::Release);
+    }
+
+    /// Stops listening, and gives connections some time for one more request.
+    async fn last_call(&self, deadline: Option<Instant>) {
+        self.lock().close();
+        self.ask_all(Command::LastCall).await;
+        let last = Instant::now().checked_add(LAST_CALL);
+        self.wait(deadline.min(last), |server| server.connections() == 0).await;
     }
 
     /// Begins to drain, waits up to `grace` for requests to end, then cancels the rest; their cleanups still
     /// run. Returns how many were cancelled.
     pub async fn drain(&self, grace: Duration) -> usize {
-        self.begin_drain().await;
         let deadline = Instant::now().checked_add(grace);
+        if self.succeeded.load(Ordering::Acquire) {
+            self.last_call(deadline).await;
+        }
+        self.begin_drain().await;
         let idle = |server: &Self| server.in_flight() == 0;
         if self.wait(deadline, idle).await {
             let last = Instant::now().checked_add(LAST_BYTES);
@@ -194,16 +216,20 @@ impl Server {
     /// Ends the workers. Anything that still runs is dropped, and an execution that is dropped before its
     /// cleanups reports it. Nothing is served any more.
     pub async fn end(&self) {
-        for worker in &self.workers {
-            let (done, wait) = oneshot::channel();
-            worker.ask(Command::End(done), wait).await;
-        }
+        self.ask_all(Command::End).await;
     }
 
     /// Cancels every running request.
     pub fn cut(&self) {
         for worker in &self.workers {
             worker.core.cut();
+        }
+    }
+
+    async fn ask_all(&self, command: fn(oneshot::Sender<()>) -> Command) {
+        for worker in &self.workers {
+            let (done, wait) = oneshot::channel();
+            worker.ask(command(done), wait).await;
         }
     }
 
@@ -299,12 +325,13 @@ async fn work(
                     }
                     answered(done);
                 }
+                Command::LastCall(done) => {
+                    close(&mut listening).await;
+                    worker.core.last_call();
+                    answered(done);
+                }
                 Command::Drain(done) => {
-                    for (_, stop) in listening.drain() {
-                        stop.cancel();
-                    }
-                    // The accept loops run once more to serve what the kernel has accepted.
-                    tokio::task::yield_now().await;
+                    close(&mut listening).await;
                     worker.core.drain();
                     answered(done);
                 }
@@ -317,6 +344,15 @@ async fn work(
         ended = commands => ended,
         () = watch => None,
     }
+}
+
+/// Stops listening.
+async fn close(listening: &mut HashMap<SocketAddr, CancellationToken>) {
+    for (_, stop) in listening.drain() {
+        stop.cancel();
+    }
+    // The accept loops run once more to serve what the kernel has accepted.
+    tokio::task::yield_now().await;
 }
 
 /// How many client connections a worker may have open at once.

@@ -30,6 +30,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
+    /// The field of every answer that carries the execution's id.
+    pub request_id: Option<HeaderName>,
     /// What paths mean, and which are refused.
     pub paths: Paths,
     /// In order: the first match wins. Names are unique.
@@ -87,6 +89,8 @@ pub struct Upstream {
     /// How long an HTTP/2 connection with running requests may carry nothing before it is sent a PING, and how long
     /// the answer may take. The default of PT0S sends none, because gRPC servers treat frequent PINGs as abuse.
     pub ping_interval: Duration,
+    /// How long an attempt waits for the head of its response; zero is for ever.
+    pub response_timeout: Duration,
     /// The upper bound for a Retry-After (default PT5M).
     pub retry_after_max: Duration,
     /// The `Host` of a request (default: the client's).
@@ -261,8 +265,17 @@ pub enum Verdict {
         /// Its code.
         code: Arc<str>,
         /// Whether a retry may help; `None` means that the built-in table decides by the status.
-        retryable: Option<bool>,
+        retryable: Option<RuledRetryable>,
     },
+}
+
+/// What a `classify` entry says of `retryable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuledRetryable {
+    /// This.
+    Is(bool),
+    /// `byMethod`: whether the request is idempotent or has an `Idempotency-Key`.
+    ByMethod,
 }
 
 /// How much of bodies may be kept in memory, in bytes.

@@ -1,14 +1,15 @@
 //! Gets an event for each change to the files of a configuration.
 //!
 //! It watches the folder of every path that decides what a file is, and the files themselves: a file that
-//! is a mount of its own (a container's bind mount) changes without an event for its folder.
+//! is a mount of its own (a container's bind mount) changes without an event for its folder. Of other files in these
+//! folders, which may be busy logs, nothing is passed on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -29,8 +30,8 @@ pub(super) struct Watcher {
     changes: mpsc::Receiver<Event>,
     /// Set when there was no room for an event.
     lost: Arc<AtomicBool>,
-    /// The paths that matter.
-    paths: BTreeSet<PathBuf>,
+    /// The paths that matter. Only events of these are in the queue.
+    paths: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// The files as the configuration names them.
     files: Vec<PathBuf>,
     /// What is watched, with its identity: a folder of the same name may be another one by now.
@@ -45,21 +46,18 @@ impl Watcher {
     pub(super) fn new() -> notify::Result<Self> {
         let (sender, changes) = mpsc::channel(QUEUE);
         let lost = Arc::new(AtomicBool::new(false));
-        let overflow = Arc::clone(&lost);
+        let paths = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
+        let (overflow, wanted) = (Arc::clone(&lost), Arc::clone(&paths));
         let inner = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if event.as_ref().is_ok_and(|event| !matters(event, &lock(&wanted))) {
+                return;
+            }
             let sent = event.is_ok_and(|event| sender.try_send(event).is_ok());
             if !sent {
                 overflow.store(true, Ordering::Release);
             }
         })?;
-        Ok(Self {
-            inner,
-            changes,
-            lost,
-            paths: BTreeSet::new(),
-            files: Vec::new(),
-            watched: BTreeMap::new(),
-        })
+        Ok(Self { inner, changes, lost, paths, files: Vec::new(), watched: BTreeMap::new() })
     }
 
     /// Waits for the next change to a path that matters.
@@ -80,8 +78,8 @@ impl Watcher {
         if event.need_rescan() || self.lost.swap(false, Ordering::AcqRel) {
             return Some(Change::Complete);
         }
-        let matters = |path: &PathBuf| self.paths.contains(path);
-        if !event.paths.iter().any(matters) {
+        // It may have waited since before these were the paths.
+        if !matters(event, &lock(&self.paths)) {
             return None;
         }
         match event.kind {
@@ -109,8 +107,10 @@ impl Watcher {
     pub(super) fn follow(&mut self, files: &[FileContents]) -> notify::Result<()> {
         let chains: Vec<LinkChain> = files.iter().map(|read| LinkChain::to(&read.path)).collect();
         self.files = files.iter().map(|read| read.path.clone()).collect();
-        self.paths = chains.iter().flat_map(|way| way.paths.iter().cloned()).collect();
-        let folders = self.paths.iter().filter_map(|path| path.parent()).map(Path::to_owned);
+        let paths: BTreeSet<PathBuf> =
+            chains.iter().flat_map(|way| way.paths.iter().cloned()).collect();
+        lock(&self.paths).clone_from(&paths);
+        let folders = paths.iter().filter_map(|path| path.parent()).map(Path::to_owned);
         let ends = chains.into_iter().map(|way| way.end);
         let wanted: BTreeMap<PathBuf, (u64, u64)> = folders
             .chain(ends)
@@ -135,8 +135,52 @@ impl Watcher {
     }
 }
 
+/// Whether `event` is of one of these `paths`, or says that events were lost.
+fn matters(event: &Event, paths: &BTreeSet<PathBuf>) -> bool {
+    event.need_rescan() || event.paths.iter().any(|path| paths.contains(path))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The identity of what is at a path: device and inode number.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let which = |metadata: Metadata| (metadata.dev(), metadata.ino());
     path.metadata().map(which).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::reload::testing::Folder;
+
+    /// Two logs in the folder, so that the system does not join their events, and nobody who takes them.
+    #[tokio::test]
+    async fn a_busy_neighbour_is_not_heard() {
+        let folder = Folder::new("neighbour");
+        let file = folder.at("c.yaml");
+        fs::write(&file, "1").unwrap();
+        let mut watcher = Watcher::new().unwrap();
+        watcher.follow(&[FileContents { path: file.clone(), text: None }]).unwrap();
+        let mut logs = ["a.log", "b.log"].map(|name| File::create(folder.at(name)).unwrap());
+        for _ in 0..2 * QUEUE {
+            for log in &mut logs {
+                log.write_all(b"a line\n").unwrap();
+            }
+        }
+        drop(logs);
+        fs::rename(folder.at("b.log"), folder.at("b.log.1")).unwrap();
+        fs::write(&file, "2").unwrap();
+        assert_eq!(watcher.next().await, Change::Writing);
+        while watcher.next().await != Change::Complete {}
+        assert!(!watcher.lost.load(Ordering::Acquire));
+        // The same again, from the watch on the file itself.
+        while let Ok(event) = watcher.changes.try_recv() {
+            assert_eq!(event.paths, std::slice::from_ref(&file));
+        }
+    }
 }

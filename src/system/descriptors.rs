@@ -1,5 +1,6 @@
 //! File descriptors: how many the process may have open, and what it does when there are none left.
 
+use std::fs::File;
 use std::io;
 
 use rustix::io::Errno;
@@ -36,6 +37,11 @@ pub fn are_exhausted(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|no| error.raw_os_error() == Some(no.raw_os_error()))
 }
 
+/// Whether there is one left now. Some libraries say of an error only that there was one.
+pub fn are_left() -> bool {
+    !File::open("/dev/null").is_err_and(|error| are_exhausted(&error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +60,6 @@ mod tests {
         assert!(are_exhausted(&error(Errno::MFILE)) && are_exhausted(&error(Errno::NFILE)));
         assert!(!are_exhausted(&error(Errno::CONNABORTED)));
         assert!(!are_exhausted(&io::ErrorKind::Other.into()));
+        assert!(are_left());
     }
 }

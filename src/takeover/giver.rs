@@ -73,13 +73,14 @@ impl Giver {
         sockets: impl Fn() -> io::Result<Vec<Passed>>,
         count: impl Fn(Outcome),
     ) -> (u32, Vec<Passed>) {
-        let told = LogLimiter::default();
+        let message = "A process that wants to take over could not be accepted.";
+        let told = LogLimiter::new(message, None);
         loop {
             let stream = match self.0.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
                     if let Some(untold) = told.admits(Instant::now()) {
-                        tracing::warn!(%error, untold, "A process that wants to take over could not be accepted.");
+                        tracing::warn!(%error, untold, "{message}");
                     }
                     sleep(PAUSE).await;
                     continue;

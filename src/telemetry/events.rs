@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::record::{Call, status};
 use crate::language::clock::Clock;
 use crate::language::code::system;
-use crate::language::observe::{End, Ended, Event, Observer, Retry};
+use crate::language::observe::{Caught, End, Ended, EntryPlace, Event, Observer, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Attempt, Role, Wait};
 use crate::language::temporal::Span;
@@ -57,6 +57,8 @@ pub struct Events {
     begun: Instant,
     /// How many calls of the Steps themselves (not of cleanups) were dispatched.
     attempts: AtomicU32,
+    /// How many failures a `catch` took.
+    caught: AtomicU32,
     /// Whether the end of the execution was reported.
     done: AtomicBool,
 }
@@ -145,6 +147,7 @@ impl Events {
             route: Arc::clone(route),
             begun: Instant::now(),
             attempts: AtomicU32::new(0),
+            caught: AtomicU32::new(0),
             done: AtomicBool::new(false),
         };
         events.report("execution.started", json!({}));
@@ -162,6 +165,10 @@ impl Events {
     fn end(&self, mut event: Json) {
         self.done.store(true, Ordering::Relaxed);
         put(&mut event, "attempts", self.attempts.load(Ordering::Relaxed));
+        let caught = self.caught.load(Ordering::Relaxed);
+        if caught > 0 {
+            put(&mut event, "caught", caught);
+        }
         put(&mut event, "duration", self.begun.elapsed().as_secs_f64());
         self.report("execution.done", event);
     }
@@ -180,6 +187,10 @@ impl Events {
     fn ended(&self, ended: &Ended<'_>) {
         let mut event = json!(Call::of(ended.attempt));
         put(&mut event, "duration", ended.took.as_secs_f64());
+        if let Some(destination) = ended.destination {
+            put(&mut event, "upstream", &**destination.upstream);
+            put(&mut event, "endpoint", &**destination.endpoint);
+        }
         match ended.end {
             End::Accepted(outcome) => describe(&mut event, outcome),
             End::Interrupted(_) => {
@@ -206,8 +217,8 @@ impl Events {
         self.report("retry.scheduled", members);
     }
 
-    fn gave_up(&self, step: &str, failure: &Failure) {
-        let mut event = json!({ "step": step, "code": failure.code.as_str() });
+    fn gave_up(&self, entry: EntryPlace<'_>, failure: &Failure) {
+        let mut event = at_entry(entry, failure);
         if let Some(details) = &failure.details {
             for member in ["policy", "attempts", "reason"] {
                 if let Some(value) = details.get(member) {
@@ -225,22 +236,41 @@ impl Observer for Events {
             Event::AttemptStarted(attempt) => self.started(attempt),
             Event::AttemptEnded(ended) => self.ended(ended),
             Event::RetryScheduled(retry) => self.scheduled(retry),
-            Event::GaveUp { step, failure } => self.gave_up(step, failure),
-            Event::TimeoutExceeded { step, emitted } => {
-                let members = json!({ "step": step, "code": emitted.code.as_str() });
-                self.report("timeout.exceeded", members);
+            Event::PassedOver(passed) => {
+                let mut event = at_entry(passed.entry, passed.failure);
+                put(&mut event, "reason", passed.reason());
+                if let Some(retryable) = passed.failure.retryable {
+                    put(&mut event, "retryable", retryable);
+                }
+                self.report("retry.passed", event);
             }
-            Event::CleanupDone { step, outcome } => {
+            Event::GaveUp { entry, failure } => self.gave_up(entry, failure),
+            Event::TimeoutExceeded { entry, emitted } => {
+                self.report("timeout.exceeded", at_entry(entry, emitted));
+            }
+            Event::Caught(&Caught { step, failure, next, cleanup }) => {
+                self.caught.fetch_add(1, Ordering::Relaxed);
+                let code = failure.code.as_str();
+                let mut event = json!({ "step": step, "code": code, "next": next });
+                if cleanup {
+                    put(&mut event, "cleanup", true);
+                }
+                self.report("failure.caught", event);
+            }
+            Event::Faulted { step, failure } => {
+                let members = json!({ "step": step, "code": failure.code.as_str() });
+                self.report("definition.faulted", members);
+            }
+            Event::CleanupDone { step, outcome, caught } => {
                 let done = outcome.is_success();
                 let mut event = json!({ "step": step });
                 describe(&mut event, outcome);
+                if done && caught {
+                    put(&mut event, "degraded", true);
+                }
                 self.report(if done { "finally.done" } else { "finally.failed" }, event);
             }
-            Event::Decided { .. }
-            | Event::RetryMade { .. }
-            | Event::RetryDropped { .. }
-            | Event::PassedOver { .. }
-            | Event::Caught { .. } => {}
+            Event::Decided { .. } | Event::RetryMade { .. } | Event::RetryDropped { .. } => {}
         }
     }
 }
@@ -277,6 +307,8 @@ fn log(event: &Json) {
         execution = text("execution"),
         route = text("route"),
         step = text("step"),
+        entry = text("entry"),
+        next = text("next"),
         upstream = text("upstream"),
         endpoint = text("endpoint"),
         attempt = number("attempt"),
@@ -291,8 +323,16 @@ fn log(event: &Json) {
         source = text("source"),
         attempts = number("attempts"),
         reason = text("reason"),
+        retryable = flag("retryable"),
+        caught = number("caught"),
+        degraded = flag("degraded"),
         duration = event.get("duration").and_then(Json::as_f64),
     );
+}
+
+/// What an entry did because of `failure`.
+fn at_entry(entry: EntryPlace<'_>, failure: &Failure) -> Json {
+    json!({ "step": entry.step, "entry": entry.to_string(), "code": failure.code.as_str() })
 }
 
 /// The type of the Result and a failure's code. Values and messages may contain clients' data.
@@ -313,93 +353,4 @@ fn put(event: &mut Json, key: &str, value: impl Into<Json>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::language::provider::{AttemptId, DelaySource};
-    use crate::language::value::Value;
-
-    fn failure() -> Arc<Failure> {
-        let details = Value::object([
-            ("status", Value::from(503_u32)),
-            ("policy", Value::from(1_u32)),
-            ("attempts", Value::from(2_u32)),
-        ]);
-        Arc::new(Failure::error("A.B", "secret").with_details(details))
-    }
-
-    /// One test for everything, because the listeners belong to the process.
-    #[tokio::test(start_paused = true)]
-    async fn events_tell_what_happened_and_only_when_asked() {
-        let route = Arc::from("pay");
-        assert!(Events::begin(|| "0", &route).is_none(), "nobody asks");
-        let mut heard = listen();
-        let events = Events::begin(|| "1", &route).unwrap();
-        let attempt = Attempt {
-            id: AttemptId(1),
-            step: "pay",
-            number: 1,
-            role: Role::Step,
-            dispatch: None,
-            wait: None,
-            begun: Instant::now(),
-        };
-        let failed = Outcome::Failure(failure());
-        let both = ((), Some(&*events));
-        let ended = |attempt: &Attempt<'_>, end| {
-            let took = attempt.begun.elapsed();
-            both.on(&Event::AttemptEnded(&Ended { attempt, end, took, destination: None }));
-        };
-        both.on(&Event::AttemptStarted(&attempt));
-        tokio::time::advance(Duration::from_millis(250)).await;
-        ended(&attempt, End::Accepted(&failed));
-        both.on(&Event::RetryScheduled(&Retry {
-            step: "pay",
-            failure: &failure(),
-            wait: Wait {
-                delay: Duration::from_millis(1500),
-                source: DelaySource::Override,
-                policy: Some(1),
-            },
-            range: None,
-            config: None,
-        }));
-        let second = Attempt { number: 2, begun: Instant::now(), ..attempt };
-        both.on(&Event::AttemptStarted(&second));
-        ended(&second, End::Interrupted(None));
-        both.on(&Event::TimeoutExceeded { step: "pay", emitted: &failure() });
-        both.on(&Event::GaveUp { step: "pay", failure: &failure() });
-        let cleanup = Attempt { role: Role::Cleanup, number: 1, dispatch: Some(3), ..second };
-        both.on(&Event::AttemptStarted(&cleanup));
-        let answered = Outcome::Success(Value::object([("status", Value::from(204_u32))]));
-        ended(&cleanup, End::Accepted(&answered));
-        both.on(&Event::CleanupDone { step: "pay", outcome: &Outcome::Success(Value::Null) });
-        events.done(&failed);
-        drop(events);
-        drop(Events::begin(|| "1", &route));
-        let mut lines = Vec::new();
-        while let Ok(event) = heard.0.try_recv() {
-            assert_eq!((&event["execution"], &event["route"]), (&json!("1"), &json!("pay")));
-            let mut event = event.as_object().unwrap().clone();
-            event.retain(|key, _| !["execution", "route", "time"].contains(&key.as_str()));
-            lines.push(Json::Object(event).to_string());
-        }
-        insta::assert_snapshot!(lines.join("\n"), @r#"
-        {"event":"execution.started"}
-        {"attempt":1,"event":"attempt.started","step":"pay"}
-        {"attempt":1,"code":"A.B","duration":0.25,"event":"attempt.failed","status":503,"step":"pay","type":"error"}
-        {"code":"A.B","delay":"PT1.5S","event":"retry.scheduled","policy":1,"source":"override","step":"pay"}
-        {"attempt":2,"event":"attempt.started","step":"pay"}
-        {"attempt":2,"code":"System.Cancelled","duration":0.0,"event":"attempt.failed","interrupted":true,"step":"pay"}
-        {"code":"A.B","event":"timeout.exceeded","step":"pay"}
-        {"attempts":2,"code":"A.B","event":"retry.exhausted","policy":1,"step":"pay"}
-        {"attempt":1,"cleanup":true,"dispatch":3,"event":"attempt.started","step":"pay"}
-        {"attempt":1,"cleanup":true,"dispatch":3,"duration":0.0,"event":"attempt.done","status":204,"step":"pay","type":"success"}
-        {"event":"finally.done","step":"pay","type":"success"}
-        {"attempts":2,"code":"A.B","duration":0.25,"event":"execution.done","type":"error"}
-        {"event":"execution.started"}
-        {"attempts":0,"code":"System.Cancelled","duration":0.0,"event":"execution.done","type":"cancellation"}
-        "#);
-    }
-}
+mod tests;

@@ -1,13 +1,16 @@
 //! The latest executions, for `/executions`.
 //!
-//! Failed executions are kept apart from the others, so a flood of successes never pushes out the failure that
-//! somebody looks for. Each worker appends under its own lock, for which only a reader of `/executions` competes.
+//! Failed executions are kept apart from the others, and so are those that a caught failure degraded: a flood of
+//! successes never pushes out the failure that somebody looks for. Each worker appends under its own lock, for which only a reader of `/executions` competes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::record::Execution;
+use super::record::{Execution, Kind};
+
+/// The kinds, each of which is kept apart.
+const KINDS: [Kind; 3] = [Kind::Failure, Kind::Degraded, Kind::Success];
 
 /// How many threads have a shard of their own. Further threads share.
 const SHARDS: usize = 64;
@@ -23,17 +26,32 @@ pub struct Executions {
 /// The executions of one thread.
 #[derive(Debug, Default)]
 struct Shard {
-    failed: Mutex<VecDeque<Arc<Execution>>>,
-    others: Mutex<VecDeque<Arc<Execution>>>,
+    failed: Ring,
+    degraded: Ring,
+    others: Ring,
 }
+
+type Ring = Mutex<VecDeque<Arc<Execution>>>;
 
 /// Selects executions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only those of this route.
     pub route: Option<String>,
-    /// Only those that failed, or only the others.
-    pub failed: Option<bool>,
+    /// Only those of this kind.
+    pub kind: Option<Kind>,
+    /// Only those with this id.
+    pub execution: Option<String>,
+}
+
+impl Shard {
+    const fn ring(&self, kind: Kind) -> &Ring {
+        match kind {
+            Kind::Failure => &self.failed,
+            Kind::Degraded => &self.degraded,
+            Kind::Success => &self.others,
+        }
+    }
 }
 
 thread_local! {
@@ -56,8 +74,8 @@ impl Executions {
     /// Changes how many are kept.
     pub fn resize(&self, keep: usize) {
         self.keep.store(keep, Ordering::Relaxed);
-        for ring in self.shards.iter().flat_map(|shard| [&shard.failed, &shard.others]) {
-            let mut ring = lock(ring);
+        for (shard, kind) in self.shards.iter().flat_map(|shard| KINDS.map(|kind| (shard, kind))) {
+            let mut ring = lock(shard.ring(kind));
             while ring.len() > keep {
                 ring.pop_front();
             }
@@ -78,7 +96,7 @@ impl Executions {
         if keep == 0 {
             return;
         }
-        let mut ring = lock(if execution.failed() { &shard.failed } else { &shard.others });
+        let mut ring = lock(shard.ring(execution.kind()));
         while ring.len() >= keep {
             ring.pop_front();
         }
@@ -87,25 +105,25 @@ impl Executions {
 
     /// The executions that `filter` selects, latest first, at most as many of each kind as are kept.
     pub fn read(&self, filter: &Filter) -> Vec<Arc<Execution>> {
-        let kind = |failed| {
-            let wanted = filter.failed.is_none_or(|only| only == failed);
-            if wanted { self.kind(failed, filter.route.as_deref()) } else { Vec::new() }
-        };
-        let mut all = kind(true);
-        all.extend(kind(false));
+        let kinds = KINDS.into_iter().filter(|kind| filter.kind.is_none_or(|only| only == *kind));
+        let mut all: Vec<_> = kinds.flat_map(|kind| self.kind(kind)).collect();
+        let Filter { route, kind: _, execution: id } = filter;
+        all.retain(|execution| {
+            let request = &execution.request;
+            (route.is_none() || request.route.as_deref() == route.as_deref())
+                && id.as_deref().is_none_or(|id| *request.id == *id)
+        });
         latest_first(&mut all);
         all
     }
 
-    fn kind(&self, failed: bool, route: Option<&str>) -> Vec<Arc<Execution>> {
+    fn kind(&self, kind: Kind) -> Vec<Arc<Execution>> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let ring = lock(if failed { &shard.failed } else { &shard.others });
-            all.extend(ring.iter().cloned());
+            all.extend(lock(shard.ring(kind)).iter().cloned());
         }
         latest_first(&mut all);
         all.truncate(self.keep());
-        all.retain(|execution| route.is_none() || execution.request.route.as_deref() == route);
         all
     }
 }
@@ -144,12 +162,15 @@ mod tests {
             executions.push(execution(&number.to_string(), 200, number));
         }
         assert_eq!(ids(&executions, &Filter::default()), ["99", "98", "bad"]);
-        let failed = Filter { failed: Some(true), ..Filter::default() };
+        let failed = Filter { kind: Some(Kind::Failure), ..Filter::default() };
         assert_eq!(ids(&executions, &failed), ["bad"]);
-        let others = Filter { failed: Some(false), route: Some("pay".into()) };
+        let others =
+            Filter { kind: Some(Kind::Success), route: Some("pay".into()), ..Filter::default() };
         assert_eq!(ids(&executions, &others), ["99", "98"]);
         let route = Filter { route: Some("none".into()), ..Filter::default() };
         assert!(ids(&executions, &route).is_empty());
+        let one = Filter { execution: Some("98".into()), ..Filter::default() };
+        assert_eq!(ids(&executions, &one), ["98"]);
     }
 
     #[tokio::test(start_paused = true)]

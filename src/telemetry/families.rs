@@ -19,10 +19,13 @@ pub(super) struct Families {
     pub(super) in_flight: IntGaugeVec,
     pub(super) attempts: IntCounterVec,
     pub(super) attempt_duration: HistogramVec,
+    pub(super) endpoint_attempts: IntCounterVec,
     pub(super) retries: IntCounterVec,
     pub(super) exhausted: IntCounterVec,
     pub(super) suppressed: IntCounterVec,
     pub(super) timeouts: IntCounterVec,
+    pub(super) caught: IntCounterVec,
+    pub(super) faults: IntCounterVec,
     pub(super) finally: IntCounterVec,
     pub(super) departed: IntGaugeVec,
     pub(super) refused: IntCounterVec,
@@ -108,6 +111,11 @@ impl Families {
                 &["route", "upstream"],
                 buckets,
             ),
+            endpoint_attempts: all.counters(
+                "endpoint_attempts_total",
+                "Attempts at an endpoint of an upstream, by outcome: success or failure.",
+                &["upstream", "endpoint", "outcome"],
+            ),
             retries: all.counters(
                 "retries_total",
                 "Failures consumed by a re-run, by code and by where the wait came from.",
@@ -115,18 +123,32 @@ impl Families {
             ),
             exhausted: all.counters(
                 "retries_exhausted_total",
-                "Retry policies whose budget ran out, by the policy's position.",
-                &["route", "policy"],
+                "Retry policies whose budget ran out, by the entry and the policy's position.",
+                &["route", "entry", "policy"],
             ),
             suppressed: all.counters(
                 "retries_suppressed_total",
                 "Retries that a policy asked for and that were not made, by reason.",
                 &["route", "reason"],
             ),
-            timeouts: all.counters("timeouts_total", "Timeout bounds that fired.", &["route"]),
+            timeouts: all.counters(
+                "timeouts_total",
+                "Timeout bounds that fired, by the entry.",
+                &["route", "entry"],
+            ),
+            caught: all.counters(
+                "catches_total",
+                "Failures that a catch took, by the Step and the code.",
+                &["route", "step", "code"],
+            ),
+            faults: all.counters(
+                "definition_faults_total",
+                "Fields of definitions that could not be evaluated or are not valid, by the Step and the code.",
+                &["route", "step", "code"],
+            ),
             finally: all.counters(
                 "finally_total",
-                "Cleanups that ran, by outcome: success, failure, or unfinished: the process ended, or limits.cleanups cut it off.",
+                "Cleanups that ran, by outcome: success, degraded (its Flow caught a failure), failure, or unfinished: the process ended, or limits.cleanups cut it off.",
                 &["route", "outcome"],
             ),
             departed: all.gauges(

@@ -17,8 +17,12 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use super::events;
 use super::write_queue::WriteQueue;
 
-/// The default filter. Execution events are off.
-const DEFAULT: &str = "info,mwl::execution=off";
+/// The default filter.
+const DEFAULT: &str = "info,mwl::execution=off,opentelemetry=off,notify=off";
+
+/// What is off unless the filter names it: execution events; what the exporter's libraries say of each post that fails,
+/// which the exporter says, too, once; and each event of the watch on files, among which the log itself may be.
+const OFF: [&str; 3] = ["mwl::execution", "opentelemetry", "notify"];
 
 /// How long the last lines may take at the end of the process.
 const LAST: Duration = Duration::from_secs(2);
@@ -37,7 +41,9 @@ pub fn start(filter: Option<&str>) -> Result<(), String> {
     let (filter, problem) = parse(filter);
     let lines = LINES.get_or_init(|| {
         let dropped = IntCounter::new("dropped", "Lines that were lost.").ok()?;
-        WriteQueue::start("log", dropped, stderr(), |line: &Vec<u8>, out| out.extend(line)).ok()
+        let write = |line: &Vec<u8>, out: &mut Vec<u8>| out.extend(line);
+        // Its own losses it cannot tell.
+        WriteQueue::start("log", (dropped, None), stderr(), write).ok()
     });
     let writer = match lines.clone() {
         Some(lines) => BoxMakeWriter::new(move || Writer(lines.clone())),
@@ -89,12 +95,8 @@ fn parse(asked: Option<&str>) -> (EnvFilter, Option<String>) {
     let text = asked.map_or_else(
         || DEFAULT.to_owned(),
         |asked| {
-            // The last directive for execution events decides. They are off unless one names them.
-            if asked.contains("mwl::execution") {
-                asked.to_owned()
-            } else {
-                format!("mwl::execution=off,{asked}")
-            }
+            let unnamed = OFF.iter().filter(|target| !asked.contains(**target));
+            unnamed.fold(asked.to_owned(), |filter, target| format!("{target}=off,{filter}"))
         },
     );
     match EnvFilter::try_new(&text) {
@@ -114,11 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn execution_events_are_off_unless_named() {
+    fn execution_events_and_what_libraries_repeat_are_off_unless_named() {
         for (asked, wanted) in [
-            (None, "mwl::execution=off,info"),
-            (Some("debug"), "mwl::execution=off,debug"),
-            (Some("warn,mwl::execution=info"), "mwl::execution=info,warn"),
+            (None, "mwl::execution=off,opentelemetry=off,notify=off,info"),
+            (Some("debug"), "mwl::execution=off,opentelemetry=off,notify=off,debug"),
+            (
+                Some("warn,mwl::execution=info,opentelemetry=warn"),
+                "mwl::execution=info,opentelemetry=warn,notify=off,warn",
+            ),
         ] {
             let (filter, problem) = parse(asked);
             assert_eq!((filter.to_string().as_str(), problem), (wanted, None));
@@ -128,7 +133,7 @@ mod tests {
     #[test]
     fn a_bad_filter_is_named_and_the_default_holds() {
         let (filter, problem) = parse(Some("a=b=c"));
-        assert_eq!(filter.to_string(), "mwl::execution=off,info");
+        assert_eq!(filter.to_string(), "mwl::execution=off,opentelemetry=off,notify=off,info");
         assert!(problem.unwrap().starts_with("MWL_LOG is `a=b=c`, which is no filter"));
     }
 }

@@ -12,7 +12,7 @@ mod route;
 mod summary;
 
 pub use self::buffers::{BodyUse, BufferMetrics};
-pub use self::route::RouteMetrics;
+pub use self::route::{Cleaned, RouteMetrics};
 pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
 mod tests;

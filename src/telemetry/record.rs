@@ -16,13 +16,16 @@ use tokio::time::Instant;
 
 use super::trace::{Context, SpanId};
 use crate::language::code::system;
-use crate::language::observe::{End, Ended};
-use crate::language::outcome::{FailureType, Outcome};
+use crate::language::observe::{Caught, End, Ended};
+use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{self, Destination, Role, Wait};
 use crate::language::temporal::Timestamp;
 
 /// How many attempts of one request are kept: the first half of this number, and the latest.
 const ATTEMPTS: usize = 64;
+
+/// How many caught failures of one request are kept: the first ones.
+const CAUGHT: usize = 16;
 
 /// The longest text from a client or an upstream in a record, in bytes.
 const TEXT: usize = 2048;
@@ -52,6 +55,7 @@ struct RecorderState {
     answer: Option<AnswerSummary>,
     /// How the upstream broke the answer off.
     broken: Option<Cause>,
+    caught: Vec<CaughtFailure>,
 }
 
 /// The identity of an attempt, in records and events.
@@ -108,6 +112,19 @@ pub struct SentSpan {
     pub path: Box<str>,
 }
 
+/// A failure that a `catch` took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaughtFailure {
+    /// The Step whose `catch` it is.
+    pub step: Box<str>,
+    /// The Step that was entered.
+    pub next: Box<str>,
+    /// Whether this was in the Flow of a cleanup.
+    pub cleanup: bool,
+    /// The failure and its chain, newest first.
+    pub chain: Vec<Cause>,
+}
+
 /// What the client got.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerSummary {
@@ -119,6 +136,17 @@ pub struct AnswerSummary {
     pub took: Duration,
     /// How many bytes of the answer's body were sent.
     pub sent: u64,
+}
+
+/// What became of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It succeeded.
+    Success,
+    /// It succeeded, but a `catch` took a failure on the way.
+    Degraded,
+    /// It failed.
+    Failure,
 }
 
 /// One failure of a chain.
@@ -184,6 +212,8 @@ pub struct Execution {
     pub omitted: usize,
     /// The failures, newest first; empty for a success.
     pub failures: Vec<Cause>,
+    /// The failures that a `catch` took, in their order.
+    pub caught: Vec<CaughtFailure>,
 }
 
 impl Recorder {
@@ -208,6 +238,14 @@ impl Recorder {
         trail.attempts.push(attempt);
     }
 
+    /// A `catch` took a failure.
+    pub fn caught(&self, caught: CaughtFailure) {
+        let mut trail = self.lock();
+        if trail.caught.len() < CAUGHT {
+            trail.caught.push(caught);
+        }
+    }
+
     /// The execution has its Result. Only the first call counts.
     pub fn result(&self, outcome: &Outcome) {
         let mut trail = self.lock();
@@ -228,7 +266,8 @@ impl Recorder {
     /// [provisional](Self::provisional) and nobody needs it.
     pub fn finish(&self, request: impl FnOnce(&AnswerSummary) -> Request) -> Option<Execution> {
         let trail = std::mem::take(&mut *self.lock());
-        let RecorderState { provisional, mut attempts, omitted, end, answer, broken } = trail;
+        let RecorderState { provisional, mut attempts, omitted, end, answer, broken, caught } =
+            trail;
         let answer = answer?;
         if provisional && !retried(&attempts) {
             return None;
@@ -239,7 +278,7 @@ impl Recorder {
             || Cause::new(&FailureType::Cancellation, system::CANCELLED, "the client went away");
         let mut failures = end.unwrap_or_else(|| vec![cancelled()]);
         failures.splice(0..0, broken);
-        Some(Execution { request: request(&answer), answer, attempts, omitted, failures })
+        Some(Execution { request: request(&answer), answer, attempts, omitted, failures, caught })
     }
 
     fn lock(&self) -> MutexGuard<'_, RecorderState> {
@@ -291,17 +330,28 @@ fn retried(attempts: &[Attempt]) -> bool {
 }
 
 fn causes(outcome: &Outcome) -> Vec<Cause> {
-    let chain = outcome.failure().into_iter().flat_map(|failure| failure.chain());
-    let causes = chain.map(|failure| Cause {
-        ty: failure.ty.as_str().into(),
-        code: failure.code.as_str().into(),
-        message: failure.message.as_deref().map(|message| short(message).into()),
-        retryable: failure.retryable,
-    });
-    causes.collect()
+    outcome.failure().map(|failure| Cause::chain(failure)).unwrap_or_default()
+}
+
+impl CaughtFailure {
+    /// The record of `caught`.
+    pub fn of(caught: &Caught<'_>) -> Self {
+        let Caught { step, failure, next, cleanup } = *caught;
+        Self { step: step.into(), next: next.into(), cleanup, chain: Cause::chain(failure) }
+    }
 }
 
 impl Cause {
+    fn chain(failure: &Failure) -> Vec<Self> {
+        let causes = failure.chain().map(|failure| Self {
+            ty: failure.ty.as_str().into(),
+            code: failure.code.as_str().into(),
+            message: failure.message.as_deref().map(|message| short(message).into()),
+            retryable: failure.retryable,
+        });
+        causes.collect()
+    }
+
     fn new(ty: &FailureType, code: &str, message: &str) -> Self {
         let message = Some(short(message).into());
         Self { ty: ty.as_str().into(), code: code.into(), message, retryable: None }
@@ -319,7 +369,17 @@ impl Execution {
     /// The record of a request without an execution: refused with `code`, or matched by no route.
     pub fn refused(request: Request, answer: AnswerSummary, code: &str, detail: &str) -> Self {
         let failures = vec![Cause::new(&FailureType::Error, code, detail)];
-        Self { request, answer, attempts: Vec::new(), omitted: 0, failures }
+        let (attempts, caught) = (Vec::new(), Vec::new());
+        Self { request, answer, attempts, omitted: 0, failures, caught }
+    }
+
+    /// What became of it, in one of three kinds.
+    pub fn kind(&self) -> Kind {
+        match (self.failed(), self.caught.is_empty()) {
+            (true, _) => Kind::Failure,
+            (false, false) => Kind::Degraded,
+            (false, true) => Kind::Success,
+        }
     }
 
     /// Whether it failed: its Result is a failure, or its client left before the answer was complete.

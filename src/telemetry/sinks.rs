@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::executions::Executions;
+use super::limiter::LogLimiter;
 use super::metrics::Metrics;
-use super::record::Execution;
+use super::record::{Execution, Kind};
 use super::settings::{Access, TelemetrySettings, Tracing, When};
 use super::trace::{Tracer, TracerError};
 use super::write_queue::WriteQueue;
@@ -94,7 +95,8 @@ impl Telemetry {
         if self.access.get().is_none() {
             let format = |execution: &Arc<Execution>, out: &mut Vec<u8>| execution.line(out);
             let dropped = self.metrics.lost_records("access");
-            match WriteQueue::start("access-log", dropped, io::stdout(), format) {
+            let told = LogLimiter::new("Records of the access log were dropped.", None);
+            match WriteQueue::start("access-log", (dropped, Some(told)), io::stdout(), format) {
                 // This cannot fail: only one configuration is loaded at a time.
                 Ok(lines) => drop(self.access.set(lines)),
                 Err(error) => tracing::error!(%error, "There is no access log."),
@@ -167,8 +169,8 @@ impl AccessLog {
     fn takes(&self, execution: &Execution) -> bool {
         let always = match self.settings.when {
             When::None => false,
-            When::Failures => execution.failed(),
-            When::Retried => execution.failed() || execution.retried(),
+            When::Failures => execution.kind() != Kind::Success,
+            When::Retried => execution.kind() != Kind::Success || execution.retried(),
             When::All => true,
         };
         always || self.samples(&execution.request.id)
@@ -198,8 +200,8 @@ mod tests {
 
     fn log(when: When, sample: f64) -> AccessLog {
         let dropped = Metrics::new().lost_records("access");
-        let lines =
-            WriteQueue::start("t", dropped, io::sink(), |_: &Arc<Execution>, _| ()).unwrap();
+        let lines = WriteQueue::start("t", (dropped, None), io::sink(), |_: &Arc<Execution>, _| ())
+            .unwrap();
         AccessLog { settings: Access { when, sample }, lines }
     }
 

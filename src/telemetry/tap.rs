@@ -25,9 +25,11 @@ pub struct Filter {
 /// The outcome that an execution must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutcomeFilter {
-    /// A success.
+    /// A success, and no failure was caught on the way.
     Success,
-    /// Anything else.
+    /// A success on whose way a `catch` took a failure.
+    Degraded,
+    /// Anything but a success.
     Failure,
     /// A failure of this type: `error`, `timeout`, `cancellation`, an extension's.
     Type(String),
@@ -57,14 +59,16 @@ impl OutcomeFilter {
     pub fn of(text: &str) -> Self {
         match text {
             "success" => Self::Success,
+            "degraded" => Self::Degraded,
             "failure" => Self::Failure,
             other => Self::Type(other.to_owned()),
         }
     }
 
-    fn is(&self, ty: &str) -> bool {
+    fn is(&self, ty: &str, caught: bool) -> bool {
         match self {
-            Self::Success => ty == "success",
+            Self::Success => ty == "success" && !caught,
+            Self::Degraded => ty == "success" && caught,
             Self::Failure => ty != "success",
             Self::Type(wanted) => ty == wanted,
         }
@@ -108,7 +112,7 @@ impl PendingEvents {
         if text("event") == "execution.done" {
             let held = self.held.remove(&execution).unwrap_or_default();
             self.count -= held.len();
-            if wanted.is(text("type")) {
+            if wanted.is(text("type"), event.get("caught").is_some()) {
                 self.ready.extend(held.into_iter().map(TapMessage::Event));
                 self.ready.push_back(TapMessage::Event(event));
             }
@@ -116,7 +120,7 @@ impl PendingEvents {
         }
         if text("event") == events::TRUNCATED {
             // The execution ended before, with whatever Result. This is a failure of its own.
-            if wanted.is(text("type")) {
+            if wanted.is(text("type"), false) {
                 self.ready.push_back(TapMessage::Event(event));
             }
             return;
@@ -206,6 +210,17 @@ mod tests {
                 .collect();
             assert_eq!(heard(&mut sieve), wanted);
             assert_eq!((sieve.count, sieve.held.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_success_on_whose_way_a_failure_was_caught_is_degraded() {
+        for (wanted, count) in [("degraded", 1), ("success", 0), ("failure", 0)] {
+            let mut sieve = sieve(None, Some(wanted));
+            let (name, ty) = ("execution.done", "success");
+            let done = json!({ "execution": "1", "event": name, "type": ty, "caught": 2 });
+            sieve.put(Arc::new(done));
+            assert_eq!(heard(&mut sieve).len(), count, "{wanted}");
         }
     }
 

@@ -12,6 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use prometheus::IntCounter;
+use tokio::time::Instant;
+
+use super::limiter::LogLimiter;
 
 /// How many items may wait.
 const QUEUE: usize = 4096;
@@ -43,17 +46,19 @@ struct QueueCounts {
     settled: AtomicU64,
     /// Lost: the queue was full, or the writer failed.
     dropped: IntCounter,
+    /// Limits how often the log says so, if it does.
+    told: Option<LogLimiter>,
 }
 
 impl<T: Send + 'static> WriteQueue<T> {
     /// Starts the thread `name`, which writes to `out` whatever `format` appends for each item. Lost items are
-    /// counted in `dropped`.
+    /// counted in `dropped`, and told as `told` admits.
     ///
     /// # Errors
     /// When the system provides no thread.
     pub fn start(
         name: &str,
-        dropped: IntCounter,
+        (dropped, told): (IntCounter, Option<LogLimiter>),
         out: impl Write + Send + 'static,
         format: fn(&T, &mut Vec<u8>),
     ) -> io::Result<Self> {
@@ -62,6 +67,7 @@ impl<T: Send + 'static> WriteQueue<T> {
             accepted: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             dropped,
+            told,
         });
         let shared = Arc::clone(&counts);
         thread::Builder::new()
@@ -74,7 +80,7 @@ impl<T: Send + 'static> WriteQueue<T> {
     pub fn send(&self, item: T) {
         self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         if self.queue.try_send(item).is_err() {
-            self.counts.dropped.inc();
+            self.counts.lost(1);
             self.counts.settled.fetch_add(1, Ordering::Release);
         }
     }
@@ -98,6 +104,22 @@ impl<T> WriteQueue<T> {
     }
 }
 
+impl QueueCounts {
+    /// Counts lost items, and says so now and then.
+    fn lost(&self, items: u64) {
+        self.dropped.inc_by(items);
+        let Some(told) = &self.told else { return };
+        if let Some(untold) = told.admits(Instant::now()) {
+            let dropped = self.dropped.get();
+            tracing::warn!(
+                dropped,
+                untold,
+                "Records of the access log were dropped: its reader is slow, or gone."
+            );
+        }
+    }
+}
+
 /// The writing thread. It ends when all senders are gone.
 fn write_all<T>(
     items: &Receiver<T>,
@@ -116,7 +138,7 @@ fn write_all<T>(
             held += 1;
         }
         if out.write_all(&buffer).and_then(|()| out.flush()).is_err() {
-            counts.dropped.inc_by(held);
+            counts.lost(held);
         }
         counts.settled.fetch_add(held, Ordering::Release);
         buffer.clear();
@@ -176,7 +198,9 @@ mod tests {
     }
 
     fn start(out: impl Write + Send + 'static) -> WriteQueue<u32> {
-        WriteQueue::start("lines", IntCounter::new("dropped", "x").unwrap(), out, number).unwrap()
+        let dropped = IntCounter::new("dropped", "x").unwrap();
+        let told = LogLimiter::new("Lines were dropped.", None);
+        WriteQueue::start("lines", (dropped, Some(told)), out, number).unwrap()
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as records are formatted")]

@@ -83,7 +83,8 @@ fn execute(plan: &Plan, scenario: &Scenario) -> io::Result<(Option<Json>, Durati
     let (with, input) = (scenario.arguments.clone(), scenario.input.clone());
     Ok(runtime.block_on(async {
         let begun = Instant::now();
-        let running = run(plan, Start::new("case"), with.into(), input.into());
+        let mut start = Start::new("case");
+        let running = run(plan, &mut start, with.into(), input.into());
         let outcome = unless_busy(running).await;
         (outcome.map(|outcome| outcome.to_value().to_json()), begun.elapsed())
     }))

@@ -86,7 +86,7 @@ def _requests(report, ledger, metrics, lines, dropped):
     print(f"clients: {len(ledger.clients)} requests, " + ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())))
     counted = program.total(metrics, "mwl_requests_total")
     report.equal("requests counted = lines of the access log + dropped ones", counted, len(ledger.lines) + dropped)
-    report.ids("lines whose time is not the clock's", ledger.strange, "faults: F3")
+    report.ids("lines whose time is not the clock's", ledger.strange)
     report.equal("torn lines of the access log", ledger.torn, 0)
     report.ids("requests with two lines", [id for id, found in lines.items() if len(found) > 1])
     report.ids("lines of requests that no client sent", [id for id in lines if id not in ledger.clients])
@@ -117,8 +117,11 @@ def _requests(report, ledger, metrics, lines, dropped):
         wrong["answers that the upstream broke off"],
     )
     truncated = program.total(metrics, "mwl_responses_truncated_total")
-    report.equal(
-        "responses truncated = lines that say so", truncated, sum(line["code"] == BROKEN_OFF for line in ledger.lines)
+    told = sum(line["code"] == BROKEN_OFF for line in ledger.lines)
+    report.held(
+        "responses truncated = lines that say so",
+        told <= truncated <= told + dropped,
+        f"{truncated:g}, {told}; {dropped:g} lines were dropped",
     )
     report.ids("connections closed without an answer", [id for id, (kind, _) in ledger.clients.items() if kind == "silent"])
     report.equal("requests in flight at the end", program.total(metrics, "mwl_requests_in_flight"), 0)
@@ -167,7 +170,6 @@ def _attempts(report, ledger, metrics, lines, dropped):
         "sent more often than the log tells = resends",
         over <= resends,
         f"{over} more, {resends:g} resends; {extra[:2]}",
-        "faults: F9",
     )
     counted = sum(codes.values())
     report.held(
@@ -184,7 +186,6 @@ def _attempts(report, ledger, metrics, lines, dropped):
         "retries counted = further attempts in lines",
         holds,
         f"{retries:g}, {made}; {suppressed:g} were suppressed, {dropped:g} lines dropped",
-        "faults: F9",
     )
 
 
@@ -222,7 +223,7 @@ def _rest(report, ledger, metrics, disturbances):
     requests, attempts = program.total(metrics, "mwl_requests_total"), program.total(metrics, "mwl_attempts_total")
     report.equal("spans exported, dropped and failed = requests + attempts", sum(spans.values()), requests + attempts)
     report.equal("spans exported = spans that the collector took", spans["exported"], ledger.spans)
-    report.equal("spans lost while the collector was away", spans["dropped"] + spans["failed"], 0, "faults: F7")
+    report.equal("spans lost while the collector was away", spans["dropped"] + spans["failed"], 0)
     applied = program.total(metrics, "mwl_config_reloads_total", outcome="applied")
     report.equal(
         "reloads applied = reloads made", applied, disturbances["reload"] + disturbances["move"] + disturbances["rotation"]

@@ -16,6 +16,7 @@ use mwl_proxy::telemetry::events::{Events, Listener, TapMessage, listen};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::law::{SCRIPT, cases, duration, in_virtual_time, middleware, planned};
 use crate::support::script::Scripted;
@@ -173,8 +174,8 @@ async fn check(tree: Tree) {
     let id = format!("attempts-{tree:?}");
     let events = Events::begin(|| &id, &"route".into()).unwrap();
     let observer = (&told, Some(&*events));
-    let start = Start { observer: &observer, ..Start::new(&id) };
-    let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
+    let mut start = Start { observer: &observer, ..Start::new(&id) };
+    let outcome = run(&plan, &mut start, Value::empty_object(), Value::from(1)).await;
     events.done(&outcome);
     let told = told.0.into_inner().unwrap();
     each_ends_once(&told);
@@ -233,8 +234,53 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
+/// Holds that each attempt of `tree` that begins ends once, although its client leaves: then the execution is dropped, or
+/// is cancelled and `unwinds`.
+async fn check_left(tree: Tree, after: u64, unwinds: bool) {
+    let definition = Writer::default().flow(&tree, None);
+    let scripted = Scripted::new(Vec::new());
+    let plan = planned(&scripted, definition);
+    let told = Listening(Mutex::default());
+    let mut heard = listen();
+    let id = format!("left-{after}-{unwinds}-{tree:?}");
+    let events = Events::begin(|| &id, &"route".into()).unwrap();
+    let observer = (&told, Some(&*events));
+    let cancel = CancellationToken::new();
+    let mut start = Start { observer: &observer, cancel: Some(cancel.clone()), ..Start::new(&id) };
+    let mut running = Box::pin(run(&plan, &mut start, Value::empty_object(), Value::from(1)));
+    let outcome = tokio::select! {
+        biased;
+        outcome = &mut running => Some(outcome),
+        () = tokio::time::sleep(Duration::from_millis(after)) => None,
+    };
+    let outcome = match outcome {
+        None if unwinds => {
+            cancel.cancel();
+            Some(running.await)
+        }
+        outcome => {
+            drop(running);
+            outcome
+        }
+    };
+    if let Some(outcome) = &outcome {
+        events.done(outcome);
+    }
+    drop(events);
+    let told = told.0.into_inner().unwrap();
+    each_ends_once(&told);
+    the_events_say_the_same(&told, &attempts_of(&id, &mut heard).await);
+}
+
 proptest! {
     #![proptest_config(cases(256))]
+
+    #[test]
+    fn an_attempt_ends_once_whenever_its_client_leaves(
+        (tree, after, unwinds) in (tree(), 0..6_000_u64, any::<bool>()),
+    ) {
+        in_virtual_time(check_left(tree, after, unwinds));
+    }
 
     #[test]
     fn an_attempt_keeps_its_identity_whatever_runs_beside_it(tree in tree()) {
@@ -271,8 +317,8 @@ fn an_execution_that_is_dropped_ends_its_attempts() {
         let mut heard = listen();
         let events = Events::begin(|| "dropped", &Arc::from("route")).unwrap();
         let observer = (&told, Some(&*events));
-        let start = Start { observer: &observer, ..Start::new("dropped") };
-        let running = run(&plan, start, Value::empty_object(), Value::from(1));
+        let mut start = Start { observer: &observer, ..Start::new("dropped") };
+        let running = run(&plan, &mut start, Value::empty_object(), Value::from(1));
         let left = tokio::time::sleep(Duration::from_millis(400));
         tokio::select! {
             outcome = running => panic!("{outcome:?}"),

@@ -91,6 +91,18 @@ fn in_a_step() {
     check(flow(step, &[]), &[CANCELLED], &["work"], AT);
 }
 
+/// The Result says that the work was cancelled, and not by whom or why.
+#[test]
+fn the_result_gives_no_reason() {
+    let step = json!({ "action": "Call", "call": call("work", 100, None) });
+    let outcome = in_virtual_time(async {
+        ended(&Scripted::new(Vec::new()), flow(step, &[]), Some(AT)).await.0
+    });
+    let failure = outcome.to_value().to_json();
+    let message = "the work was cancelled";
+    assert_eq!(failure, json!({ "type": "cancellation", "code": CANCELLED, "message": message }));
+}
+
 #[test]
 fn in_a_gap() {
     let step = json!({

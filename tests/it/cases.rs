@@ -31,6 +31,7 @@ folders! {
     call: "call",
     catch: "catch",
     chain: "chain",
+    coming_from: "coming-from",
     composition: "composition",
     expressions: "expressions",
     failure_context: "failure-context",
@@ -53,6 +54,23 @@ fn every_folder_is_run() {
         folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let listed: BTreeSet<_> = FOLDERS.iter().map(ToString::to_string).collect();
     assert_eq!(listed, there);
+}
+
+/// `docs/coming-from.md` says with each case what it shows.
+#[test]
+fn the_page_on_other_systems_names_its_cases() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/coming-from.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    let last = rows.filter_map(|row| row.rsplit('|').next());
+    let named: BTreeSet<String> = last
+        .filter_map(|cell| cell.trim().strip_prefix('`')?.strip_suffix('`'))
+        .map(str::to_owned)
+        .collect();
+    let there = std::fs::read_dir(Path::new(OURS).join("coming-from")).unwrap();
+    let there: BTreeSet<String> =
+        there.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(named, there);
 }
 
 /// Runs the specification's corpus if the environment names it: it is not part of this repository.

@@ -45,7 +45,7 @@ async fn ends(definition: &Json) -> End {
             return End::Refused;
         }
     };
-    match run(&plan, Start::new("hostile"), Value::empty_object(), Value::Null).await {
+    match run(&plan, &mut Start::new("hostile"), Value::empty_object(), Value::Null).await {
         Outcome::Success(_) => End::Value,
         Outcome::Failure(failure) => {
             assert_eq!(failure.code, system::EXPRESSION_EVALUATION_ERROR);

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mwl_proxy::language::outcome::Outcome;
+use mwl_proxy::language::outcome::{MAX_CHAIN, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 

@@ -40,6 +40,8 @@ mod limits;
 mod proxy;
 /// The table of the specification's requirements.
 mod requirements;
+/// Policies with mistakes, and sound ones.
+mod review;
 /// Scripted peers.
 mod support;
 /// A listener of `/tap` that does not keep up.

@@ -164,7 +164,7 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
 
 fn input(explain: &Explain) -> Result<Input, String> {
     match (&explain.config, &explain.upstream) {
-        (Some(file), _) => Ok(Input::File(file.clone())),
+        (Some(file), _) => Ok(Input::given(file)),
         (None, Some(upstream)) => {
             let listen = LISTEN.parse().map_err(|_| format!("{LISTEN} is no address"))?;
             Ok(run::before(upstream, listen, None))

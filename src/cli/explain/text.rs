@@ -113,21 +113,32 @@ impl EventText<'_> {
             }
             EventKind::Decided { step: _, says } => vec![says.clone()],
             EventKind::Retry(rerun) => retry(rerun),
-            EventKind::Passed { step: _, code, gated: false } => {
-                vec![format!("retry: no policy takes {code}; it rises")]
-            }
-            EventKind::Passed { step: _, code, gated: true } => {
-                vec![format!("retry: its `when` is false; {code} rises")]
+            EventKind::Passed { step: _, code, reason, gated: _ } => {
+                vec![match *reason {
+                    "when" => format!("retry: its `when` is false; {code} rises"),
+                    "notRetryable" => {
+                        format!(
+                            "retry: a policy takes {code}, but only if it is retryable; it rises"
+                        )
+                    }
+                    _ => format!("retry: no policy takes {code}; it rises"),
+                }]
             }
             EventKind::Exhausted { step: _, failure } => failed("retry gives up: ", failure, ""),
             EventKind::Bound { step: _, failure } => failed("a bound fires: ", failure, ""),
             EventKind::Caught { step, code, next } => {
                 vec![format!("the `catch` of {step} takes {code}: next is {next}")]
             }
-            EventKind::Cleaned { step, failure: None } => {
+            EventKind::Faulted { step, failure } => {
+                failed(&format!("the definition of {step} is at fault: "), failure, "")
+            }
+            EventKind::Cleaned { step, degraded: true, failure: None } => {
+                vec![format!("the cleanup of {step} is done, but its Flow caught a failure")]
+            }
+            EventKind::Cleaned { step, degraded: false, failure: None } => {
                 vec![format!("the cleanup of {step} is done")]
             }
-            EventKind::Cleaned { step, failure: Some(failure) } => {
+            EventKind::Cleaned { step, degraded: _, failure: Some(failure) } => {
                 failed(&format!("the cleanup of {step} fails: "), failure, "")
             }
         }

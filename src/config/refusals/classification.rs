@@ -63,7 +63,7 @@ fn codes() {
          - { status: [402], code: \"A.*\" }\n\
          - { status: [402], code: System.Own }\n\
          - { status: [404], success: true, retryable: true }\n\
-         - { status: [404], code: A, retryable: yes }";
+         - { status: [405], code: A, retryable: yes }";
     insta::assert_snapshot!(of_route(keys), @r#"
     error[bad-code]: `code`: `A.*` is not a code; write dotted words, such as `Provider.Call.Payments.CardDeclined`
      --> c.yaml:7:28
@@ -86,7 +86,7 @@ fn codes() {
     error[wrong-type]: `retryable` is the string `yes`, not a boolean
       --> c.yaml:10:42
        |
-    10 |   - { status: [404], code: A, retryable: yes }
+    10 |   - { status: [405], code: A, retryable: yes }
        |                                          ^^^
       = help: in YAML 1.2 only `true` and `false` are; write `true`
     "#);

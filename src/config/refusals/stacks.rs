@@ -126,3 +126,127 @@ fn outside_of_a_list() {
       = help: write `[{ stack: NAME }]`
     ");
 }
+
+/// A stack with two parameters, used with these arguments.
+fn of_use(arguments: &str) -> String {
+    of_file(&format!(
+        "stacks:
+  patient:
+    parameters: {{ attempts: {{ type: integer, minimum: 1 }}, wait: {{ type: string, format: duration, default: PT1S }} }}
+    middleware: [{{ provider: p, comment: \"${{with.attempts}} times ${{with.wait}}\" }}]
+routes:
+- {{ name: r, upstream: billing, middleware: [{{ stack: patient{arguments} }}] }}"
+    ))
+}
+
+#[test]
+fn whose_arguments_are_wrong() {
+    insta::assert_snapshot!(of_use(", with: { atempts: 3, wait: 5s }"), @r#"
+    error[bad-arguments]: the stack `patient` needs `attempts`
+     --> c.yaml:8:70
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { atempts: 3, wait: 5s } }] }
+      |                                                                      ^^^^^^^^^^^^^^^^^^^^^^^^
+     ::: c.yaml:5:19
+      |
+    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
+      |                   ^^^^^^^^ required
+      = help: write `with: { attempts: … }` beside `stack`
+
+    error[bad-arguments]: `atempts` is no parameter of the stack `patient`
+     --> c.yaml:8:72
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { atempts: 3, wait: 5s } }] }
+      |                                                                        ^^^^^^^
+      = help: did you mean `attempts`?
+
+    error[bad-arguments]: `wait`: "5s" is not a duration, wanted ISO 8601 such as "PT30S"
+     --> c.yaml:8:90
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { atempts: 3, wait: 5s } }] }
+      |                                                                                          ^^
+     ::: c.yaml:5:60
+      |
+    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
+      |                                                            ^^^^ the parameter
+      = help: write `PT5S`
+    "#);
+}
+
+#[test]
+fn whose_arguments_are_missing_or_out_of_range() {
+    insta::assert_snapshot!(of_use(""), @r"
+    error[bad-arguments]: the stack `patient` needs `attempts`
+     --> c.yaml:8:55
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient }] }
+      |                                                       ^^^^^^^
+     ::: c.yaml:5:19
+      |
+    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
+      |                   ^^^^^^^^ required
+      = help: write `with: { attempts: … }` beside `stack`
+    ");
+    insta::assert_snapshot!(of_use(", with: { attempts: 0 }, comment: x"), @r"
+    error[bad-arguments]: `attempts`: 0 is less than the minimum of 1
+     --> c.yaml:8:82
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }
+      |                                                                                  ^
+     ::: c.yaml:5:19
+      |
+    5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
+      |                   ^^^^^^^^ the parameter
+
+    error[unknown-key]: `comment` beside `stack`: the item stands for the whole list
+     --> c.yaml:8:87
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }
+      |                                                                                       ^^^^^^^
+    ");
+}
+
+#[test]
+fn whose_parameters_are_wrong() {
+    let rest = "stacks:
+  a: { parameters: { n: { type: nothing } }, midleware: [], middleware: [{ provider: \"${with.m}\" }] }
+  b: [{ stack: a, with: { n: 1 } }]
+environment: \"${with.n}\"
+routes:
+- { name: r, upstream: billing, middleware: [{ stack: b, with: { n: 1 } }] }";
+    insta::assert_snapshot!(of_file(rest), @r#"
+    error[bad-parameter]: the parameter schema is not valid at /properties/n/type: "nothing" is not valid under any of the schemas listed in the 'anyOf' keyword
+     --> c.yaml:4:25
+      |
+    4 |   a: { parameters: { n: { type: nothing } }, midleware: [], middleware: [{ provider: "${with.m}" }] }
+      |                         ^^^^^^^^^^^^^^^^^
+
+    error[unknown-key]: `midleware` is not a key of a stack
+     --> c.yaml:4:46
+      |
+    4 |   a: { parameters: { n: { type: nothing } }, midleware: [], middleware: [{ provider: "${with.m}" }] }
+      |                                              ^^^^^^^^^
+      = help: did you mean `middleware`?
+
+    error[unknown-parameter]: the stack has no parameter `m`
+     --> c.yaml:4:86
+      |
+    4 |   a: { parameters: { n: { type: nothing } }, midleware: [], middleware: [{ provider: "${with.m}" }] }
+      |                                                                                      ^^^^^^^^^^^
+      = help: declare it under the stack's `parameters`
+
+    error[bad-variable]: `with.n` is a stack's parameter, and this is not in a stack
+     --> c.yaml:6:15
+      |
+    6 | environment: "${with.n}"
+      |               ^
+      = help: write the value, or a variable as `${NAME}`
+
+    error[bad-arguments]: `n` is no parameter of the stack `b`
+     --> c.yaml:8:66
+      |
+    8 | - { name: r, upstream: billing, middleware: [{ stack: b, with: { n: 1 } }] }
+      |                                                                  ^
+      = help: it has none; remove it
+    "#);
+}

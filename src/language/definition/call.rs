@@ -33,14 +33,18 @@ impl Compiler<'_> {
         let arm = site.arm(window);
         let (value, on_success) = self.on_success(fields.get("onSuccess"), arm);
         let on_failure = self.on_failure(fields.get("onFailure"), arm);
-        Some(CallPlan {
+        let call = CallPlan {
             target: target?,
             input: input?,
             with: with?,
             value: value?,
             on_success: on_success?,
             on_failure: on_failure?,
-        })
+        };
+        if fields.get("input").is_some() {
+            self.advise_call(&call, node, None);
+        }
+        Some(call)
     }
 
     /// The target, its arguments checked against its parameters, and the root by which its arms see it.

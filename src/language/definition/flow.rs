@@ -215,6 +215,7 @@ impl Compiler<'_> {
         let plans = plans.into_iter().collect::<Option<Vec<_>>>()?;
         let reached = self.advise_unreached(&plans, entrypoint, members);
         self.advise_endless(&plans, &reached, members);
+        self.advise_empty_raises(&plans, &reached);
         Some((plans, entrypoint))
     }
 

@@ -73,14 +73,19 @@ impl Compiler<'_> {
         Some(ty)
     }
 
-    /// Warns of a type in lower case, which the specification reserves for its own ("Result types").
+    /// Warns of a type that is not written as the specification asks: its own in lower case, others in
+    /// `PascalCase` ("Result types").
     pub(super) fn advise_type(&mut self, text: &str, span: Span) {
-        let lower = text.starts_with(|c: char| c.is_ascii_lowercase());
-        if !lower || TYPES.contains(&text) {
+        let pascal = text.starts_with(|c: char| c.is_ascii_uppercase())
+            && text.chars().all(|c| c.is_ascii_alphanumeric());
+        if pascal || TYPES.contains(&text) {
             return;
         }
-        let message =
-            format!("`{text}` is no type of the specification, which reserves lower case");
+        let message = if text.starts_with(|c: char| c.is_ascii_lowercase()) {
+            format!("`{text}` is no type of the specification, which reserves lower case")
+        } else {
+            format!("the type `{text}` is not written in PascalCase")
+        };
         let help = did_you_mean(text, TYPES)
             .unwrap_or_else(|| "write a type of your own in PascalCase".to_owned());
         self.warn("reserved-type", span, message, help);
@@ -123,31 +128,6 @@ impl Compiler<'_> {
                 self.load_error(Diagnostic::error("wrong-type", node.span, message));
             }
         }
-    }
-}
-
-/// Whether `earlier` matches everything that `later` matches.
-pub(super) fn covers(earlier: &Matcher, later: &Matcher) -> bool {
-    let Matcher { codes, types, retryable } = earlier;
-    let codes = codes.as_ref().is_none_or(|wide| {
-        let narrow = later.codes.as_deref().unwrap_or(&[CodePattern::Any]);
-        narrow.iter().all(|narrow| wide.iter().any(|wide| covers_pattern(wide, narrow)))
-    });
-    let types = types.as_ref().is_none_or(|wide| {
-        let narrow = later.types.as_ref();
-        narrow.is_some_and(|narrow| narrow.iter().all(|ty| wide.contains(ty)))
-    });
-    codes && types && retryable.is_none_or(|wanted| later.retryable == Some(wanted))
-}
-
-fn covers_pattern(wide: &CodePattern, narrow: &CodePattern) -> bool {
-    match (wide, narrow) {
-        (CodePattern::Any, _) => true,
-        (_, CodePattern::Exact(code)) => wide.matches(code),
-        (CodePattern::Prefix(wide), CodePattern::Prefix(narrow)) => {
-            narrow.starts_with(wide.as_ref())
-        }
-        _ => false,
     }
 }
 

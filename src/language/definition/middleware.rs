@@ -71,6 +71,7 @@ impl Compiler<'_> {
             .required(&fields, "provider")
             .and_then(|provider| self.middleware(provider, level));
         let entry = Entry { fields: &fields, middleware: middleware.as_ref(), at, base };
+        self.written.insert(entry.place(), node.clone());
         let phases = Phase::ALL.map(|phase| self.phase(entry, phase));
         if let Some(middleware) = &middleware {
             middleware.check(WrittenEntry(node), &mut self.found);

@@ -27,10 +27,12 @@ mod with;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use self::prepared::PreparedCache;
 use super::code::CodePattern;
+use super::expr::Operation;
 use super::plan::{FlowId, FlowPlan, Plan};
 use super::provider::Catalog;
 use super::value::Value;
@@ -58,10 +60,13 @@ pub fn compile(
     catalog: &Catalog,
     strictness: Strictness,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
-    compile_with_cache(document, catalog, strictness, &mut PreparedCache::default())
+    let mut cache = PreparedCache::default();
+    let (plan, warnings) = compile_with_cache(document, catalog, strictness, &mut cache)?;
+    Ok((plan, cache.settle(warnings)))
 }
 
-/// Like [`compile`], for one of many definitions: they share what they prepare, in `cache`.
+/// Like [`compile`], for one of many definitions: they share what they prepare, in `cache`. Of the warnings of all,
+/// [`PreparedCache::settle`] tells which count.
 ///
 /// # Errors
 /// Like [`compile`].
@@ -81,6 +86,8 @@ pub fn compile_with_cache(
         edges: Vec::new(),
         arguments: Vec::new(),
         codes: Vec::new(),
+        operations: Vec::new(),
+        written: HashMap::new(),
     };
     compiler.root(document);
     compiler.check_cycles();
@@ -112,6 +119,17 @@ struct Compiler<'a> {
     edges: Vec<Edge>,
     arguments: Vec<FlowArguments>,
     codes: Vec<CodeUse>,
+    operations: Vec<PlacedOperation>,
+    /// Middleware entries, by the places of their providers' names, and Steps that catch, by the places of their names.
+    written: HashMap<Span, Node>,
+}
+
+/// An operation between a member of the bindings and a literal. It is checked once all providers are known.
+struct PlacedOperation {
+    operation: Operation,
+    /// The expression, and the offset in it.
+    span: Span,
+    offset: usize,
 }
 
 /// A call from one Flow to another.
@@ -205,6 +223,15 @@ fn part<'n>(node: &'n Node, pointer: &str) -> &'n Node {
 /// "did you mean `x`?", or a list of what there is.
 fn suggestion<'k>(seen: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
     did_you_mean(seen, known.clone()).unwrap_or_else(|| format!("there is {}", list(known)))
+}
+
+/// Words for a message, of which one is to be written.
+fn alternatives<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+    match words.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} or {last}", most.join(", ")),
+        words => words.concat(),
+    }
 }
 
 /// Names for a message: quoted and joined; of many, only the first are listed.

@@ -148,7 +148,10 @@ impl Compiler<'_> {
         };
         let raw = self.rest(node, structural, site)?;
         let span = node.map_or_else(|| entry.place(), |node| node.span);
-        let with = self.checked(middleware, phase, raw, WithNode { node, span, reported });
+        let pointer = format!("/phases/{}/parameters", phase.key());
+        let declared = middleware.contract().document.pointer(&pointer);
+        let place = WithNode { node, span, reported, declared, structural };
+        let with = self.checked(middleware, phase, raw, place);
         Some((with, cleanup?))
     }
 
@@ -162,16 +165,17 @@ impl Compiler<'_> {
     ) -> With {
         let contract = middleware.contract();
         let declared = contract.phase(phase);
-        let pointer = format!("/phases/{}/parameters", phase.key());
-        let reported = place.reported
-            | self.check_members(place.node, place.span, contract.document.pointer(&pointer));
+        let schema = place.declared;
+        let reported = place.reported | self.check_members(place.node, place.span, schema);
+        if let Some(node) = place.node {
+            self.advise_months(node, schema);
+        }
         let missing = declared.and_then(|declared| missing(declared, place.node));
         let value = match (raw, &missing) {
             (RawWith::Literal(value), _) => value,
             (RawWith::Dynamic(template), None) => {
-                if let (Some(node), Some(declared)) = (place.node, declared) {
-                    let schema = contract.document.pointer(&pointer);
-                    self.check_parts(node, schema, &declared.structural);
+                if let Some(node) = place.node {
+                    self.check_parts(node, schema, place.structural);
                 }
                 return With::Dynamic(template);
             }

@@ -2,15 +2,23 @@
 //!
 //! What a middleware prepares from a literal `with` depends on the phase and the value alone. So entries that
 //! write the same can share it: ten thousand routes with one policy then hold it once.
+//!
+//! They may also share their text: a stack has one place in the file and is used by many routes. What is useless in one
+//! route only is no mistake in the stack.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::language::provider::{Middleware, Phase, Prepared};
 use crate::language::value::Value;
+use crate::source::{Diagnostics, Span};
 
-/// What has been prepared so far for the definitions of one configuration.
+/// What is known so far of the definitions of one configuration.
 #[derive(Debug, Default)]
-pub struct PreparedCache(HashMap<Key, (Value, Prepared)>);
+pub struct PreparedCache {
+    prepared: HashMap<Key, (Value, Prepared)>,
+    /// The warnings that do not hold everywhere, with their places.
+    fine: HashSet<(&'static str, Span)>,
+}
 
 /// The middleware's URI, the phase, and the value as compact JSON.
 type Key = (Box<str>, Phase, Box<str>);
@@ -24,12 +32,25 @@ impl PreparedCache {
 
     /// The value, and what was prepared from it.
     pub(super) fn get(&self, key: &Key) -> Option<(Value, Prepared)> {
-        self.0.get(key).cloned()
+        self.prepared.get(key).cloned()
     }
 
     /// Keeps them for later entries.
     pub(super) fn insert(&mut self, key: Key, value: &Value, prepared: &Prepared) {
-        self.0.insert(key, (value.clone(), Prepared::clone(prepared)));
+        self.prepared.insert(key, (value.clone(), Prepared::clone(prepared)));
+    }
+
+    /// Notes what is right in one of the definitions, though it may be useless in others.
+    pub(super) fn note_fine(&mut self, fine: HashSet<(&'static str, Span)>) {
+        self.fine.extend(fine);
+    }
+
+    /// The diagnostics of all definitions, without those that do not hold in each that shares their place.
+    #[must_use]
+    pub fn settle(&self, diagnostics: Diagnostics) -> Diagnostics {
+        let Diagnostics(mut all) = diagnostics;
+        all.retain(|found| !self.fine.contains(&(found.code, found.span)));
+        Diagnostics(all)
     }
 }
 

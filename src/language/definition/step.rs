@@ -2,7 +2,6 @@
 
 use super::fields::Fields;
 use super::flow::{Position, StepNames};
-use super::matcher::covers;
 use super::middleware::Level;
 use super::site::Site;
 use super::template::is_expression;
@@ -11,7 +10,7 @@ use crate::language::plan::{
     Action, CallPlan, CallStep, CatchClause, GatherStep, MatchStep, Pause, SleepStep, StepId,
     StepPlan, Tail, Template, When,
 };
-use crate::language::temporal;
+use crate::language::temporal::{self, meant_duration};
 use crate::source::{Diagnostic, Member, Node, Span, with_article};
 
 /// How many dispatches of a `Gather` run at once on a route, if it states no `concurrency` and computes its list.
@@ -74,6 +73,9 @@ impl Compiler<'_> {
             return None;
         };
         let fields = self.fields(&member.value, what, known)?;
+        if fields.get("catch").is_some() {
+            self.written.insert(member.key_span, member.value.clone());
+        }
         let graph = Graph { at, names };
         let action = match *action {
             "Call" => self.call_step(&fields, graph).map(|step| Action::Call(Box::new(step))),
@@ -115,6 +117,12 @@ impl Compiler<'_> {
         let call = self
             .required(fields, "call")
             .and_then(|call| self.call(call, graph.at, Site::step(), false));
+        if let (Some(node), Some(call)) = (fields.get("call"), &call)
+            && node.get("input").is_none()
+            && fields.get("input").is_some()
+        {
+            self.advise_call(call, node, fields.get("input"));
+        }
         let tail = self.tail(fields, Site::after_call(), graph);
         let catch = self.catch(fields.get("catch"), Site::after_call(), graph);
         Some(CallStep { input: input?, stack: stack?, call: call?, tail: tail?, catch: catch? })
@@ -154,7 +162,7 @@ impl Compiler<'_> {
         for (index, (node, clause)) in written.iter().enumerate() {
             let earlier = written.iter().take(index);
             let Some((first, _)) =
-                earlier.into_iter().find(|(_, earlier)| covers(&earlier.matcher, &clause.matcher))
+                earlier.into_iter().find(|(_, earlier)| earlier.matcher.covers(&clause.matcher))
             else {
                 continue;
             };
@@ -322,6 +330,7 @@ impl Compiler<'_> {
 
     fn temporal(&mut self, node: &Node, name: &str, wanted: &str, fits: fn(&str) -> bool) {
         if is_expression(node) || node.as_str().is_some_and(|text| fits(text)) {
+            self.advise_month(node);
             return;
         }
         let seen = match node.as_str() {
@@ -329,7 +338,10 @@ impl Compiler<'_> {
             None => with_article(node.type_name()),
         };
         let message = format!("`{name}` must be {wanted}; this is {seen}");
-        self.load_error(Diagnostic::error("invalid-time", node.span, message));
+        let meant = node.as_str().filter(|_| name == "for").and_then(|text| meant_duration(text));
+        let help = meant.map(|meant| format!("write `{meant}`"));
+        let error = Diagnostic::error("invalid-time", node.span, message);
+        self.load_error(Diagnostic { help, ..error });
     }
 
     fn raise(&mut self, fields: &Fields<'_>) -> Option<Action> {

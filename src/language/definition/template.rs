@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::Compiler;
 use super::fields::boolean_word;
 use super::site::{self, Site};
-use crate::language::expr::{MISTAKES, PathEnd, Program};
+use crate::language::expr::{MISTAKES, Path, PathEnd, Program};
 use crate::language::plan::{Assign, Template, When};
 use crate::language::value::{Map, Value};
-use crate::source::{Diagnostic, Kind, Member, Node, with_article};
+use crate::source::{Diagnostic, Kind, Member, Node, Severity, with_article};
 
 impl Compiler<'_> {
     /// A field's value: a literal, an expression, or a tree of them.
@@ -86,16 +86,27 @@ impl Compiler<'_> {
             }
         };
         self.check_reads(node, shift, &program, site);
+        self.check_operations(node, shift, &program);
         Some(program)
     }
 
-    /// Reports what the expression reads and can never exist here. Asking whether it exists is always right.
+    /// Reports what the expression reads and can never exist here. Asking whether it exists is always right, and what is
+    /// read only after that is never read.
     fn check_reads(&mut self, node: &Node, shift: usize, program: &Program, site: Site<'_>) {
-        let read = program.reads().iter().filter(|path| path.end != PathEnd::Presence);
-        let absent = read.filter_map(|path| Some((path, site.absence(path)?)));
-        for (path, reason) in absent.take(MISTAKES) {
+        let (asked, read): (Vec<_>, Vec<_>) =
+            program.reads().iter().partition(|path| path.end == PathEnd::Presence);
+        let known = |path: &Path| {
+            let asks =
+                |asked: &&Path| asked.root == path.root && path.members.starts_with(&asked.members);
+            path.guarded && asked.iter().any(asks)
+        };
+        let absent = read.into_iter().filter_map(|path| Some((path, site.absence(path)?)));
+        for (path, reason) in absent.filter(|(path, _)| !known(path)).take(MISTAKES) {
             let message = format!("`{}` cannot be read here: {reason}", site::name(path));
+            // What a guard may keep from being read runs.
+            let severity = if path.guarded { Severity::Warning } else { Severity::Error };
             let diagnostic = Diagnostic::error("unreadable-binding", node.span, message);
+            let diagnostic = Diagnostic { severity, ..diagnostic };
             self.load_error(diagnostic.with_offset(shift + path.offset));
         }
     }

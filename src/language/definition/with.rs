@@ -23,6 +23,10 @@ pub(super) struct WithNode<'n> {
     pub(super) span: Span,
     /// Whether an error about it was reported already.
     pub(super) reported: bool,
+    /// The schema that declares it, as written.
+    pub(super) declared: Option<&'n Json>,
+    /// The members that are definitions, and no values to check.
+    pub(super) structural: &'n [String],
 }
 
 /// A `with` that is not checked yet.
@@ -52,6 +56,9 @@ impl Compiler<'_> {
         let contract = provider.contract();
         let parameters = contract.document.get("parameters");
         let reported = self.check_members(node, span, parameters);
+        if let Some(node) = node {
+            self.advise_months(node, parameters);
+        }
         let value = match with {
             RawWith::Dynamic(template) => {
                 if let Some(node) = node {
@@ -61,7 +68,7 @@ impl Compiler<'_> {
             }
             RawWith::Literal(value) => value,
         };
-        let place = WithNode { node, span, reported };
+        let place = WithNode { node, span, reported, declared: parameters, structural: &[] };
         let schema = contract.parameters();
         let prepared = self.prepared(&value, schema, || provider.prepare(&value), place);
         With::Literal { value, prepared }
@@ -88,10 +95,15 @@ impl Compiler<'_> {
         })
     }
 
+    /// Reports what is wrong with a literal `with`: each mistake at its place, or else the first one that was found.
     fn violation(&mut self, violation: &Violation, place: WithNode<'_>) {
-        let WithNode { node, span, reported } = place;
-        let span = node.map_or(span, |node| part(node, &violation.instance_path).span);
-        if !reported {
+        let WithNode { node, span, reported, declared, structural } = place;
+        let before = self.found.0.len();
+        if let Some(node) = node {
+            self.check_parts(node, declared, structural);
+        }
+        if !reported && self.found.0.len() == before {
+            let span = node.map_or(span, |node| part(node, &violation.instance_path).span);
             self.load_error(Diagnostic::error("invalid-with", span, &*violation.message));
         }
     }
@@ -120,10 +132,23 @@ impl Compiler<'_> {
         names: &Declared<'_>,
     ) -> bool {
         let before = self.found.0.len();
-        for member in members.iter().filter(|member| !names.admits(&member.key)) {
+        let unknown: Vec<&Member> =
+            members.iter().filter(|member| !names.admits(&member.key)).collect();
+        let written = |name: &str| members.iter().any(|member| &*member.key == name);
+        let mut missing: Vec<&str> =
+            names.required.iter().copied().filter(|name| !written(name)).collect();
+        // Of one name too many and one too few, the one is probably meant to be the other.
+        let meant = match (unknown.as_slice(), missing.as_slice()) {
+            ([_], [meant]) => Some(*meant),
+            _ => None,
+        };
+        for member in unknown {
             let message = format!("`{}` is not a parameter", member.key);
             let help = if names.properties.is_empty() {
                 "it takes no arguments; remove it".to_owned()
+            } else if let Some(meant) = meant {
+                missing.clear();
+                format!("did you mean `{meant}`?")
             } else {
                 suggestion(&member.key, names.properties.iter().copied())
             };
@@ -131,11 +156,9 @@ impl Compiler<'_> {
                 Diagnostic::error("invalid-with", member.key_span, message).with_help(help),
             );
         }
-        for name in &names.required {
-            if !members.iter().any(|member| member.key.as_ref() == *name) {
-                let message = format!("the parameter `{name}` is missing");
-                self.load_error(Diagnostic::error("invalid-with", place, message));
-            }
+        for name in missing {
+            let message = format!("the parameter `{name}` is missing");
+            self.load_error(Diagnostic::error("invalid-with", place, message));
         }
         self.found.0.len() > before
     }
@@ -171,7 +194,11 @@ impl Compiler<'_> {
                 self.check_parts(node, schema.as_ref(), &[]);
             }
             if let Some(Err(violation)) = checked {
-                self.violation(&violation, WithNode { node: node.as_ref(), span, reported });
+                let (node, declared) = (node.as_ref(), schema.as_ref());
+                self.violation(
+                    &violation,
+                    WithNode { node, span, reported, declared, structural: &[] },
+                );
             }
         }
     }

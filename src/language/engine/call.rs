@@ -11,7 +11,7 @@ use super::scope::{Interrupted, Rise, Scope};
 use super::stack::{Operation, Site};
 use super::template::{Evaluated, bindings_of, evaluate, evaluate_or};
 use super::view::{CallRecord, CallView, FrameState, View, Window};
-use crate::language::observe::{End, Ended, Event, Observer};
+use crate::language::observe::{End, Ended, Event};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{CallPlan, Target, With};
 use crate::language::provider::{Answer, Attempt, CallProvider, Dispatch, Prepared, Slot};
@@ -48,7 +48,7 @@ pub(super) struct Dispatcher<'a> {
 /// An attempt that runs. If it is dropped before its end, the whole execution was dropped: it is told as
 /// cancelled.
 struct Running<'a> {
-    observer: &'a dyn Observer,
+    execution: &'a Execution<'a>,
     attempt: &'a Attempt<'a>,
     slot: &'a Slot<'a>,
 }
@@ -92,7 +92,7 @@ impl<'a> Dispatcher<'a> {
         let fields = self.fields(call, &arriving, index, &record);
         record.dispatched = Some(self.execution.stamp());
         let window = match fields {
-            Err(fault) => Err(Arc::new(fault)),
+            Err(fault) => Err(Arc::new(self.execution.blame(self.place, fault))),
             Ok((input, ResolvedTarget::Flow(flow, with))) => {
                 let at = (scope, location);
                 let frame = run_nested(self.execution, flow, at, with, input).await?;
@@ -123,10 +123,7 @@ impl<'a> Dispatcher<'a> {
             Target::Provider(provider) => {
                 let provider = provider.as_ref();
                 let prepared = prepared(provider, &call.with, &view);
-                ResolvedTarget::Provider(
-                    provider,
-                    prepared.map_err(|failure| failure.in_step(self.place))?,
-                )
+                ResolvedTarget::Provider(provider, prepared?)
             }
             Target::Flow(flow) => ResolvedTarget::Flow(
                 *flow,
@@ -158,8 +155,8 @@ impl<'a> Dispatcher<'a> {
             begun: Instant::now(),
         };
         let slot = Slot::default();
-        let running = Running { observer: self.execution.observer, attempt: &attempt, slot: &slot };
-        running.observer.on(&Event::AttemptStarted(&attempt));
+        let running = Running { execution: self.execution, attempt: &attempt, slot: &slot };
+        self.execution.observer.on(&Event::AttemptStarted(&attempt));
         let mut call = provider.call(Dispatch {
             attempt: &attempt,
             with,
@@ -170,7 +167,7 @@ impl<'a> Dispatcher<'a> {
             windowed,
             destination: &slot,
         });
-        let answered = scope.leaf(&mut call).await;
+        let answered = scope.call(&mut call, &slot).await;
         drop(call);
         running.ended(answered)
     }
@@ -202,10 +199,16 @@ impl Running<'_> {
     }
 
     fn tell(&self, end: End<'_>) {
-        let Self { observer, attempt, slot } = self;
+        let Self { execution, attempt, slot } = self;
         let destination = slot.take();
         let (took, destination) = (attempt.begun.elapsed(), destination.as_ref());
-        observer.on(&Event::AttemptEnded(&Ended { attempt, end, took, destination }));
+        let fault = slot.fault();
+        let failed = match end {
+            End::Accepted(Outcome::Failure(failure)) => Some(&**failure),
+            _ => None,
+        };
+        fault.into_iter().chain(failed).for_each(|fault| execution.told(attempt.step, fault));
+        execution.observer.on(&Event::AttemptEnded(&Ended { attempt, end, took, destination }));
     }
 }
 
@@ -248,6 +251,7 @@ impl Frame<'_, '_> {
         })();
         match evaluated {
             Err(fault) => {
+                let fault = self.blame(self.place(site), fault);
                 let superseded = window.result().failure();
                 Outcome::Failure(Failure::superseding(&Arc::new(fault), superseded))
             }

@@ -101,7 +101,7 @@ impl Frame<'_, '_> {
         let mut imposed = outside;
         runs.reserve(count);
         for (position, entry) in stack.iter().take(count).enumerate() {
-            let mut run = EntryRun::new(input.clone(), attempt);
+            let mut run = EntryRun::new(position, input.clone(), attempt);
             run.state.config = entry.captures().map(Arc::clone);
             if let Some(bound) = bounds.next_if(|bound| bound.entry == position) {
                 let deadline = now.and_then(|now| now.checked_add(bound.after));
@@ -141,7 +141,10 @@ impl Frame<'_, '_> {
                 Ok(Descent::Down(passed)) => value = passed,
                 Ok(other) => return other,
                 // The entry is not established, so its own phases do not run.
-                Err(fault) => return Descent::Rises(Ok(fault.into())),
+                Err(fault) => {
+                    let fault = self.blame(self.place(site), fault);
+                    return Descent::Rises(Ok(fault.into()));
+                }
             }
         }
         Descent::Down(value)
@@ -160,7 +163,8 @@ impl Frame<'_, '_> {
         runs: &mut Vec<EntryRun>,
     ) -> Evaluated<Descent> {
         let phase = entry.phase(Phase::Entry);
-        let mut run = EntryRun::new(input, (self.scope.attempt, self.scope.attempts));
+        let outer = (self.scope.attempt, self.scope.attempts);
+        let mut run = EntryRun::new(runs.len(), input, outer);
         let (wanted, pin) = match phase.literal() {
             Some(_) if !phase.acts => (Entry::Proceed, None),
             Some(with) => (self.act(site, entry, &mut run, with)?, None),
@@ -196,7 +200,10 @@ impl Frame<'_, '_> {
         };
         let (run, descent) = match self.enter(site, entry, (run, pin), then, &mut None) {
             Ok(entered) => entered,
-            Err(fault) => return Descent::Rises(Ok(fault.into())),
+            Err(fault) => {
+                let fault = self.blame(self.place(site), fault);
+                return Descent::Rises(Ok(fault.into()));
+            }
         };
         runs.push(run);
         match descent {

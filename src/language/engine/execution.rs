@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::view::StepNumber;
 use crate::language::clock::Clock;
-use crate::language::observe::Observer;
+use crate::language::code::system;
+use crate::language::observe::{Event, Observer};
+use crate::language::outcome::Failure;
 use crate::language::plan::Plan;
 use crate::language::provider::AttemptId;
 use crate::language::temporal::Timestamp;
@@ -34,6 +36,21 @@ impl Execution<'_> {
     /// The instant of an entry or exit. The clock is read only if some expression of the plan may read it.
     pub(super) fn stamp(&self) -> Timestamp {
         if self.plan.needs().instants { self.clock.now() } else { self.entered }
+    }
+
+    /// `fault`, which a field at `place` gave, with that in its message. If it is a fault of the definition, the observer
+    /// is told.
+    pub(super) fn blame(&self, place: &str, fault: Failure) -> Failure {
+        let fault = fault.in_step(place);
+        self.told(place, &fault);
+        fault
+    }
+
+    /// Tells the observer of `failure`, if it is a fault of the definition.
+    pub(super) fn told(&self, step: &str, failure: &Failure) {
+        if system::FAULTS.contains(&failure.code.as_str()) {
+            self.observer.on(&Event::Faulted { step, failure });
+        }
     }
 
     /// The id for a Step execution that begins now.

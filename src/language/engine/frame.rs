@@ -98,7 +98,7 @@ impl<'e, 's> Frame<'e, 's> {
         match variables(self.flow, with) {
             Ok(vars) => self.state.vars = vars,
             // No entry is established, and the graph does not run.
-            Err(failure) => return Ok(failure.into()),
+            Err(failure) => return Ok(self.blame(&self.flow.name, failure).into()),
         }
         let Some((plan, call)) = self.flow.only_call() else {
             // Boxed, so that Flows of one call, which are the most, do not carry its size.

@@ -62,7 +62,7 @@ impl<'e> Frame<'e, '_> {
                 self.collect(fan_out.calls, slots, site, Some(fan_out.wanted))
             }
             Err(fault) => {
-                own_fault = Some(Arc::new(fault));
+                own_fault = Some(Arc::new(self.blame(step.name, fault)));
                 let skipped = (0..step.dispatch_count.unwrap_or_default()).map(|_| skipped());
                 let site = Site { step: Some(&step), phase: None, location };
                 self.collect(&plan.calls, skipped.collect(), site, None)
@@ -143,8 +143,9 @@ impl<'e> Frame<'e, '_> {
                 };
                 let mut scope = scope.for_dispatch(canceller.clone(), index);
                 active.push(async move {
-                    let settled = dispatcher.dispatch(&mut scope, call, arriving, Some(index));
-                    (index, settled.await)
+                    let settled =
+                        dispatcher.dispatch(&mut scope, call, arriving, Some(index)).await;
+                    (index, scope.caught, settled)
                 });
             }
             let resolved = match scope.leaf(active.next()).await {
@@ -155,9 +156,10 @@ impl<'e> Frame<'e, '_> {
                     return Err(Interrupted { cleaned: true, ..interrupted });
                 }
             };
-            let Some((index, resolved)) = resolved else {
+            let Some((index, caught, resolved)) = resolved else {
                 break;
             };
+            scope.caught |= caught;
             let slot = match resolved {
                 Ok(settled) => {
                     tally.count(settled.succeeded());
@@ -195,7 +197,9 @@ impl<'e> Frame<'e, '_> {
         }
         let successes = results.iter().filter(|result| result.is_success()).count();
         let unmet = wanted.filter(|wanted| successes < *wanted);
-        let unmet = unmet.map(|wanted| Arc::new(completion_unmet(&results, successes, wanted)));
+        let unmet = unmet.map(|wanted| {
+            Arc::new(completion_unmet(&results, successes, wanted).in_step(self.place(site)))
+        });
         (results, unmet)
     }
 }
@@ -256,6 +260,19 @@ fn skipped_failure() -> Arc<Failure> {
     })
 }
 
+/// The first dispatch that failed by itself, or else the first that did not succeed.
+fn cause(results: &[Outcome]) -> Option<(usize, &Failure)> {
+    let failures = || {
+        let results = results.iter().enumerate();
+        results.filter_map(|(index, result)| Some((index, &**result.failure()?)))
+    };
+    let own = |(_, failure): &(usize, &Failure)| {
+        let imposed = [system::GATHER_DISPATCH_CANCELLED, system::GATHER_DISPATCH_SKIPPED];
+        !imposed.contains(&failure.code.as_str())
+    };
+    failures().find(own).or_else(|| failures().next())
+}
+
 fn completion_unmet(results: &[Outcome], successes: usize, wanted: usize) -> Failure {
     let failures = results.iter().enumerate().filter(|(_, result)| !result.is_success());
     let failures: Vec<_> = failures
@@ -264,7 +281,12 @@ fn completion_unmet(results: &[Outcome], successes: usize, wanted: usize) -> Fai
         })
         .collect();
     let count = count_value(failures.len());
-    let message = format!("{successes} of {} dispatches succeeded; {wanted} must", results.len());
+    let cause = cause(results).map(|(index, failure)| format!("; dispatch {index}: {failure}"));
+    let message = format!(
+        "{successes} of {} dispatches succeeded; {wanted} must{}",
+        results.len(),
+        cause.unwrap_or_default()
+    );
     let details = [("failures", Value::array(failures)), ("failureCount", count)];
     Failure::error(system::GATHER_COMPLETION_UNMET, message).with_details(Value::object(details))
 }

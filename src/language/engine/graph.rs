@@ -11,12 +11,13 @@ use super::stack::Site;
 use super::template::{Evaluated, bindings_of, construct, evaluate, evaluate_or, holds, wrong};
 use super::view::{StepState, View};
 use crate::language::code::system;
-use crate::language::observe::Event;
+use crate::language::observe::{Caught, Event};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{
     Action, CallStep, CatchClause, Envelope, MatchStep, Pause, SleepStep, StepId, StepPlan, Tail,
     Template,
 };
+use crate::language::provider::Role;
 use crate::language::temporal::{Span, Timestamp};
 use crate::language::value::Value;
 
@@ -100,7 +101,7 @@ impl<'e> Frame<'e, '_> {
             Action::Return(value) => self.return_step(value.as_ref(), &step),
             Action::Raise(envelope) => self.raise_step(envelope.as_ref(), &step),
         };
-        Ok(ended.unwrap_or_else(|fault| Transition::Complete(self.fail(fault))))
+        Ok(ended.unwrap_or_else(|fault| Transition::Complete(self.fail(&plan.name, fault))))
     }
 
     async fn call_step(
@@ -114,7 +115,7 @@ impl<'e> Frame<'e, '_> {
             evaluate_or(plan.input.as_ref(), &view, || step.input.clone())
         };
         let result = match shaped {
-            Err(fault) => Outcome::from(fault),
+            Err(fault) => Outcome::from(self.blame(step.name, fault)),
             Ok(input) => {
                 let site = Site { step: Some(&step), phase: None, location };
                 let operation = CallOperation { site, call: &plan.call };
@@ -144,7 +145,7 @@ impl<'e> Frame<'e, '_> {
             Some(failure) => failure,
             None => match self.tail(tail, step, default) {
                 Ok(transition) => return transition,
-                Err(fault) => Arc::new(fault),
+                Err(fault) => Arc::new(self.blame(step.name, fault)),
             },
         };
         let failure = self.handling(&failure);
@@ -198,8 +199,9 @@ impl<'e> Frame<'e, '_> {
         failure
     }
 
-    /// The failure of a Step that has no `catch`.
-    fn fail(&mut self, fault: Failure) -> Outcome {
+    /// The failure of the Step `name`, which has no `catch`.
+    fn fail(&mut self, name: &str, fault: Failure) -> Outcome {
+        let fault = self.blame(name, fault);
         Outcome::Failure(self.handling(&Arc::new(fault)))
     }
 
@@ -216,11 +218,13 @@ impl<'e> Frame<'e, '_> {
         };
         match self.emit(&clause.tail, step, |step| step.input.clone()) {
             Ok(output) => {
+                self.scope.caught = true;
                 let next = &self.flow.step(clause.tail.next).name;
-                self.tell(&Event::Caught { step: step.name, failure, next });
+                let cleanup = self.scope.role == Role::Cleanup;
+                self.tell(&Event::Caught(&Caught { step: step.name, failure, next, cleanup }));
                 Transition::To(clause.tail.next, output)
             }
-            Err(fault) => Transition::Complete(self.fail(fault)),
+            Err(fault) => Transition::Complete(self.fail(step.name, fault)),
         }
     }
 
@@ -293,10 +297,10 @@ impl<'e> Frame<'e, '_> {
         let active = self.state.failure.clone();
         let raised = match (envelope, active) {
             (None, Some(active)) => active,
-            (None, None) => Arc::new(Failure::error(
-                system::EMPTY_RAISE,
-                format!("`{}` re-raises, and no failure is being handled", step.name),
-            )),
+            (None, None) => {
+                let message = "the Step re-raises, and no failure is being handled";
+                Arc::new(self.blame(step.name, Failure::error(system::EMPTY_RAISE, message)))
+            }
             (Some(envelope), active) => {
                 let view = self.view(step.entered, Some(step), None);
                 Arc::new(construct(envelope, None, active.as_ref(), &view)?)

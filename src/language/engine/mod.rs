@@ -95,8 +95,9 @@ impl fmt::Debug for Start<'_> {
 
 /// Runs the root Flow of `plan` to its one Result ("The completion contract").
 ///
-/// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input.
-pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Outcome {
+/// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input. What it takes from
+/// `start` serves one run. (It borrows `start` because a future is moved with everything that it was given.)
+pub async fn run(plan: &Plan, start: &mut Start<'_>, with: Value, input: Value) -> Outcome {
     let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit, gives_up_early } =
         start;
     // The clock is read only if an expression may read the instant.
@@ -104,24 +105,23 @@ pub async fn run(plan: &Plan, start: Start<'_>, with: Value, input: Value) -> Ou
     let execution = Execution {
         plan,
         id,
-        platform,
-        clock,
-        observer,
-        host,
-        cleanup_limit,
-        gives_up_early,
+        platform: std::mem::take(platform),
+        clock: *clock,
+        observer: *observer,
+        host: *host,
+        cleanup_limit: *cleanup_limit,
+        gives_up_early: *gives_up_early,
         entered,
         steps: AtomicU64::new(1),
         attempts: AtomicU64::new(1),
     };
-    let mut kept = alarm;
-    let alarm = kept.as_deref_mut().map(std::mem::take).unwrap_or_default();
-    let mut scope = Scope::root(cancel, alarm);
+    let own = alarm.as_deref_mut().map(std::mem::take).unwrap_or_default();
+    let mut scope = Scope::root(cancel.take(), own);
     let mut frame =
         Frame::new(&execution, FlowId::ROOT, (&mut scope, &Location::ROOT), input.clone());
     let risen = frame.run(with, input).await;
-    if let Some(kept) = kept {
-        *kept = scope.into_alarm();
+    if let Some(kept) = alarm {
+        **kept = scope.into_alarm();
     }
     match risen {
         Ok(outcome) => outcome,

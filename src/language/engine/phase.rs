@@ -15,13 +15,27 @@ use super::stack::{Crossed, EntryRun, Rerun, Site};
 use super::template::{Captured, Evaluated, bindings_of, construct, evaluate, holds};
 use super::view::{PhaseView, View};
 use crate::language::expr::Bindings;
-use crate::language::observe::{Event, Retry};
+use crate::language::observe::{EntryPlace, Event, Passed, Retry};
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::plan::{EntryPlan, Shape, StackPlan, With};
+use crate::language::plan::{EntryPlan, FlowId, Shape, StackPlan, With};
 use crate::language::provider::{Always, Ascent, Feed, Phase, Prepared, Reentry, Wait};
 use crate::language::schema::Schema;
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
+
+/// Why an `onAlways` failed.
+enum Uncleaned {
+    /// Its cleanup failed.
+    Failed(Arc<Failure>),
+    /// A field of the phase itself.
+    Fault(Failure),
+}
+
+impl From<Failure> for Uncleaned {
+    fn from(fault: Failure) -> Self {
+        Self::Fault(fault)
+    }
+}
 
 impl<'e> Frame<'e, '_> {
     /// `onSuccess` or `onFailure`. If the phase fails, the entry emits that failure.
@@ -46,6 +60,7 @@ impl<'e> Frame<'e, '_> {
             Outcome::Failure(failure) => self.cross_failure(site, entry, run, failure),
         };
         crossed.unwrap_or_else(|fault| {
+            let fault = self.blame(self.place(site), fault);
             let failure = Failure::superseding(&Arc::new(fault), superseded.as_ref());
             Crossed::Emit(Outcome::Failure(failure))
         })
@@ -115,15 +130,21 @@ impl<'e> Frame<'e, '_> {
         };
         let emitted = match ascent {
             Ascent::Pass => {
-                if phase.acts && run.armed && entry.middleware.reruns() {
-                    let step = self.place(site);
-                    self.tell(&Event::PassedOver { step, failure: &failure, gated });
+                if phase.acts && entry.middleware.reruns() {
+                    self.tell(&Event::PassedOver(&Passed {
+                        entry: self.entry(site, run),
+                        failure: &failure,
+                        gated: gated || !run.armed,
+                        middleware: &*entry.middleware,
+                        state: &run.state,
+                    }));
                 }
                 failure
             }
             Ascent::Fail(next) => {
+                let next = next.in_step(self.place(site));
                 let next = Failure::superseding(&Arc::new(next), Some(&failure));
-                self.tell(&Event::GaveUp { step: self.place(site), failure: &next });
+                self.tell(&Event::GaveUp { entry: self.entry(site, run), failure: &next });
                 next
             }
             Ascent::Reenter(reentry) => {
@@ -192,7 +213,12 @@ impl<'e> Frame<'e, '_> {
             Err(interrupted) => Outcome::Failure(Arc::clone(&interrupted.chain)),
         };
         let teardown = rising.is_err();
-        let failed = self.clean_up(site, entry, run, &in_flight, teardown).await.err();
+        let cleaned = self.clean_up(site, entry, run, &in_flight, teardown).await;
+        let failed = match cleaned {
+            Ok(()) => None,
+            Err(Uncleaned::Failed(failure)) => Some(failure),
+            Err(Uncleaned::Fault(fault)) => Some(Arc::new(self.blame(self.place(site), fault))),
+        };
         let failed = failed.map(|fault| Failure::superseding(&fault, in_flight.failure()));
         match rising {
             Err(mut interrupted) => {
@@ -219,7 +245,7 @@ impl<'e> Frame<'e, '_> {
         (run, position): (&EntryRun, usize),
         in_flight: &Outcome,
         teardown: bool,
-    ) -> Result<(), Arc<Failure>> {
+    ) -> Result<(), Uncleaned> {
         let phase = entry.phase(Phase::Always);
         let pin = self.execution.stamp();
         let view = self.phase_view(site, entry, run, Some(in_flight), pin);
@@ -236,12 +262,14 @@ impl<'e> Frame<'e, '_> {
                 let input = run.input.clone();
                 let risen = self.nested_stack(site, &cleanup.stack, input, &operation).await;
                 let cleanup = std::mem::replace(self.scope, outer);
+                let caught = cleanup.caught;
                 self.scope.after_cleanup(cleanup);
-                let outcome = risen.unwrap_or_else(|edge| Outcome::Failure(edge.convert()));
                 let step = self.place(site);
-                self.tell(&Event::CleanupDone { step, outcome: &outcome });
+                let placed = |limit: Failure| limit.in_step(step);
+                let outcome = risen.unwrap_or_else(|edge| Outcome::Failure(edge.convert(placed)));
+                self.tell(&Event::CleanupDone { step, outcome: &outcome, caught });
                 if let Outcome::Failure(failure) = outcome {
-                    return Err(failure);
+                    return Err(Uncleaned::Failed(failure));
                 }
             }
         }
@@ -277,6 +305,23 @@ impl<'e> Frame<'e, '_> {
         'e: 'a,
     {
         self.view(pin, site.step, Some(entry_view(entry, run, result, pin)))
+    }
+
+    /// The place of the entry of `run` in events.
+    pub(super) fn entry<'a>(&'a self, site: Site<'a>, run: &EntryRun) -> EntryPlace<'a> {
+        let root = std::ptr::eq(self.flow, self.execution.plan.flow(FlowId::ROOT));
+        let stack = match site.step {
+            None if root => "flow",
+            _ => self.place(site),
+        };
+        let cleanup = site.phase.is_some();
+        EntryPlace { step: self.place(site), stack, cleanup, position: run.position }
+    }
+
+    /// A field of the definition at `place` gave this failure, which then names the place. If it is the author's own
+    /// fault, the observer is told.
+    pub(super) fn blame(&self, place: &str, fault: Failure) -> Failure {
+        self.execution.blame(place, fault)
     }
 
     /// Tells the observer.

@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::alarm::Alarm;
 use crate::language::code::system;
 use crate::language::outcome::{Failure, FailureType, Outcome};
-use crate::language::provider::{Role, Wait};
+use crate::language::provider::{Role, Slot, Wait};
 
 /// What rises: an outcome, or an unwind.
 pub(super) type Rise = Result<Outcome, Interrupted>;
@@ -73,6 +73,8 @@ pub(super) struct Scope {
     outside: Option<Instant>,
     /// The wait before the current re-run, until its first attempt takes it.
     pub(super) wait: Option<Wait>,
+    /// Whether a `catch` has taken a failure here. It is read for a cleanup.
+    pub(super) caught: bool,
 }
 
 /// Cancellation from outside the scope.
@@ -114,8 +116,10 @@ enum Explanation {
 /// A leaf that runs. Not an `async` block, which would be larger: every request carries one.
 #[must_use = "a future does nothing unless it is polled"]
 pub(super) struct Leaf<'s, F> {
-    leaf: F,
+    work: F,
     scope: &'s mut Scope,
+    /// Where a call may ask to be polled at an instant.
+    slot: Option<&'s Slot<'s>>,
 }
 
 impl Scope {
@@ -135,6 +139,7 @@ impl Scope {
             dispatch: None,
             outside: None,
             wait: None,
+            caught: false,
         }
     }
 
@@ -226,12 +231,25 @@ impl Scope {
 
     /// Runs a leaf. It is dropped if the scope is interrupted first.
     pub(super) const fn leaf<F: Future + Unpin>(&mut self, leaf: F) -> Leaf<'_, F> {
-        Leaf { leaf, scope: self }
+        Leaf { work: leaf, scope: self, slot: None }
+    }
+
+    /// Runs a provider's call, to which `slot` is lent.
+    pub(super) const fn call<'s, F: Future + Unpin>(
+        &'s mut self,
+        call: F,
+        slot: &'s Slot<'s>,
+    ) -> Leaf<'s, F> {
+        Leaf { work: call, scope: self, slot: Some(slot) }
     }
 
     /// Ready with an interruption that is due. Ready with none if one came that lets the work continue for a
-    /// while: then its time is bounded from now on.
-    fn poll_interruption(&mut self, cx: &mut Context<'_>) -> Poll<Option<Interrupted>> {
+    /// while: then its time is bounded from now on. And with none at `wake`, if nothing is due before.
+    fn poll_interruption(
+        &mut self,
+        wake: Option<Instant>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Interrupted>> {
         if self.poll_cancelled(cx).is_ready() {
             match &self.cancel {
                 Cancel::Token(canceller) => return Poll::Ready(Some(canceller.interruption())),
@@ -243,9 +261,12 @@ impl Scope {
                 Cancel::Never => {}
             }
         }
-        match self.earliest() {
-            Some((position, due)) => self.alarm.poll(due, cx).map(|()| Some(self.fired(position))),
-            None => Poll::Pending,
+        match (self.earliest(), wake) {
+            (Some((position, due)), wake) if wake.is_none_or(|wake| due <= wake) => {
+                self.alarm.poll(due, cx).map(|()| Some(self.fired(position)))
+            }
+            (_, Some(wake)) => self.alarm.poll(wake, cx).map(|()| None),
+            (_, None) => Poll::Pending,
         }
     }
 
@@ -289,13 +310,19 @@ impl<F: Future + Unpin> Future for Leaf<'_, F> {
     type Output = Result<F::Output, Interrupted>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { leaf, scope } = self.get_mut();
+        let Self { work, scope, slot } = self.get_mut();
         loop {
-            if let Poll::Ready(output) = Pin::new(&mut *leaf).poll(cx) {
+            if let Poll::Ready(output) = Pin::new(&mut *work).poll(cx) {
                 return Poll::Ready(Ok(output));
             }
-            if let Some(interrupted) = ready!(scope.poll_interruption(cx)) {
+            let wake = slot.and_then(Slot::deadline);
+            if let Some(interrupted) = ready!(scope.poll_interruption(wake, cx)) {
                 return Poll::Ready(Err(interrupted));
+            }
+            if let Some(slot) = slot
+                && wake.is_some_and(|wake| wake <= Instant::now())
+            {
+                slot.pass();
             }
         }
     }
@@ -349,11 +376,13 @@ impl Interrupted {
     /// What the owner emits ("The conversion seam"): its explanation if the cancellation is still bare, else
     /// the whole chain. It is a new failure each time. A bound has only one explanation, but if it fires
     /// again, that is a new failure, which links to the one that is being handled.
-    pub(super) fn convert(self) -> Arc<Failure> {
+    ///
+    /// `placed` adds to the explanation where the bound is.
+    pub(super) fn convert(self, placed: impl FnOnce(Failure) -> Failure) -> Arc<Failure> {
         match &self.chain.previous {
             Some(explanation) if !self.superseded => {
                 let awaited = self.chain.awaited.clone();
-                Arc::new(Failure { awaited, ..explanation.as_ref().clone() })
+                Arc::new(placed(Failure { awaited, ..explanation.as_ref().clone() }))
             }
             _ => self.chain,
         }

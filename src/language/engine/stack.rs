@@ -45,6 +45,8 @@ pub(super) struct Site<'a> {
 /// An established entry.
 #[derive(Debug)]
 pub(super) struct EntryRun {
+    /// Its position in its stack.
+    pub(super) position: usize,
     pub(super) state: EntryState,
     /// `middleware.input`.
     pub(super) input: Value,
@@ -102,9 +104,10 @@ impl Drop for WaitingRerun<'_> {
 }
 
 impl EntryRun {
-    /// An entry that receives `input`. `outer` is the attempt number and budget outside it.
-    pub(super) fn new(input: Value, outer: (u32, Option<u32>)) -> Self {
+    /// The entry at `position` of its stack, which receives `input`. `outer` is the attempt number and budget outside it.
+    pub(super) fn new(position: usize, input: Value, outer: (u32, Option<u32>)) -> Self {
         Self {
+            position,
             state: EntryState::default(),
             input,
             shaped: None,
@@ -242,9 +245,10 @@ impl Frame<'_, '_> {
             Err(interrupted) if interrupted.owner == Owner::Bound(position) => {
                 run.emitted = true;
                 let Interrupted { cleaned, superseded, .. } = interrupted;
-                let emitted = interrupted.convert();
-                let step = self.place(site);
-                self.tell(&Event::TimeoutExceeded { step, emitted: &emitted });
+                let emitted =
+                    interrupted.convert(|bound| bound.in_run(self.place(site), run.outer));
+                let entry = self.entry(site, run);
+                self.tell(&Event::TimeoutExceeded { entry, emitted: &emitted });
                 // Cleanups took time, so an outer bound may be due by now. It replaces what would be emitted
                 // here, except the failure of a cleanup.
                 match self.scope.due().filter(|_| cleaned) {

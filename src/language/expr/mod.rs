@@ -9,6 +9,7 @@
 //! - `roots`: the names that a site may read;
 //! - `syntax`: from text to a tree;
 //! - `compile`, `rewrite`, `signatures`, `references`: from that tree to the one that is evaluated;
+//! - `operations`: what of types can be checked without data;
 //! - `simple`: expressions that need no evaluator;
 //! - `environment`, `functions`, `json`, `duration`: what can be called;
 //! - `evaluation`, `values`, `equality`: the bindings as CEL values;
@@ -35,6 +36,7 @@ mod evaluation;
 mod fault;
 mod functions;
 mod json;
+mod operations;
 mod references;
 mod rewrite;
 mod roots;
@@ -46,6 +48,7 @@ pub mod testing;
 mod values;
 mod work;
 
+pub use self::operations::{LiteralType, Operation, OperationKind};
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
 
@@ -190,6 +193,11 @@ impl Program {
     /// The static paths that the expression reads. An evaluation reaches nothing else in the bindings.
     pub fn reads(&self) -> &[Path] {
         &self.0.uses.paths
+    }
+
+    /// Its operations between a static path and a literal.
+    pub fn operations(&self) -> &[Operation] {
+        &self.0.uses.operations
     }
 
     /// Whether it calls `now()`.

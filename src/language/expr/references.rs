@@ -22,6 +22,9 @@ pub struct Path {
     pub members: Vec<Arc<str>>,
     /// What happens at its end.
     pub end: PathEnd,
+    /// Whether each read of it may be kept from happening: it is in a branch, in an operand of `&&` or `||`, in the
+    /// body of a macro, or is optional.
+    pub guarded: bool,
     /// Where it is first written: characters from the start of the body.
     pub offset: usize,
 }

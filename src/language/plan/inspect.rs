@@ -2,10 +2,11 @@
 //! an unwind would run anything.
 
 use super::{
-    Action, Assign, CallPlan, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause, PhasePlan,
-    Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
+    Action, Assign, CallPlan, CatchClause, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause,
+    PhasePlan, Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
 };
 use crate::language::expr::Program;
+use crate::language::observe::EntryPlace;
 use crate::language::provider::Phase;
 
 /// The place of a [`Program`] in a plan.
@@ -49,6 +50,21 @@ impl Plan {
         self.stacks().flat_map(|stack| stack.iter().flat_map(EntryPlan::with_cleanups))
     }
 
+    /// Calls `found` with each of these entries and its place.
+    pub fn each_entry(&self, found: &mut impl FnMut(EntryPlace<'_>, &EntryPlan)) {
+        for (index, flow) in self.flows().iter().enumerate() {
+            let stack = if FlowId(index) == FlowId::ROOT { "flow" } else { &*flow.name };
+            let place = EntryPlace { step: &flow.name, stack, cleanup: false, position: 0 };
+            each_entry(place, &flow.stack, found);
+            for step in &flow.steps {
+                if let Action::Call(call) = &step.action {
+                    let place = EntryPlace { step: &step.name, stack: &step.name, ..place };
+                    each_entry(place, &call.stack, found);
+                }
+            }
+        }
+    }
+
     fn stacks(&self) -> impl Iterator<Item = &[EntryPlan]> {
         self.flows().iter().flat_map(|flow| {
             let steps = flow.steps.iter().filter_map(|step| match &step.action {
@@ -63,11 +79,6 @@ impl Plan {
     /// execution can simply be dropped.
     pub fn needs_unwind(&self) -> bool {
         self.entries().any(|entry| !entry.phase(Phase::Always).is_empty())
-    }
-
-    /// Whether any entry may bound the time of its inner scope.
-    pub fn bounds(&self) -> bool {
-        self.entries().any(|entry| entry.middleware.contract().bounds())
     }
 
     /// Whether any entry may run its inner scope more than once.
@@ -107,6 +118,20 @@ impl Plan {
     }
 }
 
+/// Calls `found` with the entries of a stack, and with those around their cleanups.
+fn each_entry(
+    place: EntryPlace<'_>,
+    stack: &[EntryPlan],
+    found: &mut impl FnMut(EntryPlace<'_>, &EntryPlan),
+) {
+    for (position, entry) in stack.iter().enumerate() {
+        found(EntryPlace { position, ..place }, entry);
+        for cleanup in entry.cleanups() {
+            each_entry(EntryPlace { cleanup: true, ..place }, &cleanup.stack, found);
+        }
+    }
+}
+
 impl FlowPlan {
     /// Whether a Step fans out, or a Step leads to one that calls: then the graph may enter that one again
     /// and dispatch its call again.
@@ -136,18 +161,27 @@ impl StepPlan {
 impl Action {
     /// The Steps to which control may go after this action.
     pub fn successors(&self) -> Vec<StepId> {
-        let (tail, catch) = match self {
-            Self::Call(step) => (&step.tail, &step.catch),
-            Self::Gather(step) => (&step.tail, &step.catch),
+        let catch: &[CatchClause] = match self {
+            Self::Call(step) => &step.catch,
+            Self::Gather(step) => &step.catch,
+            _ => &[],
+        };
+        catch.iter().map(|clause| clause.tail.next).chain(self.onwards()).collect()
+    }
+
+    /// The Steps to which control may go after this action has succeeded.
+    pub fn onwards(&self) -> Vec<StepId> {
+        match self {
+            Self::Call(step) => vec![step.tail.next],
+            Self::Gather(step) => vec![step.tail.next],
             Self::Match(step) => {
                 let cases = step.cases.iter().map(|(_, tail)| tail.next);
-                return cases.chain([step.default.next]).collect();
+                cases.chain([step.default.next]).collect()
             }
-            Self::Pass(tail) => return vec![tail.next],
-            Self::Sleep(step) => return vec![step.next],
-            Self::Return(_) | Self::Raise(_) => return Vec::new(),
-        };
-        catch.iter().map(|clause| clause.tail.next).chain([tail.next]).collect()
+            Self::Pass(tail) => vec![tail.next],
+            Self::Sleep(step) => vec![step.next],
+            Self::Return(_) | Self::Raise(_) => Vec::new(),
+        }
     }
 }
 
@@ -160,7 +194,7 @@ impl EntryPlan {
     }
 
     /// The cleanups of its phases.
-    fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
+    pub fn cleanups(&self) -> impl Iterator<Item = &Cleanup> {
         self.phases.iter().filter_map(|phase| phase.cleanup.as_deref())
     }
 }

@@ -1,12 +1,13 @@
 //! One attempt: its identity, and what its provider may report while it runs.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::action::{DelaySource, Reentry};
+use crate::language::outcome::Failure;
 
 /// One dispatch of a call to a provider: which one it is, what came before it and when it began. The provider
 /// and the observers get the same value.
@@ -52,10 +53,22 @@ pub enum Role {
     Cleanup,
 }
 
-/// Lent to a provider for one call. It is read when the call has ended, whether it was answered, interrupted or
-/// dropped.
+/// Lent to a provider for one call. What the provider says of itself is read when the call has ended, whether it was
+/// answered, interrupted or dropped. A call can also ask here to be polled at an instant: the engine has a timer anyway.
 #[derive(Debug, Default)]
-pub struct Slot<'a>(Mutex<Option<Destination<'a>>>);
+pub struct Slot<'a> {
+    state: Mutex<SlotState<'a>>,
+    fault: OnceLock<Box<Failure>>,
+}
+
+#[derive(Debug, Default)]
+struct SlotState<'a> {
+    destination: Option<Destination<'a>>,
+    /// When the call is to be polled.
+    deadline: Option<Instant>,
+    /// Whether that instant has come.
+    past: bool,
+}
 
 /// Where a call goes, for whoever records it.
 #[derive(Debug)]
@@ -77,11 +90,49 @@ impl From<&Reentry> for Wait {
 impl<'a> Slot<'a> {
     /// Says where the call goes.
     pub fn fill(&self, destination: Destination<'a>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
+        self.lock().destination = Some(destination);
     }
 
-    /// What the provider said.
+    /// Has the call polled at `deadline`, in place of an earlier one.
+    pub fn wake_at(&self, deadline: Instant) {
+        let mut state = self.lock();
+        state.deadline = Some(deadline);
+        state.past = false;
+    }
+
+    /// Whether the instant for which the call asked has come.
+    pub fn is_past(&self) -> bool {
+        self.lock().past
+    }
+
+    /// The instant for which the call asks, unless it has come.
+    pub(in crate::language) fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline
+    }
+
+    /// That instant has come.
+    pub(in crate::language) fn pass(&self) {
+        let mut state = self.lock();
+        state.deadline = None;
+        state.past = true;
+    }
+
+    /// Says that the definition is at fault, although the call goes on without what is. The first fault counts.
+    pub fn blame(&self, fault: Failure) {
+        self.fault.get_or_init(|| Box::new(fault));
+    }
+
+    /// What is at fault.
+    pub(in crate::language) fn fault(&self) -> Option<&Failure> {
+        self.fault.get().map(|fault| &**fault)
+    }
+
+    /// Where the provider said that the call goes.
     pub(in crate::language) fn take(&self) -> Option<Destination<'a>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lock().destination.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

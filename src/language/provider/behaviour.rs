@@ -2,13 +2,24 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::action::{Always, Ascent, Entry, EntryState, GatedOff};
 use super::contract::{Contract, Phase, Prepared};
+use super::rising::Rising;
 use super::written::{Arguments, WrittenEntry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::Value;
-use crate::source::{Diagnostics, Node};
+use crate::source::{Diagnostics, Node, Span};
+
+/// What is known about the place of an entry before anything runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'s> {
+    /// The failures that may come from inside.
+    pub rising: &'s Rising<'s>,
+    /// The shortest bound around the entry that is certain, and its place.
+    pub bound: Option<(Duration, Span)>,
+}
 
 /// A middleware's behaviour. Each default does nothing: implement only what is different.
 pub trait Middleware: fmt::Debug + Send + Sync {
@@ -24,6 +35,24 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     /// Reports what is wrong with an entry, beside what the contract's schemas find.
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
         let _ = (entry, found);
+    }
+
+    /// Reports what is wrong with an entry where it stands. `config` is what it captures.
+    fn review(
+        &self,
+        entry: WrittenEntry<'_>,
+        config: &Prepared,
+        around: Surroundings<'_>,
+        found: &mut Diagnostics,
+    ) {
+        let _ = (entry, config, around, found);
+    }
+
+    /// Turns the failures that may come from inside into those that may leave an entry. `config` is what it captures, if
+    /// it certainly acts on each failure.
+    fn leaves<'k>(&'k self, config: Option<&Prepared>, rising: &mut Rising<'k>) {
+        let _ = config;
+        rising.emit(self.contract());
     }
 
     /// The failure codes and patterns in a phase's `with`.
@@ -49,7 +78,7 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How many runs of the inner scope an entry with `config` may make, if that is one number.
+    /// How many runs of the inner scope an entry with `config` may make, if that is limited: the M of "attempt N of M".
     fn budget(&self, config: &Prepared) -> Option<u32> {
         let _ = config;
         None
@@ -109,6 +138,12 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     ) -> Result<Ascent, Failure> {
         let _ = (entry, with, failure);
         Ok(Ascent::Pass)
+    }
+
+    /// Why [`on_failure`](Self::on_failure) lets `failure` rise, in one word, if the middleware can say.
+    fn passes(&self, state: &EntryState, failure: &Failure) -> Option<&'static str> {
+        let _ = (state, failure);
+        None
     }
 
     /// The action at `onAlways`.

@@ -8,9 +8,12 @@ use std::pin::Pin;
 use super::attempt::{Attempt, Slot};
 use super::contract::{Contract, Prepared};
 use super::identity::Identity;
+use super::rising::{Foreseen, Rising};
+use super::written::WrittenCall;
 use crate::language::code::system;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::value::Value;
+use crate::source::Diagnostics;
 
 /// A call target.
 pub trait CallProvider: fmt::Debug + Send + Sync {
@@ -20,6 +23,22 @@ pub trait CallProvider: fmt::Debug + Send + Sync {
     /// Turns a `with` that has passed the contract's schema into the provider's own terms. An error
     /// becomes the call's Result.
     fn prepare(&self, with: &Value) -> Result<Prepared, Failure>;
+
+    /// Reports what is wrong with a call, beside what the contract's schema finds.
+    fn check(&self, call: WrittenCall<'_>, found: &mut Diagnostics) {
+        let _ = (call, found);
+    }
+
+    /// The failures with which a call may end.
+    fn rising(&self, call: Foreseen<'_>) -> Rising<'_> {
+        let _ = call;
+        Rising::of(self.contract())
+    }
+
+    /// The JSON types of members of its Results, by their path within a Result: `details.status` is a `number`.
+    fn members(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 
     /// Runs the call. It is a leaf: the future is dropped if the call is interrupted.
     fn call<'a>(

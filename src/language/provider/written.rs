@@ -8,6 +8,15 @@ use crate::source::Node;
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenEntry<'n>(pub &'n Node);
 
+/// A call as written, for [`check`](super::dispatch::CallProvider::check). It may be malformed.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenCall<'n> {
+    /// The call object.
+    pub node: &'n Node,
+    /// The `input` of its Step, which it gets if it writes none.
+    pub step_input: Option<&'n Node>,
+}
+
 /// The arguments of a phase, for describing them.
 #[derive(Clone, Copy, Debug)]
 pub enum Arguments<'a> {
@@ -26,6 +35,18 @@ impl<'n> WrittenEntry<'n> {
     /// An argument of a phase.
     pub fn argument(self, phase: Phase, name: &str) -> Option<&'n Node> {
         self.key(phase, "with")?.get(name)
+    }
+}
+
+impl<'n> WrittenCall<'n> {
+    /// An argument.
+    pub fn argument(self, name: &str) -> Option<&'n Node> {
+        self.node.get("with")?.get(name)
+    }
+
+    /// What the call's target gets, where something is written.
+    pub fn input(self) -> Option<&'n Node> {
+        self.node.get("input").or(self.step_input)
     }
 }
 

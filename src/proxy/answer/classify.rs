@@ -13,7 +13,7 @@ use crate::language::code::Code;
 use crate::language::expr::{Bindings, EvalError, Root};
 use crate::language::value::{Missing, Value};
 use crate::proxy::message::headers;
-use crate::proxy::settings::{ClassifyRule, Verdict};
+use crate::proxy::settings::{ClassifyRule, RuledRetryable, Verdict};
 use crate::proxy::{code, grpc};
 
 /// Whether a request may be sent twice: because that has the same effect as once (RFC 9110 §9.2.2), or because
@@ -43,6 +43,28 @@ impl Repeatable {
     }
 }
 
+/// Whether a failure is retryable, and what decides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retryable {
+    /// The code or a rule.
+    Is(bool),
+    /// Whether the request may be sent twice.
+    ByMethod,
+    /// The response, which says when to try again.
+    Asked,
+}
+
+impl Retryable {
+    /// Of a request that may be sent twice or not.
+    pub(crate) const fn holds(self, repeatable: Repeatable) -> bool {
+        match self {
+            Self::Is(retryable) => retryable,
+            Self::ByMethod => repeatable.any(),
+            Self::Asked => true,
+        }
+    }
+}
+
 /// The meaning of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Class {
@@ -53,7 +75,7 @@ pub(crate) enum Class {
         /// Its code.
         code: Code,
         /// Whether it says that a retry may help.
-        retryable: bool,
+        retryable: Retryable,
         /// Whether a wait that the response asks for counts. It does for 429, for 503, and for whatever a rule
         /// calls a failure. On a 404, for example, the field means something else.
         waits: bool,
@@ -73,53 +95,66 @@ pub(crate) struct ResponseView<'a> {
     pub(crate) now: i128,
 }
 
-/// Classifies the response to a request, by the route's rules and then by the table. The error comes from a
-/// rule's own expression.
+/// Classifies the response to a request, by the route's rules and then by the table. A rule whose own expression fails
+/// does not apply: a slip in it must not turn a good answer into a failure. The first such error is returned, too.
 pub(crate) fn classify(
     rules: &[ClassifyRule],
     repeatable: Repeatable,
     seen: ResponseView<'_>,
-) -> Result<Class, EvalError> {
+) -> (Class, Option<EvalError>) {
+    let mut fault = None;
     let table = match seen.grpc {
         Some(ended) => Class::Failure {
             code: Code::Static(ended.status.code()),
-            retryable: ended.retryable(),
+            retryable: Retryable::Is(ended.retryable()),
             waits: false,
         },
         None => by_status(seen.status, seen.headers, repeatable),
     };
     for rule in rules {
-        if !matches(rule, seen)? {
-            continue;
+        match matches(rule, seen) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => {
+                fault.get_or_insert(error);
+                continue;
+            }
         }
-        return Ok(match &rule.verdict {
+        let class = match &rule.verdict {
             Verdict::Success => Class::Success,
             Verdict::Failure { code, retryable } => Class::Failure {
                 code: Code::Shared(code.clone()),
-                retryable: retryable.unwrap_or(match table {
-                    Class::Success => false,
-                    Class::Failure { retryable, .. } => retryable,
-                }),
+                retryable: match (retryable, table) {
+                    (Some(RuledRetryable::Is(retryable)), _) => Retryable::Is(*retryable),
+                    (Some(RuledRetryable::ByMethod), _) => Retryable::ByMethod,
+                    (None, Class::Success) => Retryable::Is(false),
+                    (None, Class::Failure { retryable, .. }) => retryable,
+                },
                 waits: true,
             },
-        });
+        };
+        return (class, fault);
     }
-    Ok(table)
+    (table, fault)
 }
 
 /// The built-in table.
 fn by_status(status: StatusCode, headers: &HeaderMap, repeatable: Repeatable) -> Class {
-    let repeatable = repeatable.any();
     let (code, retryable) = match status.as_u16() {
-        429 => (code::THROTTLED, true),
+        429 => (code::THROTTLED, Retryable::Is(true)),
         503 => {
-            let asked = headers.contains_key(header::RETRY_AFTER);
-            (code::UNAVAILABLE, repeatable || asked)
+            let asked = !repeatable.any() && headers.contains_key(header::RETRY_AFTER);
+            let retryable = if asked { Retryable::Asked } else { Retryable::ByMethod };
+            (code::UNAVAILABLE, retryable)
         }
-        502 => (code::BAD_GATEWAY, repeatable),
-        504 => (code::GATEWAY_TIMEOUT, repeatable),
-        400..=499 => (code::NON_SUCCESS_STATUS, false),
-        500.. => (code::NON_SUCCESS_STATUS, repeatable),
+        502 => (code::BAD_GATEWAY, Retryable::ByMethod),
+        504 => (code::GATEWAY_TIMEOUT, Retryable::ByMethod),
+        // The upstream closes a connection that was idle too long (RFC 9110 §15.5.9), or is afraid of a replay in TLS's
+        // early data (RFC 8470 §5.2).
+        408 | 425 => (code::NON_SUCCESS_STATUS, Retryable::ByMethod),
+        // The upstream supports neither the method nor the version, and will not the next time (501, 505).
+        400..=499 | 501 | 505 => (code::NON_SUCCESS_STATUS, Retryable::Is(false)),
+        500.. => (code::NON_SUCCESS_STATUS, Retryable::ByMethod),
         _ => return Class::Success,
     };
     Class::Failure {
@@ -217,10 +252,11 @@ mod tests {
             idempotent: method.is_idempotent(),
             keyed: fields.iter().any(|(name, _)| *name == "idempotency-key"),
         };
-        match classify(rules, repeatable, seen).unwrap() {
+        match classify(rules, repeatable, seen).0 {
             Class::Success => "success".to_owned(),
             Class::Failure { code, retryable, .. } => {
                 let code = code.to_string();
+                let retryable = retryable.holds(repeatable);
                 format!("{} {retryable}", code.trim_start_matches("Provider.Call.Http."))
             }
         }
@@ -228,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_table() {
-        let rows: [(Method, u16, &Fields, &str); 14] = [
+        let rows: [(Method, u16, &Fields, &str); 21] = [
             (Method::GET, 200, &[], "success"),
             (Method::GET, 304, &[], "success"),
             (Method::POST, 429, &[], "Throttled true"),
@@ -243,6 +279,13 @@ mod tests {
             (Method::GET, 404, &[], "NonSuccessStatus false"),
             (Method::GET, 500, &[], "NonSuccessStatus true"),
             (Method::POST, 500, &[], "NonSuccessStatus false"),
+            (Method::GET, 408, &[], "NonSuccessStatus true"),
+            (Method::POST, 408, &[], "NonSuccessStatus false"),
+            (Method::POST, 425, &[("idempotency-key", "k")], "NonSuccessStatus true"),
+            (Method::POST, 425, &[], "NonSuccessStatus false"),
+            (Method::GET, 501, &[], "NonSuccessStatus false"),
+            (Method::GET, 505, &[], "NonSuccessStatus false"),
+            (Method::GET, 507, &[], "NonSuccessStatus true"),
         ];
         for (method, status, fields, wanted) in rows {
             assert_eq!(of(&[], &method, status, fields), wanted, "{method} {status}");
@@ -257,7 +300,7 @@ mod tests {
     fn a_route_s_rules_come_first_and_in_order() {
         let declined = Verdict::Failure {
             code: "Provider.Call.Payments.CardDeclined".into(),
-            retryable: Some(true),
+            retryable: Some(RuledRetryable::Is(true)),
         };
         let silent = Verdict::Failure { code: "A.B".into(), retryable: None };
         let mut fielded = rule((404, 404), Verdict::Success);
@@ -269,5 +312,11 @@ mod tests {
         assert_eq!(of(&rules, &Method::POST, 404, &[("etag", "y")]), "NonSuccessStatus false");
         assert_eq!(of(&rules, &Method::GET, 503, &[]), "A.B true");
         assert_eq!(of(&rules, &Method::POST, 500, &[]), "A.B false");
+        let by_method =
+            Verdict::Failure { code: "A.B".into(), retryable: Some(RuledRetryable::ByMethod) };
+        let rules = [rule((429, 429), by_method)];
+        assert_eq!(of(&rules, &Method::GET, 429, &[]), "A.B true");
+        assert_eq!(of(&rules, &Method::POST, 429, &[]), "A.B false");
+        assert_eq!(of(&rules, &Method::POST, 429, &[("idempotency-key", "k")]), "A.B true");
     }
 }

@@ -51,15 +51,17 @@ pub(crate) fn finish(
     response
 }
 
-/// Logs a failure that the client sees as a server error: a few of many on one route, with the number of the
-/// others. When the stopping process cancels requests, that is logged elsewhere.
+/// Logs a failure that the client sees as a server error, or not at all, because a rule made it of a response with a
+/// status that is none of an error: a few of many on one route, with the number of the others. When the stopping
+/// process cancels requests, that is logged elsewhere.
 fn tell(exchange: &Exchange, failure: &Failure, response: &Response<AnswerBody>) {
     let status = response.status();
     // A gRPC call answers 200 and reports its outcome in other fields.
     let said = || Ended::of(response.headers()).map(|ended| ended.status);
     let known = || failure.chain().find_map(|link| Status::of_code(link.code.as_str()));
     let grpc = exchange.grpc.then(|| said().or_else(known)).flatten();
-    let servers = status.is_server_error() || grpc.is_some_and(Status::is_servers);
+    let unseen = !exchange.grpc && !status.is_client_error();
+    let servers = status.is_server_error() || unseen || grpc.is_some_and(Status::is_servers);
     let staged = exchange.site.runtime.stage.is_some();
     if !servers || failure.ty == FailureType::Cancellation || staged {
         return;

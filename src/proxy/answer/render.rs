@@ -38,7 +38,19 @@ pub(crate) fn render(exchange: &Exchange, outcome: &Outcome) -> Response<AnswerB
     if let Some(edits) = shaping.and_then(|shaping| shaping.response.as_ref()) {
         shape::edit(response.headers_mut(), edits);
     }
+    identify(&mut response, exchange.site.runtime.request_id.as_ref(), &exchange.id);
     if exchange.method == Method::HEAD { without_body(response) } else { response }
+}
+
+/// Adds the execution's id, if the configuration names a `field` for it.
+pub(crate) fn identify(
+    response: &mut Response<AnswerBody>,
+    field: Option<&HeaderName>,
+    id: &HeaderValue,
+) {
+    if let Some(field) = field {
+        response.headers_mut().insert(field, id.clone());
+    }
 }
 
 /// The answer to a request for which no Flow ran.

@@ -18,7 +18,8 @@ use crate::proxy::message::headers;
 use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::Http1Lease;
 
-/// An upstream's response: the object `{status, headers, body}`. `body` is only present if the route buffers it.
+/// An upstream's response: the object `{status, headers, body}`. `body` is only present if the route buffers it, and
+/// only for those who name it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     line: StatusLine,
@@ -208,8 +209,9 @@ impl Native for Reply {
         }
     }
 
+    /// Without the body: whether that was read depends on what else the route's expressions name.
     fn to_map(&self) -> Map {
-        members(self, &["status", "headers", "body"])
+        members(self, &["status", "headers"])
     }
 
     fn discard(&self) {
@@ -245,11 +247,11 @@ impl Native for Details {
         }
     }
 
+    /// Without the body, as in a [`Reply`].
     fn to_map(&self) -> Map {
         let names = [
             "status",
             "headers",
-            "body",
             "endpoint",
             "requestSent",
             "connectionReused",

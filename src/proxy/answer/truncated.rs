@@ -34,7 +34,7 @@ pub(super) fn truncated(
     let (status, causes) = (flight.status(), Causes(error));
     exchange.route.metrics.truncated(upstream);
     events::truncated((execution, route), (upstream, endpoint), code::RESPONSE_TRUNCATED, status);
-    if let Some(untold) = exchange.route.truncated.admits(Instant::now()) {
+    if let Some(untold) = exchange.route.rare().truncated.admits(Instant::now()) {
         tracing::warn!(
             execution,
             route,

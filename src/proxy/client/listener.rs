@@ -79,8 +79,10 @@ pub(crate) async fn accept(
     room: Arc<Semaphore>,
     stop: CancellationToken,
 ) {
-    let mut served = BoundListener { address, worker, tls: None, full: LogLimiter::default() };
-    let told = LogLimiter::default();
+    let full =
+        LogLimiter::new("As many clients are connected as `limits.connections` allows.", None);
+    let mut served = BoundListener { address, worker, tls: None, full };
+    let told = LogLimiter::new("A connection could not be accepted.", None);
     loop {
         let accepted = tokio::select! {
             biased;

@@ -236,6 +236,9 @@ impl ClientIo {
     /// that an incomplete head never begins with thousands of them.
     pub(crate) fn skip_empty_lines(&mut self) {
         let (rest, read) = (empty_lines(&self.pending), empty_lines(self.input.bytes()));
+        if rest + read == 0 {
+            return;
+        }
         self.pending.advance(rest);
         self.input.skip(read);
         self.seen = self.seen.saturating_sub(read);

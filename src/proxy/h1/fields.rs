@@ -49,15 +49,16 @@ impl FieldRules {
     }
 }
 
-/// Converts the fields `read`, whose values are slices of `bytes`.
+/// Converts the fields `read`, whose values are slices of `bytes`. The map has room for `more` fields.
 ///
 /// # Errors
 /// When a field is malformed, its line ends in a line feed alone, or `Content-Length` is not a number.
 pub(crate) fn read(
     bytes: &Bytes,
     read: &[Header<'_>],
+    more: usize,
 ) -> Result<(HeaderMap, HeadFields), Malformed> {
-    let mut fields = HeaderMap::with_capacity(read.len());
+    let mut fields = HeaderMap::with_capacity(read.len() + more);
     let mut said = HeadFields::default();
     for field in read {
         check_end(bytes, field.value)?;
@@ -124,25 +125,29 @@ fn trim_end(mut text: &[u8]) -> &[u8] {
 
 impl HeadFields {
     fn hear(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
-        if *name == header::CONTENT_LENGTH {
-            return self.hear_length(value);
+        match *name {
+            header::CONTENT_LENGTH => self.hear_length(value)?,
+            header::TRANSFER_ENCODING => {
+                let codings = value.as_bytes().rsplit(|byte| *byte == b',');
+                let last = codings.map(<[u8]>::trim_ascii).next().unwrap_or_default();
+                self.chunked = Some(last.eq_ignore_ascii_case(b"chunked"));
+            }
+            header::CONNECTION => self.hear_connection(value),
+            header::EXPECT => self.expects = true,
+            header::TE => self.te = true,
+            _ => {}
         }
-        if *name == header::TRANSFER_ENCODING {
-            let mut codings = value.as_bytes().rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            let last = codings.next().unwrap_or_default();
-            self.chunked = Some(last.eq_ignore_ascii_case(b"chunked"));
-        } else if *name == header::CONNECTION {
-            for option in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                if option.eq_ignore_ascii_case(b"close") {
-                    self.stays = Some(false);
-                } else if option.eq_ignore_ascii_case(b"keep-alive") {
-                    self.stays.get_or_insert(true);
-                }
+        Ok(())
+    }
+
+    fn hear_connection(&mut self, value: &HeaderValue) {
+        for option in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.stays = Some(false);
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.stays.get_or_insert(true);
             }
         }
-        self.expects |= *name == header::EXPECT;
-        self.te |= *name == header::TE;
-        Ok(())
     }
 
     /// A length, which may be repeated if it is the same (RFC 9112 §6.3, rule 5).

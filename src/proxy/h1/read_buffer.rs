@@ -147,7 +147,11 @@ impl ReadBuffer {
         let mut read = ReadBuf::uninit(scratch.get_mut(..room).unwrap_or_default());
         ready!(Pin::new(io).poll_read(cx, &mut read))?;
         let read = read.filled();
-        self.bytes.extend_from_slice(read);
+        if self.bytes.is_empty() {
+            self.bytes = read.into();
+        } else {
+            self.bytes.extend_from_slice(read);
+        }
         self.found(read.len(), room);
         Poll::Ready(Ok(read.len()))
     }

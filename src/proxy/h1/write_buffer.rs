@@ -33,6 +33,18 @@ impl WriteBuffer {
         if self.chunk.is_empty() { &mut self.front } else { &mut self.back }
     }
 
+    /// Makes room for a head of this size, and for its body if that will be copied.
+    pub(crate) fn reserve(&mut self, head: usize, body: Option<u64>) {
+        let body = body.and_then(|size| usize::try_from(size).ok());
+        let copied = body.filter(|size| *size <= SMALL).unwrap_or_default();
+        let (text, size) = (self.text(), head.saturating_add(copied));
+        if text.capacity() == 0 {
+            *text = Vec::with_capacity(size);
+        } else {
+            text.reserve(size);
+        }
+    }
+
     /// Puts in the next chunk of a body. There must be none yet: see [`WriteBuffer::is_full`].
     pub(crate) fn chunk(&mut self, chunk: Bytes) {
         if chunk.len() <= SMALL || !self.chunk.is_empty() {
@@ -187,6 +199,18 @@ mod tests {
             while output.poll_write(&mut narrow, &mut cx, &mut wrote).is_pending() {}
             prop_assert!(output.is_empty() && wrote);
             prop_assert_eq!(narrow.taken, wanted);
+        }
+    }
+
+    #[test]
+    fn a_small_body_is_copied_to_the_room_that_was_made() {
+        for (size, room) in [(SMALL, 100 + SMALL), (SMALL + 1, 100)] {
+            let mut output = WriteBuffer::default();
+            output.reserve(100, Some(size as u64));
+            assert_eq!(output.front.capacity(), room);
+            output.text().extend_from_slice(&[b'h'; 100]);
+            output.chunk(vec![b'x'; size].into());
+            assert_eq!(output.front.capacity(), room);
         }
     }
 

@@ -66,7 +66,8 @@ impl Parsers {
 impl Budget {
     /// All bodies together may take `limit` bytes.
     pub(crate) fn new(limit: usize, metrics: BufferMetrics, parsers: Parsers) -> Arc<Self> {
-        Arc::new(Self { limit, metrics, parsers, told: LogLimiter::default() })
+        let told = LogLimiter::new("A body found no room in limits.bufferedBytes.", None);
+        Arc::new(Self { limit, metrics, parsers, told })
     }
 
     /// A part of the budget, empty for now.

@@ -5,6 +5,7 @@
 //! that is sent gets its own copy of the header fields, so the next one can always be made from here.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,6 +22,7 @@ use super::upload::Upload;
 use crate::language::value::{Map, Missing, Native, Value};
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::{BodyFailure, ReplaySource};
+use crate::proxy::boxed::shared;
 use crate::proxy::h1::DropReason;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
@@ -28,6 +30,7 @@ use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
+use crate::proxy::upstream::{TriedEndpoints, Upstream};
 use crate::telemetry::record::Recorder;
 
 /// A request that a route has matched.
@@ -57,8 +60,8 @@ pub(crate) struct Exchange {
     pub(crate) scheme: &'static str,
     /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
-    /// The endpoint that last refused a connection, and its upstream.
-    avoid: Mutex<Option<(usize, usize)>>,
+    /// The endpoints to which it has sent attempts, by upstream. Only upstreams with several are in it.
+    tried: Mutex<BTreeMap<usize, TriedEndpoints>>,
     /// A random value of this execution, once somebody needs it.
     secret: OnceLock<[u8; 16]>,
     /// Cancels the execution, if that is possible.
@@ -92,7 +95,7 @@ impl Exchange {
     /// Checks a request and finds its route. A refused request keeps its body.
     pub(crate) fn begin(
         site: Arc<WorkerConfig>,
-        mut parts: ReceivedHead,
+        mut parts: Box<ReceivedHead>,
         body: ClientBody,
         peer: Peer,
         interim: InterimTarget,
@@ -103,7 +106,7 @@ impl Exchange {
             Ok(accepted) => accepted,
             Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
-        let AcceptedHead { route, asked, client, id, written, trace } = accepted;
+        let AcceptedHead { route, mut asked, client, id, written, trace } = accepted;
         let admitted = match AdmissionGuard::admit(&site) {
             Ok(admitted) => admitted,
             Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
@@ -117,9 +120,12 @@ impl Exchange {
             let keep = facts.resends.then_some(route.buffer.replay);
             (Upload::Stream(Arc::new(ReplaySource::new(body, keep).within(&site.memory))), None)
         };
+        if unread.is_none() {
+            settle_expectation(&upload, &mut asked, &mut parts.headers);
+        }
         // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
-        let mut exchange = Self {
+        let exchange = move || Self {
             site,
             route,
             id,
@@ -135,26 +141,17 @@ impl Exchange {
             client,
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
-            avoid: Mutex::new(None),
+            tried: Mutex::default(),
             secret: OnceLock::new(),
             cancel: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             trace,
             recorder: OnceLock::new(),
         };
-        if let Some(body) = unread {
-            return Ok(Admission::Unread(Box::new(PendingBody { exchange, body })));
-        }
-        exchange.settle_expectation();
-        Ok(Admission::Whole(Arc::new(exchange)))
-    }
-
-    /// A body in memory, or no body, need not be waited for.
-    fn settle_expectation(&mut self) {
-        if self.asked.body_unasked && !matches!(self.upload, Upload::Stream(_)) {
-            self.asked.body_unasked = false;
-            self.headers.remove(header::EXPECT);
-        }
+        Ok(match unread {
+            Some(body) => Admission::Unread(Box::new(PendingBody { exchange: exchange(), body })),
+            None => Admission::Whole(shared(exchange)),
+        })
     }
 
     /// A request without a body and without a connection, for benches that measure what reading it costs.
@@ -163,7 +160,7 @@ impl Exchange {
         parts: http::request::Parts,
         peer: Peer,
     ) -> Result<Arc<Self>, Refusal> {
-        let (head, body) = (ReceivedHead::from(parts), ClientBody::Empty);
+        let (head, body) = (Box::new(ReceivedHead::from(parts)), ClientBody::Empty);
         match Self::begin(site, head, body, peer, InterimTarget::Nowhere(DropReason::Late)) {
             Ok(Admission::Whole(exchange)) => Ok(exchange),
             Ok(Admission::Unread(unread)) => Ok(Arc::new(unread.exchange)),
@@ -220,15 +217,20 @@ impl Exchange {
         self.upload.broken() == Some(BodyFailure::Gone)
     }
 
-    /// The endpoint of `upstream` that the next attempt should avoid.
-    pub(crate) fn avoided(&self, upstream: usize) -> Option<usize> {
-        let avoid = *lock(&self.avoid);
-        avoid.filter(|(of, _)| *of == upstream).map(|(_, endpoint)| endpoint)
+    /// The endpoint for the next attempt at the upstream with this index: one that this execution has not tried, if
+    /// there is one.
+    pub(crate) fn pick(&self, index: usize, upstream: &Upstream) -> usize {
+        if upstream.settings.endpoints.len() < 2 {
+            return 0;
+        }
+        upstream.pick(lock(&self.tried).entry(index).or_default())
     }
 
-    /// `endpoint` of `upstream` refused a connection.
-    pub(crate) fn avoid(&self, upstream: usize, endpoint: usize) {
-        *lock(&self.avoid) = Some((upstream, endpoint));
+    /// Nothing was asked of the endpoint that was picked.
+    pub(crate) fn spare(&self, index: usize, endpoint: usize) {
+        if let Some(tried) = lock(&self.tried).get_mut(&index) {
+            tried.retain(|tried| *tried != endpoint);
+        }
     }
 }
 
@@ -249,8 +251,17 @@ impl PendingBody {
             let Exchange { method, headers, .. } = &exchange;
             refusal.asked(RefusedHead::of(method, exchange.path(), None, headers))
         })?;
-        exchange.settle_expectation();
+        let Exchange { upload, asked, headers, .. } = &mut exchange;
+        settle_expectation(upload, asked, headers);
         Ok(Arc::new(exchange))
+    }
+}
+
+/// A body in memory, or no body, need not be waited for.
+fn settle_expectation(upload: &Upload, asked: &mut HopOptions, headers: &mut HeaderMap) {
+    if asked.body_unasked && !matches!(upload, Upload::Stream(_)) {
+        asked.body_unasked = false;
+        headers.remove(header::EXPECT);
     }
 }
 
@@ -314,8 +325,9 @@ impl Native for Exchange {
         }
     }
 
+    /// Without the body: whether that was read depends on what else the route's expressions name.
     fn to_map(&self) -> Map {
-        ["method", "scheme", "host", "path", "query", "headers", "body"]
+        ["method", "scheme", "host", "path", "query", "headers"]
             .into_iter()
             .filter_map(|name| Some((name.into(), self.member(name)?)))
             .collect()

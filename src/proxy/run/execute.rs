@@ -22,10 +22,12 @@ use super::observer::RequestObserver;
 use crate::language::code::system;
 use crate::language::engine::{self, Alarm, Start};
 use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::plan::Plan;
 use crate::language::value::Value;
 use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::answer::{finish, render};
 use crate::proxy::body::client::ClientBody;
+use crate::proxy::boxed::pinned;
 use crate::proxy::code;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::id;
@@ -36,6 +38,7 @@ use crate::proxy::request::head::{self, ReceivedHead};
 use crate::proxy::request::interim::InterimTarget;
 use crate::proxy::request::recording::RefusedRequest;
 use crate::proxy::site::WorkerConfig;
+use crate::proxy::stage::Stage;
 use crate::proxy::watch::busy::BusyGuard;
 use crate::telemetry::events::Events;
 
@@ -47,7 +50,7 @@ pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Response<AnswerBody>>
 /// Everything that needs no waiting is done here, so that the future, which gets moved, does not carry the request.
 pub(crate) fn serve(
     site: Arc<WorkerConfig>,
-    head: ReceivedHead,
+    head: Box<ReceivedHead>,
     body: ClientBody,
     client: Peer,
     busy: BusyGuard,
@@ -64,6 +67,7 @@ pub(crate) fn serve(
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
+        render::identify(&mut response, asked.runtime.request_id.as_ref(), &id);
         if !read && version < Version::HTTP_2 {
             finish::closes(response.headers_mut());
         }
@@ -75,7 +79,7 @@ pub(crate) fn serve(
         response
     };
     match Exchange::begin(site, head, body, client, interim) {
-        Ok(Admission::Whole(exchange)) => Box::pin(answer(exchange, busy, version)),
+        Ok(Admission::Whole(exchange)) => pinned(|| answer(exchange, busy, version)),
         Ok(Admission::Unread(unread)) => Box::pin(async move {
             match unread.read().await {
                 Ok(exchange) => answer(exchange, busy, version).await,
@@ -101,7 +105,7 @@ async fn answer(
 ) -> Response<AnswerBody> {
     let flight = Flight::begin(Arc::clone(&exchange));
     let outcome = if exchange.route.facts.unwinds {
-        Box::pin(to_its_end(&exchange, &busy)).await
+        pinned(|| to_its_end(&exchange, &busy)).await
     } else {
         in_place(&exchange, &busy).await
     };
@@ -111,9 +115,9 @@ async fn answer(
 /// Runs the route's Flow within this future.
 async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
     let core = &exchange.site.core;
-    let mut alarm = exchange.route.facts.bounds.then(|| busy.take_alarm());
+    let mut alarm = busy.take_alarm();
     let outcome = {
-        let mut run = pin!(run(exchange, None, alarm.as_mut()));
+        let mut run = pin!(run(exchange, None, Some(&mut alarm)));
         std::future::poll_fn(|cx| {
             if core.is_cut() {
                 let outcome = cancelled();
@@ -124,9 +128,7 @@ async fn in_place(exchange: &Arc<Exchange>, busy: &BusyGuard) -> Outcome {
         })
         .await
     };
-    if let Some(alarm) = alarm {
-        busy.keep_alarm(alarm);
-    }
+    busy.keep_alarm(alarm);
     outcome
 }
 
@@ -168,7 +170,7 @@ async fn run(
     let events = Events::begin(|| exchange.id(), &route.name);
     let stage = exchange.site.runtime.stage.as_deref();
     let observer = (RequestObserver(exchange), (events.as_deref(), stage));
-    let start = Start {
+    let mut start = Start {
         id: exchange.id(),
         platform,
         clock: exchange.site.core.clock,
@@ -182,18 +184,26 @@ async fn run(
     let input = Value::Native(Arc::clone(exchange) as _);
     let arguments = route.arguments.clone();
     let outcome = match stage {
-        None => engine::run(&route.plan, start, arguments, input).await,
-        Some(stage) => {
-            let running = engine::run(&route.plan, start, arguments, input);
-            let outcome = Box::pin(stage.play_out(running)).await;
-            stage.settled(&outcome);
-            outcome
-        }
+        None => engine::run(&route.plan, &mut start, arguments, input).await,
+        Some(stage) => pinned(|| rehearsed(stage, &route.plan, &mut start, arguments, input)).await,
     };
     if let Some(events) = &events {
         events.done(&outcome);
     }
     exchange.ended(&outcome);
+    outcome
+}
+
+/// The same on a stage.
+async fn rehearsed(
+    stage: &Stage,
+    plan: &Plan,
+    start: &mut Start<'_>,
+    arguments: Value,
+    input: Value,
+) -> Outcome {
+    let outcome = stage.play_out(engine::run(plan, start, arguments, input)).await;
+    stage.settled(&outcome);
     outcome
 }
 

@@ -1,11 +1,14 @@
 //! Counts and records what the engine reports of a request's execution.
 
-use crate::language::observe::{Ended, Event, Observer};
+use tokio::time::Instant;
+
+use crate::language::observe::{Caught, Ended, EntryPlace, Event, Observer, Passed};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::middleware::retry::BEYOND_BOUND;
 use crate::language::value::Value;
 use crate::proxy::request::exchange::Exchange;
-use crate::telemetry::record::Attempt;
+use crate::telemetry::metrics::Cleaned;
+use crate::telemetry::record::{Attempt, CaughtFailure};
 
 /// Updates the route's counters and the request's record. The spans are made from the record.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +21,8 @@ impl RequestObserver<'_> {
             return;
         };
         let code = ended.code();
-        self.0.route.metrics.attempt(destination.upstream, code, ended.took);
+        let at = (&**destination.upstream, &**destination.endpoint);
+        self.0.route.metrics.attempt(at, code, ended.took);
         if let Some(recorder) = self.0.recorder(code.is_some()) {
             recorder.attempt(Attempt::of(ended, destination));
         }
@@ -32,12 +36,12 @@ impl RequestObserver<'_> {
         tracing::info!(execution, route, step, reason, "A retry was not made.");
     }
 
-    fn gave_up(self, step: &str, failure: &Failure) {
+    fn gave_up(self, entry: EntryPlace<'_>, failure: &Failure) {
         let metrics = &self.0.route.metrics;
         let details = failure.details.as_ref();
         let policy = details.and_then(|details| details.get("policy")?.as_u64());
         if let Some(policy) = policy.and_then(|policy| usize::try_from(policy).ok()) {
-            metrics.exhausted(policy);
+            metrics.exhausted(&entry.to_string(), policy);
         }
         let told = details.and_then(|details| details.get("reason"));
         let refused = || failure.previous.as_ref()?.rerun_refusal();
@@ -47,13 +51,71 @@ impl RequestObserver<'_> {
             Some(_) => refused(),
         };
         if let Some(reason) = reason {
-            self.suppressed(step, reason);
+            self.suppressed(entry.step, reason);
         }
     }
 
-    fn cleaned(self, step: &str, outcome: &Outcome) {
+    /// A failure that nobody sees any more, unless it is told.
+    fn caught(self, caught: &Caught<'_>) {
         let Exchange { route, .. } = self.0;
-        route.metrics.finally(outcome.is_success());
+        let Caught { step, failure, next, cleanup } = *caught;
+        let code = failure.code.as_str();
+        route.metrics.caught(step, code);
+        if let Some(recorder) = self.0.recorder(true) {
+            recorder.caught(CaughtFailure::of(caught));
+        }
+        if let Some(untold) = route.rare().caught.admits(Instant::now()) {
+            let cause = failure.chain().skip(1).last().map(tracing::field::display);
+            tracing::warn!(
+                execution = self.0.id(),
+                route = &*route.name,
+                step,
+                next,
+                cleanup,
+                error = %failure,
+                cause,
+                untold,
+                "A failure was caught."
+            );
+        }
+    }
+
+    /// Whatever becomes of it: a policy that its own author's slip has switched off is no policy.
+    fn faulted(self, step: &str, fault: &Failure) {
+        let Exchange { route, .. } = self.0;
+        route.metrics.definition_fault(step, fault.code.as_str());
+        if let Some(untold) = route.rare().faults.admits(Instant::now()) {
+            tracing::warn!(
+                execution = self.0.id(),
+                route = &*route.name,
+                step,
+                error = %fault,
+                untold,
+                "A definition is at fault."
+            );
+        }
+    }
+
+    fn passed_over(self, passed: &Passed<'_>) {
+        let Passed { entry, failure, .. } = *passed;
+        tracing::debug!(
+            execution = self.0.id(),
+            route = &*self.0.route.name,
+            step = entry.step,
+            %entry,
+            reason = passed.reason(),
+            error = %failure,
+            "No policy took a failure."
+        );
+    }
+
+    fn cleaned(self, step: &str, outcome: &Outcome, caught: bool) {
+        let Exchange { route, .. } = self.0;
+        route.metrics.finally(match outcome {
+            Outcome::Success(_) if caught => Cleaned::Degraded,
+            Outcome::Success(_) => Cleaned::Success,
+            Outcome::Failure(_) => Cleaned::Failure,
+        });
         if let Outcome::Failure(failure) = outcome {
             // This may have been the only report of what the cleanup was for.
             let (execution, route, code) = (self.0.id(), &*route.name, failure.code.as_str());
@@ -75,13 +137,13 @@ impl Observer for RequestObserver<'_> {
             Event::RetryDropped { step } => {
                 self.suppressed(step, if site.core.is_cut() { "draining" } else { "clientGone" });
             }
-            Event::GaveUp { step, failure } => self.gave_up(step, failure),
-            Event::TimeoutExceeded { .. } => route.metrics.timeout(),
-            Event::CleanupDone { step, outcome } => self.cleaned(step, outcome),
-            Event::AttemptStarted(_)
-            | Event::Decided { .. }
-            | Event::PassedOver { .. }
-            | Event::Caught { .. } => {}
+            Event::PassedOver(passed) => self.passed_over(passed),
+            Event::GaveUp { entry, failure } => self.gave_up(entry, failure),
+            Event::TimeoutExceeded { entry, .. } => route.metrics.timeout(&entry.to_string()),
+            Event::Caught(caught) => self.caught(caught),
+            Event::Faulted { step, failure } => self.faulted(step, failure),
+            Event::CleanupDone { step, outcome, caught } => self.cleaned(step, outcome, caught),
+            Event::AttemptStarted(_) | Event::Decided { .. } => {}
         }
     }
 }

@@ -83,6 +83,11 @@ impl Listeners {
         closed.into_keys().collect()
     }
 
+    /// Whether a service manager keeps addresses open.
+    pub(super) const fn are_managed(&self) -> bool {
+        !self.managed.is_empty()
+    }
+
     /// Closes everything.
     pub(super) fn close(&mut self) {
         *self = Self::default();

@@ -24,8 +24,6 @@ pub(crate) struct Facts {
     pub(crate) fans_out: bool,
     /// Several calls make up an execution, whatever fails: a Flow of several Steps, a cleanup.
     pub(crate) several_calls: bool,
-    /// A timeout may apply to it.
-    pub(crate) bounds: bool,
     /// Something must run when the request is cut off: a cleanup.
     pub(crate) unwinds: bool,
 }
@@ -37,7 +35,6 @@ impl Facts {
             resends: plan.redispatches(),
             fans_out: plan.fans_out(),
             several_calls: plan.calls_several(),
-            bounds: plan.bounds(),
             unwinds: plan.needs_unwind(),
             ..Self::default()
         };

@@ -11,8 +11,8 @@ pub(crate) mod runtime;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderValue;
@@ -31,6 +31,13 @@ use crate::proxy::tls::TlsFailure;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
 use crate::telemetry::limiter::{LogLimiter, RateLimiter, ReasonLimiter};
+
+/// Nobody has told the worker to stop.
+const SERVING: u8 = 0;
+/// Answers are the last ones of their connections.
+const LAST_CALL: u8 = 1;
+/// Idle connections close as well.
+const DRAINING: u8 = 2;
 
 /// The state that outlives configurations.
 #[derive(Debug)]
@@ -54,11 +61,22 @@ pub(crate) struct WorkerState {
     pub(crate) departed: Departed,
     /// How many of them are executions on their own task, whose cleanups must run.
     unwinding: AtomicUsize,
-    draining: AtomicBool,
+    /// [`SERVING`], [`LAST_CALL`] or [`DRAINING`].
+    leaving: AtomicU8,
     cut: AtomicBool,
-    /// The `Date` field of the second in which it was last needed.
-    date: Mutex<Option<(i128, HeaderValue)>>,
+    date: Mutex<Option<KnownDate>>,
 }
+
+/// A `Date` field.
+#[derive(Debug)]
+struct KnownDate {
+    value: HeaderValue,
+    /// Until when it is right: until its second ends, or until the clock must be read again because it may have been set.
+    until: Instant,
+}
+
+/// How often the clock is read for `Date`, at least.
+const DATE_READ: Duration = Duration::from_millis(100);
 
 /// A configuration, as one worker serves it.
 #[derive(Debug)]
@@ -81,10 +99,21 @@ pub(crate) struct WorkerRoute {
     pub(crate) arguments: Value,
     /// Limits which of its failures are logged.
     pub(crate) failures: LogLimiter,
-    /// The same for its answers that an upstream breaks off.
-    pub(crate) truncated: LogLimiter,
     /// The same for its cleanups that are cut off.
     pub(crate) cut_cleanups: LogLimiter,
+    /// The same for what most routes never tell, so that a long table does not pay for it.
+    rare: OnceLock<Box<RareLimiters>>,
+}
+
+/// Limits what one route logs of each kind.
+#[derive(Debug)]
+pub(crate) struct RareLimiters {
+    /// Answers that an upstream breaks off.
+    pub(crate) truncated: LogLimiter,
+    /// Failures that a `catch` takes.
+    pub(crate) caught: LogLimiter,
+    /// Faults of the definition.
+    pub(crate) faults: LogLimiter,
 }
 
 /// A worker's present site.
@@ -92,6 +121,17 @@ pub(crate) struct WorkerRoute {
 pub(crate) struct Worker {
     pub(crate) core: Arc<WorkerState>,
     site: Mutex<Arc<WorkerConfig>>,
+}
+
+impl KnownDate {
+    fn at(now: Instant, clock: Clock) -> Self {
+        let nanos = u64::try_from(clock.at(now).as_nanos()).unwrap_or_default();
+        let since = Duration::from_nanos(nanos);
+        let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(since.as_secs()));
+        let second_ends = Duration::from_nanos(1_000_000_000 - u64::from(since.subsec_nanos()));
+        let value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+        Self { value, until: now.checked_add(second_ends.min(DATE_READ)).unwrap_or(now) }
+    }
 }
 
 impl WorkerState {
@@ -109,12 +149,15 @@ impl WorkerState {
             cancel: CancellationToken::new(),
             pipes: PipePool::default(),
             pace: RateLimiter::default(),
-            refusals: ReasonLimiter::new(Reason::ALL.len()),
-            handshakes: ReasonLimiter::new(TlsFailure::ALL.len()),
+            refusals: ReasonLimiter::new("A request was refused.", Reason::ALL.map(Reason::as_str)),
+            handshakes: ReasonLimiter::new(
+                "A TLS handshake came to nothing.",
+                TlsFailure::ALL.map(TlsFailure::as_str),
+            ),
             in_flight: AtomicUsize::new(0),
             departed: Departed::default(),
             unwinding: AtomicUsize::new(0),
-            draining: AtomicBool::new(false),
+            leaving: AtomicU8::new(SERVING),
             cut: AtomicBool::new(false),
             date: Mutex::new(None),
         }
@@ -122,17 +165,11 @@ impl WorkerState {
 
     /// The current time as a `Date` field (RFC 9110 §5.6.7).
     pub(crate) fn date(&self) -> HeaderValue {
-        let second = self.clock.now().as_nanos().div_euclid(1_000_000_000);
-        let mut date = self.date.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*date {
-            Some((known, value)) if *known == second => value.clone(),
-            _ => {
-                let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
-                let text = httpdate::fmt_http_date(UNIX_EPOCH + since);
-                let value = HeaderValue::try_from(text);
-                let value = value.unwrap_or(HeaderValue::from_static(""));
-                date.insert((second, value)).1.clone()
-            }
+        let now = Instant::now();
+        let mut known = self.date.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some(date) if now < date.until => date.value.clone(),
+            _ => known.insert(KnownDate::at(now, self.clock)).value.clone(),
         }
     }
 
@@ -166,15 +203,26 @@ impl WorkerState {
         self.unwinding.load(Ordering::Relaxed)
     }
 
+    /// Closes every connection after its next answer. Idle ones stay open: a request may be on its way.
+    pub(crate) fn last_call(&self) {
+        self.leaving.store(LAST_CALL, Ordering::Relaxed);
+        self.connections.wake();
+    }
+
     /// Closes idle connections now, and the others after their answer.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.leaving.store(DRAINING, Ordering::Relaxed);
         self.connections.drain();
     }
 
-    /// Whether the process is stopping.
+    /// Whether connections close after their next answer.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) != SERVING
+    }
+
+    /// Whether idle connections close.
     pub(crate) fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.leaving.load(Ordering::Relaxed) == DRAINING
     }
 
     /// Cancels everything that still runs.
@@ -240,13 +288,26 @@ impl WorkerRoute {
             Value::Object(map) => Value::Object(Arc::new(map.as_ref().clone())),
             other => other.clone(),
         };
+        let limiter = |line| LogLimiter::new(line, Some(Arc::clone(&route.name)));
         Self {
             route: Arc::clone(route),
             arguments,
-            failures: LogLimiter::default(),
-            truncated: LogLimiter::default(),
-            cut_cleanups: LogLimiter::default(),
+            failures: limiter("A request failed."),
+            cut_cleanups: limiter("A cleanup was cut off (limits.cleanups)."),
+            rare: OnceLock::new(),
         }
+    }
+
+    /// Limits what is rarely logged.
+    pub(crate) fn rare(&self) -> &RareLimiters {
+        self.rare.get_or_init(|| {
+            let limiter = |line| LogLimiter::new(line, Some(Arc::clone(&self.route.name)));
+            Box::new(RareLimiters {
+                truncated: limiter("The response broke off after its head."),
+                caught: limiter("A failure was caught."),
+                faults: limiter("A definition is at fault."),
+            })
+        })
     }
 }
 
@@ -279,5 +340,21 @@ impl Worker {
 
     fn lock(&self) -> MutexGuard<'_, Arc<WorkerConfig>> {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::temporal::Timestamp;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_date_is_kept_until_its_second_ends() {
+        let clock = Clock::starting_at(Timestamp::from_nanos(784_111_777_850_000_000));
+        let core = WorkerState::with(clock, Ids::seeded(1));
+        for (millis, second) in [(0, 37), (99, 37), (50, 37), (1, 38), (998, 38), (2, 39)] {
+            tokio::time::advance(Duration::from_millis(millis)).await;
+            assert_eq!(core.date(), format!("Sun, 06 Nov 1994 08:49:{second} GMT"));
+        }
     }
 }

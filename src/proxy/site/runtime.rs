@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use ::http::HeaderValue;
+use ::http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::facts::Facts;
@@ -45,6 +45,8 @@ pub struct Runtime {
     /// How many executions a worker may let go on without their clients: its share of `limits.cleanups`.
     pub(crate) cleanups: usize,
     pub(crate) forwarded: Option<Forwarded>,
+    /// The field of every answer that carries the execution's id.
+    pub(crate) request_id: Option<HeaderName>,
     pub(crate) paths: Paths,
     /// Whether this proxy adds itself to `Via`.
     pub(crate) via: bool,

@@ -21,7 +21,7 @@ use self::record::{
 use self::script::{Script, ScriptUse};
 pub(crate) use self::script::{ScriptedAction, ScriptedResponse};
 use crate::language::clock::unless_busy;
-use crate::language::observe::{self, End, Ended, Observer, Retry};
+use crate::language::observe::{self, Caught, End, Ended, Observer, Retry};
 use crate::language::outcome::Outcome;
 use crate::language::provider::{CallProvider, Wait};
 use crate::language::value::Value;
@@ -194,23 +194,29 @@ impl Observer for Stage {
             },
             // The attempts and the end report it.
             Event::RetryMade { .. } | Event::RetryDropped { .. } => return,
-            Event::PassedOver { step, failure, gated } => {
-                let (step, code) = (step.to_owned(), failure.code.as_str().to_owned());
-                EventKind::Passed { step, code, gated }
+            Event::PassedOver(passed) => EventKind::Passed {
+                step: passed.entry.step.to_owned(),
+                code: passed.failure.code.as_str().to_owned(),
+                reason: passed.reason(),
+                gated: passed.gated,
+            },
+            Event::GaveUp { entry, failure } => {
+                EventKind::Exhausted { step: entry.step.to_owned(), failure: (&**failure).into() }
             }
-            Event::GaveUp { step, failure } => {
-                EventKind::Exhausted { step: step.to_owned(), failure: failure.into() }
+            Event::TimeoutExceeded { entry, emitted } => {
+                EventKind::Bound { step: entry.step.to_owned(), failure: (&**emitted).into() }
             }
-            Event::TimeoutExceeded { step, emitted } => {
-                EventKind::Bound { step: step.to_owned(), failure: emitted.into() }
-            }
-            Event::Caught { step, failure, next } => {
+            Event::Caught(&Caught { step, failure, next, cleanup: _ }) => {
                 let code = failure.code.as_str().to_owned();
                 EventKind::Caught { step: step.to_owned(), code, next: next.to_owned() }
             }
-            Event::CleanupDone { step, outcome } => EventKind::Cleaned {
+            Event::Faulted { step, failure } => {
+                EventKind::Faulted { step: step.to_owned(), failure: failure.into() }
+            }
+            Event::CleanupDone { step, outcome, caught } => EventKind::Cleaned {
                 step: step.to_owned(),
-                failure: outcome.failure().map(FailureSummary::from),
+                degraded: caught && outcome.is_success(),
+                failure: outcome.failure().map(|failure| FailureSummary::from(&**failure)),
             },
         });
     }
@@ -223,7 +229,7 @@ fn ended(ended: &Ended<'_>) -> EventKind {
             EventKind::Done { call, status: status(&ended.end), took }
         }
         End::Accepted(Outcome::Failure(failure)) => {
-            EventKind::Failed { call, failure: failure.into(), took }
+            EventKind::Failed { call, failure: (&**failure).into(), took }
         }
         End::Interrupted(by) => {
             let by = by.map(|failure| failure.code.as_str().to_owned());

@@ -1,7 +1,6 @@
 //! The events of a rehearsal. This is the form for machines; the text for people is made from it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -161,6 +160,8 @@ pub(crate) enum EventKind {
     Passed {
         step: String,
         code: String,
+        /// Why: `when`, `notRetryable` or `noPolicy`.
+        reason: &'static str,
         /// Whether its own `when` decided so; otherwise no policy matched.
         gated: bool,
     },
@@ -171,20 +172,26 @@ pub(crate) enum EventKind {
     #[serde(rename = "timeout.exceeded")]
     Bound { step: String, failure: FailureSummary },
     /// A clause of a `catch` matched the failure.
-    #[serde(rename = "step.caught")]
+    #[serde(rename = "failure.caught")]
     Caught { step: String, code: String, next: String },
+    /// The definition is at fault.
+    #[serde(rename = "definition.faulted")]
+    Faulted { step: String, failure: FailureSummary },
     /// A cleanup ended.
     #[serde(rename = "finally.done")]
     Cleaned {
         step: String,
+        /// Whether its Flow caught a failure.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        degraded: bool,
         /// The failure, if it failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<FailureSummary>,
     },
 }
 
-impl From<&Arc<Failure>> for FailureSummary {
-    fn from(failure: &Arc<Failure>) -> Self {
+impl From<&Failure> for FailureSummary {
+    fn from(failure: &Failure) -> Self {
         Self {
             code: failure.code.as_str().to_owned(),
             r#type: failure.ty.as_str().to_owned(),

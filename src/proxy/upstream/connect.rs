@@ -4,12 +4,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::connect_error::{Cause, ConnectError};
@@ -160,9 +163,14 @@ async fn within<T>(
     connecting: impl Future<Output = Result<T, ConnectError>>,
     late: impl FnOnce() -> ConnectError,
 ) -> Result<T, ConnectError> {
+    let mut connecting = pin!(connecting);
     // Connecting is a leaf: it may be dropped.
-    let connected = tokio::time::timeout_at(deadline, connecting).await;
-    connected.map_err(|_elapsed| late())?
+    if let Ok(connected) = tokio::time::timeout_at(deadline, connecting.as_mut()).await {
+        return connected;
+    }
+    // After a stall of the process, nobody has looked at the sockets yet.
+    yield_now().await;
+    connecting.now_or_never().unwrap_or_else(|| Err(late()))
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
@@ -185,7 +193,35 @@ async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::io::Write as _;
+    use std::task::Poll;
+
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::UnixStream;
+
     use super::*;
+
+    /// The greeting is in the socket when the process goes on, but the runtime looks at its timers first.
+    #[tokio::test(start_paused = true)]
+    async fn what_arrived_during_a_stall_is_no_timeout() {
+        for greets in [true, false] {
+            let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            let mut near = UnixStream::from_std(near).unwrap();
+            let limit = Duration::from_secs(1);
+            let greeting = async { Ok(near.read_u8().await.unwrap()) };
+            let waiting = within(Instant::now() + limit, greeting, || ConnectError::silent(limit));
+            let mut waiting = pin!(waiting);
+            assert!(poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+            tokio::time::advance(limit * 3).await;
+            if greets {
+                far.write_all(b"a").unwrap();
+            }
+            let waited = waiting.await.map_err(|error| error.cause);
+            assert_eq!(waited, if greets { Ok(b'a') } else { Err(Cause::Timeout) });
+        }
+    }
 
     #[tokio::test]
     async fn a_port_without_a_listener_refuses() {

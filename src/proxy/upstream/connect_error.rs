@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::language::temporal::Span;
 use crate::proxy::tls::TlsErrorKind;
+use crate::system::descriptors;
 
 /// For how many of a name's addresses a message tells what happened.
 const TOLD: usize = 4;
@@ -39,6 +40,8 @@ pub(crate) enum Cause {
     Tls(TlsErrorKind),
     /// There are as many requests at the upstream as may be.
     Capacity,
+    /// This process has no descriptor left. That is nobody else's fault.
+    Descriptors,
     /// Anything else.
     Other,
 }
@@ -51,6 +54,7 @@ impl Cause {
             Self::Greeting => "handshake",
             Self::Tls(_) => "tls",
             Self::Capacity => "capacity",
+            Self::Descriptors => "descriptors",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
     }
@@ -66,8 +70,14 @@ impl Cause {
             Self::Greeting => "http_protocol_error",
             Self::Tls(trouble) => trouble.proxy_status(),
             Self::Capacity => "connection_limit_reached",
+            Self::Descriptors => "proxy_internal_error",
             Self::Other => "destination_unavailable",
         }
+    }
+
+    /// Whether the endpoint was not even tried.
+    pub(crate) const fn is_own(self) -> bool {
+        matches!(self, Self::Capacity | Self::Descriptors)
     }
 }
 
@@ -121,12 +131,21 @@ impl ConnectError {
         Self { cause, message: format!("has {all} addresses and no connection: {told}{more}") }
     }
 
+    /// This process has no descriptor left.
+    pub(super) fn no_descriptor() -> Self {
+        let message = "was not asked: this process has no file descriptor left; raise its limit of open files (`ulimit -n`, LimitNOFILE=)";
+        Self { cause: Cause::Descriptors, message: message.to_owned() }
+    }
+
     pub(super) fn handshake(error: &::h2::Error) -> Self {
         Self { cause: Cause::Other, message: format!("gave no connection: {error}") }
     }
 
     pub(super) fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
+        if descriptors::are_exhausted(error) {
+            return Self::no_descriptor();
+        }
         let (cause, message) = match error.kind() {
             Kind::ConnectionRefused => (Cause::Refused, "refused the connection".to_owned()),
             Kind::HostUnreachable | Kind::NetworkUnreachable => {
@@ -142,6 +161,21 @@ impl ConnectError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_want_of_a_descriptor_is_no_fault_of_the_endpoint() {
+        const EMFILE: i32 = 24;
+        const ENFILE: i32 = 23;
+        for number in [EMFILE, ENFILE] {
+            let error = io::Error::from_raw_os_error(number);
+            let ConnectError { cause, message } = ConnectError::from_io(&error);
+            assert_eq!(
+                (cause.phase(), cause.proxy_status()),
+                ("descriptors", "proxy_internal_error")
+            );
+            assert!(cause.is_own() && message.starts_with("was not asked: "), "{message}");
+        }
+    }
 
     #[test]
     fn a_name_whose_addresses_all_failed_says_what_each_did() {

@@ -15,6 +15,7 @@ use super::origin::ResponseOrigin;
 use super::request_head::RequestHead;
 use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;
+use crate::proxy::boxed::pinned;
 use crate::proxy::h1::Error;
 use crate::proxy::h2::{CountsSnapshot, Incoming};
 use crate::proxy::stage::ScriptedConnection;
@@ -131,6 +132,14 @@ pub(crate) enum UnsentRequest {
 }
 
 impl Connection {
+    /// Whether it was used before this request.
+    pub(crate) fn reused(&self) -> bool {
+        match self {
+            Self::Http1(lease) => lease.reused,
+            Self::Http2(shared) => shared.reused,
+        }
+    }
+
     /// Hands a request over.
     ///
     /// # Errors
@@ -156,8 +165,16 @@ impl Connection {
         interim: InterimSink<'_>,
     ) -> Result<UpstreamResponse, Box<SendError>> {
         match self {
-            Self::Http1(lease) => lease.response(interim).await,
-            Self::Http2(shared) => shared.response(interim).await,
+            Self::Http1(mut lease) => match poll_fn(|cx| lease.conn.poll_answer(cx, interim)).await
+            {
+                Ok(h1::ResponseHead { status, reason, fields }) => {
+                    let body = ResponseSource::Http1(lease);
+                    Ok(UpstreamResponse { status, reason, fields, body })
+                }
+                Err(error) => Err(Box::new(lease.failed(error))),
+            },
+            // Boxed, so that HTTP/1.1 does not carry its size.
+            Self::Http2(shared) => pinned(|| shared.response(interim)).await,
         }
     }
 }
@@ -190,18 +207,6 @@ impl Http1Lease {
     fn announce(&self) {
         if let Some(line) = &self.line {
             line.announce();
-        }
-    }
-
-    async fn response(
-        mut self,
-        interim: InterimSink<'_>,
-    ) -> Result<UpstreamResponse, Box<SendError>> {
-        match poll_fn(|cx| self.conn.poll_answer(cx, interim)).await {
-            Ok(h1::ResponseHead { status, reason, fields }) => {
-                Ok(UpstreamResponse { status, reason, fields, body: ResponseSource::Http1(self) })
-            }
-            Err(error) => Err(Box::new(self.failed(error))),
         }
     }
 

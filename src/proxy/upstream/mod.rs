@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
 use http::uri::Scheme;
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
@@ -38,6 +39,9 @@ use crate::proxy::io::Io;
 use crate::proxy::settings::{self, Protocol};
 use crate::proxy::stage::Stage;
 use crate::telemetry::metrics::UpstreamMetrics;
+
+/// The endpoints of one upstream to which one execution has sent attempts, the latest last.
+pub(crate) type TriedEndpoints = SmallVec<[usize; 4]>;
 
 /// One upstream of one worker.
 #[derive(Debug)]
@@ -92,15 +96,19 @@ impl Upstream {
         }
     }
 
-    /// The next endpoint, or the one after it if that is `avoid` and there is another.
-    pub(crate) fn pick(&self, avoid: Option<usize>) -> usize {
-        let count = self.settings.endpoints.len().max(1);
-        if count == 1 {
+    /// The next endpoint in turn of those that an execution has not `tried`. If it has tried all, the one that it tried
+    /// longest ago.
+    pub(crate) fn pick(&self, tried: &mut TriedEndpoints) -> usize {
+        let count = self.settings.endpoints.len();
+        if count < 2 {
             return 0;
         }
-        let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % count;
-        let endpoint = turn();
-        if Some(endpoint) == avoid { turn() } else { endpoint }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut in_turn = (0..count).map(|step| turn.wrapping_add(step) % count);
+        let endpoint =
+            in_turn.find(|endpoint| !tried.contains(endpoint)).unwrap_or_else(|| tried.remove(0));
+        tried.push(endpoint);
+        endpoint
     }
 
     /// The name of an endpoint in messages.

@@ -21,8 +21,8 @@ pub(crate) trait Idle {
 /// The idle items of one worker and one upstream.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
-    /// The oldest is at the front.
-    idle: VecDeque<(Instant, T)>,
+    /// Each with the instant until which it is kept; `None` if that is too far for the clock. The oldest is at the front.
+    idle: VecDeque<(Option<Instant>, T)>,
     keep_alive: Duration,
     max: usize,
 }
@@ -39,10 +39,10 @@ impl<T: Idle> Pool<T> {
         let before = self.idle.len();
         let mut found = None;
         for at in (0..before).rev() {
-            let Some((since, item)) = self.idle.get_mut(at) else {
+            let Some((until, item)) = self.idle.get_mut(at) else {
                 continue;
             };
-            if dead(*since, item, now, self.keep_alive) {
+            if dead(*until, item, now) {
                 self.idle.remove(at);
             } else if wanted(item) {
                 found = self.idle.remove(at).map(|(_, item)| item);
@@ -59,7 +59,7 @@ impl<T: Idle> Pool<T> {
         if self.idle.len() >= self.max {
             return Err(item);
         }
-        self.idle.push_back((now, item));
+        self.idle.push_back((now.checked_add(self.keep_alive), item));
         Ok(())
     }
 
@@ -67,10 +67,9 @@ impl<T: Idle> Pool<T> {
     /// is left.
     pub(crate) fn sweep(&mut self, now: Instant) -> (usize, Option<Instant>) {
         let before = self.idle.len();
-        let keep_alive = self.keep_alive;
-        self.idle.retain_mut(|(since, item)| !dead(*since, item, now, keep_alive));
-        let due = |(since, _): &(Instant, T)| since.checked_add(keep_alive);
-        let next = self.idle.front().and_then(due).into_iter().chain(now.checked_add(LOOK)).min();
+        self.idle.retain_mut(|(until, item)| !dead(*until, item, now));
+        let due = self.idle.front().and_then(|(until, _)| *until);
+        let next = due.into_iter().chain(now.checked_add(LOOK)).min();
         let next = next.filter(|_| !self.idle.is_empty());
         (before.saturating_sub(self.idle.len()), next)
     }
@@ -88,8 +87,8 @@ impl<T: Idle> Pool<T> {
     }
 }
 
-fn dead<T: Idle>(since: Instant, item: &mut T, now: Instant, keep_alive: Duration) -> bool {
-    now.duration_since(since) >= keep_alive || item.is_closed()
+fn dead<T: Idle>(until: Option<Instant>, item: &mut T, now: Instant) -> bool {
+    until.is_some_and(|until| now >= until) || item.is_closed()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Upstream;
 use super::connect_error::ConnectError;
 use crate::proxy::settings::Endpoint;
+use crate::system::descriptors;
 
 /// How old the addresses of a name may be while connections to it are kept.
 pub(super) const FRESH: Duration = Duration::from_secs(30);
@@ -275,6 +276,8 @@ async fn look(upstream: Arc<Upstream>, endpoint: usize, number: u64, at: Endpoin
     let found = match upstream.names.resolver.resolve(Arc::clone(&host), at.port).await {
         Ok(found) if found.is_empty() => Err(ConnectError::dns(&host, "it has no address")),
         Ok(found) => Ok(in_turn(&found)),
+        // Which descriptor a look-up lacked is not said.
+        Err(_) if !descriptors::are_left() => Err(ConnectError::no_descriptor()),
         Err(error) => Err(ConnectError::dns(&host, &error.to_string())),
     };
     upstream.names.looked_up(endpoint, number, found.as_ref().ok(), Instant::now());

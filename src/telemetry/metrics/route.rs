@@ -18,11 +18,19 @@ const OTHER: &str = "other";
 /// The status as which [`RouteMetrics::request_done`] counts every status that is not [`is_usual`].
 const OTHER_STATUS: u16 = 0;
 
-/// The `outcome` labels of cleanups that ran to their end.
-const CLEANED: [&str; 2] = ["failure", SUCCESS];
-
 /// The `code` label of a successful attempt.
 const SUCCESS: &str = "success";
+
+/// How a cleanup ended that ran to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleaned {
+    /// Its call succeeded.
+    Success,
+    /// So it did, but its Flow caught a failure on the way: what it was for may not have been done.
+    Degraded,
+    /// Its call failed.
+    Failure,
+}
 
 /// The handles of one route.
 #[derive(Debug)]
@@ -34,7 +42,8 @@ pub struct RouteMetrics {
     codes: Codes,
     in_flight: IntGauge,
     duration: Histogram,
-    timeouts: IntCounter,
+    /// By the entry's place.
+    timeouts: Series<Box<str>, IntCounter>,
     /// Made for a route that has cleanups.
     departed: OnceLock<IntGauge>,
     /// By outcome.
@@ -42,8 +51,11 @@ pub struct RouteMetrics {
     statuses: Series<u16, IntCounter>,
     attempts: Series<Arc<str>, AttemptMetrics>,
     retries: Series<(Option<Arc<str>>, DelaySource), IntCounter>,
-    exhausted: Series<usize, IntCounter>,
+    /// By the entry's place and the policy.
+    exhausted: Series<(Box<str>, usize), IntCounter>,
     suppressed: Series<&'static str, IntCounter>,
+    /// By the Step and the code, if that is known.
+    caught: Series<(Box<str>, Option<Arc<str>>), IntCounter>,
 }
 
 /// The counters of a route's attempts at one upstream.
@@ -51,6 +63,8 @@ pub struct RouteMetrics {
 struct AttemptMetrics {
     duration: Histogram,
     success: IntCounter,
+    /// Shared by all routes. By the endpoint, then by success and failure.
+    endpoints: Series<Arc<str>, [IntCounter; 2]>,
     /// By the code's index in [`RouteMetrics::codes`]; the last one is [`OTHER`].
     codes: Box<[OnceLock<IntCounter>]>,
 }
@@ -75,7 +89,7 @@ impl Metrics {
             codes,
             in_flight: gauge(&families.in_flight, &[name]),
             duration: histogram(&families.request_duration, &[name]),
-            timeouts: counter(&families.timeouts, &[name]),
+            timeouts: Series::default(),
             departed: OnceLock::new(),
             finally: Series::default(),
             statuses,
@@ -83,6 +97,7 @@ impl Metrics {
             retries: Series::default(),
             exhausted: Series::default(),
             suppressed: Series::default(),
+            caught: Series::default(),
         })
     }
 }
@@ -106,13 +121,20 @@ impl RouteMetrics {
         self.statuses.find_or(|key| *key == status, make).inc();
     }
 
-    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code` is `None` for a success. `upstream` is a
-    /// name from the configuration.
-    pub fn attempt(&self, upstream: &str, code: Option<&str>, took: Duration) {
+    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`, `mwl_endpoint_attempts_total`. `code` is `None` for a success.
+    /// `upstream` and its `endpoint` are from the configuration.
+    pub fn attempt(&self, (upstream, endpoint): (&str, &str), code: Option<&str>, took: Duration) {
         let families = &self.metrics.families;
         let make = || (Arc::from(upstream), self.attempts_at(upstream));
         let at = self.attempts.find_or(|key| &**key == upstream, make);
         at.duration.observe(took.as_secs_f64());
+        let make = || {
+            let of = |outcome| counter(&families.endpoint_attempts, &[upstream, endpoint, outcome]);
+            (Arc::from(endpoint), [of(SUCCESS), of("failure")])
+        };
+        let [success, failure] = at.endpoints.find_or(|key| &**key == endpoint, make);
+        let counted = if code.is_none() { success } else { failure };
+        counted.inc();
         let Some(code) = code else {
             return at.success.inc();
         };
@@ -135,25 +157,53 @@ impl RouteMetrics {
         self.retries.find_or(|(code, from)| *from == source && code.as_ref() == known, make).inc();
     }
 
-    /// `mwl_retries_exhausted_total`. `policy` is the index of the policy whose budget ran out.
-    pub fn exhausted(&self, policy: usize) {
+    /// `mwl_retries_exhausted_total`. `policy` is the index of the policy of `entry` whose budget ran out.
+    pub fn exhausted(&self, entry: &str, policy: usize) {
         let make = || {
-            let labels = [&*self.name, &policy.to_string()];
-            (policy, counter(&self.metrics.families.exhausted, &labels))
+            let labels = [&*self.name, entry, &policy.to_string()];
+            ((entry.into(), policy), counter(&self.metrics.families.exhausted, &labels))
         };
-        self.exhausted.find_or(|key| *key == policy, make).inc();
+        self.exhausted.find_or(|(at, key)| *key == policy && &**at == entry, make).inc();
     }
 
-    /// `mwl_timeouts_total`.
-    pub fn timeout(&self) {
-        self.timeouts.inc();
+    /// `mwl_timeouts_total`: the bound of `entry` fired.
+    pub fn timeout(&self, entry: &str) {
+        self.timeouts_series(entry).inc();
+    }
+
+    /// Creates the series of a bound, so that it exists from the start.
+    pub fn bounded_by(&self, entry: &str) {
+        self.timeouts_series(entry);
+    }
+
+    fn timeouts_series(&self, entry: &str) -> &IntCounter {
+        let families = &self.metrics.families;
+        let make = || (entry.into(), counter(&families.timeouts, &[&self.name, entry]));
+        self.timeouts.find_or(|at| &**at == entry, make)
+    }
+
+    /// `mwl_catches_total`: the `catch` of `step` took a failure with this code.
+    pub fn caught(&self, step: &str, code: &str) {
+        let known = self.place(code).and_then(|n| self.codes.get(n));
+        let make = || {
+            let labels = [&*self.name, step, known.map_or(OTHER, |c| c)];
+            ((step.into(), known.cloned()), counter(&self.metrics.families.caught, &labels))
+        };
+        let is =
+            |(at, code): &(Box<str>, Option<Arc<str>>)| &**at == step && code.as_ref() == known;
+        self.caught.find_or(is, make).inc();
+    }
+
+    /// `mwl_definition_faults_total`: a field at `step` is at fault. Looked up each time, because it should not happen.
+    pub fn definition_fault(&self, step: &str, code: &str) {
+        counter(&self.metrics.families.faults, &[&self.name, step, code]).inc();
     }
 
     /// Creates the series of cleanups for a route that has any, so that they exist from the start. Doing so for
     /// all routes would cost much memory in a long table.
     pub fn cleans_up(&self) {
-        for outcome in CLEANED {
-            self.finally_series(outcome);
+        for outcome in Cleaned::ALL {
+            self.finally_series(outcome.as_str());
         }
         self.departed();
     }
@@ -173,9 +223,8 @@ impl RouteMetrics {
     }
 
     /// `mwl_finally_total`: a cleanup has ended.
-    pub fn finally(&self, ok: bool) {
-        let [failure, success] = CLEANED;
-        self.finally_series(if ok { success } else { failure }).inc();
+    pub fn finally(&self, outcome: Cleaned) {
+        self.finally_series(outcome.as_str()).inc();
     }
 
     fn finally_series(&self, outcome: &'static str) -> &IntCounter {
@@ -217,7 +266,21 @@ impl RouteMetrics {
         AttemptMetrics {
             duration: histogram(&families.attempt_duration, &[&self.name, upstream]),
             success: counter(&families.attempts, &[&self.name, upstream, SUCCESS]),
+            endpoints: Series::default(),
             codes: (0..=self.codes.len()).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+impl Cleaned {
+    const ALL: [Self; 3] = [Self::Success, Self::Degraded, Self::Failure];
+
+    /// The label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => SUCCESS,
+            Self::Degraded => "degraded",
+            Self::Failure => "failure",
         }
     }
 }

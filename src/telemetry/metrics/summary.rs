@@ -29,6 +29,12 @@ pub struct RouteSummary {
     pub retries_suppressed: BTreeMap<String, u64>,
     /// Timeouts that fired.
     pub timeouts: u64,
+    /// Failures that a `catch` took, by code.
+    pub caught: BTreeMap<String, u64>,
+    /// Faults of the definition, by code.
+    pub faults: BTreeMap<String, u64>,
+    /// Answers that an upstream broke off.
+    pub truncated: u64,
     /// Cleanups by outcome.
     pub finally: BTreeMap<String, u64>,
 }
@@ -69,6 +75,9 @@ impl Metrics {
             add(&mut route.retries_suppressed, metric, "reason");
         });
         read(&families.timeouts, |route, metric| route.timeouts += count(metric));
+        read(&families.caught, |route, metric| add(&mut route.caught, metric, "code"));
+        read(&families.faults, |route, metric| add(&mut route.faults, metric, "code"));
+        read(&families.truncated, |route, metric| route.truncated += count(metric));
         read(&families.finally, |route, metric| add(&mut route.finally, metric, "outcome"));
         routes
     }
@@ -139,6 +148,7 @@ fn quantile(bounds: &[(f64, u64)], rank: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cleaned;
     use super::*;
     use crate::language::provider::DelaySource;
     use std::time::Duration;
@@ -152,19 +162,22 @@ mod tests {
             route.request_done(status, Duration::from_millis(millis));
         }
         route.request_started();
-        route.attempt("u", None, Duration::ZERO);
-        route.attempt("v", None, Duration::ZERO);
-        route.attempt("v", Some("A"), Duration::ZERO);
+        route.attempt(("u", "e:80"), None, Duration::ZERO);
+        route.attempt(("v", "e:80"), None, Duration::ZERO);
+        route.attempt(("v", "e:80"), Some("A"), Duration::ZERO);
         route.retry("A", DelaySource::Override);
         route.retry("A", DelaySource::Schedule);
-        route.exhausted(0);
-        route.exhausted(1);
+        route.exhausted("flow/0", 0);
+        route.exhausted("pay/0", 0);
         route.suppressed("draining");
-        route.timeout();
-        route.finally(false);
+        route.timeout("pay/1");
+        route.caught("pay", "A");
+        route.definition_fault("pay", "System.EmptyRaise");
+        route.truncated("u");
+        route.finally(Cleaned::Failure);
         metrics.route("idle", &[]);
         let routes = metrics.routes();
-        insta::assert_snapshot!(serde_json::to_string(&routes["pay"]).unwrap(), @r#"{"requests":{"200":2,"503":1},"inFlight":1,"duration":{"mean":0.015333333333333332,"p50":0.00375,"p90":0.04250000000000001,"p99":0.049249999999999995},"attempts":{"A":1,"success":2},"retries":{"A":2},"retriesExhausted":2,"retriesSuppressed":{"draining":1},"timeouts":1,"finally":{"failure":1}}"#);
+        insta::assert_snapshot!(serde_json::to_string(&routes["pay"]).unwrap(), @r#"{"requests":{"200":2,"503":1},"inFlight":1,"duration":{"mean":0.015333333333333332,"p50":0.00375,"p90":0.04250000000000001,"p99":0.049249999999999995},"attempts":{"A":1,"success":2},"retries":{"A":2},"retriesExhausted":2,"retriesSuppressed":{"draining":1},"timeouts":1,"caught":{"A":1},"faults":{"System.EmptyRaise":1},"truncated":1,"finally":{"failure":1}}"#);
         assert_eq!(routes["idle"], RouteSummary::default());
     }
 

@@ -54,7 +54,7 @@ fn codes_that_nothing_names_count_as_other() {
     let route = metrics.route("pay", &["B", "A", "A"]);
     let took = Duration::from_millis(1);
     for code in [Some("A"), Some("Z"), Some("Y"), None, Some("B"), Some("A")] {
-        route.attempt("billing", code, took);
+        route.attempt(("billing", "e:80"), code, took);
     }
     route.retry("A", DelaySource::Schedule);
     route.retry("A", DelaySource::Override);
@@ -77,26 +77,27 @@ fn codes_that_nothing_names_count_as_other() {
 fn a_reload_continues_the_counters() {
     let metrics = Metrics::new();
     let _upstream = metrics.upstream("up");
-    metrics.route("pay", &["A"]).attempt("up", Some("A"), Duration::ZERO);
+    metrics.route("pay", &["A"]).attempt(("up", "e:80"), Some("A"), Duration::ZERO);
     let again = metrics.route("pay", &["0", "A"]);
-    again.attempt("up", Some("A"), Duration::ZERO);
-    again.exhausted(1);
+    again.attempt(("up", "e:80"), Some("A"), Duration::ZERO);
+    again.exhausted("pay/0", 1);
     again.suppressed("draining");
-    again.timeout();
+    again.timeout("pay/1");
     assert!(samples(&metrics, "mwl_finally").is_empty(), "a route may have no cleanups");
     again.cleans_up();
-    again.finally(true);
+    again.finally(Cleaned::Success);
     again.finally_unfinished();
     insta::assert_snapshot!(samples(&metrics, "mwl_attempts_total"), @r#"
     mwl_attempts_total{code="A",route="pay",upstream="up"} 2
     mwl_attempts_total{code="success",route="pay",upstream="up"} 0
     "#);
     insta::assert_snapshot!(samples(&metrics, "mwl_retries_"), @r#"
-    mwl_retries_exhausted_total{policy="1",route="pay"} 1
+    mwl_retries_exhausted_total{entry="pay/0",policy="1",route="pay"} 1
     mwl_retries_suppressed_total{reason="draining",route="pay"} 1
     "#);
-    insta::assert_snapshot!(samples(&metrics, "mwl_timeouts"), @r#"mwl_timeouts_total{route="pay"} 1"#);
+    insta::assert_snapshot!(samples(&metrics, "mwl_timeouts"), @r#"mwl_timeouts_total{entry="pay/1",route="pay"} 1"#);
     insta::assert_snapshot!(samples(&metrics, "mwl_finally"), @r#"
+    mwl_finally_total{outcome="degraded",route="pay"} 0
     mwl_finally_total{outcome="failure",route="pay"} 0
     mwl_finally_total{outcome="success",route="pay"} 1
     mwl_finally_total{outcome="unfinished",route="pay"} 1
@@ -112,12 +113,12 @@ fn series_end_with_their_names() {
         let listener = metrics.handshakes(name, &["closed"]);
         route.request_started();
         route.request_done(503, Duration::ZERO);
-        route.attempt(name, Some("A"), Duration::ZERO);
+        route.attempt((name, "e:80"), Some("A"), Duration::ZERO);
         route.retry("A", DelaySource::Schedule);
-        route.exhausted(0);
+        route.exhausted("pay/0", 0);
         route.suppressed("draining");
-        route.timeout();
-        route.finally(true);
+        route.timeout("pay/1");
+        route.finally(Cleaned::Success);
         route.interim_dropped("late");
         upstream.opened();
         upstream.stale_resend();
@@ -239,7 +240,7 @@ fn connections_move_between_states() {
 fn names_pass_the_linter() {
     let metrics = Metrics::new();
     metrics.route("r", &["A"]).request_done(200, Duration::ZERO);
-    metrics.route("r", &["A"]).attempt("u", Some("A"), Duration::ZERO);
+    metrics.route("r", &["A"]).attempt(("u", "e:80"), Some("A"), Duration::ZERO);
     metrics.upstream("u").opened();
     metrics.config_loaded("h", 0.0);
     metrics.spans();

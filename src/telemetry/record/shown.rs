@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{Attempt, Call, Cause, Execution, short};
+use super::{Attempt, Call, CaughtFailure, Cause, Execution, short};
 
 /// A record as JSON.
 #[derive(Serialize)]
@@ -26,6 +26,20 @@ struct RecordJson<'a> {
     attempts: Vec<AttemptJson<'a>>,
     #[serde(rename = "attemptsOmitted", skip_serializing_if = "Option::is_none")]
     omitted: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    caught: Vec<CaughtJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<&'a Vec<Cause>>,
+}
+
+/// A caught failure as JSON.
+#[derive(Serialize)]
+struct CaughtJson<'a> {
+    step: &'a str,
+    next: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cleanup: bool,
+    code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<&'a Vec<Cause>>,
 }
@@ -66,7 +80,7 @@ impl Execution {
     }
 
     fn shown(&self, chain: bool) -> RecordJson<'_> {
-        let Self { request, answer, attempts, omitted, failures } = self;
+        let Self { request, answer, attempts, omitted, failures, caught } = self;
         let first = failures.first();
         RecordJson {
             time: request.at.to_string(),
@@ -84,9 +98,17 @@ impl Execution {
             trace: request.trace.as_ref().map(|traced| traced.context.trace_id()),
             attempts: attempts.iter().map(|attempt| shown(attempt, answer.began)).collect(),
             omitted: (*omitted > 0).then_some(*omitted),
+            caught: caught.iter().map(|caught| caught_json(caught, chain)).collect(),
             failures: chain.then_some(failures),
         }
     }
+}
+
+fn caught_json(caught: &CaughtFailure, chain: bool) -> CaughtJson<'_> {
+    let CaughtFailure { step, next, cleanup, chain: failures } = caught;
+    let code = failures.first().map(|cause| &*cause.code);
+    let failures = chain.then_some(failures);
+    CaughtJson { step, next, cleanup: *cleanup, code, failures }
 }
 
 fn shown(attempt: &Attempt, begun: Instant) -> AttemptJson<'_> {

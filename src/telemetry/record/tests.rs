@@ -122,6 +122,29 @@ async fn an_execution_that_was_dropped_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_that_was_caught_degrades_a_success() {
+    let lost = Arc::new(Failure::error("A.Lost", "secret"));
+    let caught = Caught { step: "pay", failure: &lost, next: "apologize", cleanup: false };
+    for (outcome, wanted) in [
+        (Outcome::Success(crate::language::value::Value::Null), Kind::Degraded),
+        (Failure::error("B.Gone", "x").into(), Kind::Failure),
+    ] {
+        let recorder = Recorder::default();
+        recorder.caught(CaughtFailure::of(&caught));
+        recorder.result(&outcome);
+        recorder.answered(answer(200, Instant::now(), 1));
+        let record = finish(&recorder);
+        assert_eq!(record.kind(), wanted);
+        let mut line = Vec::new();
+        record.line(&mut line);
+        let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let told = serde_json::json!([{ "step": "pay", "next": "apologize", "code": "A.Lost" }]);
+        assert_eq!(line["caught"], told);
+        assert_eq!(record.to_json()["caught"][0]["failures"][0]["message"], "secret");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_broke_off_failed_whatever_the_result_was() {
     let lost = Failure::error("A.Lost", "x");
     for (outcome, wanted) in [
@@ -165,9 +188,13 @@ async fn records_are_bounded() {
     let recorder = Recorder::default();
     for number in 1..=200 {
         recorder.attempt(attempt(number, begun, Some("A")));
+        let lost = Arc::new(Failure::error("A.Lost", "x"));
+        let caught = Caught { step: "a", failure: &lost, next: "b", cleanup: false };
+        recorder.caught(CaughtFailure::of(&caught));
     }
     recorder.answered(answer(200, begun, 1));
     let record = finish(&recorder);
+    assert_eq!(record.caught.len(), 16);
     let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.call.number).collect();
     let kept: Vec<u32> = (1..=32).chain(169..=200).collect();
     assert_eq!((numbers, record.omitted), (kept, 136));

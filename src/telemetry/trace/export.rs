@@ -1,35 +1,22 @@
-//! Sends spans to a collector, by OTLP over HTTP.
+//! Exports spans: decides what is traced, and hands it to the thread that posts it.
 //!
-//! A thread collects and posts them, so a slow or absent collector costs spans, but neither requests nor
-//! memory. Spans are dropped when the queue is full, and lost when a post fails despite the exporter's own
-//! retries. Both are counted.
+//! That is a thread of its own, so a slow or absent collector costs neither requests nor more memory than the queue.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-use opentelemetry::InstrumentationScope;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use prometheus::IntCounter;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use super::collector::OtlpCollector;
 use super::context::{Context, Parent, SpanId};
 use super::spans;
+use super::task::ExportTask;
+use crate::telemetry::limiter::LogLimiter;
 use crate::telemetry::record::Execution;
 use crate::telemetry::settings::Tracing;
-
-/// Roughly how many spans one post contains: the spans of a request stay together.
-const BATCH: usize = 512;
-
-/// How long a span may wait for others.
-const GATHER: Duration = Duration::from_secs(1);
-
-/// How often a flush tries to enter a full queue.
-const RETRY: Duration = Duration::from_millis(5);
 
 /// Why spans cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +32,19 @@ pub struct Tracer {
     settings: Tracing,
     /// The highest number that is sampled, of all 64-bit numbers; `None` if none is.
     threshold: Option<u64>,
-    queue: mpsc::Sender<Item>,
+    queue: mpsc::Sender<Arc<Execution>>,
+    flushes: mpsc::Sender<SyncSender<()>>,
     dropped: IntCounter,
+    /// Limits how often the log says that the queue is full.
+    full: LogLimiter,
+}
+
+/// The other ends of a tracer's ways to its thread.
+#[derive(Debug)]
+pub(super) struct Ways {
+    pub(super) items: mpsc::Receiver<Arc<Execution>>,
+    /// Whoever is answered once everything handed over before was posted, or is lost.
+    pub(super) flushes: mpsc::Receiver<SyncSender<()>>,
 }
 
 /// What became of spans: `mwl_trace_spans_total{outcome}`.
@@ -57,45 +55,39 @@ pub(in crate::telemetry) struct Counters {
     pub(in crate::telemetry) failed: IntCounter,
 }
 
-#[derive(Debug)]
-enum Item {
-    Execution(Arc<Execution>),
-    /// Answered once everything before it was posted.
-    Flush(SyncSender<()>),
-}
-
 impl Tracer {
     /// Starts to export as `settings` say.
     pub(in crate::telemetry) fn start(
         settings: Tracing,
         counters: Counters,
     ) -> Result<Arc<Self>, TracerError> {
-        let refuse = |why: String| TracerError { endpoint: Arc::clone(&settings.endpoint), why };
+        let endpoint = Arc::clone(&settings.endpoint);
+        let refuse = |why: String| TracerError { endpoint: Arc::clone(&endpoint), why };
         let driver = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| refuse(error.to_string()))?;
-        let exporter = {
+        let collector = {
             let _inside = driver.enter();
-            exporter(&settings).map_err(refuse)?
+            OtlpCollector::new(&settings).map_err(refuse)?
         };
-        let (queue, items) = mpsc::channel(settings.queue.max(1));
-        let dropped = counters.dropped.clone();
-        let export = ExportTask {
-            exporter,
-            counters,
-            scope: InstrumentationScope::builder("mwl-proxy")
-                .with_version(env!("CARGO_PKG_VERSION"))
-                .build(),
-            endpoint: Arc::clone(&settings.endpoint),
-            failing: false,
-        };
+        let (tracer, Ways { items, flushes }) = Self::new(settings, counters.dropped.clone());
+        let task = ExportTask::new(collector, counters, Arc::clone(&endpoint));
         std::thread::Builder::new()
             .name("traces".into())
-            .spawn(move || driver.block_on(export.run(items)))
+            .spawn(move || driver.block_on(task.run(items, flushes)))
             .map_err(|error| refuse(error.to_string()))?;
+        Ok(Arc::new(tracer))
+    }
+
+    /// A tracer, and what its thread receives.
+    fn new(settings: Tracing, dropped: IntCounter) -> (Self, Ways) {
+        let (queue, items) = mpsc::channel(settings.queue.max(1));
+        let (flushes, asked) = mpsc::channel(1);
         let threshold = threshold(settings.sample);
-        Ok(Arc::new(Self { settings, threshold, queue, dropped }))
+        let full = LogLimiter::new("Spans were dropped.", None);
+        let tracer = Self { settings, threshold, queue, flushes, dropped, full };
+        (tracer, Ways { items, flushes: asked })
     }
 
     /// The settings that it was started with.
@@ -119,29 +111,32 @@ impl Tracer {
         Context::root(trace.to_be_bytes(), span, sampled)
     }
 
-    /// Hands a request over without waiting.
+    /// Hands a request over without waiting. If the queue is full, its spans are dropped and counted.
     pub(in crate::telemetry) fn deliver(&self, execution: &Arc<Execution>) {
-        if self.queue.try_send(Item::Execution(Arc::clone(execution))).is_err() {
-            self.dropped.inc_by(spans::count(execution) as u64);
+        if self.queue.try_send(Arc::clone(execution)).is_ok() {
+            return;
+        }
+        self.dropped.inc_by(spans::count(execution) as u64);
+        if let Some(untold) = self.full.admits(Instant::now()) {
+            let Tracing { endpoint, queue, .. } = &self.settings;
+            tracing::warn!(
+                endpoint = &**endpoint,
+                queue,
+                dropped = self.dropped.get(),
+                untold,
+                "Spans were dropped: as many requests wait for the collector as `tracing.queue` allows."
+            );
         }
     }
 
-    /// Waits, at most `patience`, until everything handed over is posted. For the end of the process.
-    #[expect(clippy::disallowed_methods, reason = "no worker runs any more: nothing is blocked")]
+    /// Waits, at most `patience`, until everything handed over is posted, or is lost because the collector is away. For
+    /// the end of the process.
     pub fn flush(&self, patience: Duration) {
-        let (done, posted) = sync_channel(1);
-        let mut left = patience;
-        let mut item = Item::Flush(done);
-        while let Err(mpsc::error::TrySendError::Full(full)) = self.queue.try_send(item) {
-            if left.is_zero() {
-                return;
-            }
-            item = full;
-            std::thread::sleep(RETRY);
-            left = left.saturating_sub(RETRY);
-        }
-        if posted.recv_timeout(left).is_err() {
-            tracing::warn!("The last spans could not be exported in time.");
+        let (done, flushed) = sync_channel(1);
+        let asked = self.flushes.try_send(done).is_ok();
+        if !asked || flushed.recv_timeout(patience).is_err() {
+            let requests = self.queue.max_capacity().saturating_sub(self.queue.capacity());
+            tracing::warn!(requests, "The last spans could not be exported in time.");
         }
     }
 }
@@ -157,97 +152,17 @@ fn threshold(share: f64) -> Option<u64> {
     (share > 0.0).then_some((share * u64::MAX as f64) as u64)
 }
 
-fn exporter(settings: &Tracing) -> Result<SpanExporter, String> {
-    let headers = settings.headers.iter();
-    let headers: HashMap<String, String> =
-        headers.map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let mut exporter = SpanExporter::builder()
-        .with_http()
-        .with_endpoint(&*settings.endpoint)
-        .with_timeout(settings.timeout)
-        .with_headers(headers)
-        .build()
-        .map_err(|error| error.to_string())?;
-    let service = settings.service.to_string();
-    exporter.set_resource(&Resource::builder().with_service_name(service).build());
-    Ok(exporter)
-}
-
-/// The exporting thread.
-struct ExportTask {
-    exporter: SpanExporter,
-    counters: Counters,
-    scope: InstrumentationScope,
-    endpoint: Arc<str>,
-    /// Whether the last post failed. Only the first failure is logged.
-    failing: bool,
-}
-
-impl ExportTask {
-    /// Runs until nobody can hand anything over.
-    async fn run(mut self, mut items: mpsc::Receiver<Item>) {
-        while let Some(first) = items.recv().await {
-            let mut batch = Vec::new();
-            let mut flushes = Vec::new();
-            self.take(first, &mut batch, &mut flushes);
-            let until = Instant::now() + GATHER;
-            while batch.len() < BATCH && flushes.is_empty() {
-                let next = tokio::select! {
-                    next = items.recv() => next,
-                    () = sleep_until(until) => None,
-                };
-                let Some(next) = next else { break };
-                self.take(next, &mut batch, &mut flushes);
-            }
-            self.post(batch).await;
-            for done in flushes {
-                // The waiting thread may have given up.
-                done.try_send(()).ok();
-            }
-        }
-    }
-
-    fn take(&self, item: Item, batch: &mut Vec<SpanData>, flushes: &mut Vec<SyncSender<()>>) {
-        match item {
-            Item::Execution(execution) => batch.extend(spans::spans(&execution, &self.scope)),
-            Item::Flush(done) => flushes.push(done),
-        }
-    }
-
-    async fn post(&mut self, batch: Vec<SpanData>) {
-        if batch.is_empty() {
-            return;
-        }
-        let spans = batch.len();
-        let endpoint = &*self.endpoint;
-        match self.exporter.export(batch).await {
-            Ok(()) => {
-                self.counters.exported.inc_by(spans as u64);
-                if std::mem::take(&mut self.failing) {
-                    tracing::info!(endpoint, "Spans are exported again.");
-                }
-            }
-            Err(error) => {
-                self.counters.failed.inc_by(spans as u64);
-                if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(endpoint, %error, spans, "Spans could not be exported.");
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn counters() -> Counters {
+    pub(in crate::telemetry::trace) fn counters() -> Counters {
         let counter = |name: &str| IntCounter::new(name, "x").unwrap();
         Counters { exported: counter("a"), dropped: counter("b"), failed: counter("c") }
     }
 
-    fn tracer(sample: f64, queue: usize, counters: &Counters) -> Arc<Tracer> {
-        let settings = Tracing {
+    fn settings(sample: f64, queue: usize) -> Tracing {
+        Tracing {
             // Nothing listens on the discard port.
             endpoint: "http://127.0.0.1:9/v1/traces".into(),
             headers: Vec::new(),
@@ -255,8 +170,21 @@ mod tests {
             service: "t".into(),
             sample,
             queue,
-        };
-        Tracer::start(settings, counters.clone()).unwrap()
+        }
+    }
+
+    /// A tracer without a thread.
+    pub(in crate::telemetry::trace) fn tracer_of(
+        sample: f64,
+        queue: usize,
+        counters: &Counters,
+    ) -> (Arc<Tracer>, Ways) {
+        let (tracer, ways) = Tracer::new(settings(sample, queue), counters.dropped.clone());
+        (Arc::new(tracer), ways)
+    }
+
+    fn tracer(sample: f64, queue: usize, counters: &Counters) -> Arc<Tracer> {
+        Tracer::start(settings(sample, queue), counters.clone()).unwrap()
     }
 
     #[test]
@@ -291,6 +219,7 @@ mod tests {
         }
         assert!(counters.dropped.get() > 0, "a queue of one is full at once");
         tracer.flush(Duration::from_mins(1));
+        assert!(counters.failed.get() > 0, "nothing waits for the collector at the end");
         assert_eq!(counters.exported.get(), 0);
         assert_eq!(counters.failed.get() + counters.dropped.get(), 1000);
     }

@@ -1,13 +1,15 @@
 //! Distributed tracing: a request's place in a trace ([`context`]), its spans ([`spans`]), and their export to
-//! a collector ([`export`]).
+//! a collector ([`export`], by [`task`] to [`collector`]).
 //!
 //! There is no tracer that is called at each start and end. A request's [`Recorder`](super::record::Recorder)
 //! knows everything that its spans say, so they are made when the request has ended, on the exporting thread. A
 //! request that is not sampled only costs its two ids.
 
+mod collector;
 mod context;
 mod export;
 mod spans;
+mod task;
 
 pub use self::context::{Context, Parent, SpanId, TRACEPARENT, TRACESTATE};
 pub(super) use self::export::Counters;

@@ -8,15 +8,15 @@ use crate::support::client::{get, post};
 use crate::support::origin::{Origin, Port, answer};
 use crate::support::program::{Directory, Program, Proxy, command, configuration, run};
 
-fn stdout(output: &Output) -> &str {
+pub(super) fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-fn stderr(output: &Output) -> &str {
+pub(super) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-fn parsed(output: &Output) -> Value {
+pub(super) fn parsed(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))
 }
@@ -34,7 +34,7 @@ fn holds(value: &Value, name: &str, wanted: &Value) -> bool {
 
 const ROUTE: &str = "  - { name: all, match: { pathPrefix: / }, upstream: billing }\n";
 
-fn sound() -> String {
+pub(super) fn sound() -> String {
     configuration(&[("billing", ([127, 0, 0, 1], 3000).into())], ROUTE)
 }
 
@@ -101,7 +101,8 @@ fn check_knows_the_codes_that_a_route_s_calls_may_fail_with() {
     let (exit, spaced) = told("Provider.Call.Http.Throttled ");
     assert_eq!(exit, Some(1));
     assert!(
-        spaced.contains("it holds white space") && spaced.contains("codes.yaml:12:59"),
+        spaced.contains("it begins or ends with white space")
+            && spaced.contains("codes.yaml:12:59"),
         "{spaced}"
     );
 }

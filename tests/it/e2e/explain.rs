@@ -310,7 +310,8 @@ fn what_comes_late_comes_all_the_same_and_what_never_comes_never_does() {
         ("", &["hang"], ("waitsForever", "PT43800000H")),
     ];
     for protocol in ["", ", protocol: http2, pingInterval: PT30S"] {
-        let upstreams = format!("app: {{ endpoints: [http://app]{protocol} }}");
+        let upstreams =
+            format!("app: {{ endpoints: [http://app], responseTimeout: PT0S{protocol} }}");
         for (policy, replies, wanted) in cases {
             let routes = format!("- name: app\n  upstream: app\n{policy}");
             let (told, said) = explained(&upstreams, &routes, replies);

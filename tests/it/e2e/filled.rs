@@ -50,6 +50,44 @@ fn the_admin_address_answers_where_no_descriptor_is_left() {
     drop(held);
 }
 
+/// The want of a descriptor is this process's own fault, and no upstream's.
+#[test]
+fn an_upstream_is_not_blamed_where_no_descriptor_is_left() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let routes = "  - { name: address, match: { path: /address }, upstream: address }
+  - { name: name, match: { path: /name }, upstream: name, exposeFailures: true }
+";
+    let file = configuration(&[("address", origin.address), ("name", origin.address)], routes);
+    let named = format!("name: {{ endpoints: [\"http://localhost:{}\"]", origin.address.port());
+    let numbered = format!("name: {{ endpoints: [\"http://{}\"]", origin.address);
+    let file = file.replace(&numbered, &named);
+    assert!(file.contains(&named), "{file}");
+    let proxy = Proxy::start(&file);
+    let mut client = Client::connect(proxy.address);
+    assert_eq!(client.ask(request("GET", "/", &[], b"")).status, 404);
+    let most = proxy.program().next_descriptor();
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    prlimit(Pid::from_raw(proxy.program().id()), Resource::Nofile, limit).unwrap();
+    for path in ["/address", "/name"] {
+        let got = client.ask(request("GET", path, &[], b""));
+        assert_eq!(got.status, 502);
+        assert_eq!(got.field("proxy-status"), Some("mwl-proxy; error=proxy_internal_error"));
+        assert_eq!(got.json()["code"], "Provider.Call.Http.ConnectionFailed");
+        if path == "/name" {
+            assert_eq!(got.json()["failures"][0]["details"]["phase"], "descriptors");
+        }
+    }
+    for route in ["address", "name"] {
+        let said = |line: &str| {
+            (line.contains("A request failed.") && line.contains(&format!("\"route\":\"{route}\"")))
+                .then(|| line.to_owned())
+        };
+        let told = proxy.program().line("the failure", said);
+        assert!(told.contains("this process has no file descriptor left"), "{told}");
+    }
+    assert_eq!(origin.count(), 0);
+}
+
 /// Starts a program with this file in a shell, after these commands.
 fn limited(commands: &str, directory: &Directory, file: &str) -> Program {
     let path = directory.write("proxy.yaml", file);

@@ -8,6 +8,8 @@ mod admin;
 mod attempts;
 /// Bodies: streamed, replayed, bounded, complete.
 mod bodies;
+/// What `check` reads and how it reports.
+mod checking;
 /// A clock that is set while the proxy runs.
 mod clock;
 /// The other commands.
@@ -22,6 +24,8 @@ mod explain;
 mod filled;
 /// Requests with more than one framing.
 mod framing;
+/// What a policy hides from clients and not from operators.
+mod hidden;
 /// Clients that leave.
 mod leaving;
 /// Start, administration, stop.

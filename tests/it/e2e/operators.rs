@@ -231,3 +231,20 @@ fn an_execution_that_its_client_left_shows_what_its_cleanup_did() {
     assert_eq!(attempts[0]["endpoint"], origin.address.to_string());
     proxy.stop();
 }
+
+#[test]
+fn the_line_of_a_reload_says_what_is_different() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let before = configuration(&[("billing", origin.address)], RETRIED);
+    let proxy = Proxy::start(&before);
+    let more = "  - { name: other, upstream: billing }\n";
+    let after = before.replace("attempts: 2", "attempts: 3") + more;
+    proxy.rewrite(&after.replace("\"] }", "\"], maxIdle: 3 }"));
+    assert_eq!(post(proxy.admin, "/reload", "").status, 200);
+    let said = proxy.program().line("the reload", |line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        (line["message"] == "The configuration was loaded anew.").then_some(line)
+    });
+    let told = ["routes", "upstreams"].map(|name| said[name].clone());
+    assert_eq!(json!(told), json!(["changed: pay; new: other", "changed: billing"]));
+}

@@ -154,15 +154,49 @@ fn run_at(directory: &Directory, file: &str, process: &str) -> Command {
 
 /// The program as a service manager starts it, with these sockets for clients and for the admin address.
 fn activated(directory: &Directory, sockets: [&TcpListener; 2], process: &str) -> Program {
+    activated_with(&[], directory, sockets, process)
+}
+
+fn activated_with(
+    arguments: &[&str],
+    directory: &Directory,
+    sockets: [&TcpListener; 2],
+    process: &str,
+) -> Program {
     let given = |socket: &TcpListener| OwnedFd::from(socket.try_clone().unwrap());
     let script = "exec 3<&0 4<&1 0</dev/null 1>&2; \
                   export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=web:admin; exec \"$0\" \"$@\"";
     let program = command(&[]);
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(program.get_program());
-    shell.args(["run", "-c"]).arg(directory.path("proxy.yaml")).env("PROCESS", process);
+    shell.args(["run", "-c"]).arg(directory.path("proxy.yaml")).args(arguments);
+    shell.env("PROCESS", process);
     let [clients, admin] = sockets.map(given);
     Program::of(shell.stdin(clients).stdout(admin).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// A connection without a request, whose next one comes when the old process has begun to stop.
+struct Idle(Client);
+
+impl Idle {
+    fn new(address: SocketAddr) -> Self {
+        let mut client = Client::connect(address);
+        assert_eq!(who(&client.ask(request("GET", "/", &[], b""))), "old");
+        Self(client)
+    }
+
+    /// Each request is answered, and one of them is the last.
+    fn loses_nothing(mut self) {
+        loop {
+            let got = self.0.ask(request("POST", "/", &[], b"once"));
+            assert_eq!(who(&got), "old");
+            // It may have said that it stops a moment before it does.
+            if got.field("connection") == Some("close") {
+                break;
+            }
+        }
+        assert!(self.0.ended());
+    }
 }
 
 fn has_line(program: &Program, what: &str) {
@@ -186,6 +220,7 @@ fn a_new_process_takes_the_sockets_and_no_client_notices() {
     let mut old = Program::spawn(run_at(&directory, "old.yaml", "old"));
     let (address, admin) = old.addresses();
     let mut waiting = app.waiting(address);
+    let idle = Idle::new(address);
     let load = Load::begin(address, Some(admin));
     pause(200);
     let mut new = Program::spawn(run_at(&directory, "new.yaml", "new"));
@@ -193,6 +228,7 @@ fn a_new_process_takes_the_sockets_and_no_client_notices() {
     has_line(&new, "A listening socket is taken over.");
     has_line(&old, "A listening socket was handed over.");
     has_line(&old, "Stopping.");
+    idle.loses_nothing();
     pause(300);
     // What was in flight ends on the old process.
     app.gate.open();
@@ -240,10 +276,12 @@ fn the_sockets_of_a_service_manager_outlive_the_process() {
     assert_eq!(old.addresses(), (address, admin));
     has_line(&old, "\"name\":\"web\"");
     let mut waiting = app.waiting(address);
+    let idle = Idle::new(address);
     let load = Load::begin(address, None);
     pause(200);
     old.signal("TERM");
     has_line(&old, "Stopping.");
+    idle.loses_nothing();
     // Who comes now waits for the next process.
     pause(200);
     app.gate.open();
@@ -299,6 +337,13 @@ fn sockets_that_do_not_fit_the_configuration_are_told() {
     assert_eq!(proxy.exit().code(), Some(1));
     let told = format!("the service manager listens on {address} (`web`)");
     assert!(proxy.lines().iter().any(|line| line.contains(&told)), "{:?}", proxy.lines());
+    // They come from one place only.
+    let socket = directory.path("takeover");
+    let takeover = ["--takeover", socket.to_str().unwrap()];
+    let mut proxy = activated_with(&takeover, &directory, [&sockets[0], &sockets[1]], "old");
+    assert_eq!(proxy.exit().code(), Some(1));
+    assert!(proxy.lines().iter().any(|line| line.contains("--takeover and LISTEN_FDS")));
+    assert!(!socket.exists());
     // Those of another process are not ours, and a number is a number.
     let file = directory.path("proxy.yaml");
     let start = |pid: &str, count: &str| {

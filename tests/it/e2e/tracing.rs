@@ -2,17 +2,20 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message;
+use tokio::time::Instant;
 
 use crate::support::client::{ask, request};
-use crate::support::origin::{Origin, Seen, answer};
+use crate::support::origin::{Origin, Port, Seen, answer};
 use crate::support::program::{Proxy, configuration};
 use crate::support::stack::retry;
+use crate::support::watched::Watched;
 
 const ROUTES: &str = concat!(
     "  - name: pay\n    upstream: billing\n    middleware:\n",
@@ -171,15 +174,72 @@ fn without_tracing_the_fields_go_on_unchanged() {
     assert_eq!(seen[0].head.field("tracestate"), Some("vendor=1"));
 }
 
+/// How many spans had this outcome.
+fn spans_that(proxy: &Proxy, outcome: &str) -> u64 {
+    proxy.metric("mwl_trace_spans_total", &[("outcome", outcome)])
+}
+
+/// The lines about the collector, each once.
+fn said(proxy: &Proxy) -> Vec<String> {
+    let lines = proxy.program().lines();
+    let about = lines.iter().filter(|line| line.contains("collector") || line.contains("pentelem"));
+    about
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["message"].to_string())
+        .collect()
+}
+
+/// It is not there, then it is full, and then it takes what has waited.
 #[test]
-fn a_collector_that_is_gone_costs_spans_that_are_counted() {
+fn spans_wait_for_a_collector_that_is_away() {
     let origin = Origin::always(answer(200, &[], ""));
-    let nowhere = collector();
-    let address = nowhere.address;
-    drop(nowhere);
+    let port = Port::hold();
     let file = configuration(&[("billing", origin.address)], ROUTES);
-    let otlp = format!("otlp: {{ endpoint: 'http://{address}', timeout: PT0.2S }}");
-    let proxy = Proxy::start(&format!("tracing: {{ {otlp} }}\n{file}"));
+    let otlp = format!("otlp: {{ endpoint: 'http://{}', headers: {{ x-key: k }} }}", port.address);
+    let mut proxy = Proxy::start(&format!("tracing: {{ {otlp}, service: shop }}\n{file}"));
+    for _ in 0..3 {
+        assert_eq!(ask(proxy.address, request("GET", "/", &[], b"")).status, 200);
+    }
+    proxy.program().line("the warning", |line| line.contains("is away").then_some(()));
+    assert_eq!(
+        ["exported", "dropped", "failed"].map(|outcome| spans_that(&proxy, outcome)),
+        [0; 3]
+    );
+    let full = Watched::new(true);
+    let collector = port.listen(move |_, _| {
+        if full.update(|full| std::mem::replace(full, false)) {
+            return answer(503, &[], "");
+        }
+        answer(200, &[("content-type", "application/x-protobuf")], "")
+    });
+    proxy.until_metric("mwl_trace_spans_total", &[("outcome", "exported")], 6);
+    assert_eq!(["dropped", "failed"].map(|outcome| spans_that(&proxy, outcome)), [0; 2]);
+    assert_eq!((spans(&collector).len(), collector.count()), (12, 2), "posted twice, taken once");
+    proxy.stop();
+    let away = "\"The collector is away: spans wait for it.\"";
+    assert_eq!(said(&proxy), [away, "\"The collector is back.\""]);
+}
+
+#[test]
+fn spans_that_the_collector_refuses_are_lost_and_counted() {
+    let (origin, collector) =
+        (Origin::always(answer(200, &[], "")), Origin::always(answer(401, &[], "")));
+    let proxy = start(&origin, &collector, "");
     assert_eq!(ask(proxy.address, request("GET", "/", &[], b"")).status, 200);
     proxy.until_metric("mwl_trace_spans_total", &[("outcome", "failed")], 2);
+    assert_eq!(collector.count(), 1);
+    assert_eq!(said(&proxy), ["\"The collector refused spans.\""]);
+}
+
+/// At the end nobody waits for it.
+#[test]
+fn a_collector_that_stays_away_does_not_hold_the_end_up() {
+    let (origin, port) = (Origin::always(answer(200, &[], "")), Port::hold());
+    let file = configuration(&[("billing", origin.address)], ROUTES);
+    let otlp = format!("otlp: {{ endpoint: 'http://{}' }}", port.address);
+    let mut proxy = Proxy::start(&format!("tracing: {{ {otlp} }}\n{file}"));
+    assert_eq!(ask(proxy.address, request("GET", "/", &[], b"")).status, 200);
+    let begun = Instant::now();
+    proxy.stop();
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert_eq!(said(&proxy).last().unwrap(), "\"The last spans are lost: the collector is away.\"");
 }

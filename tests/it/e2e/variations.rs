@@ -62,7 +62,7 @@ fn a_parameter_switches_retries_off() {
     }"#;
     let directory = crate::support::program::Directory::new();
     directory.write("flows/gated.json", flow);
-    let routes = r"
+    let routes = r#"
   - name: off
     match: { pathPrefix: /off }
     flow: flows/gated.json
@@ -71,10 +71,14 @@ fn a_parameter_switches_retries_off() {
     match: { pathPrefix: /on }
     flow: flows/gated.json
     with: { retriesEnabled: true }
+  - name: asked
+    match: { pathPrefix: /asked }
+    flow: flows/gated.json
+    with: { retriesEnabled: "{{ !('x-no-retries' in frame.input.headers) }}" }
   - name: default
     match: { pathPrefix: / }
     flow: flows/gated.json
-";
+"#;
     let file = crate::support::program::configuration(&[("billing", origin.address)], routes);
     let proxy = Proxy::start_in(directory, &file);
     for (path, attempts) in [("/off", 1), ("/on", 3), ("/", 3)] {
@@ -82,6 +86,13 @@ fn a_parameter_switches_retries_off() {
         let got = get(proxy.address, path);
         assert_eq!((got.status, got.text()), (503, "down"), "{path}");
         assert_eq!(origin.count() - before, attempts, "{path}");
+    }
+    // The request itself may say so.
+    for (fields, attempts) in [(&[][..], 3), (&[("X-No-Retries", "1")], 1)] {
+        let before = origin.count();
+        let got = client::ask(proxy.address, request("GET", "/asked", fields, b""));
+        assert_eq!((got.status, got.text()), (503, "down"));
+        assert_eq!(origin.count() - before, attempts, "{fields:?}");
     }
 }
 

@@ -78,7 +78,7 @@ async fn a_bound_ends_where_the_head_is_accepted() {
     let (mut piped, _upstream) = Piped::before([slowly], "", bound);
     let response = piped.client.ask(GET).await;
     assert_eq!((response.status, response.whole, &*response.body), (200, true, "helloworld"));
-    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 0);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{entry="r/0",route="r"}"#), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ async fn a_bound_for_each_attempt_holds_for_the_last_too() {
     assert_eq!((response.status, &response.json()["attempts"]), (504, &2.into()));
     assert_eq!(begun.elapsed().as_millis() / 100, 20);
     assert_eq!(upstream.requests().len(), 2);
-    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{entry="r/1",route="r"}"#), 2);
 }
 
 /// Below the limit for discarding, with and without a length, and above it: the next attempt uses the same

@@ -387,6 +387,8 @@ pub(super) fn expected(case: &Case) -> Option<(Observed, Operations)> {
         Rise::Settled(settled) => settled,
         Rise::Unwind { chain, .. } => Err(chain),
     };
+    // The engine cuts longer chains.
+    model.ambiguous |= result.as_ref().is_err_and(|chain| chain.len() > MAX_CHAIN);
     let typed = |code: &&str| {
         let ty = match *code {
             CANCELLED | DISPATCH_CANCELLED => "cancellation",

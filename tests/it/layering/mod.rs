@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
 
 /// The rooms of `proxy`, from the lowest up.
 const ROOMS_OF_PROXY: &[Room] = &[
+    ("boxed", &[]),
     ("tls", &[]),
     ("settings", &["tls"]),
     ("io", &["tls"]),
@@ -42,9 +43,15 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
     ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
-    ("upstream", &["body", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
+    ("upstream", &["body", "boxed", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
     ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
-    ("request", &["body", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site"]),
+    (
+        "request",
+        &[
+            "body", "boxed", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site",
+            "upstream",
+        ],
+    ),
     (
         "answer",
         &[
@@ -62,14 +69,20 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ),
     (
         "provider",
-        &["answer", "body", "code", "grpc", "memory", "message", "request", "settings", "upstream"],
+        &[
+            "answer", "body", "boxed", "code", "grpc", "memory", "message", "request", "settings",
+            "upstream",
+        ],
     ),
-    ("run", &["answer", "body", "code", "io", "message", "request", "site", "watch"]),
+    (
+        "run",
+        &["answer", "body", "boxed", "code", "io", "message", "request", "site", "stage", "watch"],
+    ),
     (
         "client",
         &[
-            "answer", "body", "h1", "h2", "io", "message", "request", "run", "settings", "site",
-            "tls", "upstream", "watch",
+            "answer", "body", "boxed", "h1", "h2", "io", "message", "request", "run", "settings",
+            "site", "tls", "upstream", "watch",
         ],
     ),
     ("build", &["memory", "message", "provider", "settings", "site", "stage", "tls", "upstream"]),
@@ -89,6 +102,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
     ("prometheus", &["src/telemetry/"]),
     ("opentelemetry", &["src/telemetry/trace/"]),
+    ("opentelemetry_http", &["src/telemetry/trace/"]),
     ("opentelemetry_otlp", &["src/telemetry/trace/"]),
     ("opentelemetry_sdk", &["src/telemetry/trace/"]),
 ];

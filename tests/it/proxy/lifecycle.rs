@@ -195,7 +195,7 @@ async fn a_wait_that_a_bound_would_cut_is_a_retry_that_was_not_made() {
     let bound = concat!("    middleware:\n", timeout!("PT10S"));
     let proxy = Proxy::start(&one_route(&upstream, &format!("{bound}{PATIENT}")));
     assert_eq!(proxy.ask(GET).await.status, 503);
-    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 0);
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{entry="r/0",route="r"}"#), 0);
     assert_eq!(suppressed(&proxy, "beyondBound"), 1);
 }
 

@@ -65,6 +65,8 @@ mod tls_upstreams;
 mod truncated;
 /// Tunnels.
 mod upgrades;
+/// How long a response may take to begin.
+mod waiting;
 
 use crate::support::proxy::Proxy;
 use crate::support::upstream::Upstream;

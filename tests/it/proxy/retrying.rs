@@ -46,7 +46,7 @@ async fn an_exhausted_retry_passes_the_last_answer_on() {
     let response = proxy.ask(GET).await;
     assert_eq!((response.status, response.body.as_str()), (503, "no 2"));
     assert_eq!(upstream.requests().len(), 3);
-    assert_eq!(proxy.metric(r#"mwl_retries_exhausted_total{policy="0",route="r"}"#), 1);
+    assert_eq!(proxy.metric(r#"mwl_retries_exhausted_total{entry="r/0",policy="0",route="r"}"#), 1);
 }
 
 #[tokio::test]
@@ -77,6 +77,22 @@ async fn a_refused_connect_is_tried_on_the_other_endpoint() {
         assert_eq!(proxy.ask(POST).await.body, "good");
     }
     assert!(upstream.requests().iter().all(|request| request.body == b"hi"));
+}
+
+#[tokio::test]
+async fn an_attempt_after_any_failure_goes_to_an_endpoint_that_was_not_tried() {
+    let bad = Upstream::run(|_, _| always(503, "", "bad")).await;
+    let good = Upstream::run(|_, _| always(200, "", "good")).await;
+    let route = retry("'*'", "");
+    let both = format!("['http://{}', 'http://{}']", bad.address, good.address);
+    let one = format!("['http://{}']", good.address);
+    let route = one_route(&good, &route).replace(&one, &both).replace("attempts: 3", "attempts: 2");
+    let proxy = Proxy::start(&route);
+    for _ in 0..20 {
+        assert_eq!(proxy.ask(GET).await.body, "good");
+    }
+    assert_eq!(good.requests().len(), 20);
+    assert!(!bad.requests().is_empty());
 }
 
 #[tokio::test]
@@ -144,7 +160,7 @@ async fn a_timeout_inside_a_retry_bounds_each_attempt() {
     assert_eq!(piped.client.ask(GET).await.body, "good");
     assert_eq!(begun.elapsed().as_millis() / 100, 20);
     upstream.ended(2).await;
-    assert_eq!(piped.metric(r#"mwl_timeouts_total{route="r"}"#), 2);
+    assert_eq!(piped.metric(r#"mwl_timeouts_total{entry="r/1",route="r"}"#), 2);
     let code = "Provider.Middleware.Timeout.Exceeded";
     let series = format!(r#"mwl_attempts_total{{code="{code}",route="r",upstream="u"}}"#);
     assert_eq!(piped.metric(&series), 2);
@@ -313,7 +329,7 @@ async fn an_invalid_response_is_said_once() {
     steps: { told: { action: Return } }
 ";
     let proxy = Proxy::start(&one_route(&upstream, told));
-    let message = "r: attempt 1: upstream u sent no valid response: the head cannot be read: invalid response status";
+    let message = "r: attempt 1: upstream u sent no valid response: the head cannot be read: invalid response status (not retryable: a POST without an Idempotency-Key)";
     assert_eq!(proxy.ask(POST).await.json(), message);
 }
 

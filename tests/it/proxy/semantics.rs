@@ -288,7 +288,9 @@ async fn a_status_beyond_599_is_not_valid() {
             (response.status, &response.json()["code"]),
             (502, &"Provider.Call.Http.ProtocolError".into())
         );
-        let wanted = format!("r: attempt 1: upstream u answered {status}, which is no status");
+        let wanted = format!(
+            "r: attempt 1: upstream u answered {status}, which is no status (retryable: GET is idempotent)"
+        );
         assert_eq!(response.json()["failures"][0]["message"], wanted);
         let http2 = h2::Upstream::play([h2::Act::Answer(h2::reply(status, ""))]).await;
         let proxy = Proxy::start(&super::h2_upstreams::one_route(http2.address, "", ""));

@@ -226,3 +226,23 @@ async fn a_request_that_comes_back_is_refused() {
     let proxy = Proxy::start(&format!("forwarded: {{}}\n{}", one_route(&upstream, "")));
     assert_eq!(proxy.ask(&get("/", "Via: 1.1 mwl-proxy-01234567\r\n")).await.status, 200);
 }
+
+/// On answers that an upstream gave, on the proxy's own, and on refusals.
+#[tokio::test]
+async fn every_answer_has_the_id_if_the_file_names_a_field_for_it() {
+    let upstream = Upstream::play([always(200, "X-Id: theirs\r\n", "good")]).await;
+    let config = one_route(&upstream, "").replace("pathPrefix: /", "pathPrefix: /a");
+    let proxy = Proxy::start(&format!("requestIdHeader: x-id\n{config}"));
+    let ask = async |path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: t\r\nX-Request-Id: mine\r\n\r\n");
+        let response = proxy.ask(&head).await;
+        let fields = response.field("x-id").into_iter().map(str::to_owned).collect::<Vec<_>>();
+        (response.status, fields)
+    };
+    assert_eq!(ask("/a").await, (200, vec!["mine".to_owned()]));
+    drop(upstream);
+    let (status, fields) = ask("/a").await;
+    assert_eq!((status, fields), (502, vec!["mine".to_owned()]));
+    let (status, fields) = ask("/elsewhere").await;
+    assert_eq!((status, fields.len()), (404, 1));
+}

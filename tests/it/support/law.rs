@@ -85,11 +85,11 @@ pub(crate) async fn ended(
     }
     // Like a host: an execution with nothing to unwind is not cancelled but dropped.
     let cancellable = plan.needs_unwind() || cancel.is_some();
-    let start = Start {
+    let mut start = Start {
         cancel: cancellable.then_some(token),
         cleanup_limit: Duration::from_millis(CLEANUP_LIMIT),
         ..Start::new("law")
     };
-    let outcome = run(&plan, start, Value::empty_object(), Value::from(1)).await;
+    let outcome = run(&plan, &mut start, Value::empty_object(), Value::from(1)).await;
     (outcome, u64::try_from(began.elapsed().as_millis()).unwrap())
 }

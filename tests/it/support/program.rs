@@ -153,6 +153,14 @@ impl Program {
             .unwrap()
     }
 
+    /// The lowest number that no descriptor of it has: that of the next one.
+    pub(crate) fn next_descriptor(&self) -> u64 {
+        let open = format!("/proc/{}/fd", self.child.id());
+        (0..u64::MAX)
+            .find(|number| fs::symlink_metadata(format!("{open}/{number}")).is_err())
+            .unwrap()
+    }
+
     /// How many descriptors it has open.
     pub(crate) fn descriptors(&self) -> u64 {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64

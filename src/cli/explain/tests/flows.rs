@@ -9,7 +9,7 @@ fn a_decline_is_caught_and_leads_to_other_steps() {
         0.000 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1: 402
         0.000 s   Provider.Call.Payments.CardDeclined, not retryable
-                  charge-payment: attempt 1: upstream billing answered 402
+                  charge-payment: attempt 1 of 7: upstream billing answered 402
         0.000 s retry: no policy takes Provider.Call.Payments.CardDeclined; it rises
         0.000 s cleanup, tell: attempt 1
         0.000 s   POST /audit to audit (127.0.0.1:3001)
@@ -42,14 +42,14 @@ fn an_audit_of_each_attempt_fails_and_is_caught() {
         0.000 s   GET /audit-each-attempt to billing (127.0.0.1:3000)
                   answers --respond #1: 429,retry-after=1
         0.000 s   Provider.Call.Http.Throttled, retryable
-                  audit-each-attempt: attempt 1: upstream billing answered 429
+                  audit-each-attempt: attempt 1 of 7: upstream billing answered 429
         0.000 s cleanup, tell: attempt 1
         0.000 s   POST /audit to audit (127.0.0.1:3001)
                   answers --respond #3: 500,upstream=audit
         0.000 s   Provider.Call.Http.NonSuccessStatus, not retryable
-                  tell: attempt 1: upstream audit answered 500
+                  tell: attempt 1: upstream audit answered 500 (not retryable: a POST without an Idempotency-Key)
         0.000 s the `catch` of tell takes Provider.Call.Http.NonSuccessStatus: next is told
-        0.000 s the cleanup of audit-each-attempt is done
+        0.000 s the cleanup of audit-each-attempt is done, but its Flow caught a failure
         0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT1S: its `delay` says so; the upstream asks for PT1S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
         1.000 s audit-each-attempt: attempt 2
@@ -61,7 +61,7 @@ fn an_audit_of_each_attempt_fails_and_is_caught() {
         1.000 s   Provider.Call.Http.ConnectionFailed, retryable
                   tell: attempt 1: upstream audit refused the connection
         1.000 s the `catch` of tell takes Provider.Call.Http.ConnectionFailed: next is told
-        1.000 s the cleanup of audit-each-attempt is done
+        1.000 s the cleanup of audit-each-attempt is done, but its Flow caught a failure
 
     Result: success, {"headers":{"content-length":"0"},"status":200}
     The client gets 200 after PT1S:
@@ -155,7 +155,7 @@ routes:
         0.000 s   POST /a to app (app:80)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, not retryable
-                  all: attempt 1 of 5: upstream app answered 503
+                  all: attempt 1 of 5: upstream app answered 503 (not retryable: a POST without an Idempotency-Key)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT1S: its schedule
                   policy 0: *, 5 attempts, waits PT1S
         1.000 s all: attempt 2
@@ -168,7 +168,7 @@ routes:
         2.000 s   POST /a to app (app:80)
                   answers --respond #3: reset
         2.000 s   Provider.Call.Http.ConnectionClosed, not retryable
-                  all: attempt 3 of 5: upstream app closed the connection before it answered: connection error: connection reset
+                  all: attempt 3 of 5: upstream app closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
         2.000 s retry: policy 0 takes Provider.Call.Http.ConnectionClosed and waits PT1S: its schedule
                   policy 0: *, 5 attempts, waits PT1S
         3.000 s all: attempt 4

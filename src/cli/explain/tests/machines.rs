@@ -48,7 +48,7 @@ fn machines_are_told_the_same() {
               "retryAfter": "PT2S",
               "status": 429
             },
-            "message": "total-budget: attempt 1: upstream billing answered 429",
+            "message": "total-budget: attempt 1 of 7: upstream billing answered 429",
             "retryable": true,
             "type": "error"
           },
@@ -93,7 +93,7 @@ fn machines_are_told_the_same() {
               "phase": "connect",
               "requestSent": "none"
             },
-            "message": "total-budget: attempt 2: upstream billing refused the connection",
+            "message": "total-budget: attempt 2 of 7: upstream billing refused the connection",
             "retryable": true,
             "type": "error"
           },

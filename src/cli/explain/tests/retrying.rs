@@ -16,7 +16,7 @@ fn a_503_that_says_when_a_lost_connection_and_a_200() {
         0.000 s   PUT /attempt-count to billing (127.0.0.1:3000)
                   answers --respond #1: 503,retry-after=2
         0.000 s   Provider.Call.Http.Unavailable, retryable
-                  attempt-count: attempt 1 of 5: upstream billing answered 503
+                  attempt-count: attempt 1 of 5: upstream billing answered 503 (retryable: PUT is idempotent)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT0.1S: its schedule; the upstream asks for PT2S
                   policy 0: Provider.Call.Http.*, retryable, 5 attempts, waits PT0.1S
         0.100 s attempt-count: attempt 2
@@ -40,6 +40,7 @@ fn throttled_until_the_policy_is_exhausted() {
 
     route charge-payment: POST, path /billing/charge and beneath
       finally: calls a Flow of its own
+      timeout: PT20M
       retry: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full; Provider.Call.Http.ConnectionFailed, 3 attempts, waits PT1S ×2; waits {{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }} where that says so
       timeout: PT30S
 
@@ -47,37 +48,37 @@ fn throttled_until_the_policy_is_exhausted() {
         0.000 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1: 429
         0.000 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 1: upstream billing answered 429
+                  charge-payment: attempt 1 of 7: upstream billing answered 429
         0.000 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT3.246S: its schedule, drawn from PT0S to PT10S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
         3.246 s charge-payment: attempt 2
         3.246 s   POST /billing/charge to billing (127.0.0.1:3000), on the connection from before
                   answers --respond #1 again, for want of another: 429
         3.246 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 2: upstream billing answered 429
+                  charge-payment: attempt 2 of 7: upstream billing answered 429
         3.246 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT7.645S: its schedule, drawn from PT0S to PT20S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        10.891 s charge-payment: attempt 3
        10.891 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1 again, for want of another: 429
        10.891 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 3: upstream billing answered 429
+                  charge-payment: attempt 3 of 7: upstream billing answered 429
        10.891 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT14.385S: its schedule, drawn from PT0S to PT40S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        25.276 s charge-payment: attempt 4
        25.276 s   POST /billing/charge to billing (127.0.0.1:3000)
                   answers --respond #1 again, for want of another: 429
        25.276 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 4: upstream billing answered 429
+                  charge-payment: attempt 4 of 7: upstream billing answered 429
        25.276 s retry: policy 0 takes Provider.Call.Http.Throttled and waits PT0.917S: its schedule, drawn from PT0S to PT1M20S
                   policy 0: Provider.Call.Http.Throttled, 5 attempts, waits PT10S ×2 up to PT2M, jitter full
        26.193 s charge-payment: attempt 5
        26.193 s   POST /billing/charge to billing (127.0.0.1:3000), on the connection from before
                   answers --respond #1 again, for want of another: 429
        26.193 s   Provider.Call.Http.Throttled, retryable
-                  charge-payment: attempt 5: upstream billing answered 429
+                  charge-payment: attempt 5 of 7: upstream billing answered 429
        26.193 s retry gives up: Provider.Middleware.Retry.Exhausted
-                  policy 0 is exhausted after 5 runs
+                  charge-payment: policy 0 is exhausted after 5 runs
        26.193 s cleanup, tell: attempt 1
        26.193 s   POST /audit to audit (127.0.0.1:3001)
                   answers 200 (nothing else is scripted for it)
@@ -85,9 +86,9 @@ fn throttled_until_the_policy_is_exhausted() {
        26.193 s the cleanup of charge-payment is done
 
     Result: error Provider.Middleware.Retry.Exhausted
-        policy 0 is exhausted after 5 runs
+        charge-payment: policy 0 is exhausted after 5 runs
       because of error Provider.Call.Http.Throttled
-        charge-payment: attempt 5: upstream billing answered 429
+        charge-payment: attempt 5 of 7: upstream billing answered 429
     The client gets 429 after PT26.193S:
       content-length: 0
     "##);
@@ -102,11 +103,11 @@ fn a_post_is_not_sent_twice() {
         0.000 s   POST /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, not retryable
-                  retryable-only: attempt 1 of 3: upstream billing answered 503
-        0.000 s retry: no policy takes Provider.Call.Http.Unavailable; it rises
+                  retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: a POST without an Idempotency-Key)
+        0.000 s retry: a policy takes Provider.Call.Http.Unavailable, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.Unavailable
-        retryable-only: attempt 1 of 3: upstream billing answered 503
+        retryable-only: attempt 1 of 3: upstream billing answered 503 (not retryable: a POST without an Idempotency-Key)
     The client gets 503:
       content-length: 0
 
@@ -118,11 +119,11 @@ fn a_post_is_not_sent_twice() {
         0.000 s   POST /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: reset
         0.000 s   Provider.Call.Http.ConnectionClosed, not retryable
-                  retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset
-        0.000 s retry: no policy takes Provider.Call.Http.ConnectionClosed; it rises
+                  retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
+        0.000 s retry: a policy takes Provider.Call.Http.ConnectionClosed, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.ConnectionClosed
-        retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset
+        retryable-only: attempt 1 of 3: upstream billing closed the connection before it answered: connection error: connection reset (not retryable: a POST without an Idempotency-Key)
     The client gets 502:
       content-type: application/problem+json
       proxy-status: mwl-proxy; error=connection_terminated
@@ -141,7 +142,7 @@ fn a_connection_that_was_found_closed_is_no_attempt() {
         0.000 s   GET /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, retryable
-                  retryable-only: attempt 1 of 3: upstream billing answered 503
+                  retryable-only: attempt 1 of 3: upstream billing answered 503 (retryable: GET is idempotent)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT0.033S: its schedule, drawn from PT0S to PT0.1S
                   policy 0: Provider.Call.*, retryable, 3 attempts, waits PT0.1S ×2, jitter full
         0.033 s retryable-only: attempt 2
@@ -167,13 +168,12 @@ fn the_policy_of_the_dev_proxy_can_be_seen() {
     route app: every request
       timeout: PT2M
       retry: Provider.Call.*, retryable, 3 attempts, waits PT0.1S ×2 up to PT2S, jitter full; waits {{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }} where that says so
-      timeout: PT30S
 
         0.000 s app: attempt 1
         0.000 s   GET / to app (127.0.0.1:3000)
                   answers --respond #1: 503
         0.000 s   Provider.Call.Http.Unavailable, retryable
-                  app: attempt 1 of 3: upstream app answered 503
+                  app: attempt 1 of 3: upstream app answered 503 (retryable: GET is idempotent)
         0.000 s retry: policy 0 takes Provider.Call.Http.Unavailable and waits PT0.033S: its schedule, drawn from PT0S to PT0.1S
                   policy 0: Provider.Call.*, retryable, 3 attempts, waits PT0.1S ×2 up to PT2S, jitter full
         0.033 s app: attempt 2

@@ -8,14 +8,14 @@ fn a_wait_beyond_the_bound_is_not_begun() {
         0.000 s   GET /total-budget to billing (127.0.0.1:3000)
                   answers --respond #1: 429,retry-after=60
         0.000 s   Provider.Call.Http.Throttled, retryable
-                  total-budget: attempt 1: upstream billing answered 429
+                  total-budget: attempt 1 of 7: upstream billing answered 429
         0.000 s retry gives up: Provider.Middleware.Retry.Exhausted
-                  gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
+                  total-budget: gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
 
     Result: error Provider.Middleware.Retry.Exhausted
-        gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
+        total-budget: gave up after 1 run: the wait is PT1M, and a bound fires in PT30S
       because of error Provider.Call.Http.Throttled
-        total-budget: attempt 1: upstream billing answered 429
+        total-budget: attempt 1 of 7: upstream billing answered 429
     The client gets 429:
       retry-after: 60
       content-length: 0
@@ -52,11 +52,60 @@ fn the_client_leaves_and_the_cleanup_runs() {
 
 #[test]
 fn what_nothing_bounds_is_said_to_wait_for_ever() {
-    let said = recipe(&["--request", "GET /other", "--respond", "hang"]);
+    let text = "listeners: [{ address: 127.0.0.1:0 }]
+upstreams: { app: { endpoints: [http://app], responseTimeout: PT0S } }
+routes: [{ name: all, upstream: app }]
+";
+    let said = of_text(text.to_owned(), &["--respond", "hang"]);
     assert!(said.ends_with("The client waits for ever: nothing bounds what hangs."), "{said}");
-    let request = ["--request", "GET /other", "--respond", "hang", "--client-timeout", "PT1H"];
-    let said = recipe(&request);
+    let said = of_text(text.to_owned(), &["--respond", "hang", "--client-timeout", "PT1H"]);
     assert!(said.ends_with("The client leaves after PT1H, unanswered."), "{said}");
+}
+
+#[test]
+fn a_call_s_own_bound_on_its_response_goes_before_the_upstream_s() {
+    let route = "
+- name: all
+  call: { provider: mwl:provider.call/mwl-proxy/http/v1, with: { upstream: app, responseTimeout: PT5S } }
+";
+    let told = json(&of(route, &["--respond", "hang", "--format", "json"]));
+    assert_eq!((&told["took"], &told["response"]["status"]), (&"PT5S".into(), &504.into()));
+    let told = json(&of(
+        &route.replace("PT5S", "PT0S"),
+        &["--respond", "200,after=PT2M", "--format", "json"],
+    ));
+    assert_eq!((&told["took"], &told["response"]["status"]), (&"PT2M".into(), &200.into()));
+}
+
+#[test]
+fn the_standard_stack_repeats_a_get_that_got_no_response_and_no_post_without_a_key() {
+    let route = "- { name: all, upstream: app, middleware: [{ stack: mwl-proxy/standard }] }";
+    let script = ["--respond", "hang", "--respond", "200"];
+    let asked = |request: &[&str]| of(route, &[request, &script[..]].concat());
+    let get = asked(&["--request", "GET /a"]);
+    assert!(get.contains("The client gets 200 after PT1M0.033S"), "{get}");
+    let post = asked(&["--request", "POST /a"]);
+    insta::assert_snapshot!(told(&post), @r##"
+        0.000 s all: attempt 1
+        0.000 s   POST /a to app (app:80)
+                  answers --respond #1: hang
+       60.000 s   Provider.Call.Http.ResponseTimeout, not retryable after PT1M
+                  all: attempt 1 of 3: upstream app sent no response head within PT1M (responseTimeout) (not retryable: a POST without an Idempotency-Key)
+       60.000 s retry: no policy takes Provider.Call.Http.ResponseTimeout; it rises
+
+    Result: error Provider.Call.Http.ResponseTimeout
+        all: attempt 1 of 3: upstream app sent no response head within PT1M (responseTimeout) (not retryable: a POST without an Idempotency-Key)
+    The client gets 504 after PT1M:
+      content-type: application/problem+json
+      proxy-status: mwl-proxy; error=http_response_timeout
+      content-length: 150
+
+      {"attempts":1,"code":"Provider.Call.Http.ResponseTimeout","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":504,"title":"Gateway Timeout"}
+
+    Nothing asked for --respond 200.
+    "##);
+    let keyed = asked(&["--request", "POST /a", "--header", "idempotency-key: k"]);
+    assert!(keyed.contains("The client gets 200 after"), "{keyed}");
 }
 
 #[test]

@@ -127,6 +127,39 @@ fn a_plan_knows_what_it_is_made_of() {
     assert!(bare.programs().is_empty());
 }
 
+/// A comment ends with the definition: what runs does not have it, so nothing at run time can show it or act by it.
+#[test]
+fn no_comment_is_in_a_plan() {
+    let text = r#"
+$schema: https://mwl.dev/v0.1/flow/schema.json
+comment: remark 1
+entrypoint: a
+middleware:
+  - comment: remark 2
+    provider: mwl:provider.middleware/mwl/finally/v1
+    onAlways: { with: { call: { comment: remark 3, provider: mwl:provider.call/mwl/mock/v1 } } }
+steps:
+  a:
+    comment: remark 4
+    action: Call
+    call: { comment: remark 5, flow: F }
+    next: b
+    catch: [{ comment: remark 6, match: { codes: ["*"] }, next: b }]
+  b:
+    comment: remark 7
+    action: Match
+    cases: [{ comment: remark 8, when: "{{ true }}", next: c }]
+    default: { comment: remark 9, next: c }
+  c: { comment: remark 10, action: Raise, result: { code: A.B } }
+flows: { F: { comment: remark 11, entrypoint: x, steps: { x: { comment: remark 12, action: Return } } } }
+"#;
+    let (plan, warnings) = compiled(text, Strictness::Runtime).unwrap();
+    assert_eq!(
+        (format!("{plan:?}").contains("remark"), warnings.contains("remark")),
+        (false, false)
+    );
+}
+
 #[test]
 fn every_expression_is_found_where_it_stands() {
     let plan = plan(EVERYTHING);

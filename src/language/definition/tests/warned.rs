@@ -116,6 +116,29 @@ steps:
 }
 
 #[test]
+fn types_that_are_not_in_pascal_case() {
+    insta::assert_snapshot!(warned(&root(r"
+steps:
+  a:
+    action: Call
+    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+    next: b
+    catch: [{ match: { types: [Processing_Error, processingError, ProcessingError, HTTP2, error] }, next: b }]
+  b: { action: Raise, result: { code: A.B, type: Processing-Error } }
+")), @"
+    warning[reserved-type]: the type `Processing_Error` is not written in PascalCase
+     --> f:9:32 `Processing_Error`
+      = help: write a type of your own in PascalCase
+    warning[reserved-type]: `processingError` is no type of the specification, which reserves lower case
+     --> f:9:50 `processingError`
+      = help: write a type of your own in PascalCase
+    warning[reserved-type]: the type `Processing-Error` is not written in PascalCase
+     --> f:10:50 `Processing-Error`
+      = help: write a type of your own in PascalCase
+    ");
+}
+
+#[test]
 fn retries() {
     insta::assert_snapshot!(warned(&root(r#"
 middleware:
@@ -138,7 +161,7 @@ steps:
     warning[unbounded-delay]: `delay` decides how long a retry waits, and no Timeout around it bounds that
      --> f:5:15 `mwl:provider.middleware/mwl/retry/v1`
       = help: put a Timeout entry before this one
-    warning[amplified-retry]: a retry within a retry: each multiplies the attempts of the other
+    warning[amplified-runs]: a retry within a retry: each multiplies the runs of the other
      --> f:14:19 `mwl:provider.middleware/mwl/retry/v1`
      ::: f:5:15 `mwl:provider.middleware/mwl/retry/v1` the outer one
       = help: one execution may make up to 12 requests here; keep one of them
@@ -146,20 +169,71 @@ steps:
 }
 
 #[test]
-fn a_loop_around_a_retry_multiplies_nothing() {
-    insta::assert_snapshot!(warned(&root(r#"
+fn re_runs_within_re_runs() {
+    const LOOP: &str = r#"{ provider: mwl:provider.middleware/mwl/loop/v1, onSuccess: { when: "{{ middleware.metadata.iteration < 3 }}" } }"#;
+    const RETRY: &str = "{ provider: mwl:provider.middleware/mwl/retry/v1, onEntry: { with: { policies: [{ match: { types: [error] }, attempts: 4, backoff: { initial: PT1S } }] } } }";
+    let nested = |outer: &str, inner: &str| {
+        warned(&root(&format!(
+            "
 steps:
   a:
     action: Call
     middleware:
-      - provider: mwl:provider.middleware/mwl/loop/v1
-        onSuccess: { when: "{{ middleware.metadata.iteration < 3 }}" }
-      - provider: mwl:provider.middleware/mwl/retry/v1
-        onEntry: { with: { policies: [{ match: { types: [error] }, attempts: 4, backoff: { initial: PT1S } }] } }
-    call: { provider: mwl:provider.call/acme/http/v1, with: { path: / } }
+      - {outer}
+      - {inner}
+    call: {{ provider: mwl:provider.call/acme/http/v1, with: {{ path: / }} }}
     next: b
-  b: { action: Return }
-"#)), @"");
+  b: {{ action: Return }}
+"
+        )))
+    };
+    insta::assert_snapshot!(nested(LOOP, RETRY), @"
+    warning[amplified-runs]: a retry within a loop: each multiplies the runs of the other
+     --> f:9:21 `mwl:provider.middleware/mwl/retry/v1`
+     ::: f:8:21 `mwl:provider.middleware/mwl/loop/v1` the outer one
+      = help: keep one of them
+    ");
+    for (outer, inner, said) in [
+        (RETRY, LOOP, "a loop within a retry"),
+        (LOOP, LOOP, "a loop within a loop"),
+        (RETRY, RETRY, "a retry within a retry"),
+    ] {
+        let warned = nested(outer, inner);
+        assert!(warned.starts_with(&format!("warning[amplified-runs]: {said}:")), "{warned}");
+    }
+    // Each attempt runs the cleanup; a cleanup around the Retry runs once.
+    let cleanup = format!(
+        "{{ provider: mwl:provider.middleware/mwl/finally/v1, onAlways: {{ with: {{ call: {{ provider: mwl:provider.call/acme/http/v1, \
+         with: {{ path: / }} }}, middleware: [{{ provider: mwl:provider.middleware/mwl/timeout/v1, onEntry: {{ with: {{ duration: PT10S }} }} }}, {RETRY}] }} }} }}"
+    );
+    let said = nested(RETRY, &cleanup);
+    assert!(said.starts_with("warning[amplified-runs]: a retry within a retry:"), "{said}");
+    assert_eq!(nested(&cleanup, RETRY), "");
+}
+
+#[test]
+fn what_a_guard_keeps_from_being_read() {
+    let output = |expression: &str| {
+        warned(&root(&format!(
+            "
+steps:
+  a: {{ action: Call, call: {{ provider: mwl:provider.call/acme/http/v1, with: {{ path: / }}, input: \"{{{{ {expression} }}}}\" }}, next: b }}
+  b: {{ action: Return }}
+"
+        )))
+    };
+    for asked in [
+        "has(call.index) ? call.index : -1.0",
+        "call.?index.orValue(-1.0)",
+        "has(call.index) && call.index > 3.0",
+        "[1.0].all(i, has(call.result) ? call.result.value == i : true)",
+    ] {
+        assert_eq!(output(asked), "", "{asked}");
+    }
+    insta::assert_snapshot!(output("false && step.result.value"), @"
+    warning[unreadable-binding]: `step.result` cannot be read here: it is there in a `Call` Step's `output`, `assign` and `catch`
+     --> f:5:111 `s`
+    ");
 }
 
 #[test]
@@ -286,4 +360,21 @@ flows:
     assert_eq!(gather(&format!("{over}, concurrency: 2000")), "");
     assert_eq!(gather(&format!("{over}, concurrency: null")), "");
     assert_eq!(gather("over: [1, 2, 3]"), "");
+}
+
+/// A predicate is the author's own affair.
+#[test]
+fn predicates_that_always_or_never_hold_get_no_warning() {
+    insta::assert_snapshot!(warned(&root(r#"
+steps:
+  a:
+    action: Match
+    cases:
+      - { when: "{{ 1 > 2 }}", next: b }
+      - { when: true, next: b }
+      - { when: "{{ true }}", next: c }
+    default: { next: c }
+  b: { action: Return }
+  c: { action: Return }
+"#)), @"");
 }

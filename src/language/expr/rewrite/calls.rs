@@ -43,9 +43,10 @@ impl Rewriter<'_> {
             parsed.func_name.as_str(),
             operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT
         );
-        if let Some(read) = self.optional_read(id, &parsed) {
+        if let Some(read) = self.guarded(|this| this.optional_read(id, &parsed)) {
             return read;
         }
+        self.note_operation(&parsed);
         if parsed.func_name == operators::IN
             && let Some(found) = self.is_in(id, &parsed)
         {
@@ -55,8 +56,13 @@ impl Rewriter<'_> {
         let key = if navigates { Some(self.key(&parsed)) } else { None };
         let mut args = Vec::with_capacity(parsed.args.len());
         for (index, arg) in parsed.args.into_iter().enumerate() {
-            args.push(match key {
-                Some(end) if index == 0 => self.indexed(arg, end),
+            args.push(match (key, parsed.func_name.as_str()) {
+                (Some(end), _) if index == 0 => self.indexed(arg, end),
+                // Of a condition, one branch is evaluated. Of `&&` and `||`, either side may decide alone.
+                (_, operators::CONDITIONAL) if index > 0 => self.guarded(|this| this.expr(arg)),
+                (_, operators::LOGICAL_AND | operators::LOGICAL_OR) => {
+                    self.guarded(|this| this.expr(arg))
+                }
                 _ => self.expr(arg),
             });
         }

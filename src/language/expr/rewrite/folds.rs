@@ -21,6 +21,8 @@ impl Rewriter<'_> {
         self.locals.extend(fold.iter_var2.clone());
         self.locals.push(fold.accu_var.clone());
         let turn = TURN + nodes(&fold.loop_step);
+        // Of an empty list there is no turn.
+        self.guards += 1;
         let (loop_cond, loop_step) = if binds {
             (fold.loop_cond, fold.loop_step)
         } else if appends {
@@ -30,6 +32,7 @@ impl Rewriter<'_> {
             let cond = self.expr(fold.loop_cond);
             (tick(id, turn, cond), self.step(fold.loop_step))
         };
+        self.guards -= 1;
         let result = self.expr(fold.result);
         self.locals.truncate(outer);
         ComprehensionExpr {

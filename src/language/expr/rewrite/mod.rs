@@ -16,15 +16,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cel::common::ast::{EntryExpr, Expr, ListExpr, MapExpr, SelectExpr};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, ListExpr, MapExpr, SelectExpr};
 use cel::{Env, IdedExpr};
 
 use self::nodes::{call, ident, is_small, qualified};
 use super::functions::Pattern;
+use super::operations::Operation;
 use super::references::{DynamicReads, Path, PathEnd, first, static_path};
 use super::roots::{Root, Roots};
 use super::syntax::Places;
-use super::{CompileError, MISTAKES};
+use super::{CompileError, MISTAKES, operations};
 use crate::language::value::Value;
 use crate::source::nearest;
 
@@ -48,6 +49,8 @@ pub(super) enum Names {
 pub(super) struct Uses {
     /// The static paths that are read, each once; `@p0` is the first.
     pub(super) paths: Vec<Path>,
+    /// The operations between a static path and a literal.
+    pub(super) operations: Vec<Operation>,
     /// The literal patterns of `matches`; `@re0` is the first.
     pub(super) patterns: Vec<Pattern>,
     /// The lists of literals to the right of `in`; `@list0` is the first.
@@ -67,6 +70,8 @@ pub(super) struct Rewriter<'a> {
     locals: Vec<String>,
     /// The number of each path that was noted.
     numbers: HashMap<(Root, Vec<Arc<str>>, PathEnd), usize>,
+    /// How many constructs around the current node may keep it from being evaluated, or may ignore that it fails.
+    guards: usize,
     pub(super) uses: Uses,
     /// What is wrong, in the order of the walk.
     pub(super) errors: Vec<CompileError>,
@@ -80,6 +85,7 @@ impl<'a> Rewriter<'a> {
             places,
             locals: Vec::new(),
             numbers: HashMap::new(),
+            guards: 0,
             uses: Uses::default(),
             errors: Vec::new(),
         }
@@ -135,12 +141,42 @@ impl<'a> Rewriter<'a> {
 
     /// The number of this path, which is noted once. It is written where `expr`, or a part of it, begins.
     fn note(&mut self, expr: &IdedExpr, root: Root, members: Vec<Arc<str>>, end: PathEnd) -> usize {
+        let guarded = self.guards > 0;
         let paths = &mut self.uses.paths;
-        *self.numbers.entry((root, members, end)).or_insert_with_key(|(_, members, _)| {
-            let offset = self.places.of(first(expr).id);
-            paths.push(Path { root, members: members.clone(), end, offset });
-            paths.len() - 1
-        })
+        let number =
+            *self.numbers.entry((root, members, end)).or_insert_with_key(|(_, members, _)| {
+                let offset = self.places.of(first(expr).id);
+                paths.push(Path { root, members: members.clone(), end, guarded, offset });
+                paths.len() - 1
+            });
+        if let Some(path) = paths.get_mut(number) {
+            path.guarded &= guarded;
+        }
+        number
+    }
+
+    /// Rewrites with `rewrite` what a construct around it may keep from being evaluated.
+    fn guarded<T>(&mut self, rewrite: impl FnOnce(&mut Self) -> T) -> T {
+        self.guards += 1;
+        let rewritten = rewrite(self);
+        self.guards -= 1;
+        rewritten
+    }
+
+    /// Notes an operation between a static path and a literal.
+    fn note_operation(&mut self, call: &CallExpr) {
+        let (Some(kind), [left, right]) = (operations::kind(call), call.args.as_slice()) else {
+            return;
+        };
+        for (path, other) in [(left, right), (right, left)] {
+            if let Some((root, members)) = self.static_path(path)
+                && let Some(literal) = operations::literal_type(other)
+            {
+                let offset = self.places.of(first(path).id);
+                let operation = Operation { root, members, kind, literal, offset };
+                self.uses.operations.push(operation);
+            }
+        }
     }
 
     /// Rewrites `expr`, when an index reads an element or a member of it.

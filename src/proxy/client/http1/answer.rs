@@ -37,7 +37,6 @@ pub(super) fn head(
     asking: &AnswerContext,
     date: impl FnOnce() -> HeaderValue,
 ) -> (Framing, bool) {
-    out.reserve(128 + 48 * parts.headers.len());
     status_line(out, parts.status, reason);
     let mut said = AnswerFields::default();
     for (name, value) in &parts.headers {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Method, Version};
 use httparse::{Error, Header, ParserConfig, Status};
 
+use crate::proxy::boxed::boxed;
 use crate::proxy::h1::{ClientIo, Decoder, FieldRules, HeadFields, Malformed, read};
 use crate::proxy::message::headers;
 use crate::proxy::message::refusal::Refusal;
@@ -16,11 +17,14 @@ use crate::proxy::settings::Limits;
 /// This many fields are parsed on the stack.
 const USUAL_FIELDS: usize = 100;
 
+/// The map of a request's fields has room for those that the proxy usually adds: the id, and who the client is.
+const ADDED: usize = 4;
+
 /// The head of a request.
 #[derive(Debug)]
 pub(super) struct Head {
     /// The request line and the fields.
-    pub(super) request: ReceivedHead,
+    pub(super) request: Box<ReceivedHead>,
     /// The decoder of the body after it.
     pub(super) body: Decoder,
     /// Whether the connection stays open afterwards (RFC 9112 §9.3).
@@ -42,12 +46,12 @@ struct Line<'a> {
 ///
 /// # Errors
 /// When it is malformed or exceeds the limits.
-pub(super) fn take(conn: &mut ClientIo, limits: &Limits) -> Result<Option<Box<Head>>, Refusal> {
+pub(super) fn take(conn: &mut ClientIo, limits: &Limits) -> Result<Option<Head>, Refusal> {
     conn.take_head(|bytes| {
         let parsed = parse(bytes, limits)?;
         Ok(parsed.map(|(head, size)| {
             let length = head.body.left();
-            (Box::new(head), size, length)
+            (head, size, length)
         }))
     })
 }
@@ -137,12 +141,13 @@ fn head(
         TargetError::TooLong => Refusal::target_too_long(limits.target_size),
         error => error.into(),
     })?;
-    let (headers, said) = read(bytes, fields)?;
+    let (headers, said) = read(bytes, fields, ADDED)?;
     let old = line.version == Version::HTTP_10;
     let body = framing(&said, old, FieldRules::of_request(limits.heads()))?;
     let asks = !old && said.expects;
     let trailers = said.te && headers::takes_trailers(&headers);
-    let request = ReceivedHead { method, absolute, target, version: line.version, headers };
+    let version = line.version;
+    let request = boxed(|| ReceivedHead { method, absolute, target, version, headers });
     Ok(Head { request, body, keeps: said.keeps(old), asks, trailers })
 }
 

@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Method, Response, Version};
-use http_body::Body as _;
 
 use self::answer::AnswerContext;
 use self::head::Head;
@@ -34,7 +33,7 @@ use super::tunnel::Tunnel;
 use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::answer::render;
 use crate::proxy::body::client::ClientBody;
-use crate::proxy::h1::{BodyWriter, ClientConnection, ClientIo, DropReason, Framing, WriteBuffer};
+use crate::proxy::h1::{ClientConnection, ClientIo, DropReason, WriteBuffer};
 use crate::proxy::io::Io;
 use crate::proxy::io::departure::Departure;
 use crate::proxy::io::peer::{Negotiated, Peer};
@@ -62,7 +61,7 @@ pub(super) enum SessionEnd {
 /// What the client sends next.
 enum NextRequest {
     /// A request, and the site that serves it.
-    Request(Box<Head>, Arc<WorkerConfig>),
+    Request(Head, Arc<WorkerConfig>),
     /// Something that is not a valid request.
     Refused(Refusal),
     /// The client began with HTTP/2.
@@ -224,9 +223,14 @@ impl Http1Session {
         self.state.is_draining() || self.worker.core.draining()
     }
 
+    /// Whether the connection closes after its next answer.
+    fn is_leaving(&self) -> bool {
+        self.state.is_draining() || self.worker.core.is_leaving()
+    }
+
     /// Has a request answered and sends the answer.
-    async fn serve(&mut self, head: Box<Head>, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
-        let Head { request, body, keeps, asks, trailers } = *head;
+    async fn serve(&mut self, head: Head, site: Arc<WorkerConfig>) -> io::Result<AfterAnswer> {
+        let Head { request, body, keeps, asks, trailers } = head;
         let mut asking = AnswerContext {
             version: request.version,
             head: request.method == Method::HEAD,
@@ -247,10 +251,15 @@ impl Http1Session {
         };
         let busy = BusyGuard::new(&self.state);
         let mut answering = execute::serve(site, request, body, self.client, busy, interim);
-        let response = std::future::poll_fn(|cx| self.poll_answer(&mut answering, cx)).await?;
+        let mut sending = None;
+        let answered = |cx: &mut Context<'_>| -> Poll<io::Result<_>> {
+            let response = ready!(self.poll_answer(&mut answering, cx))?;
+            asking.keeps &= !self.is_leaving();
+            Poll::Ready(Ok(self.begin_answer(response, &asking, trailers, &mut sending)))
+        };
+        let begun = std::future::poll_fn(answered).await?;
         drop(answering);
-        asking.keeps &= !self.ends();
-        self.say(response, &asking, trailers).await
+        self.send(begun, &mut sending).await
     }
 
     /// Waits for the answer, and sends interim responses meanwhile.
@@ -311,40 +320,6 @@ impl Http1Session {
         }
     }
 
-    /// Sends an answer, and returns what follows it.
-    async fn say(
-        &mut self,
-        response: Response<AnswerBody>,
-        asking: &AnswerContext,
-        trailers: bool,
-    ) -> io::Result<AfterAnswer> {
-        let (parts, mut body) = response.into_parts();
-        if body.is_withheld() {
-            return Ok(AfterAnswer::Nothing);
-        }
-        let switch = body.take_tunnel();
-        self.conn.lock().say_into(&mut self.output);
-        // Trailers need chunked framing, so the length is left out for a client that accepts trailers.
-        let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
-        let length = body.size_hint().exact().filter(|_| !trailed);
-        let clock = || self.worker.core.date();
-        let (out, reason) = (self.output.text(), body.reason());
-        let (framing, keeps) = answer::head(out, &parts, reason, length, asking, clock);
-        drop(parts);
-        if framing == Framing::UntilClose {
-            self.break_at_end(true);
-        }
-        let mut sending = Some(BodyWriter { body, framing, trailers });
-        std::future::poll_fn(|cx| self.poll_send(&mut sending, cx)).await?;
-        self.output.rest();
-        if let Some((far, flight)) = switch {
-            return Ok(AfterAnswer::Switch(Box::new(Tunnel::new(*far, flight))));
-        }
-        // The rest of the request is discarded, if it has already arrived.
-        let read = keeps && self.conn.lock().read_out();
-        Ok(if read { AfterAnswer::Next } else { AfterAnswer::End })
-    }
-
     /// Answers an invalid request, and closes.
     async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
         let core = &self.worker.core;
@@ -355,7 +330,9 @@ impl Http1Session {
         let response = render::refuse(&refusal, id::text(&id), &Method::GET, false);
         let dates = site.runtime.stage.is_none();
         let asking = AnswerContext { version: Version::HTTP_11, head: false, keeps: false, dates };
-        self.say(response, &asking, false).await?;
+        let mut sending = None;
+        let begun = self.begin_answer(response, &asking, false, &mut sending);
+        self.send(begun, &mut sending).await?;
         self.close().await
     }
 

@@ -6,20 +6,80 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use http::{Response, Version};
 use http_body::Body;
 
-use super::Http1Session;
+use super::answer::{self, AnswerContext};
+use super::{AfterAnswer, Http1Session};
 use crate::proxy::answer::body::AnswerBody;
+use crate::proxy::client::tunnel::Tunnel;
 use crate::proxy::h1::{BodyWriteError, BodyWriter, Framing, WriteBuffer, WrongLength};
 use crate::proxy::io::Io;
 use crate::proxy::io::splice::{self, CorkedSocket, Pipe};
+use crate::proxy::request::flight::Flight;
+use crate::proxy::upstream::connection::Http1Lease;
 
 type BoxError = <AnswerBody as Body>::Error;
 
+/// An answer whose head is in the output, and whose body is not.
+pub(super) struct BegunAnswer {
+    /// Whether the connection may carry another request.
+    keeps: bool,
+    /// What the connection is used for afterwards, if that is another protocol.
+    switch: Option<(Box<Http1Lease>, Flight)>,
+}
+
 impl Http1Session {
-    /// Sends the answer. Ready when all of it is out. The body is ended, and everything that depends on it is
+    /// Puts an answer's head into the output, and its body into `sending`. `None` if there is no answer.
+    pub(super) fn begin_answer(
+        &mut self,
+        response: Response<AnswerBody>,
+        asking: &AnswerContext,
+        trailers: bool,
+        sending: &mut Option<BodyWriter<AnswerBody>>,
+    ) -> Option<BegunAnswer> {
+        let (parts, mut body) = response.into_parts();
+        if body.is_withheld() {
+            return None;
+        }
+        let switch = body.take_tunnel();
+        self.conn.lock().say_into(&mut self.output);
+        // Trailers need chunked framing, so the length is left out for a client that accepts trailers.
+        let trailed = trailers && asking.version > Version::HTTP_10 && body.is_trailed();
+        let length = body.size_hint().exact().filter(|_| !trailed);
+        let clock = || self.worker.core.date();
+        self.output.reserve(128 + 48 * parts.headers.len(), length);
+        let (out, reason) = (self.output.text(), body.reason());
+        let (framing, keeps) = answer::head(out, &parts, reason, length, asking, clock);
+        if framing == Framing::UntilClose {
+            self.break_at_end(true);
+        }
+        *sending = Some(BodyWriter { body, framing, trailers });
+        Some(BegunAnswer { keeps, switch })
+    }
+
+    /// Sends the rest of an answer, and returns what follows it.
+    pub(super) async fn send(
+        &mut self,
+        begun: Option<BegunAnswer>,
+        sending: &mut Option<BodyWriter<AnswerBody>>,
+    ) -> io::Result<AfterAnswer> {
+        let Some(BegunAnswer { keeps, switch }) = begun else {
+            return Ok(AfterAnswer::Nothing);
+        };
+        std::future::poll_fn(|cx| self.poll_send(sending, cx)).await?;
+        self.output.rest();
+        if let Some((far, flight)) = switch {
+            return Ok(AfterAnswer::Switch(Box::new(Tunnel::new(*far, flight))));
+        }
+        // The rest of the request is discarded, if it has already arrived.
+        let read = keeps && self.conn.lock().read_out();
+        Ok(if read { AfterAnswer::Next } else { AfterAnswer::End })
+    }
+
+    /// Sends the answer's body. Ready when all of it is out. The body is ended, and everything that depends on it is
     /// counted, before its last bytes are written: a client that has read an answer finds it counted.
-    pub(super) fn poll_send(
+    fn poll_send(
         &mut self,
         sending: &mut Option<BodyWriter<AnswerBody>>,
         cx: &mut Context<'_>,

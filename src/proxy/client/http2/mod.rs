@@ -142,7 +142,7 @@ impl Http2Session {
             self.refused(reason, &detail);
             self.connection.abrupt_shutdown(told);
         }
-        if !self.leaving && (state.is_draining() || core.draining()) {
+        if !self.leaving && (state.is_draining() || core.is_leaving()) {
             self.leaving = true;
             self.connection.graceful_shutdown();
         }

@@ -15,6 +15,7 @@ use http_body::Body as _;
 use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::timed_writer::{TimedWriteError, TimedWriter};
+use crate::proxy::boxed::boxed;
 use crate::proxy::h2::{Incoming, RequestStream, Traffic};
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::headers;
@@ -112,7 +113,8 @@ impl Stream {
         };
         let interim = InterimTarget::Stream(self.shared.clone());
         let busy = BusyGuard::new(state);
-        let answer = execute::serve(site, parts.into(), body, *client, busy, interim);
+        let parts = boxed(|| parts.into());
+        let answer = execute::serve(site, parts, body, *client, busy, interim);
         Progress::Answering { answer, head, dates }
     }
 

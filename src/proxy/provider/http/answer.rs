@@ -4,13 +4,14 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::attempt::Attempt;
 use crate::language::code::Code;
-use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::outcome::{Failure, FailureType, Outcome, RunNumber};
 use crate::language::provider::Answer;
 use crate::language::value::{Map, Native, Value};
+use crate::proxy::answer::classify::{Repeatable, Retryable};
 use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::message::id;
@@ -47,14 +48,31 @@ impl Native for AttemptMetadata {
     }
 }
 
-/// `3 of 5`, or `3` if nobody knows how many there may be.
-struct RunNumber(u32, Option<u32>);
+/// Why a failure is retryable or not, if its code alone does not say it.
+struct Because<'a> {
+    retryable: Retryable,
+    refusal: Option<&'static str>,
+    method: &'a Method,
+    repeatable: Repeatable,
+}
 
-impl fmt::Display for RunNumber {
+impl fmt::Display for Because<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(number, Some(all)) => write!(f, "{number} of {all}"),
-            Self(number, None) => number.fmt(f),
+        let Self { retryable, refusal, method, repeatable } = self;
+        match (*retryable, *refusal) {
+            (Retryable::Is(_), None) => Ok(()),
+            (retryable, Some(_)) if !retryable.holds(*repeatable) => Ok(()),
+            (_, Some(refusal)) => write!(f, " (not retryable: {refusal})"),
+            (Retryable::Asked, None) => f.write_str(" (retryable: it says when to try again)"),
+            (Retryable::ByMethod, None) if repeatable.idempotent => {
+                write!(f, " (retryable: {method} is idempotent)")
+            }
+            (Retryable::ByMethod, None) if repeatable.keyed => {
+                write!(f, " (retryable: a {method} with an Idempotency-Key)")
+            }
+            (Retryable::ByMethod, None) => {
+                write!(f, " (not retryable: a {method} without an Idempotency-Key)")
+            }
         }
     }
 }
@@ -109,17 +127,24 @@ impl Attempt<'_> {
         &self,
         at: Destination,
         code: impl Into<Code>,
-        retryable: bool,
+        retryable: Retryable,
         what: fmt::Arguments<'_>,
         details: Details,
     ) -> Answer {
         let attempt = self.dispatch.attempt;
         let message = format!(
-            "{}: attempt {}: upstream {} {what}",
+            "{}: attempt {}: upstream {} {what}{}",
             attempt.step,
             RunNumber(attempt.number, self.dispatch.attempts),
             self.upstream.settings.name,
+            Because {
+                retryable,
+                refusal: details.refusal,
+                method: &self.method,
+                repeatable: self.repeatable,
+            },
         );
+        let retryable = retryable.holds(self.repeatable);
         let failure = Failure {
             ty: FailureType::Error,
             code: code.into(),

@@ -4,21 +4,26 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::Method;
 use http::uri::Scheme;
+use tokio::time::Instant;
 
 use super::CONTRACT;
 use super::compose::{BodySource, compose, is_own};
+use super::judge::Judged;
 use super::params::Params;
+use super::send::NoResponse;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, Destination, Dispatch, Role};
 use crate::language::value::Value;
 use crate::proxy::answer::classify::Repeatable;
 use crate::proxy::body::request::UploadProgress;
+use crate::proxy::boxed::pinned;
 use crate::proxy::code;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
 use crate::proxy::upstream::Upstream;
-use crate::proxy::upstream::connection::{Connection, SendError};
+use crate::proxy::upstream::connection::Connection;
 use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::record::SentSpan;
 use crate::telemetry::trace::SpanId;
@@ -31,6 +36,7 @@ pub(super) struct Attempt<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     /// The endpoint that it is sent to.
     pub(super) endpoint: usize,
+    pub(super) method: Method,
     /// Whether the request is repeatable, by its method or its key.
     pub(super) repeatable: Repeatable,
     /// Whether the request offers to switch the protocol.
@@ -65,7 +71,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     if own {
         exchange.count_attempt();
     }
-    let endpoint = upstream.pick(exchange.avoided(params.upstream));
+    let endpoint = exchange.pick(params.upstream, upstream);
     let span = recording::span(exchange);
     let composed = compose(params, &dispatch, exchange, span);
     dispatch.destination.fill(Destination {
@@ -91,6 +97,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         offers: outgoing.upgrade.is_some(),
         passes: own && is_own(&dispatch, exchange),
         repeatable: Repeatable::of(&outgoing.method, &outgoing.fields),
+        method: outgoing.method.clone(),
         progress: body.progress(),
         endpoint,
         dispatch,
@@ -100,10 +107,10 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         span,
     };
     let Some(mut connection) = upstream.at_hand(endpoint, dispatch.attempt.begun) else {
-        return Box::pin(attempt.over_new(outgoing, body));
+        return pinned(|| attempt.over_new(outgoing, body));
     };
-    match attempt.hand_over(&mut connection, outgoing, body) {
-        Ok(()) => Box::pin(attempt.over(connection)),
+    match attempt.hand_over(&mut connection, (outgoing, body), dispatch.attempt.begun) {
+        Ok(()) => pinned(|| attempt.over(connection)),
         Err(lost) => Box::pin(async move { attempt.lost(lost).await }),
     }
 }
@@ -124,9 +131,12 @@ impl Attempt<'_> {
     /// Finishes an attempt whose request was handed to an idle connection.
     async fn over(self, connection: Connection) -> Answer {
         match self.response(connection).await {
-            Ok(answered) => self.got(answered).await,
+            Ok(answered) => match self.got(answered) {
+                Judged::Done(answer) => answer,
+                Judged::Reading(reading) => reading.await,
+            },
             // Boxed, like everything rare, so that the common case does not carry its size.
-            Err(error) => Box::pin(self.failed_over(error)).await,
+            Err(lost) => Box::pin(self.failed_over(lost)).await,
         }
     }
 
@@ -134,7 +144,8 @@ impl Attempt<'_> {
     async fn over_new(self, outgoing: RequestHead<'_>, body: BodySource) -> Answer {
         let sent = match Box::pin(self.connection()).await {
             Ok(mut connection) => {
-                self.hand_over(&mut connection, outgoing, body).map(|()| connection)
+                let composed = (outgoing, body);
+                self.hand_over(&mut connection, composed, Instant::now()).map(|()| connection)
             }
             Err(lost) => Err(lost),
         };
@@ -144,10 +155,17 @@ impl Attempt<'_> {
         }
     }
 
-    /// The request failed on its connection.
-    async fn failed_over(&self, error: Box<SendError>) -> Answer {
-        match self.once_more(error).await {
-            Ok(answered) => self.got(answered).await,
+    /// The request got no response on its connection.
+    async fn failed_over(&self, lost: NoResponse) -> Answer {
+        let answered = match lost {
+            NoResponse::Send(error) => self.once_more(error).await,
+            lost => Err(lost),
+        };
+        match answered {
+            Ok(answered) => match self.got(answered) {
+                Judged::Done(answer) => answer,
+                Judged::Reading(reading) => reading.await,
+            },
             Err(lost) => self.lost(lost).await,
         }
     }

@@ -7,16 +7,17 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 
 use super::answer::Destination;
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Running};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Answer, Role};
 use crate::language::value::Value;
-use crate::proxy::answer::classify::{Class, ResponseView, classify, system_time};
+use crate::proxy::answer::classify::{Class, ResponseView, Retryable, classify, system_time};
 use crate::proxy::answer::reply::{Details, Payload, Reply, StatusLine};
 use crate::proxy::answer::retry_after::{RetryAfter, retry_after};
 use crate::proxy::body::BodyError;
 use crate::proxy::body::collect::{CollectError, collect};
 use crate::proxy::body::valued::valued;
+use crate::proxy::boxed::{boxed, shared};
 use crate::proxy::code;
 use crate::proxy::grpc::{self, Ended, Pushback};
 use crate::proxy::memory::Full;
@@ -25,6 +26,14 @@ use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::{ResponseSource, UpstreamResponse};
 use crate::telemetry::metrics::BodyUse;
+
+/// What becomes of a response.
+pub(super) enum Judged<'a> {
+    /// Its Result.
+    Done(Answer),
+    /// Its Result depends on more than the head.
+    Reading(Running<'a>),
+}
 
 /// A response, as far as it was read.
 struct ReadResponse {
@@ -51,38 +60,39 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
 
 impl Attempt<'_> {
     /// Handles a response.
-    pub(super) async fn got(&self, answered: UpstreamResponse) -> Answer {
+    pub(super) fn got(&self, answered: UpstreamResponse) -> Judged<'_> {
         let UpstreamResponse { status, reason, mut fields, body } = answered;
         let at = Destination { reused: body.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(at, StatusLine { status, reason }, fields, body);
+            return Judged::Done(self.switched(at, StatusLine { status, reason }, fields, body));
         }
         if status.as_u16() > 599 {
             // Nobody knows what it means, or whether a body follows (RFC 9110 §15).
             let what = format_args!("answered {}, which is no status", status.as_u16());
-            return self.invalid(at, "http_protocol_error", what);
+            return Judged::Done(self.invalid(at, "http_protocol_error", what));
         }
         if !headers::strip_hop_by_hop(&mut fields) {
             // It cannot be sent on (RFC 9112 §6.1).
             let what = format_args!("answered {} in an unknown transfer coding", status.as_u16());
-            return self.invalid(at, "http_response_transfer_coding", what);
+            return Judged::Done(self.invalid(at, "http_response_transfer_coding", what));
         }
         if self.upstream.settings.protocol == Protocol::Http2 && !headers::is_length_sound(&fields)
         {
             let what = format_args!("answered {} with a bad Content-Length", status.as_u16());
-            return self.invalid(at, "http_protocol_error", what);
+            return Judged::Done(self.invalid(at, "http_protocol_error", what));
         }
         if status == StatusCode::NO_CONTENT {
             fields.remove(header::CONTENT_LENGTH);
         }
         let idle = self.upstream.settings.idle_timeout;
-        let body = ResponseBody::new(body, self.progress.clone(), idle);
+        let body = boxed(|| ResponseBody::new(body, self.progress.clone(), idle));
         let (grpc, line) = (self.is_grpc(status, &fields), StatusLine { status, reason });
         if grpc || self.exchange.route.facts.reads_response {
-            return Box::pin(self.got_to_read(at, line, fields, body, grpc)).await;
+            return Judged::Reading(Box::pin(self.got_to_read(at, line, fields, body, grpc)));
         }
-        let payload = Payload::Stream(Box::new(body));
-        self.judge(at, ReadResponse { line, fields, payload, value: None, ended: None })
+        let payload = Payload::Stream(body);
+        let received = ReadResponse { line, fields, payload, value: None, ended: None };
+        Judged::Done(self.judge(at, received))
     }
 
     /// Handles a response of which more than the head is needed.
@@ -91,12 +101,12 @@ impl Attempt<'_> {
         at: Destination,
         line: StatusLine,
         fields: HeaderMap,
-        mut body: ResponseBody,
+        mut body: Box<ResponseBody>,
         grpc: bool,
     ) -> Answer {
         let ended = if grpc { peek(&mut body, &fields).await } else { None };
         if !self.exchange.route.facts.reads_response {
-            let payload = Payload::Stream(Box::new(body));
+            let payload = Payload::Stream(body);
             return self.judge(at, ReadResponse { line, fields, payload, value: None, ended });
         }
         match self.read(body, &fields).await {
@@ -119,14 +129,12 @@ impl Attempt<'_> {
         let now = if timed { clock.now() } else { clock.begun() }.as_nanos();
         let seen =
             ResponseView { status, headers: &fields, body: value.as_ref(), grpc: ended, now };
-        let class = match classify(rules, self.repeatable, seen) {
-            Ok(class) => class,
-            // A rule's own expression failed.
-            Err(fault) => {
-                let message = format!("{}: classify: {fault}", self.dispatch.attempt.step);
-                return self.answer(at, Failure::error(fault.code(), message).into());
-            }
-        };
+        let (class, fault) = classify(rules, self.repeatable, seen);
+        if let Some(fault) = fault {
+            let step = self.dispatch.attempt.step;
+            let message = format!("{step}: a rule of `classify` does not apply: {fault}");
+            self.dispatch.destination.blame(Failure::error(fault.code(), message));
+        }
         let (code, retryable, waits) = match class {
             Class::Success => {
                 let reply = self.reply(line, fields, payload, value);
@@ -168,12 +176,12 @@ impl Attempt<'_> {
     /// Reads the body, for expressions.
     async fn read(
         &self,
-        mut body: ResponseBody,
+        mut body: Box<ResponseBody>,
         fields: &HeaderMap,
     ) -> Result<(Payload, Value), CollectError<BodyError>> {
         let limit = self.exchange.route.buffer.response;
         let mut reservation = self.exchange.site.memory.reservation();
-        let (bytes, trailers) = collect(&mut body, limit, &mut reservation).await?;
+        let (bytes, trailers) = collect(&mut *body, limit, &mut reservation).await?;
         let valued = valued(bytes, fields.get(header::CONTENT_TYPE), reservation).await;
         let (bytes, value) = valued.map_err(|Full| CollectError::Full)?;
         Ok((Payload::Buffered(bytes, trailers.map(Box::new)), value))
@@ -186,11 +194,12 @@ impl Attempt<'_> {
         payload: Payload,
         value: Option<Value>,
     ) -> Arc<Reply> {
-        let reply = Reply::new(self.dispatch.attempt.role, line, fields, payload, value);
-        if self.dispatch.attempt.role == Role::Cleanup {
+        let role = self.dispatch.attempt.role;
+        let reply = shared(|| Reply::new(role, line, fields, payload, value));
+        if role == Role::Cleanup {
             reply.discard();
         }
-        Arc::new(reply)
+        reply
     }
 
     /// The body of a response could not be read, and the route reads it.
@@ -208,7 +217,7 @@ impl Attempt<'_> {
                 let what = format_args!(
                     "answered {status} with a body over the {limit} bytes that the route reads"
                 );
-                self.failed(at, code::BODY_TOO_LARGE, false, what, details)
+                self.failed(at, code::BODY_TOO_LARGE, Retryable::Is(false), what, details)
             }
             CollectError::Full => {
                 self.exchange.site.memory.refused(BodyUse::Response);
@@ -216,12 +225,12 @@ impl Attempt<'_> {
                 let what = format_args!(
                     "answered {status} with a body for which there is no room (limits.bufferedBytes)"
                 );
-                self.failed(at, code::BODY_NOT_BUFFERED, false, what, details)
+                self.failed(at, code::BODY_NOT_BUFFERED, Retryable::Is(false), what, details)
             }
             CollectError::Broken(error) => {
                 let details = Details { sent, ..self.details(at, "http_response_incomplete") };
                 let what = format_args!("answered {status}, but {error}");
-                self.failed(at, code::CONNECTION_CLOSED, self.repeatable.any(), what, details)
+                self.failed(at, code::CONNECTION_CLOSED, Retryable::ByMethod, what, details)
             }
         }
     }
@@ -260,6 +269,6 @@ impl Attempt<'_> {
         what: fmt::Arguments<'_>,
     ) -> Answer {
         let details = Details { sent: self.sent(true), ..self.details(at, proxy_status) };
-        self.failed(at, code::PROTOCOL_ERROR, self.repeatable.any(), what, details)
+        self.failed(at, code::PROTOCOL_ERROR, Retryable::ByMethod, what, details)
     }
 }

@@ -9,7 +9,9 @@ use super::attempt::Attempt;
 use super::send::NoResponse;
 use crate::language::outcome::Failure;
 use crate::language::provider::Answer;
+use crate::language::temporal::Span;
 use crate::language::value::Value;
+use crate::proxy::answer::classify::Retryable;
 use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code;
@@ -30,12 +32,19 @@ impl Attempt<'_> {
                     phase: Some(error.cause.phase()),
                     ..self.details(at, error.cause.proxy_status())
                 };
-                self.failed(at, code::CONNECTION_FAILED, true, format_args!("{error}"), details)
+                self.failed(
+                    at,
+                    code::CONNECTION_FAILED,
+                    Retryable::Is(true),
+                    format_args!("{error}"),
+                    details,
+                )
             }
+            NoResponse::Late { reused } => self.late(Destination { reused, ..at }),
             NoResponse::BodyGone => {
                 let details = self.details(at, "proxy_internal_error");
                 let what = format_args!("was not asked: the request's body was read already");
-                self.failed(at, code::BODY_NOT_REPLAYABLE, false, what, details)
+                self.failed(at, code::BODY_NOT_REPLAYABLE, Retryable::Is(false), what, details)
             }
             NoResponse::Target => self.no_such_target(at),
             NoResponse::Compose(failure) => self.answer(at, (*failure).into()),
@@ -50,6 +59,16 @@ impl Attempt<'_> {
         }
     }
 
+    /// No response head came in time.
+    fn late(&self, at: Destination) -> Answer {
+        let sent = self.sent(true);
+        let details = Details { sent, ..self.details(at, "http_response_timeout") };
+        let bound = self.params.response_timeout;
+        let bound = Span::from_duration(bound.unwrap_or(self.upstream.settings.response_timeout));
+        let what = format_args!("sent no response head within {bound} (responseTimeout)");
+        self.failed(at, code::RESPONSE_TIMEOUT, Retryable::ByMethod, what, details)
+    }
+
     /// The upstream speaks HTTP/2, and the library does not support the target: the client's, or one made here.
     fn no_such_target(&self, at: Destination) -> Answer {
         let what = "was not asked: it speaks HTTP/2, in which `\"`, `<`, `>` and a backtick of a target must be percent-encoded";
@@ -60,7 +79,13 @@ impl Attempt<'_> {
             return self.answer(at, failure.into());
         }
         let details = self.details(at, "http_request_error");
-        self.failed(at, code::REQUEST_ABORTED, false, format_args!("{what}"), details)
+        self.failed(
+            at,
+            code::REQUEST_ABORTED,
+            Retryable::Is(false),
+            format_args!("{what}"),
+            details,
+        )
     }
 
     /// The connection failed during the request.
@@ -75,7 +100,7 @@ impl Attempt<'_> {
                 }
                 BodyFailure::Stalled => format_args!("lost its request: the client's body stalled"),
             };
-            return self.failed(at, code::REQUEST_ABORTED, false, what, details);
+            return self.failed(at, code::REQUEST_ABORTED, Retryable::Is(false), what, details);
         }
         let (code, proxy_status, what) = match error.ending {
             FailureKind::Refused | FailureKind::Leaving | FailureKind::Unwelcome => {
@@ -102,9 +127,12 @@ impl Attempt<'_> {
             }
         };
         let details = Details { sent, ..self.details(at, proxy_status) };
-        // The next response would be as large.
-        let retryable = (sent == RequestSent::None || self.repeatable.any())
-            && error.ending != FailureKind::TooLarge;
+        let retryable = match (error.ending, sent) {
+            // The next response would be as large.
+            (FailureKind::TooLarge, _) => Retryable::Is(false),
+            (_, RequestSent::None) => Retryable::Is(true),
+            _ => Retryable::ByMethod,
+        };
         let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, code, retryable, what, details)
     }
@@ -122,6 +150,6 @@ impl Attempt<'_> {
         };
         let details = Details { phase: Some(phase), ..self.details(at, proxy_status) };
         let what = format_args!("{what}: {}", Causes(error.error.error()));
-        self.failed(at, code::CONNECTION_FAILED, true, what, details)
+        self.failed(at, code::CONNECTION_FAILED, Retryable::Is(true), what, details)
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! [`params`] reads a `with`, [`compose`] makes a request of it, [`attempt`] runs the attempt and [`send`] puts the
 //! request on a connection. [`judge`] makes a Result of a response, [`lost`] makes one if there is no response, and
-//! [`answer`] writes its message and details. One attempt is one dispatch: the stack around it waits and tries again,
+//! [`answer`] writes its message and details. [`foresee`] says what `check` needs to know. One attempt is one dispatch: the stack around it waits and tries again,
 //! and the execution's observer counts and records it.
 
 mod answer;
 mod attempt;
 mod compose;
+mod foresee;
 mod judge;
 mod lost;
 mod params;
@@ -19,9 +20,14 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
 use crate::language::outcome::Failure;
-use crate::language::provider::{Answer, CallProvider, Contract, Dispatch, Prepared};
+use crate::language::provider::{
+    Answer, CallProvider, Contract, Dispatch, Foreseen, Prepared, Rising, WrittenCall,
+};
 use crate::language::value::Value;
 use crate::proxy::settings::Paths;
+use crate::source::Diagnostics;
+
+pub(crate) use self::foresee::RouteFacts;
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("http.v1.json")));
@@ -34,6 +40,8 @@ pub(crate) struct HttpProvider {
     /// The index of the route's own upstream.
     default: Option<usize>,
     paths: Paths,
+    /// What the route says of its calls; `None` if the definition is checked without a route.
+    facts: Option<RouteFacts>,
 }
 
 impl HttpProvider {
@@ -43,7 +51,12 @@ impl HttpProvider {
         default: Option<usize>,
         paths: Paths,
     ) -> Self {
-        Self { upstreams, default, paths }
+        Self { upstreams, default, paths, facts: None }
+    }
+
+    /// The same for a route that says this of its calls.
+    pub(crate) fn on(self, facts: RouteFacts) -> Self {
+        Self { facts: Some(facts), ..self }
     }
 }
 
@@ -54,6 +67,18 @@ impl CallProvider for HttpProvider {
 
     fn prepare(&self, with: &Value) -> Result<Prepared, Failure> {
         Ok(Arc::new(params::read(with, &self.upstreams, self.default, self.paths)?))
+    }
+
+    fn check(&self, call: WrittenCall<'_>, found: &mut Diagnostics) {
+        foresee::check(call, found);
+    }
+
+    fn rising(&self, call: Foreseen<'_>) -> Rising<'_> {
+        self.foreseen(&CONTRACT, call)
+    }
+
+    fn members(&self) -> &'static [(&'static str, &'static str)] {
+        foresee::MEMBERS
     }
 
     fn call<'a>(

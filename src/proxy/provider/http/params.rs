@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
 
 use crate::language::outcome::Failure;
+use crate::language::temporal::Span;
 use crate::language::value::Value;
 use crate::proxy::message::path;
 use crate::proxy::message::target::{self, Target, TargetError};
@@ -26,6 +28,8 @@ pub(super) struct Params {
     pub(super) headers: Vec<(HeaderName, Vec<HeaderValue>)>,
     pub(super) body: Option<Value>,
     pub(super) idempotency_key: Option<IdempotencyKey>,
+    /// How long to wait for the head of the response, if not as long as the upstream's setting says.
+    pub(super) response_timeout: Option<Duration>,
 }
 
 /// The `Idempotency-Key` of a request that has none.
@@ -79,6 +83,7 @@ pub(super) fn read(
         headers: headers(with)?,
         body: with.get("body"),
         idempotency_key: idempotency_key(with)?,
+        response_timeout: response_timeout(with),
     })
 }
 
@@ -96,6 +101,12 @@ fn idempotency_key(with: &Value) -> Result<Option<IdempotencyKey>, Failure> {
         );
         refuse(message, "idempotencyKey", key.clone())
     })
+}
+
+/// The schema has checked that it is a duration.
+fn response_timeout(with: &Value) -> Option<Duration> {
+    let written = with.get("responseTimeout")?;
+    written.as_str().and_then(Span::parse).map(Span::to_duration)
 }
 
 fn text<T>(
@@ -208,7 +219,8 @@ mod tests {
     fn a_with_is_read_whole() {
         let params = of(
             r#"{"upstream":"audit","method":"PUT","path":"/a%2Fb","query":{"n":[1,true],"x":null},
-                "headers":{"X-A":"1","x-b":null},"body":{"k":1},"idempotencyKey":true}"#,
+                "headers":{"X-A":"1","x-b":null},"body":{"k":1},"idempotencyKey":true,
+                "responseTimeout":"PT0.5S"}"#,
         )
         .unwrap();
         assert_eq!(params.upstream, 4);
@@ -219,6 +231,7 @@ mod tests {
         assert_eq!(params.headers[0].1, ["1"]);
         assert!(params.headers[1].1.is_empty());
         assert_eq!(params.idempotency_key, Some(IdempotencyKey::Operation));
+        assert_eq!(params.response_timeout, Some(Duration::from_millis(500)));
         assert_eq!(of("{}").unwrap().upstream, 3);
     }
 

@@ -5,7 +5,12 @@
 //! its method is idempotent (RFC 9112 §9.3.1). This is counted and logged, but it is not an attempt of a Retry. In
 //! HTTP/2 the upstream may say that it has not processed a request. That counts as if nothing had been written.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use super::compose::{BodySource, compose};
@@ -15,7 +20,7 @@ use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::source::NotReplayable;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::BodyPatience;
-use crate::proxy::upstream::connect_error::{Cause, ConnectError};
+use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::request_head::RequestHead;
@@ -28,6 +33,8 @@ pub(super) enum NoResponse {
     Connect(ConnectError),
     /// The connection failed during the request.
     Send(Box<SendError>),
+    /// No response head came in time. Whether the connection had carried another request before.
+    Late { reused: bool },
     /// An earlier attempt read the request's body and did not keep it.
     BodyGone,
     /// The HTTP/2 library does not support the request's target.
@@ -43,18 +50,19 @@ impl Attempt<'_> {
         connection.map_err(|error| self.unreached(error))
     }
 
-    /// Hands a request to `connection`.
+    /// Hands a request to `connection`, `now`.
     pub(super) fn hand_over(
         &self,
         connection: &mut Connection,
-        outgoing: RequestHead<'_>,
-        body: BodySource,
+        (outgoing, body): (RequestHead<'_>, BodySource),
+        now: Instant,
     ) -> Result<(), NoResponse> {
         let permission = outgoing.expects.then(Arc::<ContinueSignal>::default);
         let patience = self.exchange.site.runtime.limits.body_patience();
         let body = request_body(body, permission.as_ref(), patience);
         let body = body.map_err(|NotReplayable| NoResponse::BodyGone)?;
         self.progress.begin(&body);
+        self.bound_response(now);
         let sent = connection.send(outgoing, body);
         sent.map_err(|NoSuchTarget| NoResponse::Target)
     }
@@ -63,12 +71,44 @@ impl Attempt<'_> {
     pub(super) async fn response(
         &self,
         connection: Connection,
-    ) -> Result<UpstreamResponse, Box<SendError>> {
-        connection.response(&mut |answer| self.interim(&answer)).await
+    ) -> Result<UpstreamResponse, NoResponse> {
+        let reused = connection.reused();
+        let mut interim = |answer: h1::ResponseHead| self.interim(&answer);
+        let mut response = pin!(connection.response(&mut interim));
+        let mut sent = self.progress.finished();
+        poll_fn(|cx| {
+            if let Poll::Ready(response) = response.as_mut().poll(cx) {
+                return Poll::Ready(response.map_err(NoResponse::Send));
+            }
+            let past = self.dispatch.destination.is_past();
+            if sent {
+                return if past {
+                    Poll::Ready(Err(NoResponse::Late { reused }))
+                } else {
+                    Poll::Pending
+                };
+            }
+            // The time is that of the upstream, not of a client that is still sending.
+            sent = self.progress.finished();
+            if sent || past {
+                self.bound_response(Instant::now());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Has the attempt polled when it has waited for the head of its response as long as it may, from `now` on.
+    fn bound_response(&self, now: Instant) {
+        let bound = self.params.response_timeout;
+        let bound = bound.unwrap_or(self.upstream.settings.response_timeout);
+        if let Some(deadline) = now.checked_add(bound).filter(|_| !bound.is_zero()) {
+            self.dispatch.destination.wake_at(deadline);
+        }
     }
 
     /// Handles an interim response. One for a call of the Flow's own goes nowhere.
-    fn interim(&self, answer: &h1::ResponseHead) {
+    pub(super) fn interim(&self, answer: &h1::ResponseHead) {
         if self.passes {
             let Exchange { interim, route, .. } = self.exchange;
             interim.pass(route, answer.status, answer.reason.as_deref(), &answer.fields);
@@ -98,10 +138,10 @@ impl Attempt<'_> {
         let mut connection = connection.map_err(|error| self.unreached(error))?;
         if !resent {
             let composed = compose(self.params, &self.dispatch, self.exchange, self.span);
-            let (outgoing, body) = composed.map_err(NoResponse::Compose)?;
-            self.hand_over(&mut connection, outgoing, body)?;
+            let composed = composed.map_err(NoResponse::Compose)?;
+            self.hand_over(&mut connection, composed, Instant::now())?;
         }
-        self.response(connection).await.map_err(NoResponse::Send)
+        self.response(connection).await
     }
 
     /// Whether the request may be sent again although some of it was written. `unprocessed`: the upstream says
@@ -111,10 +151,10 @@ impl Attempt<'_> {
         harmless && self.progress.broken().is_none() && self.progress.replayable()
     }
 
-    /// No connection could be made to the endpoint: the next attempt avoids it.
+    /// No connection could be made. If that was no fault of the endpoint's, it counts as not tried.
     fn unreached(&self, error: ConnectError) -> NoResponse {
-        if error.cause != Cause::Capacity {
-            self.exchange.avoid(self.params.upstream, self.endpoint);
+        if error.cause.is_own() {
+            self.exchange.spare(self.params.upstream, self.endpoint);
         }
         NoResponse::Connect(error)
     }

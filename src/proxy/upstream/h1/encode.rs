@@ -14,7 +14,6 @@ pub(super) fn head(
     endpoint: &str,
     body: &RequestBody,
 ) -> Framing {
-    out.reserve(64 + 48 * outgoing.fields.len());
     out.extend_from_slice(outgoing.method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(outgoing.target.as_str().as_bytes());

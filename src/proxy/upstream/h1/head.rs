@@ -71,7 +71,7 @@ fn parse_in<'a>(
     let status = status.map_err(|_below_100| Malformed::Status)?;
     let reason = reason(bytes, size, status)?;
     let old = response.version == Some(0);
-    let (fields, said) = read(bytes, response.headers)?;
+    let (fields, said) = read(bytes, response.headers, 0)?;
     let mut head = Head { status, reason, fields, body: Decoder::NONE, keep: said.keeps(old) };
     if !status.is_informational() {
         head.body = framing(&said, status, bodiless, heads)?;

@@ -31,7 +31,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, StatusCode};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use tokio::task::yield_now;
 
 use self::head::Head;
@@ -141,6 +141,7 @@ impl Http1Connection {
 
     /// Begins an exchange: writes as much as possible of the request to `endpoint`.
     pub(crate) fn send(&mut self, outgoing: &RequestHead<'_>, endpoint: &str, body: RequestBody) {
+        self.output.reserve(64 + 48 * outgoing.fields.len(), body.size_hint().exact());
         let framing = encode::head(self.output.text(), outgoing, endpoint, &body);
         self.permission = body.permission().cloned();
         self.upload = BodyWriter { body, framing, trailers: true };

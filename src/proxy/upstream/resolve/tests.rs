@@ -141,6 +141,7 @@ fn resolved_by(resolver: Arc<dyn Resolve>) -> Arc<Upstream> {
         max_requests: 9,
         max_wait: FRESH,
         ping_interval: Duration::ZERO,
+        response_timeout: Duration::ZERO,
         retry_after_max: FRESH,
         host: settings::HostPolicy::Preserve,
         heads: settings::HeadLimits { size: 8192, fields: 9 },

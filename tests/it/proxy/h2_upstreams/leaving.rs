@@ -231,7 +231,7 @@ async fn a_connection_that_has_fallen_silent_is_left_by_the_next_attempt() {
     assert_eq!(proxy.ask(GET).await.status, 200);
     answered.send(()).await.unwrap();
     assert_eq!(proxy.ask(GET).await.status, 200);
-    assert_eq!(proxy.metric(r#"mwl_timeouts_total{route="r"}"#), 1);
+    assert_eq!(proxy.metric(r#"mwl_timeouts_total{entry="r/1",route="r"}"#), 1);
     serving.abort();
 }
 

@@ -19,8 +19,9 @@ steps:
 ")), @r#"
     error[invalid-with]: the parameter `duration` is missing
      --> f:8:19 `mwl:provider.middleware/mwl/timeout/v1`
-    error[invalid-with]: at /duration: "30s" is not a duration, wanted ISO 8601 such as "PT30S"
+    error[invalid-with]: "30s" is not a duration, wanted ISO 8601 such as "PT30S"
      --> f:9:90 `30s`
+      = help: write `PT30S`
     error[invalid-with]: `x` is not a parameter
      --> f:9:120 `x`
       = help: it takes no arguments; remove it
@@ -51,23 +52,21 @@ steps:
   f: { action: Call, call: { provider: mwl:provider.call/acme/http/v1, with: { path: /, retries: many } }, next: g }
   g: { action: Return }
 "#)), @r#"
-    error[invalid-with]: the parameter `path` is missing
-     --> f:10:78 `{ pathh: /, retries: many }`
     error[invalid-with]: `pathh` is not a parameter
      --> f:10:80 `pathh`
       = help: did you mean `path`?
+    error[invalid-with]: "many" is not of type "integer"
+     --> f:10:99 `many`
     error[invalid-with]: the parameter `tries` is missing
      --> f:11:36 `F`
-    error[invalid-with]: at /tries: "x" is not of type "integer"
+    error[invalid-with]: "x" is not of type "integer"
      --> f:12:54 `x`
-    error[invalid-with]: the parameter `tries` is missing
-     --> f:13:45 `{ trise: "{{ vars.tries }}" }`
     error[invalid-with]: `trise` is not a parameter
      --> f:13:47 `trise`
       = help: did you mean `tries`?
     error[wrong-type]: `with` must be an object or an expression; this is 3
      --> f:14:45 `3`
-    error[invalid-with]: at /retries: "many" is not of type "integer"
+    error[invalid-with]: "many" is not of type "integer"
      --> f:15:98 `many`
     "#);
 }
@@ -94,8 +93,9 @@ steps:
     next: b
   b: { action: Return }
 "#)), @r#"
-    error[invalid-with]: at /initial: "1s" is not a duration, wanted ISO 8601 such as "PT30S"
+    error[invalid-with]: "1s" is not a duration, wanted ISO 8601 such as "PT30S"
      --> f:11:33 `1s`
+      = help: write `PT1S`
     error[invalid-with]: `type` is not a parameter
      --> f:12:63 `type`
       = help: did you mean `types`?
@@ -122,4 +122,45 @@ steps:
   a: { action: Return }
 "#,
     ));
+}
+
+/// Each mistake has its own line, and is told what to write.
+#[test]
+fn every_mistake_of_a_policy_at_once() {
+    let said = load_only(&root(
+        r#"
+middleware:
+  - provider: mwl:provider.middleware/mwl/retry/v1
+    onEntry:
+      with:
+        policies:
+          - match: { codes: [Provider.Call.Http.Throttled] }
+            retries: 3
+            backoff: { initial: 10s, max: 2m, jitter: Full, rate: "2" }
+          - match: { codes: System.Cancelled, retryable: "yes" }
+            attempts: 0
+            backof: { initial: PT1S }
+steps: { a: { action: Return } }
+"#,
+    ));
+    for (line, message, help) in [
+        (10, "`retries` is not a parameter", "did you mean `attempts`?"),
+        (11, "\"10s\" is not a duration", "write `PT10S`"),
+        (11, "\"2m\" is not a duration", "write `PT2M`"),
+        (11, "\"Full\" is not one of \"none\", \"full\"", "did you mean `full`?"),
+        (11, "\"2\" is not of type \"number\"", "write 2, without quotes"),
+        (
+            12,
+            "\"System.Cancelled\" is not of type \"array\"",
+            "write a list: `[\"System.Cancelled\"]`",
+        ),
+        (12, "\"yes\" is not of type \"boolean\"", ""),
+        (13, "0 is less than the minimum of 1", ""),
+        (14, "`backof` is not a parameter", "did you mean `backoff`?"),
+    ] {
+        let told = said.split("error[").find(|told| told.contains(message));
+        let told = told.unwrap_or_else(|| panic!("{message} is not told:\n{said}"));
+        assert!(told.contains(&format!("--> f:{line}:")) && told.contains(help), "{told}");
+    }
+    assert_eq!(said.matches("error[").count(), 9, "{said}");
 }

@@ -106,6 +106,44 @@ fn steps_and_their_fields() {
     ");
 }
 
+/// Each action but the two that end a Flow, and each clause, leads on.
+#[test]
+fn ways_out() {
+    insta::assert_snapshot!(refused(&root(r#"
+steps:
+  a: { action: Call, call: { flow: F }, catch: [{ match: { codes: ["*"] } }] }
+  b: { action: Gather, calls: [{ flow: F }] }
+  c: { action: Match, cases: [{ when: "{{ true }}" }], default: {} }
+  d: { action: Pass }
+  e: { action: Sleep, for: PT1S }
+  f: { action: Return }
+  g: { action: Raise }
+flows: { F: { entrypoint: x, steps: { x: { action: Return } } } }
+"#)), @r#"
+    error[no-exit-path]: a `Call` Step has no way out: `next` is missing
+     --> f:5:6 `{ action: Call, call: { flow: F }, catch: [{ match: { codes: ["*"] } }] }`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    error[no-exit-path]: a `catch` clause has no way out: `next` is missing
+     --> f:5:49 `{ match: { codes: ["*"] } }`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    error[no-exit-path]: a `Gather` Step has no way out: `next` is missing
+     --> f:6:6 `{ action: Gather, calls: [{ flow: F }] }`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    error[no-exit-path]: a clause of a `Match` has no way out: `next` is missing
+     --> f:7:31 `{ when: "{{ true }}" }`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    error[no-exit-path]: the `default` clause has no way out: `next` is missing
+     --> f:7:65 `{}`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    error[no-exit-path]: a `Pass` Step has no way out: `next` is missing
+     --> f:8:6 `{ action: Pass }`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    error[no-exit-path]: a `Sleep` Step has no way out: `next` is missing
+     --> f:9:6 `{ action: Sleep, for: PT1S }`
+      = help: name its successor, or end the Flow with a `Return` or `Raise` Step
+    "#);
+}
+
 #[test]
 fn references_to_steps() {
     insta::assert_snapshot!(refused(&root("steps: { b: { action: Return } }")), @"

@@ -41,6 +41,7 @@ fn sleeps() {
     insta::assert_snapshot!(load_only(&root("steps: { a: { action: Sleep, for: 30s, next: b }, b: { action: Sleep, until: 5, next: c }, c: { action: Return } }")), @r#"
     error[invalid-time]: `for` must be an ISO 8601 duration such as "PT30S"; this is `30s`
      --> f:3:35 `30s`
+      = help: write `PT30S`
     error[invalid-time]: `until` must be an RFC 3339 timestamp such as "2030-01-15T09:30:00Z"; this is a number
      --> f:3:78 `5`
     "#);

@@ -3,10 +3,14 @@
 use regex_syntax::hir::{Class, HirKind};
 
 use super::reader::Reader;
+use super::scripts::{CATEGORIES, SCRIPTS};
 use super::{ASCII_CLASS, BYTE, CLASS, wrong};
 
 /// What each range of a Unicode property weighs.
 const RANGE: u64 = 80;
+
+/// The category that RE2 knows and Rust's text cannot hold.
+const SURROGATES: &str = "Cs";
 
 /// The names of POSIX classes, all of them about ASCII.
 const POSIX: &[&str] = &[
@@ -83,25 +87,25 @@ impl Reader<'_> {
         let name = written.strip_prefix('^').unwrap_or(written);
         let p = if negated == (name == written) { 'P' } else { 'p' };
         let unknown = || wrong(&format!("`{written}` is no category and no script of Unicode"));
-        if !name.starts_with(|char: char| char.is_ascii_uppercase()) {
-            return Err(unknown());
+        if name == SURROGATES {
+            // No text has one.
+            let all = if p == 'p' { "[^\\x{0}-\\x{10FFFF}]" } else { "[\\x{0}-\\x{10FFFF}]" };
+            return Ok(Member::Class(all.to_owned(), CLASS));
         }
-        let kinds = match name.len() {
-            _ if name == "Any" => &[""][..],
-            0..=2 => &["gc=", "sc="],
-            _ => &["sc="],
+        let kind = match name {
+            "Any" => "",
+            _ if CATEGORIES.contains(&name) => "gc=",
+            _ if SCRIPTS.contains(&name) => "sc=",
+            _ => return Err(unknown()),
         };
-        let found = kinds.iter().find_map(|kind| {
-            let text = format!(r"\{p}{{{kind}{name}}}");
-            match regex_syntax::parse(&text).ok()?.into_kind() {
-                HirKind::Class(Class::Unicode(class)) => {
-                    let ranges = u64::try_from(class.ranges().len()).unwrap_or(u64::MAX);
-                    Some((text, ranges.saturating_mul(RANGE).saturating_add(CLASS)))
-                }
-                _ => Some((text, CLASS)),
+        let text = format!(r"\{p}{{{kind}{name}}}");
+        let weight = match regex_syntax::parse(&text).map_err(|_| unknown())?.into_kind() {
+            HirKind::Class(Class::Unicode(class)) => {
+                let ranges = u64::try_from(class.ranges().len()).unwrap_or(u64::MAX);
+                ranges.saturating_mul(RANGE).saturating_add(CLASS)
             }
-        });
-        let (text, weight) = found.ok_or_else(unknown)?;
+            _ => CLASS,
+        };
         Ok(Member::Class(text, weight))
     }
 

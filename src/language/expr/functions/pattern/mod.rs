@@ -13,6 +13,7 @@ use self::reader::Reader;
 
 mod members;
 mod reader;
+mod scripts;
 
 /// The most that a compiled pattern may weigh, in bytes of memory. Compiling it then takes about 50 ms.
 const MOST_WEIGHT: u64 = 1 << 20;

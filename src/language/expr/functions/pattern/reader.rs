@@ -6,6 +6,9 @@ use super::{BYTE, CLASS, wrong};
 /// The most turns of a counted repetition, and of one in another (RE2's own number).
 const MOST_TURNS: u64 = 1000;
 
+/// The flags, as RE2 names them.
+const FLAGS: &str = "imsU";
+
 /// The most groups in one another.
 const DEEPEST: usize = 200;
 
@@ -16,13 +19,20 @@ struct Group {
     turns: u64,
     /// What a repetition would repeat.
     last: Option<Atom>,
+    /// Where its text begins.
+    start: usize,
 }
 
 struct Atom {
     weight: u64,
     /// The turns of the repetitions in it, multiplied.
     turns: u64,
+    /// Where its text begins.
+    start: usize,
+    /// Whether it is repeated.
     repeated: bool,
+    /// Whether nothing is between it and a repetition that comes now.
+    adjacent: bool,
 }
 
 pub(super) struct Reader<'p> {
@@ -31,7 +41,8 @@ pub(super) struct Reader<'p> {
     /// The innermost group that stands open, and those around it. The outermost is the pattern.
     group: Group,
     around: Vec<Group>,
-    names: Vec<&'p str>,
+    /// Flags that hold from the next atom on: a repetition that comes before that is of the last one.
+    flags: String,
 }
 
 impl Group {
@@ -45,8 +56,8 @@ impl Group {
 
 impl<'p> Reader<'p> {
     pub(super) fn new(pattern: &'p str) -> Self {
-        let (out, around, names) = (String::new(), Vec::new(), Vec::new());
-        Self { rest: pattern, out, group: Group::default(), around, names }
+        let (out, around, flags) = (String::new(), Vec::new(), String::new());
+        Self { rest: pattern, out, group: Group::default(), around, flags }
     }
 
     pub(super) fn read(mut self) -> Result<(String, u64), String> {
@@ -56,7 +67,7 @@ impl<'p> Reader<'p> {
                 ')' => self.close()?,
                 '|' => {
                     self.group.settle(BYTE);
-                    self.out.push('|');
+                    self.write("|");
                 }
                 '*' | '+' => self.repeat(char.to_string(), 1, 2)?,
                 '?' => self.repeat(char.to_string(), 1, 1)?,
@@ -99,10 +110,18 @@ impl<'p> Reader<'p> {
         Some(before)
     }
 
-    pub(super) fn atom(&mut self, text: &str, weight: u64) {
+    /// Writes `text` after the flags that hold for it, and returns where it begins.
+    fn write(&mut self, text: &str) -> usize {
+        self.out.push_str(&std::mem::take(&mut self.flags));
+        let start = self.out.len();
         self.out.push_str(text);
+        start
+    }
+
+    pub(super) fn atom(&mut self, text: &str, weight: u64) {
+        let start = self.write(text);
         self.group.settle(0);
-        self.group.last = Some(Atom { weight, turns: 1, repeated: false });
+        self.group.last = Some(Atom { weight, turns: 1, start, repeated: false, adjacent: true });
     }
 
     /// A character that stands for itself. Where case does not count, it weighs up to three.
@@ -121,10 +140,6 @@ impl<'p> Reader<'p> {
             if name.is_empty() || !name.chars().all(plain) {
                 return Err(wrong("a group's name is one or more letters, digits and `_`"));
             }
-            if self.names.contains(&name) {
-                return Err(wrong(&format!("two groups are called `{name}`")));
-            }
-            self.names.push(name);
         } else if self.eat("?") {
             return self.flags();
         }
@@ -134,44 +149,49 @@ impl<'p> Reader<'p> {
     }
 
     fn enter(&mut self, text: &str) {
-        self.out.push_str(text);
+        let start = self.write(text);
         self.around.push(std::mem::take(&mut self.group));
+        self.group.start = start;
     }
 
     /// `(?i)`, `(?s-m:…)`, `(?:…)`.
     fn flags(&mut self) -> Result<(), String> {
         let end = self.rest.find([')', ':']).ok_or_else(|| wrong("unclosed group"))?;
         let (flags, end) = self.rest.split_at(end);
-        let (on, off) = flags.split_once('-').unwrap_or((flags, "i"));
-        let known = |flags: &str| flags.chars().all(|flag| "imsU".contains(flag));
-        let once = |flag| flags.matches(flag).count() < 2;
-        if !known(on)
-            || !known(off)
-            || off.is_empty()
-            || !['i', 'm', 's', 'U'].into_iter().all(once)
-        {
+        let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
+        let known = |flags: &str| flags.chars().all(|flag| FLAGS.contains(flag));
+        if !known(on) || !known(off) || flags.ends_with('-') {
             return Err(wrong(&format!("`(?{flags}` is no group: its flags are i, m, s and U")));
         }
+        let chosen = |wanted: &dyn Fn(char) -> bool| -> String {
+            FLAGS.chars().filter(|flag| wanted(*flag)).collect()
+        };
+        let unset = chosen(&|flag| off.contains(flag));
+        let set = chosen(&|flag| on.contains(flag) && !off.contains(flag));
+        let flags = if unset.is_empty() { set } else { format!("{set}-{unset}") };
         self.rest = end.get(1..).unwrap_or_default();
         if end.starts_with(':') {
             self.enter(&format!("(?{flags}:"));
             return Ok(());
         }
-        self.group.settle(0);
-        if flags.is_empty() {
-            return Err(wrong("`(?)` sets no flag"));
+        if let Some(last) = &mut self.group.last {
+            last.adjacent = false;
         }
-        self.out.extend(["(?", flags, ")"]);
+        if !flags.is_empty() {
+            self.flags.extend(["(?", &flags, ")"]);
+        }
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), String> {
         let around = self.around.pop().ok_or_else(|| wrong("unopened group"))?;
         self.group.settle(BYTE);
-        let Group { weight, turns, .. } = std::mem::replace(&mut self.group, around);
+        let Group { weight, turns, start, .. } = std::mem::replace(&mut self.group, around);
+        // Flags hold until the end of their group.
+        self.flags.clear();
         self.out.push(')');
         self.group.settle(0);
-        self.group.last = Some(Atom { weight, turns, repeated: false });
+        self.group.last = Some(Atom { weight, turns, start, repeated: false, adjacent: true });
         Ok(())
     }
 
@@ -179,8 +199,10 @@ impl<'p> Reader<'p> {
     fn counts(&mut self) -> Option<(String, u64, u64)> {
         let (inner, rest) = self.rest.split_once('}')?;
         let number = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            digits.then(|| text.parse().unwrap_or(u64::MAX))
+            // RE2 reads no count with a leading zero, or with more than nine digits.
+            let digits = (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+            let count = digits && (text == "0" || !text.starts_with('0'));
+            count.then(|| text.parse().unwrap_or(u64::MAX))
         };
         let (least, most) = match inner.split_once(',') {
             None => (number(inner)?, Some(number(inner)?)),
@@ -199,7 +221,7 @@ impl<'p> Reader<'p> {
         let Some(last) = self.group.last.as_mut() else {
             return Err(wrong(&format!("`{text}` has nothing to repeat")));
         };
-        if last.repeated {
+        if last.repeated && last.adjacent {
             return Err(wrong(&format!("`{text}` repeats a repetition; put that in a group")));
         }
         last.turns = last.turns.saturating_mul(turns);
@@ -209,10 +231,15 @@ impl<'p> Reader<'p> {
             return Err(wrong(&problem));
         }
         last.weight = last.weight.saturating_add(BYTE).saturating_mul(copies);
-        last.repeated = true;
         if lazy {
             text.push('?');
         }
+        if last.repeated {
+            self.out.insert_str(last.start, "(?:");
+            self.out.push(')');
+        }
+        last.repeated = true;
+        last.adjacent = true;
         self.out.push_str(&text);
         Ok(())
     }

@@ -71,6 +71,12 @@ impl Backoff {
         Ok(Self { initial, rate, max: nanos("max")?.unwrap_or(f64::INFINITY), jitter })
     }
 
+    /// The shortest that the first wait may be.
+    pub(super) fn shortest(&self) -> Duration {
+        let Gap { wait, range, .. } = self.gap(1, None, 0.0);
+        range.map_or(wait, |(shortest, _)| shortest)
+    }
+
     /// The wait of the `n`-th gap (from 1). `drawn` is the last draw of the policy, `uniform` a draw from [0,
     /// 1).
     pub(super) fn gap(&self, n: u32, drawn: Option<f64>, uniform: f64) -> Gap {

@@ -7,6 +7,7 @@
 //! Its `attempts`-th matching failure exhausts it, whatever other policies handled in between.
 
 mod backoff;
+mod review;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -17,13 +18,14 @@ use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::{Failure, FailureType};
 use crate::language::provider::action::{Ascent, DelaySource, Entry, EntryState, Feed, Reentry};
-use crate::language::provider::behaviour::Middleware;
+use crate::language::provider::behaviour::{Middleware, Surroundings};
 use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::provider::draws::Draws;
+use crate::language::provider::rising::{Kind, Rising};
 use crate::language::provider::written::{Arguments, WrittenEntry, words};
 use crate::language::temporal::Span;
 use crate::language::value::{Array, Value};
-use crate::source::{Diagnostic, Diagnostics, Node};
+use crate::source::{Diagnostics, Node};
 
 /// Emitted when the budget of the matching policy has run out, or the work cannot be run again.
 pub const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
@@ -95,10 +97,32 @@ impl Middleware for Retry {
     }
 
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
-        if entry.argument(Phase::Failure, "delay").is_none() {
-            let policies = entry.argument(Phase::Entry, "policies").and_then(Node::as_array);
-            policies.unwrap_or_default().iter().for_each(|policy| check_backoff(policy, found));
+        review::check(entry, found);
+    }
+
+    fn review(
+        &self,
+        entry: WrittenEntry<'_>,
+        config: &Prepared,
+        around: Surroundings<'_>,
+        found: &mut Diagnostics,
+    ) {
+        if let Some(Policies(policies)) = config.downcast_ref() {
+            review::review(entry, policies, around, found);
         }
+    }
+
+    /// What a policy certainly takes leaves as [`EXHAUSTED`].
+    fn leaves<'k>(&'k self, config: Option<&Prepared>, rising: &mut Rising<'k>) {
+        let repeats = rising.repeats();
+        let policies = config.and_then(|config| config.downcast_ref::<Policies>());
+        let policies = policies.map_or(&[][..], |Policies(policies)| policies);
+        rising.take(
+            |code| policies.iter().any(|policy| policy.matcher.takes_code(code)),
+            "a Retry inside takes it, and gives up with `Provider.Middleware.Retry.Exhausted`",
+            "match `Provider.Middleware.Retry.Exhausted`: the failure is its `previous`",
+        );
+        rising.add(Kind { repeats, ..Kind::of(EXHAUSTED) });
     }
 
     fn patterns<'n>(&self, _phase: Phase, with: &'n Node) -> Vec<&'n Node> {
@@ -147,10 +171,7 @@ impl Middleware for Retry {
     }
 
     fn budget(&self, config: &Prepared) -> Option<u32> {
-        match &*config.downcast_ref::<Policies>()?.0 {
-            [only] => Some(only.attempts),
-            _ => None,
-        }
+        self.most_runs(config).map(|runs| u32::try_from(runs).unwrap_or(u32::MAX))
     }
 
     /// Each policy handles all but the last of its `attempts` with another run.
@@ -214,6 +235,12 @@ impl Middleware for Retry {
         }))
     }
 
+    fn passes(&self, state: &EntryState, failure: &Failure) -> Option<&'static str> {
+        let Policies(policies) = state.config.as_ref()?.downcast_ref()?;
+        let named = policies.iter().any(|policy| policy.matcher.misses_retryable(failure));
+        named.then_some("notRetryable")
+    }
+
     fn metadata(&self, entry: &EntryState, member: &str) -> Option<Value> {
         (member == "attempt").then(|| Value::from(entry.runs))
     }
@@ -241,17 +268,6 @@ impl fmt::Display for Policy {
             Some(backoff) => backoff.fmt(f),
             None => f.write_str("no wait"),
         }
-    }
-}
-
-/// Warns of a policy that retries without a wait.
-fn check_backoff(policy: &Node, found: &mut Diagnostics) {
-    let attempts = policy.get("attempts").and_then(Node::as_number);
-    let again = attempts.is_some_and(|attempts| attempts > 1.0);
-    if again && policy.as_object().is_some() && policy.get("backoff").is_none() {
-        let message = "this policy retries without any wait";
-        let help = r#"add a backoff, such as { "initial": "PT0.1S", "rate": 2, "max": "PT5S", "jitter": "full" }"#;
-        found.push(Diagnostic::warning("no-backoff", policy.span, message).with_help(help));
     }
 }
 

@@ -10,6 +10,7 @@ use crate::language::outcome::{Failure, FailureType};
 use crate::language::provider::action::{Entry, EntryState};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
+use crate::language::provider::rising::{Kind, Rising};
 use crate::language::provider::written::{Arguments, words};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -63,6 +64,12 @@ impl Middleware for Timeout {
         let duration = duration.to_duration();
         let explanation = Arc::new(exceeded(duration, "no Result was accepted in time"));
         Ok(Arc::new(CapturedBound { duration, explanation }))
+    }
+
+    /// What its bound interrupts may have been done, and the failure says nothing of `retryable`.
+    fn leaves<'k>(&'k self, _config: Option<&Prepared>, rising: &mut Rising<'k>) {
+        let repeats = rising.repeats();
+        rising.add(Kind { code: EXCEEDED, says_retryable: false, repeats });
     }
 
     fn describe(&self, _phase: Phase, arguments: Arguments<'_>) -> Option<String> {

@@ -9,6 +9,7 @@ use hyper::client::conn::http1;
 use hyper::ext::on_informational;
 
 use super::*;
+use crate::proxy::h1::BodyWriter;
 
 /// One exchange: a request, and its answer.
 #[derive(Clone, Debug)]

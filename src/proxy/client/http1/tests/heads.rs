@@ -3,6 +3,7 @@
 use tokio::io::AsyncWriteExt;
 
 use super::*;
+use crate::proxy::h1::Framing;
 
 const GET: AnswerContext =
     AnswerContext { version: Version::HTTP_11, head: false, keeps: true, dates: false };

@@ -64,7 +64,7 @@ fn parts(status: u16, fields: &[(&'static str, &[u8])]) -> Parts {
 }
 
 /// The next head; `None` at the end.
-async fn next_head(conn: &ClientConnection) -> Result<Option<Box<Head>>, Refusal> {
+async fn next_head(conn: &ClientConnection) -> Result<Option<Head>, Refusal> {
     poll_fn(|cx| {
         loop {
             let mut wire = conn.lock();

@@ -1,0 +1,217 @@
+//! `check` as a reviewer: configurations with one mistake each, and sound ones, for which it says nothing.
+//!
+//! Both tables have the same form. A case begins with `=== ` and its title. It is a whole configuration without `listeners`
+//! and `upstreams`, or the keys of its one route `r`. `RETRY`, `TIMEOUT`, `LOOP`, `FINALLY` and `HTTP` stand for
+//! `provider:` and the URI. `#< name` at the end of a line says what is reported there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mwl_proxy::app::check;
+use mwl_proxy::config::{Origin, parse};
+use mwl_proxy::language::temporal::Timestamp;
+use mwl_proxy::source::Sources;
+
+use crate::layering::sources;
+
+const WRONG: &str = include_str!("wrong.txt");
+const SOUND: &str = include_str!("sound.txt");
+
+const PRELUDE: &str = "\
+listeners: [{ address: 127.0.0.1:0 }]
+upstreams:
+  app: { endpoints: [http://127.0.0.1:1] }
+  audit: { endpoints: [http://127.0.0.1:2] }
+  ledger: { endpoints: [http://127.0.0.1:3], protocol: http2 }
+";
+
+const WORDS: [(&str, &str); 5] = [
+    ("RETRY", "provider: mwl:provider.middleware/mwl/retry/v1"),
+    ("TIMEOUT", "provider: mwl:provider.middleware/mwl/timeout/v1"),
+    ("LOOP", "provider: mwl:provider.middleware/mwl/loop/v1"),
+    ("FINALLY", "provider: mwl:provider.middleware/mwl/finally/v1"),
+    ("HTTP", "provider: mwl:provider.call/mwl-proxy/http/v1"),
+];
+
+/// A case: its title, the configuration, and the lines at which something is to be reported, with its name.
+struct Case {
+    title: String,
+    text: String,
+    wanted: Vec<(usize, String)>,
+}
+
+fn cases(table: &str) -> Vec<Case> {
+    table.split("=== ").skip(1).map(Case::of).collect()
+}
+
+impl Case {
+    fn of(written: &str) -> Self {
+        let (title, body) = written.split_once('\n').unwrap();
+        let whole = body.lines().any(|line| line.starts_with("routes:"));
+        let (head, indent) = if whole { ("", "") } else { ("routes:\n- name: r\n", "  ") };
+        let mut text = format!("{PRELUDE}{head}");
+        let mut wanted = Vec::new();
+        for line in body.lines() {
+            let (line, name) = match line.split_once("#< ") {
+                Some((line, name)) => (line, Some(name.trim())),
+                None => (line, None),
+            };
+            let mut line = format!("{indent}{}\n", line.trim_end());
+            for (word, meant) in WORDS {
+                let alone = |at: char| !at.is_alphanumeric() && at != '.';
+                if let Some((before, after)) = line.split_once(word)
+                    && before.chars().next_back().is_none_or(alone)
+                    && after.chars().next().is_none_or(alone)
+                {
+                    line = format!("{before}{meant}{after}");
+                }
+            }
+            text.push_str(&line);
+            wanted.extend(name.map(|name| (text.lines().count(), name.to_owned())));
+        }
+        Self { title: title.to_owned(), text, wanted }
+    }
+}
+
+/// What is reported about `text`: lines and names, and all of it as a user reads it.
+fn reported(name: &Path, text: &str) -> (Vec<(usize, String)>, String) {
+    let read = |path: &Path| fs::read_to_string(path);
+    let variable = |name: &str| match name {
+        "LISTEN" | "ADMIN" | "FLAKY" => Some("127.0.0.1:1".to_owned()),
+        _ => None,
+    };
+    let now = || Timestamp::parse("2026-01-15T09:30:00Z").unwrap();
+    let origin = Origin { read: &read, variable: &variable, now: &now, ..Origin::system() };
+    let (sources, found): (Sources, _) = match parse(name, text, origin).map(check) {
+        Ok(Ok(built)) => (built.sources, built.warnings),
+        Ok(Err(refused)) | Err(refused) => {
+            let refused = mwl_proxy::app::complete(refused);
+            (refused.sources, refused.diagnostics)
+        }
+    };
+    let json = sources.to_json(&found);
+    let lines = json.as_array().unwrap().iter().map(|one| {
+        let line = usize::try_from(one["line"].as_u64().unwrap()).unwrap();
+        (line, one["code"].as_str().unwrap().to_owned())
+    });
+    (lines.collect(), sources.render(&found))
+}
+
+#[test]
+fn each_mistake_is_reported_at_its_line_and_nothing_else_is() {
+    let cases = cases(WRONG);
+    assert!(cases.len() >= 60, "{}", cases.len());
+    let mut wrong = Vec::new();
+    for Case { title, text, wanted } in &cases {
+        let (found, said) = reported(Path::new("case.yaml"), text);
+        if found != *wanted || wanted.len() != 1 {
+            wrong.push(format!("{title}: {wanted:?} is wanted, {found:?} is reported\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_is_reported_about_sound_policies() {
+    let cases = cases(SOUND);
+    let mut files = sound_files();
+    files.extend(cases.into_iter().map(|case| (case.title, PathBuf::from("case.yaml"), case.text)));
+    assert!(files.len() >= 60, "{}", files.len());
+    let mut wrong = Vec::new();
+    for (title, name, text) in files {
+        let (found, said) = reported(&name, &text);
+        if !found.is_empty() {
+            wrong.push(format!("{title}\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The names of warnings in the program: where one is made, and where a constant is one.
+fn names() -> BTreeSet<String> {
+    let mut names = BTreeSet::from(["unreadable-binding".to_owned()]);
+    let files = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    for file in files.into_iter().filter(|file| !file.display().to_string().contains("tests")) {
+        let text = fs::read_to_string(file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for maker in ["Diagnostic::warning(", ".warn(", "const CODE: &str ="] {
+            let quoted =
+                text.split(maker).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"'));
+            names.extend(quoted.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+        }
+    }
+    names
+}
+
+#[test]
+fn the_page_of_warnings_has_each() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/warnings.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let listed: BTreeSet<String> = rows.map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(listed, names());
+    let tried: BTreeSet<String> =
+        cases(WRONG).into_iter().flat_map(|case| case.wanted).map(|(_, name)| name).collect();
+    let untried: Vec<_> = listed.difference(&tried).collect();
+    assert_eq!(untried, ["not-valid-yet"], "no case has them");
+}
+
+/// The files in `config/`, and the configurations in the documents.
+fn sound_files() -> Vec<(String, PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join("config")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "yaml") {
+            files.push((
+                path.display().to_string(),
+                path.clone(),
+                fs::read_to_string(&path).unwrap(),
+            ));
+        }
+    }
+    let documents = ["README.md", "ARCHITECTURE.md", "docs/limits.md"];
+    for name in documents {
+        let text = fs::read_to_string(root.join(name)).unwrap();
+        for (number, block) in text.split("```yaml\n").skip(1).enumerate() {
+            let block = block.split("```").next().unwrap();
+            if let Some(text) = whole(block) {
+                files.push((
+                    format!("{name}, block {}", number + 1),
+                    root.join("config/block.yaml"),
+                    text,
+                ));
+            }
+        }
+    }
+    files
+}
+
+/// The configuration of which a document shows a part. `None` if the part needs files that are not there.
+fn whole(block: &str) -> Option<String> {
+    if block.contains(".pem") {
+        return None;
+    }
+    let has = |key: &str| block.lines().any(|line| line.starts_with(key));
+    let entries = block.starts_with("- provider:");
+    let mut text = String::new();
+    if !has("listeners:") {
+        text.push_str("listeners: [{ address: 127.0.0.1:0 }]\n");
+    }
+    if !has("upstreams:") {
+        text.push_str("upstreams: { app: { endpoints: [http://a] }, billing: { endpoints: [http://a] }, audit: { endpoints: [http://a] } }\n");
+    }
+    if entries {
+        let indented: Vec<String> = block.lines().map(|line| format!("  {line}")).collect();
+        let indented = indented.join("\n");
+        return Some(format!(
+            "{text}routes:\n- name: r\n  upstream: app\n  middleware:\n{indented}\n"
+        ));
+    }
+    text.push_str(block);
+    if !has("routes:") {
+        text.push_str("routes: [{ name: r, upstream: app }]\n");
+    }
+    Some(text)
+}
