@@ -71,7 +71,10 @@ fn a_failure_that_a_catch_takes_is_told_as_any_other() {
     let caught = members(&one["caught"][0], ["step", "next", "code"]);
     assert_eq!(caught, json!(["pay", "apologize", "Provider.Call.Http.Unavailable"]));
     let message = one["caught"][0]["failures"][0]["message"].as_str().unwrap();
-    assert_eq!(message, "pay: attempt 1: upstream billing answered 503");
+    assert_eq!(
+        message,
+        "pay: attempt 1: upstream billing answered 503 (retryable: GET is idempotent)"
+    );
     for outcome in ["success", "failure"] {
         let page = get(proxy.admin, &format!("/executions?outcome={outcome}")).json();
         assert_eq!(page["executions"], json!([]), "{outcome}");
@@ -85,8 +88,7 @@ fn a_failure_that_a_catch_takes_is_told_as_any_other() {
     assert_eq!(lines.len(), 1, "paced: {lines:#?}");
     let told = members(&lines[0], ["level", "execution", "route", "step", "next", "untold"]);
     assert_eq!(told, json!(["WARN", "one", "pay", "pay", "apologize", 0]));
-    let error = "Provider.Call.Http.Unavailable: pay: attempt 1: upstream billing answered 503";
-    assert_eq!(lines[0]["error"], error);
+    assert_eq!(lines[0]["error"], format!("Provider.Call.Http.Unavailable: {message}"));
     let lines = proxy.program().lines();
     let records = lines.iter().filter(|line| line.contains("\"bytesOut\""));
     let records: Vec<Value> = records.map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -277,6 +279,6 @@ fn a_gather_s_failure_names_the_dispatch_and_its_cause() {
     assert_eq!(ask(proxy.address, with_id("GET", "/", "one", "")).status, 500);
     proxy.stop();
     let lines = said(&proxy, "A request failed.");
-    let error = "System.GatherCompletionUnmet: each: 1 of 2 dispatches succeeded; 2 must; dispatch 1: Provider.Call.Http.NonSuccessStatus: each: attempt 1: upstream billing answered 500";
+    let error = "System.GatherCompletionUnmet: each: 1 of 2 dispatches succeeded; 2 must; dispatch 1: Provider.Call.Http.NonSuccessStatus: each: attempt 1: upstream billing answered 500 (retryable: GET is idempotent)";
     assert_eq!(lines[0]["error"], error);
 }

@@ -91,7 +91,7 @@ fn the_standard_stack_repeats_a_get_that_got_no_response_and_no_post_without_a_k
                   answers --respond #1: hang
        60.000 s   Provider.Call.Http.ResponseTimeout, not retryable after PT1M
                   all: attempt 1 of 3: upstream app sent no response head within PT1M (responseTimeout) (not retryable: a POST without an Idempotency-Key)
-       60.000 s retry: no policy takes Provider.Call.Http.ResponseTimeout; it rises
+       60.000 s retry: a policy takes Provider.Call.Http.ResponseTimeout, but only if it is retryable; it rises
 
     Result: error Provider.Call.Http.ResponseTimeout
         all: attempt 1 of 3: upstream app sent no response head within PT1M (responseTimeout) (not retryable: a POST without an Idempotency-Key)
