@@ -21,7 +21,7 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 const ROOM: usize = 100_000;
 
 /// The largest number of values in everything else that names stacks.
-const USES: usize = 10_000_000;
+const USES: usize = 2_000_000;
 
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;

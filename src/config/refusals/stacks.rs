@@ -65,6 +65,25 @@ fn that_grow_without_bound() {
 }
 
 #[test]
+fn that_are_used_without_bound() {
+    let twice = |n: usize| format!("  s{n}: [{{ stack: s{0} }}, {{ stack: s{0} }}]\n", n - 1);
+    let lists = (1..=10).map(twice).collect::<Vec<_>>().concat();
+    let entries = vec!["{ provider: p }"; 16].join(", ");
+    let uses = vec!["{ stack: s10 }"; 62].join(",\n    ");
+    let text = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]\nstacks:\n  s0: [{entries}]\n{lists}routes: [{{ name: r, call: {{}}, middleware: [\n    {uses}] }}]\n"
+    );
+    insta::assert_snapshot!(rendered(&text), @r"
+    error[stacks-too-large]: all that stacks stand for holds more than 2000000 values
+      --> c.yaml:76:14
+       |
+    76 |     { stack: s10 }] }]
+       |              ^^^
+      = help: let fewer stacks name others
+    ");
+}
+
+#[test]
 fn in_a_long_row() {
     let stack = |n: usize| format!("  s{n}: [{{ stack: s{} }}]\n", n + 1);
     let rows: [Vec<String>; 2] =
