@@ -13,11 +13,11 @@ impl File {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(ends).collect();
         let mut counted = 0;
-        let chars = text.as_bytes().chunks(STRIDE).map(|chunk| {
-            let before = counted;
+        // One more than there are strides: a place may be the end of the text.
+        let chars = std::iter::once(0).chain(text.as_bytes().chunks(STRIDE).map(|chunk| {
             counted += char_starts(chunk);
-            before
-        });
+            counted
+        }));
         let chars = chars.collect();
         Self { name: name.into(), text, format, lines, chars }
     }

@@ -157,6 +157,19 @@ fn long_lines_are_shown_around_the_place_and_control_characters_are_not() {
 }
 
 #[test]
+fn the_end_of_a_text_of_any_length_is_a_place() {
+    for length in 250..=260 {
+        let text = format!("[\"{}\"", "x".repeat(length - 3));
+        let place = format!("f.json:1:{}\n", length + 1);
+        let rendered = refused(&text, Format::Json);
+        assert!(rendered.contains(&place), "{length}: {rendered}");
+        let beyond = format!("[\"{}\"]x", "x".repeat(length - 5));
+        let rendered = refused(&beyond, Format::Json);
+        assert!(rendered.contains(&format!("f.json:1:{length}\n")), "{length}: {rendered}");
+    }
+}
+
+#[test]
 fn machines_get_every_place() {
     let mut sources = Sources::default();
     let text = "{\"a/b\": [1, {\"c\": 2}], \"d\": \"x\\\"y\"}";

@@ -10,7 +10,7 @@
 //! its own does, after the same interval ([`tell_held`]) or at the end of the process ([`tell_all_held`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -35,6 +35,7 @@ pub struct RateLimiter {
 #[derive(Debug)]
 pub struct LogLimiter {
     kind: Kind,
+    list: &'static HeldLines,
     /// Made with the first line.
     paced: OnceLock<Arc<Paced>>,
 }
@@ -55,15 +56,22 @@ struct Paced {
     kind: Kind,
     /// How many were not admitted since the last one that was.
     held: AtomicU64,
-    /// Whether it is in [`HELD`].
+    /// Where it is listed while it holds some.
+    list: &'static HeldLines,
+    /// Whether it is in that list.
     listed: AtomicBool,
 }
 
 /// The limiters that may hold a number that nobody has been told.
-static HELD: Mutex<Vec<Arc<Paced>>> = Mutex::new(Vec::new());
+#[derive(Debug)]
+struct HeldLines {
+    limiters: Mutex<Vec<Arc<Paced>>>,
+    /// Tells that there is one more.
+    more: Notify,
+}
 
-/// Tells that there is one more.
-static MORE_HELD: Notify = Notify::const_new();
+/// Those of the process.
+static HELD: HeldLines = HeldLines::new();
 
 /// A [`LogLimiter`] for each of a closed list of reasons: many refusals of one reason do not hide another.
 #[derive(Debug)]
@@ -119,12 +127,12 @@ impl RateLimiter {
 impl LogLimiter {
     /// Limits the warning `line`. `about` tells it from other limiters of that line.
     pub const fn new(line: &'static str, about: Option<Arc<str>>) -> Self {
-        Self { kind: Kind { line, level: Level::WARN, about }, paced: OnceLock::new() }
+        Self { kind: Kind { line, level: Level::WARN, about }, list: &HELD, paced: OnceLock::new() }
     }
 
     /// Whether something that happens at `now` is admitted; if so, how many were not since the last one.
     pub fn admits(&self, now: Instant) -> Option<u64> {
-        let paced = self.paced.get_or_init(|| Paced::new(self.kind.clone(), now));
+        let paced = self.paced.get_or_init(|| Paced::new(self.kind.clone(), self.list, now));
         if paced.pace.admits(now) {
             return Some(paced.held.swap(0, Ordering::Relaxed));
         }
@@ -134,10 +142,10 @@ impl LogLimiter {
 }
 
 impl Paced {
-    fn new(kind: Kind, now: Instant) -> Arc<Self> {
+    fn new(kind: Kind, list: &'static HeldLines, now: Instant) -> Arc<Self> {
         let pace = RateLimiter::new(1, QUIET, now);
         let (held, listed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { pace, kind, held, listed })
+        Arc::new(Self { pace, kind, held, list, listed })
     }
 
     /// Counts one that is not admitted.
@@ -145,8 +153,8 @@ impl Paced {
         self.held.fetch_add(1, Ordering::Relaxed);
         // Rare: once for each line that was admitted.
         if !self.listed.swap(true, Ordering::AcqRel) {
-            HELD.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(self));
-            MORE_HELD.notify_one();
+            self.list.lock().push(Arc::clone(self));
+            self.list.more.notify_one();
         }
     }
 
@@ -158,43 +166,58 @@ impl Paced {
     }
 }
 
-/// Takes what is held: `all` of it, or where nothing was admitted for an interval. Also returns when to look again, if
-/// something is left.
-fn take_held(all: bool, now: Instant) -> (Vec<Told>, Option<Instant>) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    let due: Vec<_> = held.extract_if(.., |paced| all || paced.pace.due() <= now).collect();
-    let next = held.iter().map(|paced| paced.pace.due()).min();
-    drop(held);
-    (due.iter().filter_map(|paced| paced.take()).collect(), next)
-}
+impl HeldLines {
+    const fn new() -> Self {
+        Self { limiters: Mutex::new(Vec::new()), more: Notify::const_new() }
+    }
 
-fn tell(all: bool) -> Option<Instant> {
-    const MESSAGE: &str = "More lines of this kind were left out.";
-    let (told, next) = take_held(all, Instant::now());
-    for Told { kind: Kind { line, level, about }, untold } in told {
-        let about = about.as_deref();
-        if level == Level::WARN {
-            tracing::warn!(line, about, untold, "{MESSAGE}");
-        } else {
-            tracing::info!(line, about, untold, "{MESSAGE}");
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Paced>>> {
+        self.limiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is held: `all` of it, or where nothing was admitted for an interval. Also returns when to look again, if
+    /// something is left.
+    fn take(&self, all: bool, now: Instant) -> (Vec<Told>, Option<Instant>) {
+        let mut held = self.lock();
+        let due: Vec<_> = held.extract_if(.., |paced| all || paced.pace.due() <= now).collect();
+        let next = held.iter().map(|paced| paced.pace.due()).min();
+        drop(held);
+        (due.iter().filter_map(|paced| paced.take()).collect(), next)
+    }
+
+    fn tell(&self, all: bool) -> Option<Instant> {
+        const MESSAGE: &str = "More lines of this kind were left out.";
+        let (told, next) = self.take(all, Instant::now());
+        for Told { kind: Kind { line, level, about }, untold } in told {
+            let about = about.as_deref();
+            if level == Level::WARN {
+                tracing::warn!(line, about, untold, "{MESSAGE}");
+            } else {
+                tracing::info!(line, about, untold, "{MESSAGE}");
+            }
+        }
+        next
+    }
+
+    /// Tells, for ever, what nothing else told.
+    async fn keep_telling(&self) {
+        loop {
+            self.more.notified().await;
+            while let Some(next) = self.tell(false) {
+                sleep_until(next).await;
+            }
         }
     }
-    next
 }
 
 /// Logs how many lines were not admitted, where none came later that says so. Runs for ever, once in the process.
 pub async fn tell_held() {
-    loop {
-        MORE_HELD.notified().await;
-        while let Some(next) = tell(false) {
-            sleep_until(next).await;
-        }
-    }
+    HELD.keep_telling().await;
 }
 
 /// The same at once, for the end of the process.
 pub fn tell_all_held() {
-    tell(true);
+    HELD.tell(true);
 }
 
 impl ReasonLimiter {
@@ -202,6 +225,7 @@ impl ReasonLimiter {
     pub fn new(line: &'static str, reasons: impl IntoIterator<Item = &'static str>) -> Self {
         let limiter = |reason: &'static str| LogLimiter {
             kind: Kind { line, level: Level::INFO, about: Some(reason.into()) },
+            list: &HELD,
             paced: OnceLock::new(),
         };
         Self(reasons.into_iter().map(limiter).collect())
@@ -255,19 +279,28 @@ mod tests {
         assert_eq!(admits(), Some(1));
     }
 
+    /// A list of its own: the tests of a process run at once.
+    fn list() -> &'static HeldLines {
+        Box::leak(Box::new(HeldLines::new()))
+    }
+
+    fn listed(list: &'static HeldLines, about: &str) -> LogLimiter {
+        LogLimiter { list, ..LogLimiter::new("It failed.", Some(about.into())) }
+    }
+
     /// How much is told now of each kind, and after how many seconds there is more.
-    fn told(all: bool) -> (Vec<(String, u64)>, Option<u64>) {
-        let (told, next) = take_held(all, Instant::now());
+    fn told(list: &HeldLines, all: bool) -> (Vec<(String, u64)>, Option<u64>) {
+        let (told, next) = list.take(all, Instant::now());
         let about = |told: Told| (told.kind.about.unwrap().to_string(), told.untold);
         let told = told.into_iter().map(about).collect();
         (told, next.map(|next| next.duration_since(Instant::now()).as_secs()))
     }
 
-    /// One test for everything, because the list belongs to the process.
     #[tokio::test(start_paused = true)]
     async fn what_is_held_is_told_once_whoever_tells_it() {
-        let limiter = |about: &str| LogLimiter::new("It failed.", Some(about.into()));
-        let (one, other) = (limiter("one"), limiter("other"));
+        let list = list();
+        let told = |all| told(list, all);
+        let (one, other) = (listed(list, "one"), listed(list, "other"));
         let fails = |limiter: &LogLimiter, times: u64| {
             (0..times).filter_map(|_| limiter.admits(Instant::now())).sum::<u64>()
         };
@@ -294,8 +327,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_tells_it_waits_until_it_is_due() {
-        let telling = tokio::spawn(tell_held());
-        let limiter = LogLimiter::new("It failed.", None);
+        let list = list();
+        let telling = tokio::spawn(list.keep_telling());
+        let limiter = listed(list, "one");
         for _ in 0..3 {
             limiter.admits(Instant::now());
         }
