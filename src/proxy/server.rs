@@ -325,12 +325,14 @@ async fn work(
                     }
                     answered(done);
                 }
+                // First, so that who is refused knows that every answer from now on closes its connection.
                 Command::LastCall(done) => {
-                    close(&mut listening).await;
                     worker.core.last_call();
+                    close(&mut listening).await;
                     answered(done);
                 }
                 Command::Drain(done) => {
+                    worker.core.last_call();
                     close(&mut listening).await;
                     worker.core.drain();
                     answered(done);

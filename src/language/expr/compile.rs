@@ -2,7 +2,7 @@
 //!
 //! The walk over a tree, its evaluation and even its destructor recurse, and a stack overflow aborts the
 //! process. So the length of the text is bounded, and `syntax` makes no tree that is deeper than
-//! [`DEPTH`](syntax::tree::DEPTH): a worker's stack holds all of that.
+//! `syntax::tree::DEPTH`: a worker's stack holds all of that.
 
 use cel::IdedExpr;
 
