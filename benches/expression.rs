@@ -22,6 +22,7 @@ use mwl_proxy::language::expr::{Bindings, Program, Root, Roots};
 use mwl_proxy::language::outcome::Outcome;
 use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::language::value::{Map, Value};
+use mwl_proxy::proxy::UpstreamRegistry;
 use mwl_proxy::proxy::testing::{failed, request};
 use mwl_proxy::source::{Format, Sources};
 use mwl_proxy::telemetry::metrics::Metrics;
@@ -115,7 +116,9 @@ fn json(text: &str) -> Value {
 fn live(see: &mut dyn FnMut(&dyn Bindings)) {
     let metrics = Metrics::new();
     let loaded = config::parse(Path::new("bench.yaml"), CONFIG, Origin::system()).unwrap();
-    let built = build(loaded, &mwl_proxy::proxy::catalog(None), &metrics).unwrap();
+    let built =
+        build(loaded, &mwl_proxy::proxy::catalog(None), &metrics, &UpstreamRegistry::default())
+            .unwrap();
     let mut head = Request::post("/billing/charge?account=17").header("host", "billing.local");
     for (name, value) in FIELDS {
         head = head.header(name, value);

@@ -27,7 +27,7 @@ use crate::config::{Changes, ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
 use crate::language::provider::Catalog;
 use crate::proxy::settings::Shutdown;
-use crate::proxy::{Runtime, Server};
+use crate::proxy::{Runtime, Server, UpstreamRegistry};
 use crate::reload::{self, Cause, ReloadHandle, Reloader};
 use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::Diagnostics;
@@ -46,6 +46,8 @@ pub struct App {
     input: Input,
     catalog: Catalog,
     metrics: Arc<Metrics>,
+    /// What is known about upstreams over reloads.
+    upstreams: UpstreamRegistry,
     telemetry: Telemetry,
     /// The histogram buckets. Fixed at start.
     buckets: Vec<f64>,
@@ -160,7 +162,7 @@ impl App {
     ) -> Result<Served, Box<ConfigError>> {
         let mut loaded = loaded?;
         descriptors::fit(&mut loaded.settings.limits, false);
-        let built = build(loaded, &self.catalog, &self.metrics)?;
+        let built = build(loaded, &self.catalog, &self.metrics, &self.upstreams)?;
         warn(&built);
         let Built { runtime, workers, shown, observed, sources, .. } = built;
         let sinks = self.telemetry.sinks(&observed, shown.executions());

@@ -24,7 +24,7 @@ use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::language::temporal::{Span, Timestamp};
 use mwl_proxy::language::uri::ProviderUri;
 use mwl_proxy::language::value::Value;
-use mwl_proxy::proxy::Runtime;
+use mwl_proxy::proxy::{Runtime, UpstreamRegistry};
 use mwl_proxy::proxy::testing::alone;
 use mwl_proxy::source::{Format, Sources};
 use mwl_proxy::telemetry::metrics::Metrics;
@@ -281,7 +281,8 @@ fn routes() -> Arc<Runtime> {
     static ROUTES_READ: std::sync::LazyLock<Arc<Runtime>> = std::sync::LazyLock::new(|| {
         let loaded = config::parse(Path::new("fuzz.yaml"), ROUTES, nothing());
         let settings = loaded.expect("the routes are well-formed").settings;
-        let built = Runtime::build(settings, &mwl_proxy::proxy::catalog(None), &Metrics::new());
+        let (catalog, known) = (mwl_proxy::proxy::catalog(None), UpstreamRegistry::default());
+        let built = Runtime::build(settings, &catalog, &Metrics::new(), &known);
         Arc::new(built.expect("the routes compile").0)
     });
     Arc::clone(&ROUTES_READ)

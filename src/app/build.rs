@@ -8,7 +8,7 @@ use crate::admin::routes::{RouteDescriptions, RouteHeads};
 use crate::config::{self, Comparable, ConfigError, FileContents, Loaded, Origin, WrittenConfig};
 use crate::language::provider::Catalog;
 use crate::proxy::settings::{Admin, Settings};
-use crate::proxy::{self, Runtime};
+use crate::proxy::{self, Runtime, UpstreamRegistry};
 use crate::source::{Diagnostics, MAX_BYTES, Sources, Span};
 use crate::system::file;
 use crate::telemetry::metrics::Metrics;
@@ -153,8 +153,9 @@ pub fn build(
     loaded: Loaded,
     catalog: &Catalog,
     metrics: &Arc<Metrics>,
+    known: &UpstreamRegistry,
 ) -> Result<Built, Box<ConfigError>> {
-    build_with(loaded, |settings| Runtime::build(settings, catalog, metrics))
+    build_with(loaded, |settings| Runtime::build(settings, catalog, metrics, known))
 }
 
 /// The same, but `compile` chooses how the runtime is made.
@@ -202,7 +203,8 @@ pub fn complete(mut refused: Box<ConfigError>) -> Box<ConfigError> {
     let Some(settings) = refused.readable.take() else {
         return refused;
     };
-    let built = Runtime::build(*settings, &proxy::catalog(None), &Metrics::new());
+    let (catalog, known) = (proxy::catalog(None), UpstreamRegistry::default());
+    let built = Runtime::build(*settings, &catalog, &Metrics::new(), &known);
     let Diagnostics(more) = built.map_or_else(|errors| errors, |(_, warnings)| warnings);
     let told: Vec<Span> = refused.diagnostics.0.iter().map(|said| said.span).collect();
     let fresh = more.into_iter().filter(|found| !told.contains(&found.span));
@@ -216,7 +218,7 @@ pub fn complete(mut refused: Box<ConfigError>) -> Box<ConfigError> {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn check(loaded: Loaded) -> Result<Built, Box<ConfigError>> {
-    build(loaded, &proxy::catalog(None), &Metrics::new())
+    build(loaded, &proxy::catalog(None), &Metrics::new(), &UpstreamRegistry::default())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::{
 use crate::admin;
 use crate::config::ConfigError;
 use crate::proxy::settings::Shutdown;
-use crate::proxy::{self, Server};
+use crate::proxy::{self, Server, UpstreamRegistry};
 use crate::reload::{self, Reloader};
 use crate::shutdown::Readiness;
 use crate::system::inherited::{ADMIN, Inherited, LISTENER, Opener, SocketName};
@@ -90,6 +90,7 @@ struct Prepared {
     input: Input,
     catalog: crate::language::provider::Catalog,
     metrics: Arc<Metrics>,
+    upstreams: UpstreamRegistry,
     built: Built,
 }
 
@@ -178,9 +179,10 @@ impl Prepared {
         descriptors::raise();
         descriptors::fit(&mut loaded.settings.limits, true);
         let metrics = Metrics::with_buckets(&loaded.settings.observed.buckets);
-        let built = build(loaded, &catalog, &metrics)?;
+        let upstreams = UpstreamRegistry::default();
+        let built = build(loaded, &catalog, &metrics, &upstreams)?;
         warn(&built);
-        Ok(Self { input, catalog, metrics, built })
+        Ok(Self { input, catalog, metrics, upstreams, built })
     }
 }
 
@@ -193,7 +195,7 @@ impl App {
         prepared: Prepared,
         inherited: Inherited,
     ) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
-        let Prepared { input, catalog, metrics, built } = prepared;
+        let Prepared { input, catalog, metrics, upstreams, built } = prepared;
         let telemetry = Telemetry::new(Arc::clone(&metrics));
         let kept = built.shown.executions();
         built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
@@ -221,6 +223,7 @@ impl App {
             input,
             catalog,
             metrics,
+            upstreams,
             telemetry,
             buckets: built.observed.buckets,
             server,

@@ -15,11 +15,11 @@ use super::settings::{
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
-use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping, UpstreamParts};
+use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
 use super::stage::Stage;
 use super::tls;
-use super::upstream::capacity::Places;
 use super::upstream::resolve::System;
+use super::upstream::shared::{SharedUpstream, UpstreamRegistry};
 use crate::language::definition::{PreparedCache, Strictness, compile_with_cache};
 use crate::language::provider::{CallProvider, Catalog};
 use crate::source::{Diagnostic, Diagnostics, Span};
@@ -27,13 +27,15 @@ use crate::telemetry::metrics::Metrics;
 
 impl Runtime {
     /// Compiles every route of `settings` with `catalog`, to which each route's own http provider is added.
+    /// What is known about upstreams comes from `known`, and stays there.
     /// `Ok` contains warnings, `Err` everything that was found in all routes.
     pub fn build(
         settings: Settings,
         catalog: &Catalog,
         metrics: &Arc<Metrics>,
+        known: &UpstreamRegistry,
     ) -> Result<(Self, Diagnostics), Diagnostics> {
-        Self::build_on(settings, catalog, metrics, None)
+        Self::build_on(settings, catalog, metrics, known, None)
     }
 
     /// The same, but with a `stage` as the upstreams and as an observer, if given.
@@ -41,6 +43,7 @@ impl Runtime {
         settings: Settings,
         catalog: &Catalog,
         metrics: &Arc<Metrics>,
+        known: &UpstreamRegistry,
         stage: Option<Arc<Stage>>,
     ) -> Result<(Self, Diagnostics), Diagnostics> {
         let Settings {
@@ -57,17 +60,11 @@ impl Runtime {
             shutdown,
             hash,
         } = settings;
-        let upstreams: Vec<_> = upstreams
-            .into_iter()
-            .map(|upstream| UpstreamParts {
-                metrics: metrics.upstream(&upstream.name),
-                places: Places::new(upstream.max_requests, upstream.max_wait),
-                settings: Arc::new(upstream),
-            })
-            .collect();
-        let names = upstreams.iter().map(|parts| Arc::clone(&parts.settings.name));
+        let upstreams: Vec<_> =
+            upstreams.into_iter().map(|upstream| known.upstream(upstream, metrics)).collect();
+        let names = upstreams.iter().map(|shared| Arc::clone(&shared.settings.name));
         let names: HashMap<Arc<str>, usize> = names.zip(0..).collect();
-        let http2 = upstreams.iter().map(|parts| parts.settings.protocol == Protocol::Http2);
+        let http2 = upstreams.iter().map(|shared| shared.settings.protocol == Protocol::Http2);
         let mut builder = Builder {
             http2: http2.collect(),
             catalog,
@@ -152,8 +149,8 @@ impl ListenAddress {
 }
 
 /// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
-fn may_return(listeners: &[Listener], upstreams: &[UpstreamParts]) -> bool {
-    let mut endpoints = upstreams.iter().flat_map(|parts| &parts.settings.endpoints);
+fn may_return(listeners: &[Listener], upstreams: &[Arc<SharedUpstream>]) -> bool {
+    let mut endpoints = upstreams.iter().flat_map(|shared| &shared.settings.endpoints);
     endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
 }
 

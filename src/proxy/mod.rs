@@ -43,3 +43,4 @@ pub use server::Server;
 pub use site::route::{Router, Target};
 pub use site::runtime::Runtime;
 pub use upstream::resolve::Resolve;
+pub use upstream::shared::UpstreamRegistry;

@@ -11,6 +11,7 @@ use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::outcome::Outcome;
 use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::language::value::Value;
+use mwl_proxy::proxy::UpstreamRegistry;
 use mwl_proxy::source::{Format, Sources};
 use mwl_proxy::telemetry::metrics::Metrics;
 use serde_json::{Value as Json, json};
@@ -78,7 +79,12 @@ fn a_configuration_that_holds_one_loads_or_is_refused() {
         let text = config.to_string();
         let loaded =
             config::parse(Path::new("hostile.json"), text.as_str(), Origin::system()).unwrap();
-        let built = build(loaded, &mwl_proxy::proxy::catalog(None), &Metrics::new());
+        let built = build(
+            loaded,
+            &mwl_proxy::proxy::catalog(None),
+            &Metrics::new(),
+            &UpstreamRegistry::default(),
+        );
         match built {
             Ok(_) => assert_ne!(wanted, End::Refused, "{what}"),
             Err(refused) => {

@@ -25,9 +25,9 @@ use super::run;
 use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
 use crate::language::temporal::Span;
-use crate::proxy::Runtime;
 use crate::proxy::rehearsal::{ClientRequest, Transcript, rehearse};
 use crate::proxy::stage::Stage;
+use crate::proxy::{Runtime, UpstreamRegistry};
 use crate::source::{Diagnostic, Diagnostics, Sources};
 use crate::telemetry::metrics::Metrics;
 
@@ -144,7 +144,8 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
     let stage = Stage::new(responses.into_iter().map(|response| response.planned).collect());
     let built = build_with(loaded, |settings| {
         let catalog = crate::proxy::catalog(Some(explain.seed));
-        Runtime::build_on(settings, &catalog, &Metrics::new(), Some(Arc::clone(&stage)))
+        let known = UpstreamRegistry::default();
+        Runtime::build_on(settings, &catalog, &Metrics::new(), &known, Some(Arc::clone(&stage)))
     });
     let Built { runtime, warnings, shown, .. } = built.map_err(|refused| refused.to_string())?;
     let told = rehearse(&runtime, &stage, &asked, explain.seed);

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::departed::Departed;
-use self::runtime::{Route, Runtime, UpstreamParts};
+use self::runtime::{Route, Runtime};
 use crate::language::clock::Clock;
 use crate::language::value::Value;
 use crate::proxy::io::splice::PipePool;
@@ -242,12 +242,11 @@ impl WorkerConfig {
     /// `runtime` on the worker of `core`. Unchanged upstreams keep their connections.
     pub(crate) fn new(core: Arc<WorkerState>, runtime: Arc<Runtime>, last: Option<&Self>) -> Self {
         let known = last.map_or(&[][..], |last| &last.upstreams);
-        let upstreams = runtime.upstreams.iter().map(|parts| {
-            let same = known.iter().find(|old| old.settings == parts.settings);
+        let upstreams = runtime.upstreams.iter().map(|shared| {
+            let same = known.iter().find(|old| Arc::ptr_eq(&old.common, shared));
             let new = || {
                 let (resolver, stage) = (Arc::clone(&runtime.resolver), runtime.stage.clone());
-                let UpstreamParts { settings, metrics, places } = parts.clone();
-                Arc::new(Upstream::new(settings, metrics, places, resolver, stage))
+                Arc::new(Upstream::new(Arc::clone(shared), resolver, stage))
             };
             same.map_or_else(new, Arc::clone)
         });

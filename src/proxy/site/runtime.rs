@@ -15,14 +15,14 @@ use crate::language::plan::{Calls, Plan};
 use crate::language::value::Value;
 use crate::proxy::memory::Parsers;
 use crate::proxy::settings::{
-    self, Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
+    Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
-use crate::proxy::upstream::capacity::Places;
 use crate::proxy::upstream::resolve::Resolve;
+use crate::proxy::upstream::shared::SharedUpstream;
 use crate::telemetry::limiter::ReasonLimiter;
-use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics};
 use crate::telemetry::sinks::Sinks;
 
 /// Serves requests.
@@ -35,7 +35,7 @@ pub struct Runtime {
     pub(crate) router: Router,
     /// In the router's order.
     pub(crate) routes: Vec<Arc<Route>>,
-    pub(crate) upstreams: Vec<UpstreamParts>,
+    pub(crate) upstreams: Vec<Arc<SharedUpstream>>,
     /// Resolves the names of endpoints.
     pub(crate) resolver: Arc<dyn Resolve>,
     /// In a rehearsal, replaces the upstreams.
@@ -56,14 +56,6 @@ pub struct Runtime {
     pub(crate) hash: Arc<str>,
     /// Who gets the records of requests. Set before it serves.
     pub(crate) sinks: OnceLock<Sinks>,
-}
-
-/// What the workers share of an upstream.
-#[derive(Clone, Debug)]
-pub(crate) struct UpstreamParts {
-    pub(crate) settings: Arc<settings::Upstream>,
-    pub(crate) metrics: Arc<UpstreamMetrics>,
-    pub(crate) places: Arc<Places>,
 }
 
 /// One listening address.

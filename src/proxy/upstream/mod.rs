@@ -9,6 +9,7 @@ mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod connection;
 mod early_response;
+pub(crate) mod endpoints;
 pub(crate) mod failure;
 pub(crate) mod h1;
 mod http2;
@@ -17,6 +18,9 @@ pub(crate) mod pool;
 mod race;
 pub(crate) mod request_head;
 pub(crate) mod resolve;
+pub(crate) mod shared;
+#[cfg(test)]
+mod testing;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,14 +31,16 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use self::capacity::{Capacity, Place, Places};
+use self::capacity::{Capacity, Place};
 use self::connect::NewHttp1;
 use self::connect_error::ConnectError;
 use self::connection::{Connection, Http1Lease, IdleConnection, UnsentRequest};
+use self::endpoints::EndpointState;
 use self::h1::Http1Connection;
 use self::http2::{Dialed, ExchangeLimits, Http2Connection, Http2Connections};
 use self::pool::{Idle, Pool};
 use self::resolve::{NameCache, Resolve};
+use self::shared::SharedUpstream;
 use crate::proxy::io::Io;
 use crate::proxy::settings::{self, Protocol};
 use crate::proxy::stage::Stage;
@@ -46,11 +52,14 @@ pub(crate) type TriedEndpoints = SmallVec<[usize; 4]>;
 /// One upstream of one worker.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// The configuration. Two upstreams with equal settings count as the same one, so a reload that does not
-    /// change them keeps their connections.
+    /// What all workers share of it. A reload that does not change its settings keeps that, and the connections.
+    pub(crate) common: Arc<SharedUpstream>,
+    /// The configuration.
     pub(crate) settings: Arc<settings::Upstream>,
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
+    /// Its endpoints.
+    listed: Arc<Vec<Arc<EndpointState>>>,
     /// How many requests may be at the upstream.
     capacity: Arc<Capacity>,
     pool: Mutex<Pool<IdleConnection>>,
@@ -75,18 +84,19 @@ impl Idle for IdleConnection {
 impl Upstream {
     /// An upstream without connections.
     pub(crate) fn new(
-        settings: Arc<settings::Upstream>,
-        metrics: Arc<UpstreamMetrics>,
-        places: Arc<Places>,
+        common: Arc<SharedUpstream>,
         resolver: Arc<dyn Resolve>,
         stage: Option<Arc<Stage>>,
     ) -> Self {
+        let settings = Arc::clone(&common.settings);
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
         let names = NameCache::new(resolver, settings.endpoints.len());
         Self {
             settings,
-            metrics,
-            capacity: Capacity::new(places),
+            metrics: Arc::clone(&common.metrics),
+            capacity: Capacity::new(Arc::clone(&common.places)),
+            listed: common.endpoints.present(),
+            common,
             pool: Mutex::new(pool),
             shared: Mutex::default(),
             names,
@@ -99,7 +109,7 @@ impl Upstream {
     /// The next endpoint in turn of those that an execution has not `tried`. If it has tried all, the one that it tried
     /// longest ago.
     pub(crate) fn pick(&self, tried: &mut TriedEndpoints) -> usize {
-        let count = self.settings.endpoints.len();
+        let count = self.listed.len();
         if count < 2 {
             return 0;
         }
@@ -114,13 +124,13 @@ impl Upstream {
     /// The name of an endpoint in messages.
     pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
         static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
-        self.settings.endpoints.get(endpoint).map_or(&NONE, |endpoint| &endpoint.authority)
+        self.listed.get(endpoint).map_or(&NONE, |endpoint| endpoint.name())
     }
 
     /// The scheme of requests to `endpoint`.
     pub(crate) fn scheme(&self, endpoint: usize) -> Scheme {
-        let endpoint = self.settings.endpoints.get(endpoint);
-        let secure = endpoint.is_some_and(|endpoint| endpoint.tls.is_some());
+        let endpoint = self.listed.get(endpoint);
+        let secure = endpoint.is_some_and(|endpoint| endpoint.at.tls.is_some());
         if secure { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
@@ -273,7 +283,8 @@ impl Upstream {
     }
 
     fn endpoint(&self, endpoint: usize) -> Result<&settings::Endpoint, ConnectError> {
-        self.settings.endpoints.get(endpoint).ok_or_else(ConnectError::no_endpoint)
+        let endpoint = self.listed.get(endpoint).ok_or_else(ConnectError::no_endpoint)?;
+        Ok(&endpoint.at)
     }
 
     fn park(self: &Arc<Self>, parked: IdleConnection) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::message::field;
 use super::names::Names;
 use mwl_proxy::config::{self, Origin};
-use mwl_proxy::proxy::{Runtime, Server};
+use mwl_proxy::proxy::{Runtime, Server, UpstreamRegistry};
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,6 +21,8 @@ pub(crate) struct Proxy {
     pub(crate) server: Server,
     /// Its metrics.
     pub(crate) metrics: Arc<Metrics>,
+    /// What it knows about upstreams over reloads.
+    upstreams: UpstreamRegistry,
     /// The address on which it listens.
     pub(crate) address: SocketAddr,
 }
@@ -30,10 +32,10 @@ pub(crate) type Files = BTreeMap<&'static str, String>;
 
 /// The runtime of the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
-    Arc::new(built(yaml, &Files::new(), metrics))
+    Arc::new(built(yaml, &Files::new(), metrics, &UpstreamRegistry::default()))
 }
 
-fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>) -> Runtime {
+fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>, known: &UpstreamRegistry) -> Runtime {
     let read = |path: &Path| {
         let found = path.to_str().and_then(|path| files.get(path));
         Ok(found.unwrap_or_else(|| panic!("the test reads {}", path.display())).clone())
@@ -44,7 +46,7 @@ fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>) -> Runtime {
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
     };
     let catalog = mwl_proxy::proxy::catalog(None);
-    match Runtime::build(loaded.settings, &catalog, metrics) {
+    match Runtime::build(loaded.settings, &catalog, metrics, known) {
         Ok((runtime, _warnings)) => runtime,
         Err(found) => panic!("{}", loaded.sources.render(&found)),
     }
@@ -58,41 +60,38 @@ impl Proxy {
 
     /// The same, with these further members of `limits`: `headTimeout: PT1S, `.
     pub(crate) fn limited(limits: &str, rest: &str) -> Self {
-        let metrics = Metrics::new();
-        let runtime = built(&text(limits, rest), &Files::new(), &metrics);
-        Self::serve(runtime, metrics)
+        Self::whole(&text(limits, rest), &Files::new())
     }
 
     /// The same, with `names` as the resolver.
     pub(crate) fn resolved(rest: &str, names: &Arc<Names>) -> Self {
-        let metrics = Metrics::new();
-        let runtime = built(&text("", rest), &Files::new(), &metrics);
-        Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics)
+        let (metrics, known) = (Metrics::new(), UpstreamRegistry::default());
+        let runtime = built(&text("", rest), &Files::new(), &metrics, &known);
+        Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics, known)
     }
 
     /// Serves a whole configuration with these files.
     pub(crate) fn whole(yaml: &str, files: &Files) -> Self {
-        let metrics = Metrics::new();
-        let runtime = built(yaml, files, &metrics);
-        Self::serve(runtime, metrics)
+        let (metrics, known) = (Metrics::new(), UpstreamRegistry::default());
+        let runtime = built(yaml, files, &metrics, &known);
+        Self::serve(runtime, metrics, known)
     }
 
     /// Serves this whole configuration from now on.
     pub(crate) async fn replace_whole(&self, yaml: &str, files: &Files) {
-        let runtime = built(yaml, files, &self.metrics);
+        let runtime = built(yaml, files, &self.metrics, &self.upstreams);
         self.server.replace(Arc::new(runtime)).await.unwrap();
     }
 
-    fn serve(runtime: Runtime, metrics: Arc<Metrics>) -> Self {
+    fn serve(runtime: Runtime, metrics: Arc<Metrics>, upstreams: UpstreamRegistry) -> Self {
         let server = Server::start(Arc::new(runtime)).unwrap();
         let address = server.local_addrs()[0];
-        Self { server, metrics, address }
+        Self { server, metrics, upstreams, address }
     }
 
     /// Serves `rest` from now on.
     pub(crate) async fn replace(&self, rest: &str) {
-        let runtime = runtime(&text("", rest), &self.metrics);
-        self.server.replace(runtime).await.unwrap();
+        self.replace_whole(&text("", rest), &Files::new()).await;
     }
 
     /// A connection to it.

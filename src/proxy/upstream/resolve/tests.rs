@@ -1,8 +1,9 @@
 use super::*;
 use crate::proxy::io::Io;
-use crate::proxy::upstream::capacity::Places;
+use crate::proxy::upstream::IdleConnection;
 use crate::proxy::upstream::h1::Http1Connection;
-use crate::proxy::upstream::{IdleConnection, settings};
+use crate::proxy::upstream::shared::UpstreamRegistry;
+use crate::proxy::upstream::testing::settings;
 use crate::telemetry::metrics::Metrics;
 
 fn addresses(of: &[&str]) -> Addresses {
@@ -124,31 +125,10 @@ impl Resolve for Delayed {
     }
 }
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-
 /// An upstream with one endpoint.
 fn resolved_by(resolver: Arc<dyn Resolve>) -> Arc<Upstream> {
-    let (host, authority) = ("u.test".into(), "u.test:80".into());
-    let endpoint = Endpoint { host, port: 80, authority, tls: None };
-    let settings = settings::Upstream {
-        name: "u".into(),
-        endpoints: vec![endpoint],
-        protocol: settings::Protocol::Http1,
-        connect_timeout: CONNECT_TIMEOUT,
-        idle_timeout: FRESH,
-        keep_alive: FRESH * 10,
-        max_idle: 9,
-        max_requests: 9,
-        max_wait: FRESH,
-        ping_interval: Duration::ZERO,
-        response_timeout: Duration::ZERO,
-        retry_after_max: FRESH,
-        host: settings::HostPolicy::Preserve,
-        heads: settings::HeadLimits { size: 8192, fields: 9 },
-    };
-    let metrics = Metrics::new().upstream("u");
-    let places = Places::new(settings.max_requests, settings.max_wait);
-    Arc::new(Upstream::new(Arc::new(settings), metrics, places, resolver, None))
+    let shared = UpstreamRegistry::default().upstream(settings(&["u.test:80"]), &Metrics::new());
+    Arc::new(Upstream::new(shared, resolver, None))
 }
 
 /// Which lookup's addresses a connect uses, and after how many milliseconds.
