@@ -1,6 +1,8 @@
 //! The result of loading a configuration: values that are always valid. `config` makes them and the proxy uses
 //! them; neither depends on how the other works.
 
+pub mod health;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;

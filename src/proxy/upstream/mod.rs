@@ -5,6 +5,8 @@
 
 pub(crate) mod body;
 pub(crate) mod capacity;
+#[expect(dead_code, reason = "endpoints do not report to it yet")]
+pub(crate) mod condition;
 mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod connection;
