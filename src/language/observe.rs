@@ -33,6 +33,8 @@ pub enum Event<'a> {
     /// The action of an entry's `onEntry` has decided what it wants. The middleware can say what, from its
     /// `state`.
     Decided { step: &'a str, middleware: &'a dyn Middleware, state: &'a EntryState },
+    /// The action of an entry's `onEntry` did not let the inner scope run: the entry emits this failure in its place.
+    Refused { entry: EntryPlace<'a>, failure: &'a Arc<Failure> },
     /// A re-running entry consumed a failure and will run its inner scope again after a wait.
     RetryScheduled(&'a Retry<'a>),
     /// The wait is over, and the re-run is made.

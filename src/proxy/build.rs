@@ -9,6 +9,7 @@ use ::http::HeaderValue;
 
 use super::memory::Parsers;
 use super::message::refusal::Reason;
+use super::middleware::EntryHost;
 use super::provider::http::{HttpProvider, RouteFacts};
 use super::settings::{
     self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Protocol, Settings, Verdict,
@@ -73,6 +74,7 @@ impl Runtime {
             stage: stage.as_ref(),
             paths,
             cache: PreparedCache::default(),
+            host: Arc::new(EntryHost { metrics: Arc::clone(metrics) }),
         };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
@@ -164,6 +166,8 @@ struct Builder<'a> {
     stage: Option<&'a Arc<Stage>>,
     paths: Paths,
     cache: PreparedCache,
+    /// What middlewares that keep state get.
+    host: Arc<EntryHost>,
 }
 
 impl Builder<'_> {
@@ -187,7 +191,7 @@ impl Builder<'_> {
         let default = upstream.and_then(|name| self.names.get(&name).copied());
         let provider: Arc<dyn CallProvider> =
             Arc::new(HttpProvider::new(Arc::clone(&self.names), default, self.paths).on(facts));
-        let mut catalog = self.catalog.clone();
+        let mut catalog = self.catalog.for_route(Arc::clone(&name), Arc::clone(&self.host) as _);
         let provider = if self.stage.is_some() { Stage::cued(provider) } else { provider };
         let uri = provider.contract().uri.clone();
         catalog.add_call(provider).map_err(|error| refused(span, &error.to_string()))?;

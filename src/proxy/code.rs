@@ -5,6 +5,8 @@
 //! its constant, its row, its line in the README's table and, if the http provider emits it, its line in
 //! `http.v1.json`. Tests check that the four agree.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 use super::grpc::Status;
@@ -66,6 +68,8 @@ pub(crate) struct Meaning {
     pub(crate) help: &'static str,
     /// Whether nothing at all is answered: the client's connection, or its stream, is closed instead.
     pub(crate) withheld: bool,
+    /// When it makes sense to ask again, if the failure says so: `Retry-After`.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// A row of the table.
@@ -127,7 +131,8 @@ impl Meaning {
 }
 
 pub(crate) const fn means(status: StatusCode, word: &'static str, help: &'static str) -> Meaning {
-    Meaning { status, word, grpc: Status::of_http(status), help, withheld: false }
+    let grpc = Status::of_http(status);
+    Meaning { status, word, grpc, help, withheld: false, retry_after: None }
 }
 
 /// Of a failure that an upstream's answer made: what is said where that answer is gone.

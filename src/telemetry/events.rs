@@ -244,6 +244,9 @@ impl Observer for Events {
                 }
                 self.report("retry.passed", event);
             }
+            Event::Refused { entry, failure } => {
+                self.report("middleware.refused", at_entry(entry, failure));
+            }
             Event::GaveUp { entry, failure } => self.gave_up(entry, failure),
             Event::TimeoutExceeded { entry, emitted } => {
                 self.report("timeout.exceeded", at_entry(entry, emitted));

@@ -24,6 +24,7 @@ pub(super) struct Families {
     pub(super) exhausted: IntCounterVec,
     pub(super) suppressed: IntCounterVec,
     pub(super) timeouts: IntCounterVec,
+    pub(super) refusals: IntCounterVec,
     pub(super) caught: IntCounterVec,
     pub(super) faults: IntCounterVec,
     pub(super) finally: IntCounterVec,
@@ -135,6 +136,11 @@ impl Families {
                 "timeouts_total",
                 "Timeout bounds that fired, by the entry.",
                 &["route", "entry"],
+            ),
+            refusals: all.counters(
+                "middleware_refusals_total",
+                "Runs that a middleware did not let happen, by the entry and the code: a limit, an open breaker, an injected fault.",
+                &["route", "entry", "code"],
             ),
             caught: all.counters(
                 "catches_total",

@@ -26,6 +26,8 @@ mod errors;
 mod holds;
 /// Hostile expressions, wherever an expression can stand.
 mod hostile;
+/// Middlewares that keep state.
+mod keeps;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
 /// Laws of the middlewares, a property each.

@@ -75,6 +75,7 @@ impl Compiler<'_> {
         let phases = Phase::ALL.map(|phase| self.phase(entry, phase));
         if let Some(middleware) = &middleware {
             middleware.check(WrittenEntry(node), &mut self.found);
+            self.keeps_state |= middleware.keeps_state();
         }
         let [Some(first), Some(success), Some(failure), Some(always)] = phases else {
             return None;

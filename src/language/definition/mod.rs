@@ -14,6 +14,7 @@ mod advice;
 mod call;
 mod fields;
 mod flow;
+mod install;
 mod matcher;
 mod middleware;
 mod parts;
@@ -88,13 +89,17 @@ pub fn compile_with_cache(
         codes: Vec::new(),
         operations: Vec::new(),
         written: HashMap::new(),
+        keeps_state: false,
     };
     compiler.root(document);
     compiler.check_cycles();
     compiler.check_arguments();
     let flows: Option<Vec<FlowPlan>> = std::mem::take(&mut compiler.flows).into_iter().collect();
-    let plan = flows.filter(|_| !compiler.found.has_errors());
-    let Some(flows) = plan else {
+    let plan = flows.filter(|_| !compiler.found.has_errors()).map(|mut flows| {
+        compiler.install(&mut flows);
+        flows
+    });
+    let Some(flows) = plan.filter(|_| !compiler.found.has_errors()) else {
         if !compiler.found.has_errors() {
             let message = "the definition could not be compiled";
             compiler.error("not-compiled", document.span, message);
@@ -122,6 +127,8 @@ struct Compiler<'a> {
     operations: Vec<PlacedOperation>,
     /// Middleware entries, by the places of their providers' names, and Steps that catch, by the places of their names.
     written: HashMap<Span, Node>,
+    /// Whether an entry's middleware keeps state.
+    keeps_state: bool,
 }
 
 /// An operation between a member of the bindings and a literal. It is checked once all providers are known.

@@ -8,13 +8,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::language::provider::{Middleware, Phase, Prepared};
+use crate::language::provider::{LoadId, Middleware, Phase, Prepared};
 use crate::language::value::Value;
 use crate::source::{Diagnostics, Span};
 
 /// What is known so far of the definitions of one configuration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PreparedCache {
+    load: LoadId,
     prepared: HashMap<Key, (Value, Prepared)>,
     /// The warnings that do not hold everywhere, with their places.
     fine: HashSet<(&'static str, Span)>,
@@ -23,7 +24,18 @@ pub struct PreparedCache {
 /// The middleware's URI, the phase, and the value as compact JSON.
 type Key = (Box<str>, Phase, Box<str>);
 
+impl Default for PreparedCache {
+    fn default() -> Self {
+        Self { load: LoadId::next(), prepared: HashMap::new(), fine: HashSet::new() }
+    }
+}
+
 impl PreparedCache {
+    /// The load to which all these definitions belong.
+    pub(super) const fn load(&self) -> LoadId {
+        self.load
+    }
+
     /// The key of a `with` of `middleware`.
     pub(super) fn key(middleware: &dyn Middleware, phase: Phase, value: &Value) -> Key {
         let uri = middleware.contract().uri.as_str();

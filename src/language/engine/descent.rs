@@ -1,23 +1,23 @@
 //! The way down a stack: each entry's `onEntry`, and what its action wants (MWL, "Middleware mechanics").
 //!
-//! Nothing here waits. If an action wants to wait, the descent stops and returns its state ([`Paused`]). The
-//! stack waits, and then resumes it.
+//! Nothing here waits. If an action wants to wait, for a time or an answer, the descent stops and returns its state
+//! ([`Paused`]). The stack waits, and then resumes it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::execution::Execution;
 use super::frame::Frame;
 use super::phase::prepared;
 use super::scope::Rise;
-use super::stack::{EntryRun, Site};
+use super::stack::{EntryRun, Site, pause};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
 use super::vars::Vars;
 use crate::language::observe::Event;
 use crate::language::outcome::Outcome;
 use crate::language::plan::{EntryBound, EntryPlan, Shape, StackPlan, StaticDescent};
-use crate::language::provider::{Entry, GatedOff, Phase, Prepared};
+use crate::language::provider::{Asked, Asker, Asking, Entry, GatedOff, Phase, Prepared};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
@@ -36,8 +36,10 @@ pub(super) struct Paused {
     run: EntryRun,
     /// When the phase was entered, if it evaluates anything.
     pin: Option<Timestamp>,
-    pub(super) wait: Duration,
-    then: Entry,
+    /// What it waits for.
+    pub(super) until: Asking,
+    /// Whether its decision depends on the answer, and so has not been told.
+    undecided: bool,
 }
 
 /// A static descent whose entries are not established yet: what rises decides which of them must be crossed.
@@ -53,6 +55,21 @@ pub(super) struct PendingDescent<'p> {
     now: Option<Instant>,
     /// The attempt number and budget outside.
     attempt: (u32, Option<u32>),
+}
+
+/// What an action waits for first, and whether it decides only then. `Err`: it does not wait.
+fn waiting(wanted: Entry) -> Result<(Asking, bool), Entry> {
+    match wanted {
+        Entry::After(wait, then) => {
+            let pausing = async move {
+                pause(wait).await;
+                Asked { wants: *then, own: None }
+            };
+            Ok((Asking::new(pausing), false))
+        }
+        Entry::Ask(asking) => Ok((asking, true)),
+        wanted => Err(wanted),
+    }
 }
 
 impl PendingDescent<'_> {
@@ -175,30 +192,46 @@ impl Frame<'_, '_> {
                 (self.act_evaluated(site, entry, &mut run, pin)?, Some(pin))
             }
         };
-        match wanted {
-            Entry::After(wait, then) => {
-                Ok(Descent::Waits(Box::new(Paused { run, pin, wait, then: *then })))
+        match waiting(wanted) {
+            Ok((until, undecided)) => {
+                Ok(Descent::Waits(Box::new(Paused { run, pin, until, undecided })))
             }
-            wanted => self.enter(site, entry, (run, pin), wanted, now).map(|(run, descent)| {
-                runs.push(run);
-                descent
-            }),
+            Err(wanted) => {
+                self.enter(site, entry, (run, pin), wanted, now).map(|(run, descent)| {
+                    runs.push(run);
+                    descent
+                })
+            }
         }
     }
 
-    /// Continues a descent after the wait for which it stopped.
+    /// Continues a descent with the answer for which it stopped.
     pub(super) fn resume(
         &mut self,
         site: Site<'_>,
         stack: &[EntryPlan],
-        paused: Paused,
+        mut paused: Box<Paused>,
+        asked: Asked,
         runs: &mut Vec<EntryRun>,
     ) -> Descent {
-        let Paused { run, pin, wait: _, then } = paused;
         let Some(entry) = stack.get(runs.len()) else {
-            return Descent::Down(run.input);
+            return Descent::Down(paused.run.input);
         };
-        let (run, descent) = match self.enter(site, entry, (run, pin), then, &mut None) {
+        let Asked { wants, own } = asked;
+        if own.is_some() {
+            paused.run.state.own = own;
+        }
+        if paused.undecided && !matches!(wants, Entry::Ask(_)) {
+            self.decided(site, entry, &paused.run);
+        }
+        let wanted = match waiting(wants) {
+            Ok((until, undecided)) => {
+                return Descent::Waits(Box::new(Paused { until, undecided, ..*paused }));
+            }
+            Err(wanted) => wanted,
+        };
+        let Paused { run, pin, .. } = *paused;
+        let (run, descent) = match self.enter(site, entry, (run, pin), wanted, &mut None) {
             Ok(entered) => entered,
             Err(fault) => {
                 let fault = self.blame(self.place(site), fault);
@@ -238,11 +271,25 @@ impl Frame<'_, '_> {
         run: &mut EntryRun,
         with: &Prepared,
     ) -> Evaluated<Entry> {
-        let wanted = entry.middleware.on_entry(&mut run.state, with)?;
-        run.state.config = Some(Arc::clone(with));
+        let EntryRun { state, input, .. } = run;
+        let wanted = entry.middleware.on_entry(state, with, self.asker(input))?;
+        state.config = Some(Arc::clone(with));
+        if !matches!(wanted, Entry::Ask(_)) {
+            self.decided(site, entry, run);
+        }
+        Ok(wanted)
+    }
+
+    /// Tells the observer that the action of an `onEntry` has decided.
+    fn decided(&self, site: Site<'_>, entry: &EntryPlan, run: &EntryRun) {
         let (step, middleware) = (self.place(site), &*entry.middleware);
         self.execution.observer.on(&Event::Decided { step, middleware, state: &run.state });
-        Ok(wanted)
+    }
+
+    /// Who asks for the actions of an entry that received `input`.
+    pub(super) fn asker<'a>(&'a self, input: &'a Value) -> Asker<'a> {
+        let Execution { host, clock, .. } = *self.execution;
+        Asker { host, role: self.scope.role, clock, input }
     }
 
     /// Does the rest of an `onEntry`, after its action: shaping and `assign` if anything is evaluated
@@ -275,12 +322,15 @@ impl Frame<'_, '_> {
                 run.bound = race.map(|deadline| self.scope.impose(deadline, explanation));
                 None
             }
-            // An action can wait only once, and that is over here.
-            Entry::Proceed | Entry::After(..) => None,
+            // All waiting is over here.
+            Entry::Proceed | Entry::After(..) | Entry::Ask(_) => None,
         };
         // The entry is established from here on.
         if let Some(outcome) = emitted {
             run.emitted = true;
+            if let Outcome::Failure(failure) = &outcome {
+                self.tell(&Event::Refused { entry: self.entry(site, &run), failure });
+            }
             return Ok((run, Descent::Rises(Ok(outcome))));
         }
         if run.armed && entry.middleware.reruns() {

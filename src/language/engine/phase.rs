@@ -74,16 +74,22 @@ impl<'e> Frame<'e, '_> {
         value: Value,
     ) -> Evaluated<Crossed> {
         let phase = entry.phase(Phase::Success);
+        if let Some(with) = phase.literal() {
+            // Nothing is evaluated, so nothing needs to be shown to expressions.
+            return Ok(match self.succeeded(entry, run, with, &value)? {
+                Ascent::Pass => Crossed::Emit(Outcome::Success(value)),
+                Ascent::Fail(failure) => return Err(failure),
+                Ascent::Reenter(reentry) => {
+                    self.reenter(run, reentry, Captured::new(), value, None)
+                }
+            });
+        }
         let pin = self.execution.stamp();
         let rising = Outcome::Success(value.clone());
         let view = self.phase_view(site, entry, run, Some(&rising), pin);
         let ascent = if holds(phase.when.as_ref(), &view)? {
             let with = prepared(entry, Phase::Success, &view)?;
-            if run.armed {
-                entry.middleware.on_success(&mut run.state, &with, &value)?
-            } else {
-                Ascent::Pass
-            }
+            self.succeeded(entry, run, &with, &value)?
         } else {
             Ascent::Pass
         };
@@ -106,6 +112,21 @@ impl<'e> Frame<'e, '_> {
         })
     }
 
+    /// Runs the action of an `onSuccess`, unless the entry is gated off.
+    fn succeeded(
+        &self,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        with: &Prepared,
+        value: &Value,
+    ) -> Evaluated<Ascent> {
+        if !run.armed {
+            return Ok(Ascent::Pass);
+        }
+        let EntryRun { state, input, .. } = run;
+        entry.middleware.on_success(state, with, value, self.asker(input))
+    }
+
     fn cross_failure(
         &mut self,
         site: Site<'_>,
@@ -124,7 +145,8 @@ impl<'e> Frame<'e, '_> {
             Some(with) => {
                 let room = || self.scope.room();
                 run.state.room = self.execution.gives_up_early.then(room).flatten();
-                entry.middleware.on_failure(&mut run.state, &with, &failure)?
+                let EntryRun { state, input, .. } = &mut *run;
+                entry.middleware.on_failure(state, &with, &failure, self.asker(input))?
             }
             None => Ascent::Pass,
         };

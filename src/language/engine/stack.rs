@@ -150,12 +150,10 @@ impl Frame<'_, '_> {
                 descent = match descent {
                     Descent::Down(passed) => break Ok(passed),
                     Descent::Rises(risen) => break Err(risen),
-                    Descent::Waits(paused) => {
-                        match self.scope.leaf(Box::pin(pause(paused.wait))).await {
-                            Ok(()) => self.resume(site, stack, *paused, &mut runs),
-                            Err(interrupted) => Descent::Rises(Err(interrupted)),
-                        }
-                    }
+                    Descent::Waits(mut paused) => match self.scope.leaf(&mut paused.until).await {
+                        Ok(asked) => self.resume(site, stack, paused, asked, &mut runs),
+                        Err(interrupted) => Descent::Rises(Err(interrupted)),
+                    },
                 };
             };
             let mut rising = match descended {
@@ -263,7 +261,7 @@ impl Frame<'_, '_> {
 
 /// The wait before a re-run, or of an action. A wait of nothing still yields. So a scope that re-runs without
 /// waiting can be interrupted, and shares its thread.
-async fn pause(length: Duration) {
+pub(super) async fn pause(length: Duration) {
     if length.is_zero() {
         tokio::task::yield_now().await;
     } else {

@@ -3,7 +3,7 @@
 
 use super::{
     Action, Assign, CallPlan, CatchClause, Cleanup, EntryPlan, Envelope, FlowId, FlowPlan, Pause,
-    PhasePlan, Plan, Shape, StepId, StepPlan, Tail, Target, Template, When, With,
+    PhasePlan, Plan, Shape, StackPlan, StepId, StepPlan, Tail, Target, Template, When, With,
 };
 use crate::language::expr::Program;
 use crate::language::observe::EntryPlace;
@@ -116,6 +116,38 @@ impl Plan {
         let provider = |call: &&CallPlan| matches!(call.target, Target::Provider(_));
         self.calls().filter(provider).count() > 1 || self.flows().iter().any(FlowPlan::calls_again)
     }
+}
+
+/// Lets `change` replace what each middleware entry of `flows` is made of, given its place.
+pub(in crate::language) fn change_entries(
+    flows: &mut [FlowPlan],
+    change: &mut impl FnMut(EntryPlace<'_>, &mut EntryPlan),
+) {
+    for (index, FlowPlan { name, stack, steps, .. }) in flows.iter_mut().enumerate() {
+        let known = if FlowId(index) == FlowId::ROOT { "flow" } else { &**name };
+        let place = EntryPlace { step: name, stack: known, cleanup: false, position: 0 };
+        change_stack(place, stack, change);
+        for step in steps {
+            if let Action::Call(call) = &mut step.action {
+                let place = EntryPlace { step: &step.name, stack: &step.name, ..place };
+                change_stack(place, &mut call.stack, change);
+            }
+        }
+    }
+}
+
+fn change_stack(
+    place: EntryPlace<'_>,
+    stack: &mut StackPlan,
+    change: &mut impl FnMut(EntryPlace<'_>, &mut EntryPlan),
+) {
+    stack.change_each(&mut |position, entry| {
+        change(EntryPlace { position, ..place }, entry);
+        for cleanup in entry.phases.iter_mut().filter_map(|phase| phase.cleanup.as_deref_mut()) {
+            let place = EntryPlace { cleanup: true, ..place };
+            change_stack(place, &mut cleanup.stack, change);
+        }
+    });
 }
 
 /// Calls `found` with the entries of a stack, and with those around their cleanups.

@@ -10,6 +10,7 @@ mod stack;
 mod words;
 mod worst;
 
+pub(in crate::language) use inspect::change_entries;
 pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
 pub use stack::{EntryBound, StackPlan, StaticDescent};

@@ -48,6 +48,17 @@ impl StackPlan {
     pub const fn static_descent(&self) -> Option<&StaticDescent> {
         self.descent.as_ref()
     }
+
+    /// Lets `change` replace what an entry is made of, with its position.
+    pub(in crate::language) fn change_each(
+        &mut self,
+        change: &mut impl FnMut(usize, &mut EntryPlan),
+    ) {
+        for (position, entry) in self.entries.iter_mut().enumerate() {
+            change(position, entry);
+        }
+        self.descent = StaticDescent::of(&self.entries);
+    }
 }
 
 impl Deref for StackPlan {
@@ -80,7 +91,7 @@ impl StaticDescent {
                 Entry::Race { bound: after, explanation } => {
                     bounds.push(EntryBound { entry, after, explanation });
                 }
-                Entry::Substitute(_) | Entry::After(..) => return None,
+                Entry::Substitute(_) | Entry::After(..) | Entry::Ask(_) => return None,
             }
         }
         let budget = stack.iter().rev().find_map(EntryPlan::budget);

@@ -2,12 +2,19 @@
 //! carries it out.
 
 use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::attempt::Role;
 use super::contract::Prepared;
+use crate::language::clock::Clock;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::temporal::Timestamp;
+use crate::language::value::Value;
 
 /// The state of an established entry: what the engine counts for it, and what the middleware keeps.
 #[derive(Debug, Default)]
@@ -21,12 +28,26 @@ pub struct EntryState {
     /// In `onFailure`, the time until the first bound in force fires, if a wait beyond that is in vain. The engine sets
     /// it.
     pub room: Option<Duration>,
-    /// The middleware's own state.
+    /// The middleware's own state. However the entry ends, this is dropped: once the Result has risen past it, when it is
+    /// interrupted, and with the whole execution. So whatever the entry has taken gives itself back when it is dropped.
     pub own: Option<Box<dyn Any + Send + Sync>>,
 }
 
+/// Who asks for an action, and what the action may see of its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// What the host gave the execution to carry.
+    pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// Whether the inner scope runs for a Step or for a cleanup.
+    pub role: Role,
+    /// Where the execution's instants come from.
+    pub clock: Clock,
+    /// What the entry received.
+    pub input: &'a Value,
+}
+
 /// What an `onEntry` action wants.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Entry {
     /// Go on.
     Proceed,
@@ -44,6 +65,21 @@ pub enum Entry {
     Substitute(Outcome),
     /// Wait, then do what is inside. While it waits, the entry is not established.
     After(Duration, Box<Self>),
+    /// Wait for an answer, then do what that wants. While it waits, the entry is not established.
+    Ask(Asking),
+}
+
+/// What an action waits for that is not a time: a place in a queue, the answer of a store. It is a leaf: if the scope is
+/// interrupted, it is dropped, and must give back what it has taken.
+pub struct Asking(Pin<Box<dyn Future<Output = Asked> + Send>>);
+
+/// The answer.
+#[derive(Debug)]
+pub struct Asked {
+    /// What the action wants then. It may wait again.
+    pub wants: Entry,
+    /// The entry's own state from now on; `None` leaves what is there.
+    pub own: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// What an entry does if it is gated off.
@@ -90,6 +126,27 @@ pub enum DelaySource {
     Schedule,
     /// The `delay` parameter.
     Override,
+}
+
+impl Asking {
+    /// Waits for `answer`.
+    pub fn new(answer: impl Future<Output = Asked> + Send + 'static) -> Self {
+        Self(Box::pin(answer))
+    }
+}
+
+impl Future for Asking {
+    type Output = Asked;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Asked> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Asking").finish_non_exhaustive()
+    }
 }
 
 impl DelaySource {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Always, Ascent, Entry, EntryState, GatedOff};
+use super::action::{Always, Ascent, Asker, Entry, EntryState, GatedOff};
 use super::contract::{Contract, Phase, Prepared};
+use super::installation::Installation;
 use super::rising::Rising;
 use super::written::{Arguments, WrittenEntry};
 use crate::language::outcome::{Failure, Outcome};
@@ -46,6 +47,25 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         found: &mut Diagnostics,
     ) {
         let _ = (entry, config, around, found);
+    }
+
+    /// Whether its entries keep something from one execution to the next, so that each gets an instance of its own.
+    fn keeps_state(&self) -> bool {
+        false
+    }
+
+    /// The instance that stands at a place of a definition from now on. It is asked for once, when the definition is
+    /// compiled, if the middleware [keeps state](Self::keeps_state). `None`: the present one.
+    ///
+    /// The definition may turn out wrong after this, and is also compiled only to be checked. So this must leave nothing
+    /// behind, once the instance has been dropped.
+    fn installed(
+        &self,
+        at: &Installation<'_>,
+        found: &mut Diagnostics,
+    ) -> Option<Arc<dyn Middleware>> {
+        let _ = (at, found);
+        None
     }
 
     /// Turns the failures that may come from inside into those that may leave an entry. `config` is what it captures, if
@@ -95,8 +115,13 @@ pub trait Middleware: fmt::Debug + Send + Sync {
     }
 
     /// The action at `onEntry`, with the prepared `with`.
-    fn on_entry(&self, entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
-        let _ = (entry, with);
+    fn on_entry(
+        &self,
+        entry: &mut EntryState,
+        with: &Prepared,
+        asker: Asker<'_>,
+    ) -> Result<Entry, Failure> {
+        let _ = (entry, with, asker);
         Ok(Entry::Proceed)
     }
 
@@ -124,8 +149,9 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         entry: &mut EntryState,
         with: &Prepared,
         value: &Value,
+        asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
-        let _ = (entry, with, value);
+        let _ = (entry, with, value, asker);
         Ok(Ascent::Pass)
     }
 
@@ -135,8 +161,9 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         entry: &mut EntryState,
         with: &Prepared,
         failure: &Arc<Failure>,
+        asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
-        let _ = (entry, with, failure);
+        let _ = (entry, with, failure, asker);
         Ok(Ascent::Pass)
     }
 

@@ -3,12 +3,14 @@
 //! A catalog starts with the spec-defined providers. It refuses a provider that would give a URI or a code
 //! two meanings. It is cheap to clone and extend: each route has its own, with its own `http` provider.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::behaviour::Middleware;
 use super::contract::Contract;
 use super::dispatch::CallProvider;
+use super::installation::InstalledFor;
 use crate::language::code::CodePattern;
 use crate::language::uri::{ProviderKind, ProviderUri};
 
@@ -21,6 +23,8 @@ pub struct Catalog {
     more_codes: Vec<String>,
     /// The providers that may emit any code, but for which the host has declared which ones.
     declared: Vec<ProviderUri>,
+    /// Whose definitions are compiled with it.
+    host: Option<InstalledFor>,
 }
 
 /// Why a catalog refuses a provider.
@@ -79,6 +83,17 @@ impl Catalog {
         }
         debug_assert_eq!(added, Ok(()), "the spec-defined providers do not fit together");
         catalog
+    }
+
+    /// The same providers, for the definitions of `route`. The middlewares that keep state get what `host` lends.
+    #[must_use]
+    pub fn for_route(&self, route: Arc<str>, host: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { host: Some(InstalledFor { route, host }), ..self.clone() }
+    }
+
+    /// Whose definitions are compiled with it.
+    pub const fn host(&self) -> Option<&InstalledFor> {
+        self.host.as_ref()
     }
 
     /// Adds a call provider.

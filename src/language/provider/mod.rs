@@ -16,11 +16,14 @@ mod dispatch;
 mod document;
 mod draws;
 mod identity;
+mod installation;
 pub mod middleware;
 mod rising;
 mod written;
 
-pub use action::{Always, Ascent, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry};
+pub use action::{
+    Always, Ascent, Asked, Asker, Asking, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry,
+};
 pub use attempt::{Attempt, AttemptId, Destination, Role, Slot, Wait};
 pub use behaviour::{Middleware, Surroundings};
 pub use catalog::{Catalog, CatalogError};
@@ -29,5 +32,6 @@ pub use dispatch::{Answer, CallProvider, Dispatch};
 pub use document::SCHEMA_URI;
 pub use draws::Draws;
 pub use identity::{Identity, OperationKey};
+pub use installation::{Installation, InstalledFor, LoadId};
 pub use rising::{Foreseen, Gone, Kind, Rising};
 pub use written::{Arguments, WrittenCall, WrittenEntry, words};

@@ -166,8 +166,11 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
         insert(&mut body, "failures", json!(failures));
     }
     let mut response = problem(&body, meaning);
+    for (name, value) in middleware::fields(cause(failure)) {
+        response.headers_mut().insert(name, value);
+    }
     // The client gets this instead of the upstream's response, and should wait as the upstream asked.
-    if let Some(wait) = wait(failure) {
+    if let Some(wait) = meaning.retry_after.or_else(|| wait(failure)) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response

@@ -5,9 +5,12 @@ mod fault;
 
 use std::sync::Arc;
 
+use http::{HeaderName, HeaderValue};
+
 use super::code::Meaning;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Catalog, Draws, Middleware};
+use crate::telemetry::metrics::Metrics;
 
 /// A middleware of the proxy's own.
 pub(super) struct Own {
@@ -15,6 +18,15 @@ pub(super) struct Own {
     make: fn(Draws) -> Arc<dyn Middleware>,
     /// What its failures mean to a client; `None` of a failure that is not its own.
     meaning: fn(&Failure) -> Option<Meaning>,
+    /// The fields that tell a client more of such a failure.
+    fields: fn(&Failure) -> Vec<(HeaderName, HeaderValue)>,
+}
+
+/// What a load of a configuration lends to middlewares that keep state.
+#[derive(Debug)]
+#[expect(dead_code, reason = "the middlewares that keep state come next")]
+pub(crate) struct EntryHost {
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 const ALL: &[Own] = &[fault::OWN];
@@ -33,6 +45,15 @@ pub fn catalog(seed: Option<u64>) -> Catalog {
 /// What `failure` means to a client, where one of the proxy's own middlewares made it.
 pub(super) fn meaning(failure: &Failure) -> Option<Meaning> {
     ALL.iter().find_map(|own| (own.meaning)(failure))
+}
+
+/// The fields that tell a client more of `failure`, where one of the proxy's own middlewares made it.
+pub(super) fn fields(failure: &Failure) -> Vec<(HeaderName, HeaderValue)> {
+    ALL.iter().flat_map(|own| (own.fields)(failure)).collect()
+}
+
+const fn no_fields(_failure: &Failure) -> Vec<(HeaderName, HeaderValue)> {
+    Vec::new()
 }
 
 #[cfg(test)]

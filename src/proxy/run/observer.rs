@@ -138,6 +138,9 @@ impl Observer for RequestObserver<'_> {
                 self.suppressed(step, if site.core.is_cut() { "draining" } else { "clientGone" });
             }
             Event::PassedOver(passed) => self.passed_over(passed),
+            Event::Refused { entry, failure } => {
+                route.metrics.refusal(&entry.to_string(), failure.code.as_str());
+            }
             Event::GaveUp { entry, failure } => self.gave_up(entry, failure),
             Event::TimeoutExceeded { entry, .. } => route.metrics.timeout(&entry.to_string()),
             Event::Caught(caught) => self.caught(caught),

@@ -192,8 +192,8 @@ impl Observer for Stage {
                 }
                 None => return,
             },
-            // The attempts and the end report it.
-            Event::RetryMade { .. } | Event::RetryDropped { .. } => return,
+            // The attempts, the decision and the end report it.
+            Event::RetryMade { .. } | Event::RetryDropped { .. } | Event::Refused { .. } => return,
             Event::PassedOver(passed) => EventKind::Passed {
                 step: passed.entry.step.to_owned(),
                 code: passed.failure.code.as_str().to_owned(),

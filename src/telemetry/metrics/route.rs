@@ -54,6 +54,8 @@ pub struct RouteMetrics {
     /// By the entry's place and the policy.
     exhausted: Series<(Box<str>, usize), IntCounter>,
     suppressed: Series<&'static str, IntCounter>,
+    /// By the entry's place and the code, if that is known.
+    refusals: Series<(Box<str>, Option<Arc<str>>), IntCounter>,
     /// By the Step and the code, if that is known.
     caught: Series<(Box<str>, Option<Arc<str>>), IntCounter>,
 }
@@ -97,6 +99,7 @@ impl Metrics {
             retries: Series::default(),
             exhausted: Series::default(),
             suppressed: Series::default(),
+            refusals: Series::default(),
             caught: Series::default(),
         })
     }
@@ -180,6 +183,18 @@ impl RouteMetrics {
         let families = &self.metrics.families;
         let make = || (entry.into(), counter(&families.timeouts, &[&self.name, entry]));
         self.timeouts.find_or(|at| &**at == entry, make)
+    }
+
+    /// `mwl_middleware_refusals_total`: `entry` emitted a failure with this code, and its inner scope did not run.
+    pub fn refusal(&self, entry: &str, code: &str) {
+        let known = self.place(code).and_then(|n| self.codes.get(n));
+        let make = || {
+            let labels = [&*self.name, entry, known.map_or(OTHER, |c| c)];
+            ((entry.into(), known.cloned()), counter(&self.metrics.families.refusals, &labels))
+        };
+        let is =
+            |(at, code): &(Box<str>, Option<Arc<str>>)| &**at == entry && code.as_ref() == known;
+        self.refusals.find_or(is, make).inc();
     }
 
     /// `mwl_catches_total`: the `catch` of `step` took a failure with this code.

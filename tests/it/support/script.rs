@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use mwl_proxy::language::outcome::{Failure, Outcome};
 use mwl_proxy::language::provider::{
-    Answer, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState, Middleware,
-    OperationKey, Phase, Prepared, Role,
+    Answer, Asker, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState,
+    Middleware, OperationKey, Phase, Prepared, Role,
 };
 use mwl_proxy::language::value::{Array, Value};
 use tokio::time::Instant;
@@ -84,7 +84,12 @@ impl Middleware for Gate {
         Ok(Arc::new(with.clone()))
     }
 
-    fn on_entry(&self, _state: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
+    fn on_entry(
+        &self,
+        _state: &mut EntryState,
+        with: &Prepared,
+        _asker: Asker<'_>,
+    ) -> Result<Entry, Failure> {
         let with = with.downcast_ref::<Value>().unwrap();
         let then = with.get("emit").map_or(Entry::Proceed, |code| {
             Entry::Substitute(match code.as_str() {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::Own;
+use super::{Own, no_fields};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
-    Arguments, Contract, Draws, Entry, EntryState, Middleware, Phase, Prepared, WrittenEntry,
+    Arguments, Asker, Contract, Draws, Entry, EntryState, Middleware, Phase, Prepared, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -22,7 +22,7 @@ use crate::source::{Diagnostic, Diagnostics};
 /// Emitted in the place of the inner scope's Result.
 const INJECTED: &str = "Provider.Middleware.Fault.Injected";
 
-pub(super) const OWN: Own = Own { make, meaning };
+pub(super) const OWN: Own = Own { make, meaning, fields: no_fields };
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("fault.v1.json")));
@@ -192,7 +192,12 @@ impl Middleware for Fault {
         Some(format!("{}, in {}", injection.words(), injection.share_in_words()))
     }
 
-    fn on_entry(&self, state: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
+    fn on_entry(
+        &self,
+        state: &mut EntryState,
+        with: &Prepared,
+        _asker: Asker<'_>,
+    ) -> Result<Entry, Failure> {
         let Some(injection) = with.downcast_ref::<Injection>() else {
             return Ok(Entry::Proceed);
         };

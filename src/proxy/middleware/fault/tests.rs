@@ -1,6 +1,9 @@
 use super::*;
+use crate::language::clock::Clock;
 use crate::language::definition::{SCHEMA_URI, Strictness, compile};
 use crate::language::outcome::Outcome;
+use crate::language::provider::Role;
+use crate::language::temporal::Timestamp;
 use crate::source::{Format, Sources};
 
 fn value(json: &serde_json::Value) -> Value {
@@ -11,12 +14,18 @@ fn read(json: &serde_json::Value) -> Result<Injection, String> {
     Injection::read(&value(json)).map_err(|failure| failure.message.unwrap().to_string())
 }
 
+/// Nobody in particular.
+fn asker() -> Asker<'static> {
+    let clock = Clock::starting_at(Timestamp::from_nanos(0));
+    Asker { host: None, role: Role::Step, clock, input: &Value::Null }
+}
+
 /// What `onEntry` answers, and what it says of that.
 fn entered(json: &serde_json::Value) -> (Entry, String) {
     let fault = Fault { draws: Draws::of(Some(0)) };
     let with = fault.prepare(Phase::Entry, &value(json)).unwrap();
     let mut state = EntryState::default();
-    let entry = fault.on_entry(&mut state, &with).unwrap();
+    let entry = fault.on_entry(&mut state, &with, asker()).unwrap();
     (entry, fault.decision(&state).unwrap())
 }
 
@@ -58,7 +67,7 @@ fn a_draw_has_its_share() {
     let with = fault.prepare(Phase::Entry, &with).unwrap();
     let happens = |_: &u32| {
         let mut state = EntryState::default();
-        fault.on_entry(&mut state, &with).unwrap();
+        fault.on_entry(&mut state, &with, asker()).unwrap();
         fault.metadata(&state, "injected") == Some(Value::Bool(true))
     };
     let share = (0..10_000).filter(happens).count();

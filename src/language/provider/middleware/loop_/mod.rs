@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::language::outcome::Failure;
-use crate::language::provider::action::{Ascent, DelaySource, EntryState, Feed, GatedOff, Reentry};
+use crate::language::provider::action::{
+    Ascent, Asker, DelaySource, EntryState, Feed, GatedOff, Reentry,
+};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::provider::written::WrittenEntry;
@@ -57,6 +59,7 @@ impl Middleware for Loop {
         _entry: &mut EntryState,
         _with: &Prepared,
         _value: &Value,
+        _asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
         Ok(Ascent::Reenter(Reentry {
             after: Duration::ZERO,

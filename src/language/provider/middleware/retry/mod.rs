@@ -17,7 +17,9 @@ use self::backoff::Backoff;
 use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
 use crate::language::outcome::{Failure, FailureType};
-use crate::language::provider::action::{Ascent, DelaySource, Entry, EntryState, Feed, Reentry};
+use crate::language::provider::action::{
+    Ascent, Asker, DelaySource, Entry, EntryState, Feed, Reentry,
+};
 use crate::language::provider::behaviour::{Middleware, Surroundings};
 use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::provider::draws::Draws;
@@ -190,6 +192,7 @@ impl Middleware for Retry {
         entry: &mut EntryState,
         with: &Prepared,
         failure: &Arc<Failure>,
+        _asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
         let Some(config) = entry.config.clone() else {
             return Ok(Ascent::Pass);

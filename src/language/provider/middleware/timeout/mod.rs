@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::language::outcome::{Failure, FailureType};
-use crate::language::provider::action::{Entry, EntryState};
+use crate::language::provider::action::{Asker, Entry, EntryState};
 use crate::language::provider::behaviour::Middleware;
 use crate::language::provider::contract::{Contract, Phase, Prepared};
 use crate::language::provider::rising::{Kind, Rising};
@@ -81,7 +81,12 @@ impl Middleware for Timeout {
         })
     }
 
-    fn on_entry(&self, _entry: &mut EntryState, with: &Prepared) -> Result<Entry, Failure> {
+    fn on_entry(
+        &self,
+        _entry: &mut EntryState,
+        with: &Prepared,
+        _asker: Asker<'_>,
+    ) -> Result<Entry, Failure> {
         Ok(race(with))
     }
 
