@@ -32,7 +32,10 @@ fn table(count: usize) -> Router {
 
 fn main() {
     let headers = HeaderMap::new();
-    let target = |host, path, method| Target { host, path, query: "", method, headers: &headers };
+    let target = |host, path, method| {
+        let headers = &headers;
+        Target { host, path, query: "", method, headers, certificate: None }
+    };
     let asked = [
         ("a prefix", target("test", "/prefix/8/a/b", &Method::GET), 8),
         ("an exact path", target("test", "/exact/5", &Method::GET), 5),

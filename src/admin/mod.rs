@@ -6,8 +6,10 @@
 //! metrics are answered whatever else fills the address ([`places`]).
 
 mod access;
+mod pages;
 mod places;
 pub mod routes;
+pub mod switches;
 mod tap;
 mod write_timeout;
 
@@ -36,7 +38,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use self::pages::{Names, Page};
 use self::places::{PlaceState, Places, Reserve};
+use self::switches::RetriesState;
 use self::write_timeout::WriteTimeout;
 use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
@@ -88,59 +92,11 @@ pub trait Backend: Send + Sync {
     /// Loads the configuration again.
     fn reload(&self) -> Reloading<'_>;
 
+    /// Switches the retries of a route. `None`: no route has this name.
+    fn switch_retries(&self, route: &str, wanted: RetriesState) -> Option<Json>;
+
     /// Counts events that a listener of `/tap` missed because it was too slow.
     fn missed(&self, events: u64);
-}
-
-/// One page.
-struct Page {
-    path: &'static str,
-    method: Method,
-    /// Whether it is served without the token.
-    open: bool,
-    /// Whether it is served under any `Host`: an orchestrator asks by whatever name it knows.
-    probe: bool,
-    summary: &'static str,
-}
-
-/// All pages, in the order in which the index lists them.
-static PAGES: [Page; 9] = [
-    Page::open("/", "The dashboard."),
-    Page::read("/metrics", "Prometheus metrics."),
-    Page::probe("/livez", "200 as long as the process runs."),
-    Page::probe("/readyz", "200 while requests are wanted, 503 once it is stopping."),
-    Page::read("/routes", "The routes in order, what their stacks do, and what they counted."),
-    Page::read(
-        "/executions",
-        "The last executions. ?route=NAME, ?outcome=success, degraded or failure, ?execution=ID.",
-    ),
-    Page::read("/tap", "Execution events as they happen, as server-sent events. The same filters."),
-    Page::read("/config", "The configuration as it was loaded, without secrets."),
-    Page {
-        path: "/reload",
-        method: Method::POST,
-        open: false,
-        probe: false,
-        summary: "Loads the configuration anew. 200 with its hash, or 422 with what is wrong with it.",
-    },
-];
-
-impl Page {
-    const fn read(path: &'static str, summary: &'static str) -> Self {
-        Self { path, method: Method::GET, open: false, probe: false, summary }
-    }
-
-    const fn open(path: &'static str, summary: &'static str) -> Self {
-        Self { path, method: Method::GET, open: true, probe: false, summary }
-    }
-
-    const fn probe(path: &'static str, summary: &'static str) -> Self {
-        Self { path, method: Method::GET, open: true, probe: true, summary }
-    }
-
-    fn allow(&self) -> &'static str {
-        if self.method == Method::GET { "GET, HEAD" } else { "POST" }
-    }
 }
 
 /// Shared by all connections.
@@ -267,8 +223,8 @@ impl AdminServer {
     /// The response to one request, whose body is not read.
     async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         let (method, path) = (request.method(), request.uri().path());
-        let Some(page) = PAGES.iter().find(|page| page.path == path) else {
-            return text(StatusCode::NOT_FOUND, index());
+        let Some((page, names)) = pages::find(path) else {
+            return text(StatusCode::NOT_FOUND, pages::index());
         };
         let head = method == Method::HEAD && page.method == Method::GET;
         if !head && *method != page.method {
@@ -281,7 +237,7 @@ impl AdminServer {
         if let Err(refusal) = self.admit(page, request) {
             return *refusal;
         }
-        self.page(path, head, request.uri().query().unwrap_or_default()).await
+        self.page((page, names), head, request.uri().query().unwrap_or_default()).await
     }
 
     /// Checks whether a request may have `page`.
@@ -294,10 +250,15 @@ impl AdminServer {
         access::origin(request)
     }
 
-    async fn page(&self, path: &str, head: bool, query: &str) -> Response<Body> {
+    async fn page(
+        &self,
+        (page, names): (&Page, Names<'_>),
+        head: bool,
+        query: &str,
+    ) -> Response<Body> {
         let backend = &self.backend;
         // The HTTP library answers a HEAD with the body's length and no body.
-        match path {
+        match page.path {
             "/metrics" => whole(StatusCode::OK, metrics::CONTENT_TYPE, backend.metrics()),
             "/livez" => text(StatusCode::OK, "live\n".into()),
             "/readyz" if backend.is_ready() => text(StatusCode::OK, "ready\n".into()),
@@ -318,7 +279,20 @@ impl AdminServer {
                     json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found }))
                 }
             },
+            "/routes/NAME/retries" => {
+                self.retries(names.first().map(AsRef::as_ref).unwrap_or_default(), query)
+            }
             _ => dashboard(),
+        }
+    }
+
+    fn retries(&self, route: &str, query: &str) -> Response<Body> {
+        match switches::retries(query) {
+            Ok(wanted) => match self.backend.switch_retries(route, wanted) {
+                Some(state) => json(StatusCode::OK, &state),
+                None => text(StatusCode::NOT_FOUND, format!("no route is called `{route}`\n")),
+            },
+            Err(problem) => text(StatusCode::BAD_REQUEST, problem),
         }
     }
 }
@@ -353,13 +327,6 @@ fn dashboard() -> Response<Body> {
     let mut page = whole(StatusCode::OK, "text/html; charset=utf-8", DASHBOARD.to_owned());
     page.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     page
-}
-
-fn index() -> String {
-    let rows = PAGES
-        .iter()
-        .map(|page| format!("{:<5}{:<13}{}\n", page.method.as_str(), page.path, page.summary));
-    format!("no such page; there are\n{}", rows.collect::<String>())
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {

@@ -6,8 +6,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::config::without_literals;
 use crate::language::plan::{Action, EntryPlan, FlowId, Plan};
-use crate::proxy::settings::{Route, RouteMatch, Settings};
+use crate::proxy::settings::{CertificateMatch, Route, RouteMatch, Settings};
 use crate::telemetry::metrics::RouteSummary;
+use crate::telemetry::switches::{StandingSwitch, SwitchKind};
 
 /// All routes of a configuration, in order. Kept as text, because the JSON trees of a long table would
 /// weigh more than the table itself.
@@ -34,6 +35,11 @@ impl RouteHeads {
 }
 
 impl RouteDescriptions {
+    /// Whether a route has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.iter().any(|route| route.get("name").and_then(Json::as_str) == Some(name))
+    }
+
     /// Each route as JSON.
     pub fn iter(&self) -> impl Iterator<Item = Json> {
         // This module wrote the text, so it is JSON.
@@ -41,14 +47,22 @@ impl RouteDescriptions {
     }
 }
 
-/// The described routes, each with its counters.
-pub fn counted(described: &RouteDescriptions, summaries: &BTreeMap<String, RouteSummary>) -> Json {
+/// The described routes, each with its counters, and with its retries if they are switched off.
+pub fn counted(
+    described: &RouteDescriptions,
+    summaries: &BTreeMap<String, RouteSummary>,
+    standing: &[StandingSwitch],
+) -> Json {
     let routes = described.iter().map(|mut route| {
         let name = route.get("name").and_then(Json::as_str);
         let summary = name.and_then(|name| summaries.get(name));
+        let off =
+            standing.iter().find(|one| one.kind == SwitchKind::Retries && name == Some(&*one.what));
+        let off = off.map(StandingSwitch::to_json);
         let counters = summary.and_then(|summary| serde_json::to_value(summary).ok());
         if let Some(members) = route.as_object_mut() {
             members.insert("counters".into(), counters.unwrap_or_default());
+            members.extend(off.map(|off| ("retriesOff".to_owned(), off)));
         }
         route
     });
@@ -84,7 +98,7 @@ fn described(plan: &Plan, stack: &[EntryPlan]) -> Json {
 
 /// One sentence: `POST, path /billing and beneath, header x-a`.
 fn matching(matches: &RouteMatch) -> String {
-    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = matches;
+    let RouteMatch { hosts, path, path_prefix, methods, headers, query, certificate } = matches;
     let mut parts = Vec::new();
     if !methods.is_empty() {
         let methods: Vec<&str> = methods.iter().map(AsRef::as_ref).collect();
@@ -107,6 +121,11 @@ fn matching(matches: &RouteMatch) -> String {
         headers.iter().map(|(name, value)| named("header", name.as_str(), value.is_some())),
     );
     parts.extend(query.iter().map(|(name, value)| named("query", name, value.is_some())));
+    if let Some(certificate) = certificate {
+        let any = *certificate == CertificateMatch::default();
+        let which = if any { "any client certificate" } else { "client certificate (hidden)" };
+        parts.push(which.to_owned());
+    }
     if parts.is_empty() { "every request".into() } else { parts.join(", ") }
 }
 

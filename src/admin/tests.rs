@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 
+use super::pages::PAGES;
 use super::*;
 
 /// Gives fixed answers.
@@ -44,6 +45,10 @@ impl Backend for FixedBackend {
     fn reload(&self) -> Reloading<'_> {
         let refused = self.reload.lock().unwrap().clone();
         Box::pin(async { refused.map_or_else(|| Ok("abc".into()), Err) })
+    }
+
+    fn switch_retries(&self, route: &str, wanted: RetriesState) -> Option<Json> {
+        (route == "pay").then(|| json!(format!("{wanted:?}")))
     }
 
     fn missed(&self, events: u64) {
@@ -90,6 +95,10 @@ async fn each_page_answers_its_methods() {
         (Method::HEAD, "/tap", 200, "text/event-stream"),
         (Method::GET, "/", 200, "text/html; charset=utf-8"),
         (Method::POST, "/reload", 200, "application/json"),
+        (Method::POST, "/routes/pay/retries?state=off", 200, "application/json"),
+        (Method::POST, "/routes/pay/retries", 400, "text/plain; charset=utf-8"),
+        (Method::POST, "/routes/other/retries?state=on", 404, "text/plain; charset=utf-8"),
+        (Method::GET, "/routes/pay/retries?state=off", 405, "POST"),
         (Method::GET, "/reload", 405, "POST"),
         (Method::HEAD, "/reload", 405, "POST"),
         (Method::POST, "/metrics", 405, "GET, HEAD"),
@@ -127,6 +136,12 @@ async fn readiness_and_refusals_show() {
     assert_eq!(body, json!({ "diagnostics": [{ "code": "unknown-key", "line": 7 }] }));
 }
 
+/// A request for `page` that it answers.
+fn asked(page: &Page) -> String {
+    let query = if page.path.contains("NAME") { "?state=on" } else { "" };
+    page.path.replace("NAME", "pay") + query
+}
+
 #[tokio::test]
 async fn a_token_opens_all_but_the_probes_and_the_empty_page() {
     let server = server(FixedBackend {
@@ -136,7 +151,7 @@ async fn a_token_opens_all_but_the_probes_and_the_empty_page() {
     });
     for page in &PAGES {
         let status = async |auth: &str| {
-            answer(&server, page.method.clone(), page.path, auth).await.status().as_u16()
+            answer(&server, page.method.clone(), &asked(page), auth).await.status().as_u16()
         };
         let wanted = if page.open { 200 } else { 401 };
         for wrong in
@@ -158,7 +173,7 @@ async fn pages_of_strangers_get_the_probes_alone() {
     let strange = async |token: Option<&str>, page: &Page, (name, value)| {
         let fixed =
             FixedBackend { ready: true, token: token.map(Into::into), ..FixedBackend::default() };
-        let request = Request::builder().method(page.method.clone()).uri(page.path);
+        let request = Request::builder().method(page.method.clone()).uri(asked(page));
         let mut request = request.header(HOST, "localhost").body(()).unwrap();
         request.headers_mut().insert(name, HeaderValue::from_static(value));
         let auth = token.map(|token| format!("Bearer {token}").parse().unwrap());

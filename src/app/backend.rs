@@ -7,8 +7,10 @@ use serde_json::{Value as Json, json};
 
 use super::{App, refused};
 use crate::admin;
+use crate::admin::switches::RetriesState;
 use crate::reload::Cause;
 use crate::telemetry::executions::{Executions, Filter};
+use crate::telemetry::switches::{StandingSwitch, SwitchKind};
 
 impl admin::Backend for App {
     fn metrics(&self) -> String {
@@ -26,21 +28,43 @@ impl admin::Backend for App {
     }
 
     fn routes(&self) -> Json {
-        admin::routes::counted(&self.shown.load().routes, &self.metrics.routes())
+        let standing = self.metrics.switches().standing();
+        admin::routes::counted(&self.shown.load().routes, &self.metrics.routes(), &standing)
     }
 
     fn executions(&self, filter: &Filter) -> Json {
         let executions: &Executions = self.telemetry.executions();
         let shown = executions.read(filter);
         let shown: Vec<Json> = shown.iter().map(|execution| execution.to_json()).collect();
-        json!({ "kept": executions.keep(), "executions": shown })
+        let switches = self.switches();
+        json!({ "kept": executions.keep(), "switches": switches, "executions": shown })
     }
 
     fn config(&self) -> Json {
         let shown = self.shown.load();
         let file = self.input.file().map(|path| path.display().to_string());
         let version = env!("CARGO_PKG_VERSION");
-        json!({ "version": version, "hash": *shown.hash, "file": file, "config": shown.config.shown() })
+        let (hash, switches, config) = (&*shown.hash, self.switches(), shown.config.shown());
+        json!({ "version": version, "hash": hash, "file": file, "switches": switches, "config": config })
+    }
+
+    fn switch_retries(&self, route: &str, wanted: RetriesState) -> Option<Json> {
+        if !self.shown.load().routes.has(route) {
+            return None;
+        }
+        let (switches, name) = (self.metrics.switches(), Arc::from(route));
+        let seconds = match wanted {
+            RetriesState::Off(length) => {
+                switches.set(SwitchKind::Retries, &name, Some(length));
+                Some(length.as_secs_f64())
+            }
+            RetriesState::On => {
+                switches.clear(SwitchKind::Retries, &name);
+                None
+            }
+        };
+        let state = if seconds.is_some() { "off" } else { "on" };
+        Some(json!({ "route": route, "retries": state, "secondsLeft": seconds }))
     }
 
     fn missed(&self, events: u64) {
@@ -56,5 +80,13 @@ impl admin::Backend for App {
                 Err(refused.sources.to_json(&refused.diagnostics))
             })
         })
+    }
+}
+
+impl App {
+    /// What operators have switched, for the pages.
+    fn switches(&self) -> Json {
+        let standing = self.metrics.switches().standing();
+        standing.iter().map(StandingSwitch::to_json).collect()
     }
 }

@@ -226,6 +226,9 @@ pub(super) struct Explain {
     /// How long the client waits before it leaves, as PT5S; without it, for ever.
     #[arg(long, value_name = "DURATION")]
     pub(super) client_timeout: Option<String>,
+    /// The client presents the certificate in this file, as PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_certificate: Option<String>,
     /// Another number gives other draws of jitter.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(super) seed: u64,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, Method};
 
+use super::client_certificate::{CLIENT_CERTIFICATE, client_certificate};
 use super::read::{Object, Report};
 use super::shape::{Section, Shape, optional, or};
 use crate::proxy::message::{path, target};
@@ -47,6 +48,11 @@ pub(super) const MATCH: Section = Section {
             "{}",
             "Query parameters that the request must have, by name. A null value means any value.",
         ),
+        optional(
+            "clientCertificate",
+            Shape::Section(&CLIENT_CERTIFICATE),
+            "The certificate that the client must have presented.",
+        ),
     ],
 };
 
@@ -70,6 +76,7 @@ pub(super) fn matching(report: &Report, route: &Object<'_>, paths: Paths) -> Rou
             query: query
                 .filter_map(|member| value_or_any(report, Arc::clone(&member.key), member))
                 .collect(),
+            certificate: client_certificate(report, object),
         }
     })
 }
@@ -101,7 +108,7 @@ fn value_or_any<N>(report: &Report, name: N, member: &Member) -> Option<(N, Opti
 
 /// Whether `outer` matches every request that `inner` matches.
 pub(super) fn covers(outer: &RouteMatch, inner: &RouteMatch) -> bool {
-    let RouteMatch { hosts, path, path_prefix, methods, headers, query } = outer;
+    let RouteMatch { hosts, path, path_prefix, methods, headers, query, certificate } = outer;
     let all_hosts = hosts.is_empty()
         || !inner.hosts.is_empty()
             && inner.hosts.iter().all(|host| hosts.iter().any(|wider| host_covers(wider, host)));
@@ -111,7 +118,11 @@ pub(super) fn covers(outer: &RouteMatch, inner: &RouteMatch) -> bool {
         let narrower = inner.path.as_ref().or(inner.path_prefix.as_ref());
         narrower.is_some_and(|path| beneath(prefix, path))
     });
+    let all_certificates = certificate.as_ref().is_none_or(|certificate| {
+        inner.certificate.as_ref().is_some_and(|inner| certificate.covers(inner))
+    });
     all_hosts
+        && all_certificates
         && all_methods
         && all_paths
         && (path.is_none() || *path == inner.path)

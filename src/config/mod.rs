@@ -11,6 +11,7 @@
 mod answers;
 mod changes;
 mod classify;
+mod client_certificate;
 mod covering;
 mod document;
 mod env;
@@ -19,6 +20,7 @@ mod matching;
 mod observed;
 mod read;
 mod resolved;
+mod retry_budget;
 mod root;
 mod route;
 mod scalar;
@@ -318,6 +320,7 @@ impl<'a> Load<'a> {
                 middleware: middleware.as_ref().and_then(Node::as_array).unwrap_or_default(),
             },
             upstreams: &names,
+            certificates: root::asks_for_certificates(&root),
             flow_file: &|file, node| self.flow_file(file, node),
         };
         Some(Settings {

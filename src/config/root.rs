@@ -8,7 +8,7 @@ use super::shaping::FORWARDED;
 use super::stack_parameters::STACK;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
-use crate::proxy::settings::{Limits, Listener, MinimumRate, Paths, Shutdown};
+use crate::proxy::settings::{Cidr, Limits, Listener, MinimumRate, Paths, Shutdown};
 use crate::source::{Diagnostic, Node};
 
 pub(super) const ROOT: Section = Section {
@@ -95,7 +95,22 @@ const LISTENER: Section = Section {
             Shape::Section(&LISTENER_TLS),
             "TLS, with HTTP/2 or HTTP/1.1 as the client chooses. Without it, clear text.",
         ),
+        optional(
+            "proxyProtocol",
+            Shape::Section(&PROXY_PROTOCOL),
+            "From whom connections begin with a PROXY header, before TLS: it says who the client is. Without it, none do.",
+        ),
     ],
+};
+
+const PROXY_PROTOCOL: Section = Section {
+    name: "`proxyProtocol` of a listener",
+    doc: "The PROXY protocol, versions 1 and 2, in front of a connection.",
+    fields: &[required(
+        "trusted",
+        Shape::List(&Shape::Text),
+        "Address ranges whose connections must begin with a header; without one they are closed. At least one. From other addresses a header is not expected: its bytes are no valid request.",
+    )],
 };
 
 pub(super) const LIMITS: Section = Section {
@@ -241,15 +256,18 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
             let object = Object::open(report, "listeners", item, &LISTENER)?;
             let tls = object.get("tls").map(|node| tls.server(node));
             let address = object.address("address")?;
+            let proxies = object.get("proxyProtocol").map(|node| proxies(report, node));
+            let proxies = proxies.unwrap_or_default();
             // Its mistakes were reported. It must not become a listener without TLS.
             let tls = tls.map_or(Some(None), |tls| tls.map(Some))?;
-            Some((Listener { address, tls }, item))
+            Some((Listener { address, proxies, tls }, item))
         })
         .collect();
     for (position, (listener, item)) in found.iter().enumerate() {
         let earlier = found.iter().take(position);
         let same = |(other, _): &&(Listener, &Node)| {
-            let any_port = listener.address.port() == 0 && other.tls == listener.tls;
+            let alike = other.tls == listener.tls && other.proxies == listener.proxies;
+            let any_port = listener.address.port() == 0 && alike;
             other.address == listener.address && !any_port
         };
         if let Some((_, first)) = earlier.clone().find(same) {
@@ -259,6 +277,22 @@ pub(super) fn listeners(report: &Report, root: &Object<'_>, tls: &TlsReader<'_>)
         }
     }
     found.into_iter().map(|(listener, _)| listener).collect()
+}
+
+/// Whether any listener asks clients for a certificate.
+pub(super) fn asks_for_certificates(root: &Object<'_>) -> bool {
+    let asks =
+        |listener: &Node| listener.get("tls").is_some_and(|tls| tls.get("clientCa").is_some());
+    root.list("listeners").iter().any(asks)
+}
+
+/// The peers whose connections begin with a PROXY header.
+fn proxies(report: &Report, node: &Node) -> Vec<Cidr> {
+    let Some(object) = Object::open(report, "proxyProtocol", node, &PROXY_PROTOCOL) else {
+        return Vec::new();
+    };
+    let range = |node: &Node| report.parsed("bad-range", "trusted", node, Cidr::parse);
+    object.nonempty_list("trusted", "one address range").iter().filter_map(range).collect()
 }
 
 /// `limits`, or the defaults.

@@ -121,6 +121,8 @@ pub(super) struct Routes<'a> {
     pub(super) paths: Paths,
     /// The names of the upstreams.
     pub(super) upstreams: &'a BTreeSet<Arc<str>>,
+    /// Whether any listener asks for clients' certificates.
+    pub(super) certificates: bool,
     /// Reads the file of a Flow, relative to the configuration's folder, and reports mistakes.
     pub(super) flow_file: &'a dyn Fn(&Path, &Node) -> Option<Node>,
 }
@@ -268,6 +270,15 @@ impl Routes<'_> {
     fn unreachable(&self, routes: &[Route]) {
         let mut earlier = CoverIndex::default();
         for (position, route) in routes.iter().enumerate() {
+            if route.matches.certificate.is_some() && !self.certificates {
+                let message = format!(
+                    "the route `{}` is never reached: it matches on the client's certificate, and no listener asks for one",
+                    route.name
+                );
+                let diagnostic = Diagnostic::warning("unreachable-route", route.span, message);
+                let help = "give a listener a `tls: { clientCa: … }`";
+                self.shared.report.add(diagnostic.with_help(help));
+            }
             let covering = earlier.first(&route.matches, |position| {
                 routes.get(position).is_some_and(|wider| covers(&wider.matches, &route.matches))
             });

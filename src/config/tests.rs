@@ -134,6 +134,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         max_idle: 256,
         max_requests: 1024,
         max_wait: Duration::from_secs(1),
+        retry_budget: None,
         ping_interval: Duration::ZERO,
         retry_after_max: Duration::from_mins(5),
         host: HostPolicy::Preserve,

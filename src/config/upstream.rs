@@ -1,6 +1,7 @@
 //! `upstreams:`, the servers to which requests are forwarded.
 
 use super::read::{LONGEST, Object, Report};
+use super::retry_budget::{RETRY_BUDGET, retry_budget};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{TlsReader, UPSTREAM_TLS};
@@ -70,6 +71,11 @@ pub(super) const UPSTREAM: Section = Section {
             r#""PT1S""#,
             "How long one more waits for a place. Then it fails with `ConnectionFailed`, `details.phase: capacity`.",
         ),
+        optional(
+            "retryBudget",
+            Shape::Section(&RETRY_BUDGET),
+            "How many re-runs after its failures are allowed. Without it, as many as policies ask for.",
+        ),
         or(
             "pingInterval",
             Shape::Duration,
@@ -119,6 +125,7 @@ pub(super) fn upstreams(
             max_idle: object.count("maxIdle").unwrap_or_default(),
             max_requests: object.count("maxRequests").unwrap_or_default(),
             max_wait: object.duration("maxWait", ("PT0S", LONGEST)),
+            retry_budget: retry_budget(report, &object),
             ping_interval: object.duration("pingInterval", ("PT0S", LONGEST)),
             retry_after_max: object.duration("retryAfterMax", ("PT0S", LONGEST)),
             host: match object.word("host") {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::code::{Code, system};
-use super::value::{Map, Missing, Value};
+use super::value::{Map, Missing, RerunGrant, Value};
 
 /// How many failures a `previous` chain may hold, which is the platform's choice ("Chaining"). A longer one
 /// is cut, and ends in `System.FailureChainTruncated`.
@@ -332,6 +332,17 @@ impl Failure {
             Some(Value::Native(native)) => native.rerun_refusal(),
             _ => None,
         })
+    }
+
+    /// Takes a re-run from the budget of the work that has failed, if it has one ([`Native::take_rerun`]).
+    ///
+    /// [`Native::take_rerun`]: super::value::Native::take_rerun
+    pub fn take_rerun(&self) -> RerunGrant {
+        let granted = self.chain().find_map(|failure| match &failure.details {
+            Some(Value::Native(native)) => native.take_rerun(),
+            _ => None,
+        });
+        granted.unwrap_or(RerunGrant::Granted)
     }
 
     /// Tells the host's objects in this chain that a re-run has consumed it.

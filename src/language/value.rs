@@ -77,6 +77,12 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Takes a re-run of the work that has failed with this object from the budget that it has, if any. `None`: the object
+    /// knows of no such work.
+    fn take_rerun(&self) -> Option<RerunGrant> {
+        None
+    }
+
     /// The wait that the peer asked for, if it is longer than the one that the members show.
     fn longer_wait(&self) -> Option<Duration> {
         None
@@ -84,6 +90,15 @@ pub trait Native: Any + fmt::Debug + Send + Sync {
 
     /// For the host: only it knows the type behind the value.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// The answer to a re-run that wants its part of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RerunGrant {
+    /// It may be made.
+    Granted,
+    /// It may not, for this reason: a word for `details.reason`.
+    Refused(&'static str),
 }
 
 /// Which member of a path is missing.

@@ -11,12 +11,13 @@ use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::middleware::EntryHost;
 use super::provider::http::{HttpProvider, RouteFacts};
+use super::proxy_header::receive::HeaderFailure;
 use super::settings::{
     self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Protocol, Settings, Verdict,
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
-use super::site::runtime::{ListenAddress, ListenerTls, Route, Runtime, Shaping};
+use super::site::runtime::{ListenAddress, ListenerProxies, ListenerTls, Route, Runtime, Shaping};
 use super::stage::Stage;
 use super::tls;
 use super::upstream::resolve::System;
@@ -25,6 +26,7 @@ use crate::language::definition::{PreparedCache, Strictness, compile_with_cache}
 use crate::language::provider::{CallProvider, Catalog};
 use crate::source::{Diagnostic, Diagnostics, Span};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::switches::SwitchKind;
 
 impl Runtime {
     /// Compiles every route of `settings` with `catalog`, to which each route's own http provider is added.
@@ -138,7 +140,14 @@ impl Shaping {
 
 impl ListenAddress {
     fn of(listener: Listener, metrics: &Metrics) -> Self {
-        let Listener { address, tls } = listener;
+        let Listener { address, proxies, tls } = listener;
+        let proxies = (!proxies.is_empty()).then(|| {
+            let failures = metrics.proxy_headers(
+                &address.to_string(),
+                &HeaderFailure::ALL.map(HeaderFailure::as_str),
+            );
+            Arc::new(ListenerProxies { trusted: proxies, failures })
+        });
         let tls = tls.map(|tls| {
             let failures = metrics.handshakes(
                 &address.to_string(),
@@ -146,7 +155,7 @@ impl ListenAddress {
             );
             Arc::new(ListenerTls { tls, failures })
         });
-        Self { address, tls }
+        Self { address, proxies, tls }
     }
 }
 
@@ -218,7 +227,9 @@ impl Builder<'_> {
                 metrics.bounded_by(&place.to_string());
             }
         });
+        let no_retries = self.metrics.switches().of(SwitchKind::Retries, &name);
         let route = Route {
+            no_retries,
             name,
             plan,
             with,

@@ -23,6 +23,7 @@ mod memory;
 pub(crate) mod message;
 mod middleware;
 pub(crate) mod provider;
+pub mod proxy_header;
 pub(crate) mod rehearsal;
 mod request;
 mod run;

@@ -1,6 +1,7 @@
 //! The result of loading a configuration: values that are always valid. `config` makes them and the proxy uses
 //! them; neither depends on how the other works.
 
+mod certificates;
 pub mod health;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 
+pub use self::certificates::{CertificateMatch, SanPattern};
 use crate::language::expr::Program;
 use crate::language::value::Value;
 use crate::proxy::tls::{EndpointTls, ServerTls};
@@ -51,6 +53,8 @@ pub struct Settings {
 pub struct Listener {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
+    /// The peers whose connections begin with a PROXY header: none by default.
+    pub proxies: Vec<Cidr>,
     /// The TLS settings; `None` means clear text.
     pub tls: Option<ServerTls>,
 }
@@ -88,6 +92,8 @@ pub struct Upstream {
     pub max_requests: usize,
     /// How long one more waits for a place (default PT1S).
     pub max_wait: Duration,
+    /// How many re-runs after its failures are allowed; `None`: as many as policies ask for.
+    pub retry_budget: Option<RetryBudget>,
     /// How long an HTTP/2 connection with running requests may carry nothing before it is sent a PING, and how long
     /// the answer may take. The default of PT0S sends none, because gRPC servers treat frequent PINGs as abuse.
     pub ping_interval: Duration,
@@ -100,6 +106,20 @@ pub struct Upstream {
     /// The limits of a response's head, which are those of a request's.
     pub heads: HeadLimits,
 }
+
+/// How many re-runs an upstream's requests allow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryBudget {
+    /// The share of the requests of the window, from 0 to 1 (default 0.2).
+    pub share: f64,
+    /// What is allowed whatever that share is (default 10).
+    pub min_per_second: u32,
+    /// Over how long it is counted (default PT10S).
+    pub window: Duration,
+}
+
+/// The share is a number from 0 to 1.
+impl Eq for RetryBudget {}
 
 /// The limits of a head. They apply to the message, and are the same in both protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +242,8 @@ pub struct RouteMatch {
     pub headers: Vec<(HeaderName, Option<Arc<str>>)>,
     /// Query parameters that must be present. `None` means any value.
     pub query: Vec<(Arc<str>, Option<Arc<str>>)>,
+    /// The client's certificate, which must be present.
+    pub certificate: Option<CertificateMatch>,
 }
 
 /// A path prefix and its replacement.

@@ -38,8 +38,10 @@ pub(super) struct Families {
     pub(super) waiting: IntGaugeVec,
     pub(super) resends: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
+    pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
     pub(super) tasks: IntGauge,
+    pub(super) switches: IntGaugeVec,
     pub(super) reloads: IntCounterVec,
     pub(super) takeovers: IntCounterVec,
     pub(super) last_reload: Gauge,
@@ -206,6 +208,11 @@ impl Families {
                 "TLS handshakes of clients that came to nothing, by reason.",
                 &["listener", "reason"],
             ),
+            header_failures: all.counters(
+                "proxy_protocol_failures_total",
+                "Connections that had to begin with a PROXY header and did not, by reason.",
+                &["listener", "reason"],
+            ),
             certificate_expiry: all.numbers(
                 "tls_certificate_expiry_timestamp_seconds",
                 "Until when the certificates that a listener shows are valid, in seconds since the epoch.",
@@ -215,6 +222,11 @@ impl Families {
                 "worker_tasks",
                 "Connections and executions that the workers have under way, as tasks.",
             ))),
+            switches: all.gauges(
+                "operator_switches",
+                "What operators have switched: retries of a route, or an endpoint that is drained.",
+                &["kind", "what"],
+            ),
             reloads: all.counters(
                 "config_reloads_total",
                 "Reloads of the configuration, by outcome: applied, unchanged, refused, or unfinished: a writer was at work.",

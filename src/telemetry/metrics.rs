@@ -21,13 +21,14 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 
 use self::live::{Label, LiveNames, NameGuard};
 use super::families::{Families, counter, fixed, gauge};
 use super::log;
 use super::process;
 use super::settings::BUCKETS;
+use super::switches::Switches;
 use super::trace::Counters as SpanCounters;
 
 /// The `Content-Type` of the text exposition format, which [`Metrics::render`] returns.
@@ -43,6 +44,7 @@ pub struct Metrics {
     /// Each distinct set of codes once, by its hash: in a long table most routes share one set.
     codes: Mutex<HashMap<u64, Codes>>,
     live: Arc<LiveNames>,
+    switches: Arc<Switches>,
 }
 
 /// Codes, sorted.
@@ -77,13 +79,20 @@ impl Metrics {
     pub fn with_buckets(buckets: &[f64]) -> Arc<Self> {
         let registry = Registry::new();
         let families = Families::register(&registry, buckets);
+        let switches = Arc::new(Switches::new(families.switches.clone()));
         Arc::new(Self {
             registry,
             families,
+            switches,
             shown: Mutex::default(),
             codes: Mutex::default(),
             live: Arc::default(),
         })
+    }
+
+    /// What operators have switched.
+    pub const fn switches(&self) -> &Arc<Switches> {
+        &self.switches
     }
 
     /// `mwl_log_records_dropped_total{log}`.
@@ -118,7 +127,20 @@ impl Metrics {
     /// The counters of a listener's failed TLS handshakes, one for each of `reasons`, which must be all there
     /// are. `listener` is the address as configured.
     pub fn handshakes(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
-        let failures = &self.families.handshake_failures;
+        self.of_listener(&self.families.handshake_failures, listener, reasons)
+    }
+
+    /// The same of its missing PROXY headers.
+    pub fn proxy_headers(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
+        self.of_listener(&self.families.header_failures, listener, reasons)
+    }
+
+    fn of_listener(
+        &self,
+        failures: &IntCounterVec,
+        listener: &str,
+        reasons: &[&str],
+    ) -> RefusalMetrics {
         let of = |reason: &&str| counter(failures, &[listener, reason]);
         let name = self.live.hold(Label::Listener, listener);
         RefusalMetrics { counters: reasons.iter().map(of).collect(), _name: Some(name) }
@@ -205,6 +227,7 @@ impl Metrics {
         // The log is older than these metrics and has its own counter.
         let lost = self.lost_records("log");
         lost.inc_by(log::dropped().saturating_sub(lost.get()));
+        self.switches.end_series();
         let mut text = String::new();
         let encoded = TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text);
         if let Err(error) = encoded {

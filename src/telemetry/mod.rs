@@ -17,6 +17,7 @@ pub mod record;
 mod series;
 pub mod settings;
 pub mod sinks;
+pub mod switches;
 pub mod tap;
 pub mod trace;
 pub mod write_queue;

@@ -16,7 +16,7 @@ const UNCOUNTED: &str = "No metric: ";
 /// How a bound begins that a library keeps.
 const LIBRARY: &str = "Library: ";
 /// Keys of the configuration that bound nothing that others can make the process do.
-const OTHER_KEYS: [&str; 5] = ["endpoints", "host", "protocol", "tls", "workers"];
+const OTHER_KEYS: [&str; 6] = ["endpoints", "host", "protocol", "retryBudget", "tls", "workers"];
 
 /// A bound, as a cell names it.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,6 +104,7 @@ fn computed(value: &str) -> Option<Amount> {
             "millis" => 1,
             "secs" => 1000,
             "mins" => 60_000,
+            "hours" => 3_600_000,
             _ => return None,
         };
         return Some(Amount::Millis(number(count)? * millis));

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mwl_proxy::admin::switches::RetriesState;
 use mwl_proxy::admin::{self, Backend, Reloading};
 use mwl_proxy::telemetry::events::Events;
 use mwl_proxy::telemetry::executions::Filter;
@@ -43,6 +44,10 @@ impl Backend for Counting {
 
     fn reload(&self) -> Reloading<'_> {
         Box::pin(async { Err(Value::Null) })
+    }
+
+    fn switch_retries(&self, _: &str, _: RetriesState) -> Option<Value> {
+        None
     }
 
     fn missed(&self, events: u64) {

@@ -183,6 +183,8 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostic
     let responses = mistakes.each("--respond", &explain.responses, |_, text| response::read(text));
     let patience = explain.client_timeout.as_deref();
     let patience = mistakes.optional("--client-timeout", patience, duration);
+    let certificate = explain.client_certificate.as_deref();
+    let certificate = mistakes.optional("--client-certificate", certificate, request::certificate);
     match asked {
         Some(mut asked) if !mistakes.found.has_errors() => {
             for (name, value) in fields {
@@ -190,6 +192,7 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostic
             }
             asked.body = body.unwrap_or_default();
             asked.patience = patience;
+            asked.certificate = certificate;
             Ok(Scenario { asked, responses })
         }
         _ => Err(mistakes.found),

@@ -1,6 +1,7 @@
 //! The request to explain, as written on the command line.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use http::{Method, Uri};
 
 use super::ArgumentError;
 use crate::proxy::rehearsal::ClientRequest;
+use crate::proxy::tls::ClientCertificate;
 use crate::source::MAX_BYTES;
 use crate::system::file;
 
@@ -32,7 +34,14 @@ pub(super) fn line(written: &str) -> Result<ClientRequest, ArgumentError> {
     if let Some(host) = host {
         headers.insert(header::HOST, host);
     }
-    Ok(ClientRequest { method, target, headers, body: Bytes::new(), patience: None::<Duration> })
+    Ok(ClientRequest {
+        method,
+        target,
+        headers,
+        body: Bytes::new(),
+        patience: None::<Duration>,
+        certificate: None,
+    })
 }
 
 fn method(text: &str, offset: usize) -> Result<Method, ArgumentError> {
@@ -99,6 +108,15 @@ pub(super) fn name(text: &str, offset: usize) -> Result<HeaderName, ArgumentErro
 pub(super) fn value(text: &str, offset: usize) -> Result<HeaderValue, ArgumentError> {
     let wrong = |_| ArgumentError::at(offset, format!("{text:?} is no value of a header field"));
     HeaderValue::try_from(text).map_err(wrong)
+}
+
+/// The first certificate in a file of PEM.
+pub(super) fn certificate(path: &str) -> Result<Arc<ClientCertificate>, ArgumentError> {
+    let wrong = |message| ArgumentError::at(0, format!("{path} {message}"));
+    let text = file::read_text(Path::new(path), MAX_BYTES);
+    let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let read = ClientCertificate::read(&text);
+    read.map(Arc::new).map_err(|error| wrong(error.to_string()))
 }
 
 /// A text, or `@FILE`.

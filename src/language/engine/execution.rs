@@ -11,7 +11,7 @@ use crate::language::code::system;
 use crate::language::observe::{Event, Observer};
 use crate::language::outcome::Failure;
 use crate::language::plan::Plan;
-use crate::language::provider::AttemptId;
+use crate::language::provider::{AttemptId, RerunGate};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
@@ -23,6 +23,7 @@ pub(super) struct Execution<'e> {
     pub(super) clock: Clock,
     pub(super) observer: &'e dyn Observer,
     pub(super) host: Option<&'e (dyn Any + Send + Sync)>,
+    pub(super) gate: Option<&'e dyn RerunGate>,
     pub(super) cleanup_limit: Duration,
     pub(super) gives_up_early: bool,
     pub(super) entered: Timestamp,

@@ -41,6 +41,7 @@ use super::clock::Clock;
 use super::observe::Observer;
 use super::outcome::Outcome;
 use super::plan::{FlowId, Plan};
+use super::provider::RerunGate;
 use super::value::Value;
 
 pub use self::alarm::Alarm;
@@ -58,6 +59,8 @@ pub struct Start<'a> {
     pub observer: &'a dyn Observer,
     /// Passed to providers. The engine never looks into it.
     pub host: Option<&'a (dyn Any + Send + Sync)>,
+    /// Whether work may be run again. Cleanups do not ask it.
+    pub gate: Option<&'a dyn RerunGate>,
     /// Cancels the execution from outside. Without one, only dropping the future ends it early, and then no
     /// cleanup runs: so only for plans where [`Plan::needs_unwind`] is false.
     pub cancel: Option<CancellationToken>,
@@ -79,6 +82,7 @@ impl<'a> Start<'a> {
             clock: Clock::starting_now(),
             observer: &(),
             host: None,
+            gate: None,
             cancel: None,
             alarm: None,
             cleanup_limit: Duration::from_secs(10),
@@ -98,8 +102,18 @@ impl fmt::Debug for Start<'_> {
 /// `with` holds the arguments for the Flow's parameters (an object), `input` the execution input. What it takes from
 /// `start` serves one run. (It borrows `start` because a future is moved with everything that it was given.)
 pub async fn run(plan: &Plan, start: &mut Start<'_>, with: Value, input: Value) -> Outcome {
-    let Start { id, platform, clock, observer, host, cancel, alarm, cleanup_limit, gives_up_early } =
-        start;
+    let Start {
+        id,
+        platform,
+        clock,
+        observer,
+        host,
+        gate,
+        cancel,
+        alarm,
+        cleanup_limit,
+        gives_up_early,
+    } = start;
     // The clock is read only if an expression may read the instant.
     let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
@@ -109,6 +123,7 @@ pub async fn run(plan: &Plan, start: &mut Start<'_>, with: Value, input: Value) 
         clock: *clock,
         observer: *observer,
         host: *host,
+        gate: *gate,
         cleanup_limit: *cleanup_limit,
         gives_up_early: *gives_up_early,
         entered,

@@ -18,7 +18,9 @@ use crate::language::expr::Bindings;
 use crate::language::observe::{EntryPlace, Event, Passed, Retry};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{EntryPlan, FlowId, Shape, StackPlan, With};
-use crate::language::provider::{Always, Ascent, Feed, Phase, Prepared, Reentry, Wait};
+use crate::language::provider::{
+    Always, Ascent, Feed, Phase, Prepared, Reentry, RerunGate, Role, Wait,
+};
 use crate::language::schema::Schema;
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
@@ -145,6 +147,8 @@ impl<'e> Frame<'e, '_> {
             Some(with) => {
                 let room = || self.scope.room();
                 run.state.room = self.execution.gives_up_early.then(room).flatten();
+                let gate = self.execution.gate.filter(|_| self.scope.role == Role::Step);
+                run.state.closed = gate.and_then(RerunGate::closed);
                 let EntryRun { state, input, .. } = &mut *run;
                 entry.middleware.on_failure(state, &with, &failure, self.asker(input))?
             }

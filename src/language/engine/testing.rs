@@ -31,6 +31,7 @@ pub fn past<R>(
         clock,
         observer: &(),
         host: None,
+        gate: None,
         cleanup_limit: std::time::Duration::from_secs(10),
         gives_up_early: false,
         entered: now,

@@ -28,6 +28,8 @@ pub struct EntryState {
     /// In `onFailure`, the time until the first bound in force fires, if a wait beyond that is in vain. The engine sets
     /// it.
     pub room: Option<Duration>,
+    /// In `onFailure`, why the host wants no work to be run again at present. The engine sets it.
+    pub closed: Option<&'static str>,
     /// The middleware's own state. However the entry ends, this is dropped: once the Result has risen past it, when it is
     /// interrupted, and with the whole execution. So whatever the entry has taken gives itself back when it is dropped.
     pub own: Option<Box<dyn Any + Send + Sync>>,

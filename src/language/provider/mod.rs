@@ -18,6 +18,7 @@ mod draws;
 mod identity;
 mod installation;
 pub mod middleware;
+mod reruns;
 mod rising;
 mod written;
 
@@ -33,5 +34,6 @@ pub use document::SCHEMA_URI;
 pub use draws::Draws;
 pub use identity::{Identity, OperationKey};
 pub use installation::{Installation, InstalledFor, LoadId};
+pub use reruns::RerunGate;
 pub use rising::{Foreseen, Gone, Kind, Rising};
 pub use written::{Arguments, WrittenCall, WrittenEntry, words};

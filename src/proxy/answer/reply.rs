@@ -7,16 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
+use tokio::time::Instant;
 
 use super::body::AnswerBody;
 use super::retry_after::RetryAfter;
 use crate::language::provider::Role;
+use crate::language::provider::middleware::retry::BUDGET_SPENT;
 use crate::language::temporal::Span;
-use crate::language::value::{Map, Missing, Native, Value};
+use crate::language::value::{Map, Missing, Native, RerunGrant, Value};
 use crate::proxy::grpc::Status;
 use crate::proxy::message::headers;
 use crate::proxy::upstream::body::ResponseBody;
 use crate::proxy::upstream::connection::Http1Lease;
+use crate::proxy::upstream::retry_budget::RetryBudget;
 
 /// An upstream's response: the object `{status, headers, body}`. `body` is only present if the route buffers it, and
 /// only for those who name it.
@@ -79,6 +82,8 @@ pub(crate) struct Details {
     pub(crate) grpc_status: Option<Status>,
     /// Why the attempt cannot be repeated, if so.
     pub(crate) refusal: Option<&'static str>,
+    /// The upstream's budget of retries, if it has one.
+    pub(crate) retry_budget: Option<Arc<RetryBudget>>,
     /// The error type of RFC 9209.
     pub(crate) proxy_status: &'static str,
     /// The response, if there was one.
@@ -264,6 +269,15 @@ impl Native for Details {
 
     fn rerun_refusal(&self) -> Option<&'static str> {
         self.refusal
+    }
+
+    /// A cleanup's work must be done, so its retries need no budget.
+    fn take_rerun(&self) -> Option<RerunGrant> {
+        let budget = self.retry_budget.as_ref().filter(|_| self.role == Role::Step);
+        Some(match budget {
+            Some(budget) if !budget.take(Instant::now()) => RerunGrant::Refused(BUDGET_SPENT),
+            _ => RerunGrant::Granted,
+        })
     }
 
     fn longer_wait(&self) -> Option<std::time::Duration> {

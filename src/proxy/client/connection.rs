@@ -42,8 +42,9 @@ pub(super) async fn serve_registered(
     worker: &Arc<Worker>,
     state: &Arc<ConnectionState>,
 ) {
+    let address = client.address;
     if let Err(error) = speak(io, client, worker, state).await {
-        tracing::debug!(%client, %error, "A client's connection ended with an error.");
+        tracing::debug!(client = %address, %error, "A client's connection ended with an error.");
     }
 }
 
@@ -57,7 +58,7 @@ async fn speak(
     let io = if client.over == (Negotiated::Tls { http2: true }) {
         PrefixedIo::new(io, bytes::Bytes::new())
     } else {
-        let mut conversation = Http1Session::new(io, client, worker, state);
+        let mut conversation = Http1Session::new(io, client.clone(), worker, state);
         match conversation.hold().await? {
             SessionEnd::Closed => return Ok(()),
             SessionEnd::Http2(io) => io,

@@ -18,7 +18,8 @@ use super::connection;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::{Io, loopback};
-use crate::proxy::site::runtime::ListenerTls;
+use crate::proxy::proxy_header::receive::receive;
+use crate::proxy::site::runtime::{ListenerProxies, ListenerTls};
 use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::tls::{AcceptedConnection, ServerStream};
 use crate::system::descriptors;
@@ -81,7 +82,7 @@ pub(crate) async fn accept(
 ) {
     let full =
         LogLimiter::new("As many clients are connected as `limits.connections` allows.", None);
-    let mut served = BoundListener { address, worker, tls: None, full };
+    let mut served = BoundListener { address, worker, proxies: None, tls: None, full };
     let told = LogLimiter::new("A connection could not be accepted.", None);
     loop {
         let accepted = tokio::select! {
@@ -121,6 +122,8 @@ type ConnectionPermit = Option<tokio::sync::OwnedSemaphorePermit>;
 struct BoundListener {
     address: SocketAddr,
     worker: Arc<Worker>,
+    /// From whom connections begin with a PROXY header. Kept like `tls`.
+    proxies: Option<Arc<ListenerProxies>>,
     /// The latest TLS settings of this address. They are kept when a reload removes the listener, for
     /// connections that the kernel has already accepted: these expect TLS.
     tls: Option<Arc<ListenerTls>>,
@@ -160,10 +163,12 @@ impl BoundListener {
         let site = self.worker.site();
         let now = site.runtime.listeners.iter().find(|listening| listening.address == self.address);
         if let Some(listening) = now {
+            self.proxies.clone_from(&listening.proxies);
             self.tls.clone_from(&listening.tls);
         }
         let limit = site.runtime.limits.head_timeout;
         let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
+        let proxies = self.proxies.clone().filter(|proxies| proxies.has(client));
         let (tell, told) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let core = Arc::clone(&worker.core);
@@ -172,6 +177,13 @@ impl BoundListener {
             let (state, registered) = core.connections.register(addresses);
             if let Ok(task) = told.await {
                 registered.closed_by(task);
+            }
+            let (mut stream, mut client) = (stream, client);
+            if let Some(proxies) = proxies {
+                let introduced = introduced(&mut stream, client, &proxies, (limit, &core));
+                let Some(source) = Box::pin(introduced).await else { return };
+                client = source;
+                state.greeted();
             }
             match tls {
                 None => {
@@ -197,6 +209,23 @@ impl BoundListener {
     }
 }
 
+/// The address of the client for whom `proxy` has opened a connection, as its PROXY header says. `None` if none came, which
+/// has been reported.
+async fn introduced(
+    stream: &mut TcpStream,
+    proxy: SocketAddr,
+    proxies: &ListenerProxies,
+    (limit, core): (Duration, &WorkerState),
+) -> Option<SocketAddr> {
+    match receive(stream, limit).await {
+        Ok(ends) => Some(ends.map_or(proxy, |ends| ends.source)),
+        Err(refused) => {
+            proxies.refused(proxy, &refused, &core.headers);
+            None
+        }
+    }
+}
+
 /// Does the TLS handshake of a connection. `None` if it failed, which has been reported.
 async fn greet(
     stream: TcpStream,
@@ -205,8 +234,9 @@ async fn greet(
     (limit, core): (Duration, &WorkerState),
 ) -> Option<(ServerStream<TcpStream>, Peer)> {
     match listened.tls.accept(stream, limit).await {
-        Ok(AcceptedConnection { io, http2 }) => {
-            Some((io, Peer { address: client, over: Negotiated::Tls { http2 } }))
+        Ok(AcceptedConnection { io, http2, certificate }) => {
+            let over = Negotiated::Tls { http2 };
+            Some((io, Peer { address: client, over, certificate }))
         }
         Err(refused) => {
             listened.refused(client, &refused, &core.handshakes);

@@ -2,12 +2,17 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::proxy::tls::ClientCertificate;
 
 /// The peer of a client connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) over: Negotiated,
+    /// Its certificate, if it was asked for one.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// How the connection's protocol was chosen.
@@ -22,11 +27,11 @@ pub(crate) enum Negotiated {
 impl Peer {
     /// A peer in clear text.
     pub(crate) const fn clear(address: SocketAddr) -> Self {
-        Self { address, over: Negotiated::Clear }
+        Self { address, over: Negotiated::Clear, certificate: None }
     }
 
     /// The scheme of its requests.
-    pub(crate) const fn scheme(self) -> &'static str {
+    pub(crate) const fn scheme(&self) -> &'static str {
         match self.over {
             Negotiated::Clear => "http",
             Negotiated::Tls { .. } => "https",

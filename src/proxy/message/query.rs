@@ -77,6 +77,15 @@ fn separate(out: &mut String) {
 
 /// Decodes percent-encoding, and `+` as a space. An invalid escape stays as it is; bytes that are not UTF-8
 /// become U+FFFD.
+/// A segment of a path, decoded: a `+` is no space there.
+pub(crate) fn decoded(segment: &str) -> Cow<'_, str> {
+    if segment.contains('+') {
+        Cow::Owned(decode(&segment.replace('+', "%2B")).into_owned())
+    } else {
+        decode(segment)
+    }
+}
+
 fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);

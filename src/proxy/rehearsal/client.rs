@@ -26,6 +26,7 @@ use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Worker, WorkerState};
 use crate::proxy::stage::Stage;
 use crate::proxy::stage::record::{Event, IsoDuration};
+use crate::proxy::tls::ClientCertificate;
 
 /// The start of every rehearsal, an arbitrary time (2026-01-01T00:00:00Z).
 const BEGINS: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
@@ -47,6 +48,8 @@ pub(crate) struct ClientRequest {
     pub(crate) body: Bytes,
     /// How long the client waits for the complete answer.
     pub(crate) patience: Option<Duration>,
+    /// The client's certificate, if it presents one.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// The outcome of a rehearsal.
@@ -98,9 +101,9 @@ pub(crate) fn rehearse(
         let core = WorkerState::with(Clock::starting_at(BEGINS), Ids::seeded(seed));
         let worker = Arc::new(Worker::new(Arc::new(core), Arc::clone(runtime)));
         let (parts, request) = request(asked);
-        let routes = routes(runtime, &parts.into());
+        let routes = routes(runtime, &parts.into(), asked.certificate.as_deref());
         stage.begin();
-        let end = ask(&worker, stage, request, asked.patience).await;
+        let end = ask(&worker, stage, request, asked).await;
         let took = IsoDuration(stage.elapsed());
         // The cleanups of a request whose client has left.
         let deadline = took.0.saturating_add(FOREVER);
@@ -119,14 +122,15 @@ async fn ask(
     worker: &Arc<Worker>,
     stage: &Stage,
     request: Request<Full<Bytes>>,
-    patience: Option<Duration>,
+    asked: &ClientRequest,
 ) -> RehearsalEnd {
     let (near, far) = duplex(PIPE);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let secure = worker.site().runtime.listeners.first().is_some_and(|first| first.tls.is_some());
     // The handshake is left out. It does not change the request.
+    let secure = secure || asked.certificate.is_some();
     let over = if secure { Negotiated::Tls { http2: false } } else { Negotiated::Clear };
-    let client = Peer { address, over };
+    let client = Peer { address, over, certificate: asked.certificate.clone() };
     let far = Io::Other(Box::new(far));
     tokio::spawn(connection::serve(far, client, Arc::clone(worker), None));
     let answer = async {
@@ -156,7 +160,7 @@ async fn ask(
         exchange.await
     };
     let bored = async {
-        match patience {
+        match asked.patience {
             Some(patience) => sleep(patience).await,
             None => std::future::pending().await,
         }
@@ -208,8 +212,12 @@ fn request(asked: &ClientRequest) -> (request::Parts, Request<Full<Bytes>>) {
 }
 
 /// Why each route before the matching one does not match. Empty if the request is refused before routing.
-fn routes(runtime: &Runtime, head: &ReceivedHead) -> Vec<(Arc<str>, Option<String>)> {
-    let misses = matched(runtime, head, |target, _| runtime.router.misses(target));
+fn routes(
+    runtime: &Runtime,
+    head: &ReceivedHead,
+    certificate: Option<&ClientCertificate>,
+) -> Vec<(Arc<str>, Option<String>)> {
+    let misses = matched(runtime, head, certificate, |target, _| runtime.router.misses(target));
     let names = runtime.routes.iter().map(|route| Arc::clone(&route.name));
     names.zip(misses.unwrap_or_default()).collect()
 }

@@ -30,6 +30,7 @@ use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
+use crate::proxy::tls::ClientCertificate;
 use crate::proxy::upstream::{TriedEndpoints, Upstream};
 use crate::telemetry::record::Recorder;
 
@@ -56,6 +57,8 @@ pub(crate) struct Exchange {
     /// Whether it is a gRPC call, which gets gRPC answers.
     pub(crate) grpc: bool,
     client: IpAddr,
+    /// The client's certificate, if the listener asked for one.
+    certificate: Option<Arc<ClientCertificate>>,
     /// The scheme of its connection.
     pub(crate) scheme: &'static str,
     /// How many dispatches of the Flow's own Steps there were.
@@ -97,7 +100,7 @@ impl Exchange {
         site: Arc<WorkerConfig>,
         mut parts: Box<ReceivedHead>,
         body: ClientBody,
-        peer: Peer,
+        peer: &Peer,
         interim: InterimTarget,
     ) -> Result<Admission, Box<(Refusal, ClientBody)>> {
         let grpc = head::is_grpc(parts.version, &parts.headers);
@@ -139,6 +142,7 @@ impl Exchange {
             begun,
             grpc,
             client,
+            certificate: peer.certificate.clone(),
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             tried: Mutex::default(),
@@ -158,7 +162,7 @@ impl Exchange {
     pub(crate) fn detached(
         site: Arc<WorkerConfig>,
         parts: http::request::Parts,
-        peer: Peer,
+        peer: &Peer,
     ) -> Result<Arc<Self>, Refusal> {
         let (head, body) = (Box::new(ReceivedHead::from(parts)), ClientBody::Empty);
         match Self::begin(site, head, body, peer, InterimTarget::Nowhere(DropReason::Late)) {
@@ -350,7 +354,10 @@ impl Native for Platform {
             "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
             "client" => {
                 let address = exchange.client.to_string();
-                Some(Value::object([("address", Value::string(address))]))
+                let address = ("address", Value::string(address));
+                let certificate = exchange.certificate.as_ref();
+                let certificate = certificate.map(|shown| ("certificate", shown.to_value()));
+                Some(Value::object([address].into_iter().chain(certificate)))
             }
             _ => None,
         }

@@ -23,6 +23,7 @@ use crate::proxy::settings::Forwarded;
 use crate::proxy::site::route::Target;
 use crate::proxy::site::runtime::{Runtime, Shaping};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
+use crate::proxy::tls::ClientCertificate;
 
 /// The head of a request as it was received, in any version.
 #[derive(Debug)]
@@ -79,20 +80,21 @@ pub(crate) struct HopOptions {
 pub(crate) fn accept(
     site: &WorkerConfig,
     parts: &mut ReceivedHead,
-    peer: Peer,
+    peer: &Peer,
     begun: Instant,
 ) -> Result<AcceptedHead, Refusal> {
     if parts.version == Version::HTTP_2 {
         as_any_version(site, parts)?;
     }
-    let (route, host) = route(site, parts)?;
+    let certificate = peer.certificate.as_deref();
+    let (route, host) = route(site, parts, certificate)?;
     if let Some(host) = host {
         parts.headers.insert(header::HOST, host);
     }
     if (parts.method == Method::OPTIONS || parts.method == Method::TRACE)
         && !one_hop_further(&mut parts.headers)
     {
-        return Err(Refusal::max_forwards(allowed(&site.runtime, parts)));
+        return Err(Refusal::max_forwards(allowed(&site.runtime, parts, certificate)));
     }
     if parts.headers.len() != parts.headers.keys_len() {
         headers::check_single(&mut parts.headers).map_err(Refusal::repeated)?;
@@ -120,7 +122,7 @@ pub(crate) fn accept(
 }
 
 /// Updates the fields that say who the client is, and returns its address.
-fn forward(forwarded: &Forwarded, parts: &mut ReceivedHead, peer: Peer) -> IpAddr {
+fn forward(forwarded: &Forwarded, parts: &mut ReceivedHead, peer: &Peer) -> IpAddr {
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default().to_owned();
     let hop = Hop { peer: peer.address.ip(), scheme: peer.scheme(), host: &host };
@@ -196,12 +198,13 @@ fn as_any_version(site: &WorkerConfig, parts: &mut ReceivedHead) -> Result<(), R
 fn route(
     site: &WorkerConfig,
     parts: &ReceivedHead,
+    certificate: Option<&ClientCertificate>,
 ) -> Result<(Arc<WorkerRoute>, Option<HeaderValue>), Refusal> {
     let find = |target: Target<'_>, asked: RequestAuthority<'_>| {
         let other = parts.absolute.authority.is_some() || asked.has_dot();
         (site.runtime.router.find(target), other.then(|| HeaderValue::from_str(&asked.plain())))
     };
-    let (found, host) = matched(&site.runtime, parts, find)?;
+    let (found, host) = matched(&site.runtime, parts, certificate, find)?;
     let host = host.transpose().map_err(|_| Refusal::from(TargetError::BadHost))?;
     let route = found.and_then(|position| site.routes.get(position));
     Ok((route.cloned().ok_or_else(Refusal::no_route)?, host))
@@ -211,6 +214,7 @@ fn route(
 pub(crate) fn matched<T>(
     runtime: &Runtime,
     parts: &ReceivedHead,
+    certificate: Option<&ClientCertificate>,
     find: impl FnOnce(Target<'_>, RequestAuthority<'_>) -> T,
 ) -> Result<T, Refusal> {
     if parts.method == Method::CONNECT {
@@ -229,15 +233,20 @@ pub(crate) fn matched<T>(
         query: parts.target.query().unwrap_or_default(),
         method: &parts.method,
         headers: &parts.headers,
+        certificate,
     };
     Ok(find(target, asked))
 }
 
 /// The methods of the routes that match the request apart from its method.
-fn allowed(runtime: &Runtime, parts: &ReceivedHead) -> String {
+fn allowed(
+    runtime: &Runtime,
+    parts: &ReceivedHead,
+    certificate: Option<&ClientCertificate>,
+) -> String {
     let allowed =
         |target: Target<'_>, _: RequestAuthority<'_>| runtime.router.allowed(Some(target));
-    matched(runtime, parts, allowed).unwrap_or_default()
+    matched(runtime, parts, certificate, allowed).unwrap_or_default()
 }
 
 /// Decrements `Max-Forwards`, which only counts for TRACE and OPTIONS (RFC 9110 §7.6.2). A value that is not a

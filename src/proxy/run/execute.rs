@@ -52,7 +52,7 @@ pub(crate) fn serve(
     site: Arc<WorkerConfig>,
     head: Box<ReceivedHead>,
     body: ClientBody,
-    client: Peer,
+    client: &Peer,
     busy: BusyGuard,
     interim: InterimTarget,
 ) -> AnswerFuture {
@@ -60,10 +60,11 @@ pub(crate) fn serve(
     let version = head.version;
     let bodyless = body.is_end_stream();
     let grpc = head::is_grpc(version, &head.headers);
-    let refused = RefusedRequest::of(&site, &head, client.address);
+    let address = client.address;
+    let refused = RefusedRequest::of(&site, &head, address);
     let asked = Arc::clone(&site);
     let refuse = move |refusal: Refusal, busy: BusyGuard, read: bool| {
-        asked.refused(&refusal, client.address);
+        asked.refused(&refusal, address);
         let core = &asked.core;
         let id = core.ids.next(core.clock.now().as_nanos());
         let mut response = render::refuse(&refusal, id::text(&id), &method, grpc);
@@ -176,6 +177,7 @@ async fn run(
         clock: exchange.site.core.clock,
         observer: &observer,
         host: Some(exchange.as_ref()),
+        gate: Some(&***route),
         cancel,
         alarm,
         cleanup_limit: exchange.site.runtime.limits.cleanup,

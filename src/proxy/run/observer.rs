@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::language::observe::{Caught, Ended, EntryPlace, Event, Observer, Passed};
 use crate::language::outcome::{Failure, Outcome};
-use crate::language::provider::middleware::retry::BEYOND_BOUND;
+use crate::language::provider::middleware::retry::{BEYOND_BOUND, BUDGET_SPENT, SWITCHED_OFF};
 use crate::language::value::Value;
 use crate::proxy::request::exchange::Exchange;
 use crate::telemetry::metrics::Cleaned;
@@ -47,8 +47,10 @@ impl RequestObserver<'_> {
         let refused = || failure.previous.as_ref()?.rerun_refusal();
         let reason = match told.as_ref().and_then(Value::as_str) {
             None => None,
-            Some(BEYOND_BOUND) => Some(BEYOND_BOUND),
-            Some(_) => refused(),
+            Some(told) => {
+                let own = [BEYOND_BOUND, BUDGET_SPENT, SWITCHED_OFF];
+                own.into_iter().find(|own| *own == told).or_else(refused)
+            }
         };
         if let Some(reason) = reason {
             self.suppressed(entry.step, reason);

@@ -27,6 +27,7 @@ use crate::proxy::io::splice::PipePool;
 use crate::proxy::memory::Budget;
 use crate::proxy::message::id::Ids;
 use crate::proxy::message::refusal::{Reason, Refusal};
+use crate::proxy::proxy_header::receive::HeaderFailure;
 use crate::proxy::tls::TlsFailure;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::watch::Connections;
@@ -56,6 +57,8 @@ pub(crate) struct WorkerState {
     refusals: ReasonLimiter,
     /// Limits which failed TLS handshakes are logged, by reason.
     pub(crate) handshakes: ReasonLimiter,
+    /// Limits which missing PROXY headers are logged, by reason.
+    pub(crate) headers: ReasonLimiter,
     in_flight: AtomicUsize,
     /// Those of them whose client has left.
     pub(crate) departed: Departed,
@@ -153,6 +156,10 @@ impl WorkerState {
             handshakes: ReasonLimiter::new(
                 "A TLS handshake came to nothing.",
                 TlsFailure::ALL.map(TlsFailure::as_str),
+            ),
+            headers: ReasonLimiter::new(
+                "A connection had no PROXY header.",
+                HeaderFailure::ALL.map(HeaderFailure::as_str),
             ),
             in_flight: AtomicUsize::new(0),
             departed: Departed::default(),

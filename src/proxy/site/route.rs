@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::proxy::message::target::canonical_host;
 use crate::proxy::message::{headers, query};
 use crate::proxy::settings::RouteMatch;
+use crate::proxy::tls::ClientCertificate;
 
 /// All routes of a configuration.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Target<'a> {
     pub method: &'a Method,
     /// All fields.
     pub headers: &'a HeaderMap,
+    /// The client's certificate, if it presented one.
+    pub certificate: Option<&'a ClientCertificate>,
 }
 
 /// A condition that a request does not meet.
@@ -50,6 +53,7 @@ enum Miss<'a> {
     Host,
     /// `header` or `query`, the name, and the expected value.
     Field(&'static str, &'a str, Option<&'a str>),
+    Certificate,
 }
 
 /// Indexes of routes, ascending in each list.
@@ -213,7 +217,7 @@ fn miss<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
 
 /// The same, whatever the method is.
 fn miss_beside_method<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<Miss<'a>> {
-    let RouteMatch { hosts, path, path_prefix, methods: _, headers, query } = route;
+    let RouteMatch { hosts, path, path_prefix, methods: _, headers, query, certificate } = route;
     if path.as_ref().is_some_and(|path| path.as_ref() != target.path) {
         return Some(Miss::Path);
     }
@@ -232,7 +236,12 @@ fn miss_beside_method<'a>(route: &'a RouteMatch, target: Target<'_>) -> Option<M
     let mut parameters = query.iter();
     let missed =
         parameters.find(|(name, wanted)| !query::has(target.query, name, wanted.as_deref()));
-    missed.map(|(name, wanted)| Miss::Field("query", name, wanted.as_deref()))
+    if let Some((name, wanted)) = missed {
+        return Some(Miss::Field("query", name, wanted.as_deref()));
+    }
+    let wanted = certificate.as_ref()?;
+    let fits = target.certificate.is_some_and(|presented| wanted.takes(presented));
+    (!fits).then_some(Miss::Certificate)
 }
 
 impl Miss<'_> {
@@ -249,6 +258,14 @@ impl Miss<'_> {
                 format!("the path {} is not beneath {}", target.path, text(&route.path_prefix))
             }
             Self::Host => format!("the host is {}, not {}", target.host, route.hosts.join(" or ")),
+            Self::Certificate => match target.certificate {
+                None => "the client has no certificate".to_owned(),
+                Some(presented) => {
+                    let (subject, sans) = (presented.subject(), presented.sans());
+                    let sans = sans.collect::<Vec<_>>().join(" ");
+                    format!("the client's certificate is another one: {subject} {sans}")
+                }
+            },
             Self::Field(kind, name, None) => format!("there is no {kind} {name}"),
             Self::Field(kind, name, Some(value)) => format!("there is no {kind} {name}={value}"),
         }

@@ -12,10 +12,13 @@ use tokio::time::Instant;
 use super::facts::Facts;
 use super::route::Router;
 use crate::language::plan::{Calls, Plan};
+use crate::language::provider::RerunGate;
+use crate::language::provider::middleware::retry::SWITCHED_OFF;
 use crate::language::value::Value;
 use crate::proxy::memory::Parsers;
+use crate::proxy::proxy_header::receive::{HeaderFailure, ReceiveError};
 use crate::proxy::settings::{
-    Buffer, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
+    Buffer, Cidr, ClassifyRule, FieldEdits, Forwarded, Limits, Paths, PrefixRewrite, Shutdown,
 };
 use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
@@ -24,6 +27,7 @@ use crate::proxy::upstream::shared::SharedUpstream;
 use crate::telemetry::limiter::ReasonLimiter;
 use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics};
 use crate::telemetry::sinks::Sinks;
+use crate::telemetry::switches::Switch;
 
 /// Serves requests.
 #[derive(Debug)]
@@ -62,8 +66,18 @@ pub struct Runtime {
 #[derive(Debug)]
 pub(crate) struct ListenAddress {
     pub(crate) address: SocketAddr,
+    /// From whom connections begin with a PROXY header, if from anybody.
+    pub(crate) proxies: Option<Arc<ListenerProxies>>,
     /// The TLS settings, if any.
     pub(crate) tls: Option<Arc<ListenerTls>>,
+}
+
+/// The peers of a listener whose connections begin with a PROXY header.
+#[derive(Debug)]
+pub(crate) struct ListenerProxies {
+    pub(crate) trusted: Vec<Cidr>,
+    /// `mwl_proxy_protocol_failures_total`, in the order of [`HeaderFailure::ALL`].
+    pub(crate) failures: RefusalMetrics,
 }
 
 /// A listener's TLS.
@@ -91,6 +105,8 @@ pub(crate) struct Route {
     pub(crate) expose_failures: bool,
     pub(crate) facts: Facts,
     pub(crate) metrics: Arc<RouteMetrics>,
+    /// Set while an operator wants no retries.
+    pub(crate) no_retries: Arc<Switch>,
 }
 
 /// The changes that a route makes to messages. At least one.
@@ -154,6 +170,31 @@ impl Runtime {
     /// How the process stops.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
+    }
+}
+
+impl RerunGate for Route {
+    fn closed(&self) -> Option<&'static str> {
+        self.no_retries.is_set().then_some(SWITCHED_OFF)
+    }
+}
+
+impl ListenerProxies {
+    /// Whether the connections of this peer begin with a header.
+    pub(crate) fn has(&self, peer: SocketAddr) -> bool {
+        self.trusted.iter().any(|range| range.contains(peer.ip()))
+    }
+
+    /// A connection of `peer` did not begin with a header. Of each reason, `told` admits one now and then. A peer that
+    /// just closes the connection is not logged: it is a health check.
+    pub(crate) fn refused(&self, peer: SocketAddr, refused: &ReceiveError, told: &ReasonLimiter) {
+        self.failures.count(refused.reason as usize);
+        let (reason, detail) = (refused.reason.as_str(), refused);
+        if refused.reason == HeaderFailure::Closed {
+            tracing::debug!(%peer, reason, %detail, "A connection had no PROXY header.");
+        } else if let Some(untold) = told.admits(refused.reason as usize, Instant::now()) {
+            tracing::info!(%peer, reason, %detail, untold, "A connection had no PROXY header.");
+        }
     }
 }
 

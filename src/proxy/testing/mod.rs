@@ -28,7 +28,7 @@ use crate::proxy::site::{WorkerConfig, WorkerState};
 pub fn request(runtime: Arc<Runtime>, request: Request<()>) -> Option<(Value, Value)> {
     let site = Arc::new(WorkerConfig::new(Arc::new(WorkerState::new()), runtime, None));
     let client = Peer::clear(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let exchange = Exchange::detached(site, request.into_parts().0, client).ok()?;
+    let exchange = Exchange::detached(site, request.into_parts().0, &client).ok()?;
     let platform = Value::Native(Arc::new(Platform(Arc::clone(&exchange))));
     Some((Value::Native(exchange), platform))
 }
@@ -51,6 +51,7 @@ pub fn failed(
         retry_after: retry_after.map(|asked| RetryAfter { asked, max: asked }),
         grpc_status: None,
         refusal: None,
+        retry_budget: None,
         proxy_status: "http_response_incomplete",
         reply: Some(Arc::new(Reply::new(Role::Step, line, headers, payload, None))),
     };

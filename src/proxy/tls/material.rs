@@ -203,7 +203,7 @@ pub fn system_roots() -> Result<Roots, String> {
     Err(format!("the system trusts no certificate authority{why}"))
 }
 
-fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, FileError> {
+pub(super) fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let all = all.map_err(|error| malformed(&error))?;
     if all.is_empty() { Err(FileError::NoCertificate) } else { Ok(all) }

@@ -10,6 +10,7 @@
 //! private authority and `serverName` for another name, nothing is left that would need it.
 
 mod client;
+mod client_certificate;
 mod material;
 mod server;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use rustls::crypto::{CryptoProvider, ring};
 
 pub(crate) use self::client::{ClientStream, TlsError, TlsErrorKind, is_late_refusal};
 pub use self::client::{ClientTls, EndpointTls};
+pub use self::client_certificate::ClientCertificate;
 pub use self::material::{Certificates, FileError, Identity, Key, Roots, system_roots};
 pub use self::server::ServerTls;
 pub(crate) use self::server::{AcceptedConnection, HandshakeError, ServerStream, TlsFailure};

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{FileError, Fingerprint, H2, HTTP_1_1, Identity, Roots, provider};
+use super::{ClientCertificate, FileError, Fingerprint, H2, HTTP_1_1, Identity, Roots, provider};
 use crate::language::temporal::{Span, Timestamp};
 
 /// The TLS settings of a listener. Equal if made from the same files.
@@ -28,6 +28,8 @@ pub(crate) struct AcceptedConnection<T> {
     /// Whether both sides chose HTTP/2 (ALPN, RFC 7301). Otherwise it is HTTP/1.1, whatever its first bytes:
     /// HTTP/2 over TLS must be negotiated (RFC 9113 §3.2).
     pub(crate) http2: bool,
+    /// Who the client is, if it was asked for a certificate.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// A TLS connection from a client.
@@ -151,8 +153,10 @@ impl ServerTls {
             return Err(HandshakeError { reason: TlsFailure::Timeout, message });
         };
         let io = done.map_err(|error| HandshakeError::of(&error))?;
-        let http2 = io.get_ref().1.alpn_protocol() == Some(H2);
-        Ok(AcceptedConnection { io: Box::new(io), http2 })
+        let connection = io.get_ref().1;
+        let http2 = connection.alpn_protocol() == Some(H2);
+        let certificate = ClientCertificate::of(connection);
+        Ok(AcceptedConnection { io: Box::new(io), http2, certificate })
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod pool;
 mod race;
 pub(crate) mod request_head;
 pub(crate) mod resolve;
+pub(crate) mod retry_budget;
 pub(crate) mod shared;
 #[cfg(test)]
 mod testing;

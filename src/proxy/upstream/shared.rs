@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::capacity::Places;
 use super::endpoints::Endpoints;
+use super::retry_budget::RetryBudget;
 use crate::proxy::settings;
 use crate::telemetry::metrics::{Metrics, UpstreamMetrics};
 
@@ -19,6 +20,8 @@ pub(crate) struct SharedUpstream {
     pub(super) places: Arc<Places>,
     /// Its endpoints.
     pub(crate) endpoints: Endpoints,
+    /// What is left of its retries, if they have a budget.
+    pub(crate) retry_budget: Option<Arc<RetryBudget>>,
 }
 
 /// The upstreams of a process. A load whose settings of an upstream equal those of a load that is still in use gets the
@@ -35,6 +38,7 @@ impl SharedUpstream {
             metrics: metrics.upstream(&settings.name),
             places: Places::new(settings.max_requests, settings.max_wait),
             endpoints: Endpoints::new(&settings),
+            retry_budget: settings.retry_budget.map(RetryBudget::new).map(Arc::new),
             settings: Arc::new(settings),
         }
     }

@@ -21,6 +21,7 @@ pub(super) fn settings(authorities: &[&str]) -> Upstream {
         max_idle: 9,
         max_requests: 9,
         max_wait: Duration::from_secs(30),
+        retry_budget: None,
         ping_interval: Duration::ZERO,
         response_timeout: Duration::ZERO,
         retry_after_max: Duration::from_secs(30),

@@ -30,6 +30,7 @@ const ROOMS: &[Room] = &[
 /// The rooms of `proxy`, from the lowest up.
 const ROOMS_OF_PROXY: &[Room] = &[
     ("boxed", &[]),
+    ("proxy_header", &[]),
     ("tls", &[]),
     ("settings", &["tls"]),
     ("io", &["tls"]),
@@ -44,12 +45,25 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("stage", &["io", "settings"]),
     ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
     ("upstream", &["body", "boxed", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
-    ("site", &["io", "memory", "message", "settings", "stage", "tls", "upstream", "watch"]),
+    (
+        "site",
+        &[
+            "io",
+            "memory",
+            "message",
+            "proxy_header",
+            "settings",
+            "stage",
+            "tls",
+            "upstream",
+            "watch",
+        ],
+    ),
     (
         "request",
         &[
             "body", "boxed", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site",
-            "upstream",
+            "tls", "upstream",
         ],
     ),
     (
@@ -81,8 +95,21 @@ const ROOMS_OF_PROXY: &[Room] = &[
     (
         "client",
         &[
-            "answer", "body", "boxed", "h1", "h2", "io", "message", "request", "run", "settings",
-            "site", "tls", "upstream", "watch",
+            "answer",
+            "body",
+            "boxed",
+            "h1",
+            "h2",
+            "io",
+            "message",
+            "proxy_header",
+            "request",
+            "run",
+            "settings",
+            "site",
+            "tls",
+            "upstream",
+            "watch",
         ],
     ),
     (
@@ -92,6 +119,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "message",
             "middleware",
             "provider",
+            "proxy_header",
             "settings",
             "site",
             "stage",
@@ -100,7 +128,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
         ],
     ),
     ("server", &["client", "settings", "site", "watch"]),
-    ("rehearsal", &["client", "io", "message", "request", "site", "stage"]),
+    ("rehearsal", &["client", "io", "message", "request", "site", "stage", "tls"]),
     ("testing", &["answer", "client", "io", "message", "request", "settings", "site", "watch"]),
 ];
 
@@ -112,6 +140,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
     ("rustls_native_certs", &["src/proxy/tls/"]),
+    ("x509_cert", &["src/proxy/tls/"]),
     ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
     ("prometheus", &["src/telemetry/"]),
     ("opentelemetry", &["src/telemetry/trace/"]),

@@ -2,10 +2,14 @@
 
 /// Bodies: streaming, replay, limits.
 mod bodies;
+/// Budgets of retries.
+mod budgets;
 /// Bodies in memory, and the bound on all of them.
 mod buffered;
 /// How many requests an upstream gets at once.
 mod capacity;
+/// Clients with certificates, in expressions and in routes.
+mod certificates;
 /// Cleanups of requests whose clients have left.
 mod cleanups;
 /// The life of a connection.
@@ -34,6 +38,8 @@ mod h2_messages;
 mod h2_upstreams;
 /// Interim responses.
 mod interim;
+/// Connections that begin with a PROXY header.
+mod introduced;
 /// Keys that name operations.
 mod keys;
 /// Clients that leave, and clients that are still sending when they get their answer.
@@ -55,6 +61,8 @@ mod semantics;
 /// What routes change in messages.
 mod shaping;
 mod slow_clients;
+/// Retries that operators have switched off.
+mod switches;
 /// Targets: paths, queries, hosts.
 mod targets;
 /// TLS from clients.

@@ -25,11 +25,21 @@ impl Piped {
     /// A client of a proxy with these further members of `limits`, and one route `r` at `/a` with these further
     /// keys. The pipe to the client holds `holds` bytes. `idle` are the upstream's connections.
     pub(crate) fn serve(limits: &str, route: &str, holds: usize, idle: Vec<DuplexStream>) -> Self {
+        Self::with_upstream("", (limits, route), holds, idle)
+    }
+
+    /// The same, with these further keys of the upstream: `, maxWait: PT1S`.
+    pub(crate) fn with_upstream(
+        upstream: &str,
+        (limits, route): (&str, &str),
+        holds: usize,
+        idle: Vec<DuplexStream>,
+    ) -> Self {
         let metrics = Metrics::new();
         let file = format!(
             "listeners: [{{ address: '127.0.0.1:0' }}]
 limits: {{ {limits}workers: 1 }}
-upstreams: {{ u: {{ endpoints: ['http://127.0.0.1:1'], keepAlive: PT1M }} }}
+upstreams: {{ u: {{ endpoints: ['http://127.0.0.1:1'], keepAlive: PT1M{upstream} }} }}
 routes:
   - name: r
     match: {{ pathPrefix: /a }}

@@ -92,6 +92,14 @@ pub(crate) async fn connect(
 ) -> io::Result<client::TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
+    connect_over(stream, config).await
+}
+
+/// The same over a connection that exists.
+pub(crate) async fn connect_over(
+    stream: TcpStream,
+    config: ClientConfig,
+) -> io::Result<client::TlsStream<TcpStream>> {
     let name = ServerName::try_from("a.test").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }

@@ -250,7 +250,7 @@ impl Http1Session {
             InterimTarget::Client(conn)
         };
         let busy = BusyGuard::new(&self.state);
-        let mut answering = execute::serve(site, request, body, self.client, busy, interim);
+        let mut answering = execute::serve(site, request, body, &self.client, busy, interim);
         let mut sending = None;
         let answered = |cx: &mut Context<'_>| -> Poll<io::Result<_>> {
             let response = ready!(self.poll_answer(&mut answering, cx))?;

@@ -114,7 +114,7 @@ impl Stream {
         let interim = InterimTarget::Stream(self.shared.clone());
         let busy = BusyGuard::new(state);
         let parts = boxed(|| parts.into());
-        let answer = execute::serve(site, parts, body, *client, busy, interim);
+        let answer = execute::serve(site, parts, body, client, busy, interim);
         Progress::Answering { answer, head, dates }
     }
 

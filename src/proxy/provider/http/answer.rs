@@ -117,6 +117,7 @@ impl Attempt<'_> {
             retry_after: None,
             grpc_status: None,
             refusal: self.refusal(),
+            retry_budget: self.upstream.common.retry_budget.clone(),
             proxy_status,
             reply: None,
         }

@@ -70,6 +70,10 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     let own = dispatch.attempt.role == Role::Step;
     if own {
         exchange.count_attempt();
+        let rerun = dispatch.attempt.number > 1 || dispatch.attempt.wait.is_some();
+        if let Some(budget) = upstream.common.retry_budget.as_ref().filter(|_| !rerun) {
+            budget.count(dispatch.attempt.begun);
+        }
     }
     let endpoint = exchange.pick(params.upstream, upstream);
     let span = recording::span(exchange);

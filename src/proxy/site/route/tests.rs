@@ -1,4 +1,7 @@
+use std::sync::LazyLock;
+
 use super::*;
+use crate::proxy::settings::CertificateMatch;
 use proptest::prelude::*;
 
 fn route(host: &str, path: &str, prefix: &str) -> RouteMatch {
@@ -12,9 +15,14 @@ fn route(host: &str, path: &str, prefix: &str) -> RouteMatch {
 }
 
 fn find(routes: &[RouteMatch], host: &str, path: &str) -> Option<usize> {
-    let target =
-        Target { host, path, query: "b=1&b=2", method: &Method::GET, headers: &HeaderMap::new() };
+    let target = Target { query: "b=1&b=2", ..target(host, path, &Method::GET) };
     Router::new(routes.to_vec()).find(target)
+}
+
+/// A target without fields.
+fn target<'a>(host: &'a str, path: &'a str, method: &'a Method) -> Target<'a> {
+    static FIELDS: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+    Target { host, path, query: "", method, headers: &FIELDS, certificate: None }
 }
 
 #[test]
@@ -77,16 +85,11 @@ fn a_route_that_is_passed_over_says_why() {
         route("a.test", "", ""),
         header,
         query,
+        RouteMatch { certificate: Some(CertificateMatch::default()), ..route("", "", "/") },
         route("", "", "/"),
         route("", "", "/"),
     ];
-    let target = Target {
-        host: "b.test",
-        path: "/b",
-        query: "d=1",
-        method: &Method::GET,
-        headers: &HeaderMap::new(),
-    };
+    let target = Target { query: "d=1", ..target("b.test", "/b", &Method::GET) };
     let why: Vec<_> = Router::new(table).misses(target);
     let why: Vec<_> = why.iter().map(Option::as_deref).collect();
     assert_eq!(
@@ -98,6 +101,7 @@ fn a_route_that_is_passed_over_says_why() {
             Some("the host is b.test, not a.test"),
             Some("there is no header accept=a/b"),
             Some("there is no query c"),
+            Some("the client has no certificate"),
             None,
         ]
     );
@@ -111,11 +115,7 @@ fn what_a_path_allows() {
         route("b.test", "", "/c"),
     ];
     let router = Router::new(table);
-    let fields = HeaderMap::new();
-    let allowed = |host, path| {
-        let method = &Method::DELETE;
-        router.allowed(Some(Target { host, path, query: "", method, headers: &fields }))
-    };
+    let allowed = |host, path| router.allowed(Some(target(host, path, &Method::DELETE)));
     assert_eq!(allowed("t", "/a"), "POST, GET");
     assert_eq!(allowed("t", "/a/b"), "POST, GET, PUT");
     assert_eq!(allowed("b.test", "/c"), "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE");
@@ -140,10 +140,7 @@ proptest! {
             })
             .collect();
         let host = ["t", "a.test", "b.a.test", "A.TEST"][host];
-        let target = Target {
-            host, path: paths[path], query: "", method: &Method::GET,
-            headers: &HeaderMap::new(),
-        };
+        let target = target(host, paths[path], &Method::GET);
         let walked = table.iter().position(|route| matches(route, target));
         prop_assert_eq!(Router::new(table).find(target), walked);
     }

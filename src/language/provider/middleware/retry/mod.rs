@@ -26,7 +26,7 @@ use crate::language::provider::draws::Draws;
 use crate::language::provider::rising::{Kind, Rising};
 use crate::language::provider::written::{Arguments, WrittenEntry, words};
 use crate::language::temporal::Span;
-use crate::language::value::{Array, Value};
+use crate::language::value::{Array, RerunGrant, Value};
 use crate::source::{Diagnostics, Node};
 
 /// Emitted when the budget of the matching policy has run out, or the work cannot be run again.
@@ -34,6 +34,12 @@ pub const EXHAUSTED: &str = "Provider.Middleware.Retry.Exhausted";
 
 /// `details.reason` of a failure whose re-run could only begin when a bound has fired.
 pub const BEYOND_BOUND: &str = "beyondBound";
+
+/// `details.reason` of a failure whose re-run its upstream's budget does not allow.
+pub const BUDGET_SPENT: &str = "retryBudgetSpent";
+
+/// `details.reason` of a failure whose re-run an operator has switched off.
+pub const SWITCHED_OFF: &str = "switchedOff";
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("retry.v1.json")));
@@ -205,11 +211,14 @@ impl Middleware for Retry {
         let Some((position, policy)) = matching else {
             return Ok(Ascent::Pass);
         };
-        let (runs, room) = (entry.runs, entry.room);
+        let EntryState { runs, room, closed, .. } = *entry;
         let count = count(entry, policies.len(), position);
         count.handled = count.handled.saturating_add(1);
         if count.handled >= policy.attempts {
             return Ok(Ascent::Fail(exhausted(runs, position, Ending::Spent)));
+        }
+        if let Some(reason) = closed {
+            return Ok(Ascent::Fail(exhausted(runs, position, Ending::Withheld(reason))));
         }
         if let Some(reason) = failure.rerun_refusal() {
             return Ok(Ascent::Fail(exhausted(runs, position, Ending::Refused(reason))));
@@ -227,6 +236,10 @@ impl Middleware for Retry {
         if let Some(room) = room.filter(|room| after > *room) {
             let ending = Ending::Beyond { wait: after, room };
             return Ok(Ascent::Fail(exhausted(runs, position, ending)));
+        }
+        // Last, so that nothing is taken for a re-run that is not made.
+        if let RerunGrant::Refused(reason) = failure.take_rerun() {
+            return Ok(Ascent::Fail(exhausted(runs, position, Ending::Withheld(reason))));
         }
         Ok(Ascent::Reenter(Reentry {
             after,
@@ -297,6 +310,8 @@ enum Ending {
     Spent,
     /// The failure says why the work cannot run again.
     Refused(&'static str),
+    /// The host does not want it now.
+    Withheld(&'static str),
     /// A bound fires before the wait is over.
     Beyond { wait: Duration, room: Duration },
 }
@@ -311,6 +326,10 @@ fn exhausted(runs: u32, policy: usize, ending: Ending) -> Failure {
         Ending::Refused(reason) => {
             details.push(("reason", Value::from(reason)));
             format!("gave up after {runs} run{plural}: the work cannot run again ({reason})")
+        }
+        Ending::Withheld(reason) => {
+            details.push(("reason", Value::from(reason)));
+            format!("gave up after {runs} run{plural}: no retry is allowed now ({reason})")
         }
         Ending::Beyond { wait, room } => {
             details.push(("reason", Value::from(BEYOND_BOUND)));
