@@ -22,12 +22,16 @@ mod e2e;
 mod endurance;
 /// Errors and their sources.
 mod errors;
+/// The guide, whose examples are run.
+mod guide;
 /// HTTP that holds: matrices, properties, endurance, real clients.
 mod holds;
 /// Hostile expressions, wherever an expression can stand.
 mod hostile;
 /// Middlewares that keep state.
 mod keeps;
+/// The page of the language: its functions are run, its providers are those of the catalog.
+mod language;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
 /// Laws of the middlewares, a property each.
