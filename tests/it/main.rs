@@ -42,6 +42,8 @@ mod laws_flows;
 mod layering;
 /// The table of limits.
 mod limits;
+/// Policies of other systems.
+mod policies;
 /// The proxy over real sockets.
 mod proxy;
 /// The table of the specification's requirements.

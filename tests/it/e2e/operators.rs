@@ -164,7 +164,7 @@ fn the_last_executions_show_their_attempts_and_failures() {
     let kept = successes["executions"].as_array().unwrap().len();
     assert!((32..=128).contains(&kept), "{kept}");
     let none = get(proxy.admin, "/executions?route=other").json();
-    assert_eq!(none, json!({ "kept": 128, "executions": [] }));
+    assert_eq!(none, json!({ "kept": 128, "switches": [], "executions": [] }));
 }
 
 /// Neither a success nor a client that left, in the record and in both its readers, and on `/tap`.
@@ -247,4 +247,43 @@ fn the_line_of_a_reload_says_what_is_different() {
     });
     let told = ["routes", "upstreams"].map(|name| said[name].clone());
     assert_eq!(json!(told), json!(["changed: pay; new: other", "changed: billing"]));
+}
+
+#[test]
+fn an_operator_switches_the_retries_of_a_route_off_and_everybody_sees_it() {
+    let origin = Origin::always(answer(503, &[], "no"));
+    let proxy = Proxy::before(&[("billing", origin.address)], RETRIED);
+    let ask_once = || {
+        let before = origin.count();
+        let status = get(proxy.address, "/pay").status;
+        (status, origin.count() - before)
+    };
+    assert_eq!(ask_once(), (503, 2));
+    let switched = post(proxy.admin, "/routes/pay/retries?state=off&for=PT1H", "");
+    assert_eq!(switched.status, 200, "{}", switched.text());
+    assert_eq!(switched.json(), json!({ "route": "pay", "retries": "off", "secondsLeft": 3600.0 }));
+    assert_eq!(ask_once(), (503, 1));
+    let routes = get(proxy.admin, "/routes").json();
+    assert_eq!(routes[0]["retriesOff"]["kind"], "retries", "{routes}");
+    assert!(routes[0]["retriesOff"]["secondsLeft"].as_u64().unwrap() > 3000, "{routes}");
+    for page in ["/config", "/executions"] {
+        let shown = get(proxy.admin, page).json();
+        assert_eq!(shown["switches"][0]["what"], "pay", "{shown}");
+    }
+    let touched = get(proxy.admin, "/executions?outcome=failure").json();
+    let message = touched["executions"][0]["failures"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "pay: gave up after 1 run: no retry is allowed now (switchedOff)");
+    proxy.program().line("the switch", |line| line.contains("An operator has set").then_some(()));
+    let labels = [("kind", "retries"), ("what", "pay")];
+    assert_eq!(proxy.metric("mwl_operator_switches", &labels), 1);
+    assert_eq!(post(proxy.admin, "/reload", "").status, 200);
+    assert_eq!(ask_once(), (503, 1));
+    assert_eq!(post(proxy.admin, "/routes/pay/retries?state=on", "").status, 200);
+    assert_eq!(ask_once(), (503, 2));
+    assert_eq!(get(proxy.admin, "/config").json()["switches"], json!([]));
+    // One that ends by itself says so.
+    assert_eq!(post(proxy.admin, "/routes/pay/retries?state=off&for=PT0.01S", "").status, 200);
+    proxy.program().line("its end", |line| line.contains("ended by itself").then_some(()));
+    assert_eq!(ask_once(), (503, 2));
+    assert_eq!(post(proxy.admin, "/routes/none/retries?state=off", "").status, 404);
 }

@@ -132,7 +132,20 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ),
     ("server", &["client", "settings", "site", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage", "tls"]),
-    ("testing", &["answer", "client", "io", "message", "request", "settings", "site", "watch"]),
+    (
+        "testing",
+        &[
+            "answer",
+            "client",
+            "io",
+            "message",
+            "proxy_header",
+            "request",
+            "settings",
+            "site",
+            "watch",
+        ],
+    ),
 ];
 
 /// Crates that only these rooms may name.

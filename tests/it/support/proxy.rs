@@ -36,11 +36,23 @@ pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
 }
 
 fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>, known: &UpstreamRegistry) -> Runtime {
+    built_with(yaml, (files, &|_| None), metrics, known)
+}
+
+/// A variable's value.
+type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn built_with(
+    yaml: &str,
+    (files, variable): (&Files, Variable<'_>),
+    metrics: &Arc<Metrics>,
+    known: &UpstreamRegistry,
+) -> Runtime {
     let read = |path: &Path| {
         let found = path.to_str().and_then(|path| files.get(path));
         Ok(found.unwrap_or_else(|| panic!("the test reads {}", path.display())).clone())
     };
-    let origin = Origin { read: &read, variable: &|_| None, ..Origin::system() };
+    let origin = Origin { read: &read, variable, ..Origin::system() };
     let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
         Ok(loaded) => loaded,
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
@@ -68,6 +80,13 @@ impl Proxy {
         let (metrics, known) = (Metrics::new(), UpstreamRegistry::default());
         let runtime = built(&text("", rest), &Files::new(), &metrics, &known);
         Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics, known)
+    }
+
+    /// Serves a whole configuration whose variables have these values.
+    pub(crate) fn with_variables(yaml: &str, variable: Variable<'_>) -> Self {
+        let (metrics, known) = (Metrics::new(), UpstreamRegistry::default());
+        let runtime = built_with(yaml, (&Files::new(), variable), &metrics, &known);
+        Self::serve(runtime, metrics, known)
     }
 
     /// Serves a whole configuration with these files.
